@@ -1,1 +1,2 @@
 //! carefree-context
+pub mod arch;

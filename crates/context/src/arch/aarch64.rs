@@ -1,0 +1,345 @@
+//! The switch on aarch64, AAPCS64 calling convention.
+//!
+//! # The stack of a suspended computation
+//!
+//! ```text
+//!                 Context                            ThreadContext
+//!          +--------------------+             +--------------------+
+//!          |   caller's frame   |             |   caller's frame   |
+//!          +--------------------+             +--------------------+
+//! sp + 24  |         -          |    sp + 24  |        FPCR        |
+//!          +--------------------+             +--------------------+
+//! sp + 16  |        x19         |    sp + 16  |        x19         |
+//!          +--------------------+             +--------------------+
+//! sp +  8  |  where to go on    |    sp +  8  |  where to go on    |
+//!          +--------------------+             +--------------------+
+//! sp ----> |        x29         |    sp ----> |        x29         |
+//!          +--------------------+             +--------------------+
+//! ```
+//!
+//! The two words at sp are a frame record, so that a profiler that follows frame pointers can walk a
+//! suspended stack too. And of one that has never run (`top` is the stack's end, rounded down to 16
+//! bytes):
+//!
+//! ```text
+//!          +--------------------+ <- top      +--------------------+ <- top
+//! sp + 24  |       entry        |    sp + 40  |         -          |
+//!          +--------------------+             +--------------------+
+//! sp + 16  |        data        |    sp + 32  |       entry        |
+//!          +--------------------+             +--------------------+
+//! sp +  8  |     trampoline     |    sp + 24  |     FPCR = 0       |
+//!          +--------------------+             +--------------------+
+//! sp ----> |         0          |    sp + 16  |        data        |
+//!          +--------------------+             +--------------------+
+//!                                    sp +  8  |     trampoline     |
+//!                                             +--------------------+
+//!                                    sp ----> |         0          |
+//!                                             +--------------------+
+//! ```
+//!
+//! # The registers
+//!
+//! | register | at a switch |
+//! |---|---|
+//! | x0 | the message: goes in on one side, comes out on the other |
+//! | x1, x2 | `to` and `from` on the way in |
+//! | sp | exchanged |
+//! | x19, x29 | stored by hand: LLVM reserves them, so they cannot be declared as clobbered |
+//! | x3 to x18, x20 to x28, x30, v0 to v31, predicates, flags | clobbered: the compiler keeps what is alive |
+//! | TPIDR_EL0 | [`switch_thread`] with own thread-local storage only |
+//! | FPCR | [`switch_thread`] only, see the page above. (FPSR records exceptions and is nobody's across calls.) |
+//!
+//! # Why it looks like this
+//!
+//! As on x86-64: in line with everything clobbered, the compiler stores what is alive and no more;
+//! and the processor predicts a `ret` by the last `bl`, which was on the other stack, hence `br`.
+//!
+//! `hint #36` is `bti j`: the one kind of place an indirect `br` may go to where branch targets are
+//! enforced, and nothing elsewhere.
+
+use core::arch::{asm, global_asm};
+
+use super::{Context, ThreadContext};
+
+/// Whether the thread pointer can be set without a system call: always, here.
+#[inline(always)]
+pub fn fsgsbase() -> bool {
+    true
+}
+
+/// Does nothing here: it is x86-64 that knows machines on which only the kernel can set the thread
+/// pointer.
+pub fn force_no_fsgsbase() {}
+
+/// The thread pointer of the caller: the address every thread-local variable is found from.
+#[inline(always)]
+pub fn thread_pointer() -> *mut u8 {
+    let tp: *mut u8;
+    // Not `pure`: the compiler must not carry an answer over a switch.
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) tp, options(nostack, preserves_flags, nomem));
+    }
+    tp
+}
+
+/// Makes `tp` the caller's thread pointer.
+///
+/// # Safety
+///
+/// `tp` must point to a complete thread control block with thread-local storage above it, and no
+/// other thread may be running under it. Nothing that the compiler or a library derived from the old
+/// thread pointer (the address of a thread-local variable, `errno`) may be used until it is set back:
+/// keep what lies between free of anything but plain code.
+#[inline(always)]
+pub unsafe fn set_thread_pointer(tp: *mut u8) {
+    // SAFETY: programs may write the register, and the caller vouches for `tp`.
+    unsafe { asm!("msr tpidr_el0, {}", in(reg) tp, options(nostack, preserves_flags)) };
+}
+
+/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when
+/// somebody switches to `from`, with the message of that switch.
+///
+/// # Safety
+///
+/// * `to` was written by [`prepare`] or by a `switch`, and has not been entered since.
+/// * `to`'s stack is mapped and holds what it held when it was suspended, and nobody else runs on it.
+/// * `from` is valid for a write, and is not `to`.
+/// * Both sides run under the same thread pointer, or no thread-local variable's address is carried
+///   over the call.
+/// * The two sides agree on what `message` means.
+#[inline(always)]
+pub unsafe fn switch(from: *mut Context, to: *const Context, message: usize) -> usize {
+    let received: usize;
+    // SAFETY: the caller's promises, and the contract on top of this file: what is not declared as
+    // clobbered here is restored by the code at label 2 when this side is entered again.
+    unsafe {
+        asm!(
+            "adr x3, 2f",
+            "stp x29, x3, [sp, #-32]!",
+            "str x19, [sp, #16]",
+            "mov x3, sp",
+            "str x3, [x2]",
+            "ldr x3, [x1]",
+            "ldr x4, [x3, #8]",
+            "mov sp, x3",
+            "br x4",
+            "2:",
+            "hint #36",
+            "ldr x19, [sp, #16]",
+            "ldr x29, [sp], #32",
+            inout("x0") message => received,
+            inout("x1") to => _,
+            inout("x2") from => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+    received
+}
+
+/// The body of both `switch_thread`s. x5 holds the caller's FPCR; what is hardly ever run (loading
+/// the other side's) stands behind the jump away, where nothing falls into it.
+///
+/// Why it is right: as in [`switch`]; and no compiled code runs between the change of the thread
+/// pointer and the other side's label 2, so nobody sees a thread-local variable of the wrong side.
+macro_rules! switch_thread {
+    ($from:ident, $to:ident, $float:literal, [$($tls:literal,)*]) => {
+        asm!(
+            "adr x3, 2f",
+            "stp x29, x3, [sp, #-32]!",
+            $float,
+            "stp x19, x5, [sp, #16]",
+            "mov x3, sp",
+            "str x3, [x2]",
+            "ldr x3, [x1]",
+            $($tls,)*
+            "ldr x4, [x3, #8]",
+            "ldr x6, [x3, #24]",
+            "mov sp, x3",
+            "cmp x5, x6",
+            "b.ne 4f",
+            "br x4",
+            "4:",
+            "msr fpcr, x6",
+            "br x4",
+            "2:",
+            "hint #36",
+            "ldr x19, [sp, #16]",
+            "ldr x29, [sp], #32",
+            inout("x1") $to => _,
+            inout("x2") $from => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        )
+    };
+    ($own_tls:ident, $from:ident, $to:ident, $float:literal) => {
+        if $own_tls {
+            switch_thread!($from, $to, $float, ["ldr x7, [x1, #8]", "msr tpidr_el0, x7",])
+        } else {
+            switch_thread!($from, $to, $float, [])
+        }
+    };
+}
+
+/// Suspends the caller into `from` and goes on with `to`: the switch between fibers, for a caller
+/// that may be C code. Returns when somebody switches to `from`.
+///
+/// The floating-point control word belongs to each side: the caller's is saved, `to`'s is loaded
+/// where it differs. With `OWN_TLS` the thread pointer belongs to each side too: the other side runs
+/// under `to`'s. (`from`'s is not written: a fiber keeps its own for life.)
+///
+/// # Safety
+///
+/// * `to` was written by [`prepare_thread`] or by a `switch_thread` of either kind, and has not been
+///   entered since.
+/// * `to`'s stack is mapped and holds what it held when it was suspended, and nobody else runs on it.
+/// * `from` is valid for a write, and is not `to`.
+/// * With `OWN_TLS`, `to`'s thread pointer is that of a complete thread control block under which
+///   nobody else runs. Without, both sides run under the same thread pointer.
+#[inline(always)]
+pub unsafe fn switch_thread<const OWN_TLS: bool>(
+    from: *mut ThreadContext,
+    to: *const ThreadContext,
+) {
+    // SAFETY: the caller's promises; see the macro.
+    unsafe { switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr") };
+}
+
+/// [`switch_thread`] for a caller that runs under the default floating-point environment, as Rust
+/// code does: the caller's control word need not be read, it is known.
+///
+/// # Safety
+///
+/// What [`switch_thread`] asks for, and FPCR is the default one, 0.
+#[inline(always)]
+pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
+    from: *mut ThreadContext,
+    to: *const ThreadContext,
+) {
+    // SAFETY: the caller's promises; see the macro.
+    unsafe { switch_thread!(OWN_TLS, from, to, "mov x5, #0") };
+}
+
+/// Writes the first frame of a computation on the stack that ends at `top`, so that the first
+/// [`switch`] to it calls `entry` with that switch's message and with `data`.
+///
+/// `entry` finds an aligned stack and no caller: it must leave by a switch.
+///
+/// # Safety
+///
+/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
+#[inline]
+pub unsafe fn prepare(
+    top: *mut u8,
+    entry: unsafe extern "C" fn(message: usize, data: *mut u8) -> !,
+    data: *mut u8,
+) -> Context {
+    let top = align_down(top);
+    // SAFETY: the four words are within the bytes the caller vouches for.
+    unsafe {
+        let frame = top.cast::<usize>().sub(4);
+        frame.write(0);
+        frame.add(1).write(trampoline as *const () as usize);
+        frame.add(2).write(data as usize);
+        frame.add(3).write(entry as *const () as usize);
+        Context { sp: frame.cast() }
+    }
+}
+
+/// Writes the first frame of a fiber on the stack that ends at `top`, so that the first
+/// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
+/// one with own thread-local storage.
+///
+/// It starts under the default floating-point environment (FPCR 0) whatever that of its creator is. A
+/// POSIX thread would inherit its creator's; a fiber is entered by a carrier, not by its creator, and
+/// Rust code may count on the default.
+///
+/// `entry` finds an aligned stack and no caller: it must leave by a switch.
+///
+/// # Safety
+///
+/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
+#[inline]
+pub unsafe fn prepare_thread(
+    top: *mut u8,
+    tp: *mut u8,
+    entry: unsafe extern "C" fn(data: *mut u8) -> !,
+    data: *mut u8,
+) -> ThreadContext {
+    let top = align_down(top);
+    // SAFETY: the six words are within the bytes the caller vouches for.
+    unsafe {
+        let frame = top.cast::<usize>().sub(6);
+        frame.write(0);
+        frame.add(1).write(thread_trampoline as *const () as usize);
+        frame.add(2).write(data as usize);
+        frame.add(3).write(0);
+        frame.add(4).write(entry as *const () as usize);
+        ThreadContext {
+            sp: frame.cast(),
+            tp,
+        }
+    }
+}
+
+#[inline(always)]
+fn align_down(top: *mut u8) -> *mut u8 {
+    top.wrapping_sub(top as usize % 16)
+}
+
+unsafe extern "C" {
+    /// Where a computation starts: calls `entry(message, data)`. Never called, only jumped to.
+    #[link_name = "carefree_context_trampoline"]
+    fn trampoline();
+    /// Where a fiber starts: calls `entry(data)`. Never called, only jumped to.
+    #[link_name = "carefree_context_thread_trampoline"]
+    fn thread_trampoline();
+}
+
+// The unwind information of the trampolines ends every walk over the stack: the return address is
+// undefined, which is DWARF for "there is no caller", and x29, the frame-pointer chain, is null. The
+// canonical frame address is the stack's top throughout.
+//
+// `brk` is never reached. It is there so that the return address still belongs to the function: an
+// unwinder looks up the byte before it, a symboliser often the address itself.
+macro_rules! trampoline {
+    ($name:literal, $size:literal, [$($load:literal),*]) => {
+        global_asm!(
+            ".pushsection .text.carefree_context_trampoline, \"ax\", @progbits",
+            ".balign 16",
+            concat!(".type ", $name, ", @function"),
+            concat!(".hidden ", $name),
+            concat!(".globl ", $name),
+            concat!($name, ":"),
+            ".cfi_startproc",
+            concat!(".cfi_def_cfa_offset ", $size),
+            ".cfi_undefined x30",
+            "hint #36",
+            $($load,)*
+            concat!("add sp, sp, #", $size),
+            ".cfi_def_cfa_offset 0",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "blr x3",
+            "brk #1",
+            ".cfi_endproc",
+            concat!(".size ", $name, ", . - ", $name),
+            ".popsection",
+        );
+    };
+}
+
+// x0 holds the message already.
+trampoline!(
+    "carefree_context_trampoline",
+    "32",
+    ["ldp x1, x3, [sp, #16]"]
+);
+trampoline!(
+    "carefree_context_thread_trampoline",
+    "48",
+    ["ldr x0, [sp, #16]", "ldr x3, [sp, #32]"]
+);

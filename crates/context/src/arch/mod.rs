@@ -1,0 +1,112 @@
+//! The switch: stop computing here, go on computing there.
+//!
+//! There are two kinds of suspended computation, and they differ in what may run on them.
+//!
+//! * A [`Context`] carries a coroutine. It is entered and left by Rust functions only (`resume` and
+//!   `suspend`), so it saves what the calling convention says a Rust caller may rely on: the stack
+//!   pointer and the frame and base pointers. Everything else is declared as clobbered, which lets
+//!   the compiler save just what is alive at that very place.
+//!   The **floating-point control words** (MXCSR and the x87 control word; FPCR on aarch64) are
+//!   *not* saved. The reference of the Rust language says that Rust code may only run under the
+//!   default floating-point environment; code that changes it must change it back before it
+//!   returns to Rust. `resume` and `suspend` are Rust functions, so whoever reaches them has the
+//!   default environment, on both sides, and there is nothing to save. (`tests/coroutine_float.rs`
+//!   shows it, and shows what happens to a program that breaks the rule.)
+//! * A [`ThreadContext`] carries a fiber that stands in for a thread, on which C code may run. C
+//!   code may call `fesetround` and then block, and a thread's floating-point environment is its
+//!   own. So [`switch_thread`] saves the control words, and loads the other side's only where they
+//!   differ, because loading stalls the processor and storing does not. It can also exchange the
+//!   thread pointer, and with it every thread-local variable.
+//!
+//! Each processor has a file of its own with the same names; each starts with the stack's diagram
+//! and the registers' contract.
+//!
+//! Frames end at the entry: the trampolines that start a computation tell every kind of unwinder
+//! that there is no caller. DWARF unwinders (panics, backtraces, gdb) read it in the unwind table,
+//! frame-pointer profilers find a null frame pointer.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as native;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as native;
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!("carefree-context knows Linux on x86-64 and on aarch64 only");
+
+pub use native::{
+    force_no_fsgsbase, fsgsbase, prepare, prepare_thread, set_thread_pointer, switch,
+    switch_thread, switch_thread_from_rust, thread_pointer,
+};
+
+/// A suspended coroutine-like computation: the stack pointer under which the rest was saved.
+///
+/// It is a plain value without an owner. Whoever holds one must see to it that it is entered
+/// ([`switch`]) at most once after each time it was saved, and that its stack lives.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Context {
+    sp: *mut u8,
+}
+
+impl Context {
+    /// A context that holds nothing yet: the `from` of a coming [`switch`].
+    #[inline]
+    pub const fn empty() -> Self {
+        Context {
+            sp: core::ptr::null_mut(),
+        }
+    }
+
+    /// Where the stack ended when the computation was suspended; null in an empty context.
+    #[inline]
+    pub const fn stack_pointer(&self) -> *mut u8 {
+        self.sp
+    }
+}
+
+/// A suspended thread-like computation: the stack pointer under which the rest was saved, and the
+/// thread pointer, which a fiber keeps for life.
+///
+/// It is a plain value without an owner. Whoever holds one must see to it that it is entered
+/// ([`switch_thread`]) at most once after each time it was saved, and that its stack and its
+/// thread-local storage live.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ThreadContext {
+    sp: *mut u8,
+    tp: *mut u8,
+}
+
+impl ThreadContext {
+    /// A context of the calling thread, which holds nothing but its thread pointer yet: the `from`
+    /// of a coming [`switch_thread`].
+    #[inline]
+    pub fn of_this_thread() -> Self {
+        ThreadContext {
+            sp: core::ptr::null_mut(),
+            tp: thread_pointer(),
+        }
+    }
+
+    /// Where the stack ended when the computation was suspended; null if it never was.
+    #[inline]
+    pub const fn stack_pointer(&self) -> *mut u8 {
+        self.sp
+    }
+
+    /// The thread pointer under which the computation runs when entered with its own thread-local
+    /// storage.
+    #[inline]
+    pub const fn thread_pointer(&self) -> *mut u8 {
+        self.tp
+    }
+}
