@@ -1,2 +1,3 @@
 //! carefree-context
 pub mod arch;
+pub mod tls;

@@ -41,10 +41,7 @@ unsafe extern "C" fn count(mut message: usize, data: *mut u8) -> ! {
 fn a_message_goes_each_way() {
     for misaligned in [0, 1, 8, 15] {
         let mut memory = Memory::new();
-        let mut pair = Pair {
-            main: Context::empty(),
-            other: Context::empty(),
-        };
+        let mut pair = Pair { main: Context::empty(), other: Context::empty() };
         let pair = &raw mut pair;
         // SAFETY: the memory is large enough, and outlives the computation on it.
         unsafe {
@@ -94,12 +91,8 @@ fn visit<const OWN_TLS: bool>(tp: *mut u8) -> Vec<*mut u8> {
     let pair = &raw mut pair;
     // SAFETY: as above; nothing on the other side uses a thread-local variable.
     unsafe {
-        (*pair).other = prepare_thread(
-            memory.top(),
-            tp,
-            note_thread_pointer::<OWN_TLS>,
-            pair.cast(),
-        );
+        (*pair).other =
+            prepare_thread(memory.top(), tp, note_thread_pointer::<OWN_TLS>, pair.cast());
         for from_rust in [false, true, true, false] {
             let (from, to) = (&raw mut (*pair).main, &raw const (*pair).other);
             switch_thread::<OWN_TLS>(from, to);

@@ -278,10 +278,7 @@ pub unsafe fn prepare_thread(
         frame.add(2).write(data as usize);
         frame.add(3).write(0);
         frame.add(4).write(entry as *const () as usize);
-        ThreadContext {
-            sp: frame.cast(),
-            tp,
-        }
+        ThreadContext { sp: frame.cast(), tp }
     }
 }
 
@@ -333,13 +330,5 @@ macro_rules! trampoline {
 }
 
 // x0 holds the message already.
-trampoline!(
-    "carefree_context_trampoline",
-    "32",
-    ["ldp x1, x3, [sp, #16]"]
-);
-trampoline!(
-    "carefree_context_thread_trampoline",
-    "48",
-    ["ldr x0, [sp, #16]", "ldr x3, [sp, #32]"]
-);
+trampoline!("carefree_context_trampoline", "32", ["ldp x1, x3, [sp, #16]"]);
+trampoline!("carefree_context_thread_trampoline", "48", ["ldr x0, [sp, #16]", "ldr x3, [sp, #32]"]);

@@ -61,9 +61,7 @@ impl Context {
     /// A context that holds nothing yet: the `from` of a coming [`switch`].
     #[inline]
     pub const fn empty() -> Self {
-        Context {
-            sp: core::ptr::null_mut(),
-        }
+        Context { sp: core::ptr::null_mut() }
     }
 
     /// Where the stack ended when the computation was suspended; null in an empty context.
@@ -91,10 +89,7 @@ impl ThreadContext {
     /// of a coming [`switch_thread`].
     #[inline]
     pub fn of_this_thread() -> Self {
-        ThreadContext {
-            sp: core::ptr::null_mut(),
-            tp: thread_pointer(),
-        }
+        ThreadContext { sp: core::ptr::null_mut(), tp: thread_pointer() }
     }
 
     /// Where the stack ended when the computation was suspended; null if it never was.

@@ -99,18 +99,10 @@ pub fn fsgsbase() -> bool {
 fn ask_fsgsbase() -> bool {
     // SAFETY: getauxval only reads what the kernel handed to the process at its start.
     let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
-    let answer = if hwcap2 & HWCAP2_FSGSBASE != 0 {
-        FSGSBASE_YES
-    } else {
-        FSGSBASE_NO
-    };
+    let answer = if hwcap2 & HWCAP2_FSGSBASE != 0 { FSGSBASE_YES } else { FSGSBASE_NO };
     // A refusal forced meanwhile stands.
-    match FSGSBASE.compare_exchange(
-        FSGSBASE_UNKNOWN,
-        answer,
-        Ordering::Relaxed,
-        Ordering::Relaxed,
-    ) {
+    match FSGSBASE.compare_exchange(FSGSBASE_UNKNOWN, answer, Ordering::Relaxed, Ordering::Relaxed)
+    {
         Ok(_) => answer == FSGSBASE_YES,
         Err(known) => known == FSGSBASE_YES,
     }
@@ -417,10 +409,7 @@ pub unsafe fn prepare_thread(
         frame.add(1).write(thread_trampoline as *const () as u64);
         frame.add(2).write(entry as *const () as u64);
         frame.add(3).write(data as u64);
-        ThreadContext {
-            sp: frame.cast(),
-            tp,
-        }
+        ThreadContext { sp: frame.cast(), tp }
     }
 }
 

@@ -1,0 +1,97 @@
+//! The atomics the protocols are written with: std's, or loom's when their models are checked
+//! (`RUSTFLAGS="--cfg loom" cargo test -p carefree-runtime --release`), and a fence of unequal
+//! halves.
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+/// What loom's cell is called with, over std's.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
+/// The cheap half of a fence: for those who come often.
+///
+/// A [`light`] fence by one thread and a [`heavy`] one by another order like two
+/// `fence(SeqCst)`: if what one of them stored before its fence is not seen by the other after
+/// its own, then the reverse is. Two light fences order nothing between them.
+///
+/// The heavy half is `membarrier(2)`, which interrupts every processor that runs a thread of this
+/// process and makes it execute a full fence; so the light half need only keep the compiler from
+/// moving memory accesses across it. Without that system call both are plain `SeqCst` fences.
+#[inline(always)]
+pub(crate) fn light() {
+    #[cfg(not(loom))]
+    if membarrier::ready() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        return;
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// The dear half (1 to 5 µs): for those who come rarely. See [`light`].
+pub(crate) fn heavy() {
+    #[cfg(not(loom))]
+    if membarrier::ready() {
+        membarrier::everywhere();
+        return;
+    }
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(not(loom))]
+pub(crate) mod membarrier {
+    //! `membarrier(2)`, private expedited.
+
+    use super::{AtomicBool, Ordering};
+
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+    static READY: AtomicBool = AtomicBool::new(false);
+
+    /// Registers this process. Must be called before any pair of fences is relied upon, and
+    /// never while one is: the answer of [`ready`] must not change under a protocol's feet.
+    /// `CAREFREE_MEMBARRIER=off` forces plain fences.
+    pub(crate) fn register() {
+        if std::env::var_os("CAREFREE_MEMBARRIER").is_some_and(|v| v == "off") {
+            return;
+        }
+        // SAFETY: no pointers are passed.
+        let refused =
+            unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+        READY.store(refused == 0, Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    pub(crate) fn ready() -> bool {
+        READY.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn everywhere() {
+        // SAFETY: no pointers are passed.
+        let failed = unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+        // Registered, so the kernel has no reason to refuse; and if it does, going on would be
+        // unsound.
+        assert_eq!(failed, 0, "membarrier: {}", std::io::Error::last_os_error());
+    }
+}
