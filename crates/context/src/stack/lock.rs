@@ -1,0 +1,126 @@
+//! The lock around a class of stacks.
+//!
+//! Not `std::sync::Mutex`, because the runtime interposes the futex call under it so that fibers park there: a
+//! fiber that waits for a stack to spawn another would enter the scheduler from within the scheduler's own code.
+//! This lock's waiters block their kernel thread, for the few dozen nanoseconds of a critical section: nobody
+//! makes a system call or runs foreign code while holding it.
+
+use super::sys;
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody may be asleep.
+const CONTENDED: u32 = 2;
+
+/// How often a waiter looks again before it sleeps: about as long as a critical section takes.
+const SPINS: u32 = 100;
+
+/// A value that one thread at a time can reach.
+pub(super) struct Lock<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands out its value to one thread at a time, so sharing it only ever moves access between threads.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(super) const fn new(value: T) -> Self {
+        Lock {
+            state: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Guard<'_, T> {
+        if self
+            .state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            self.wait();
+        }
+        Guard { lock: self }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..SPINS {
+            if self.state.load(Ordering::Relaxed) == FREE
+                && self
+                    .state
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        // From here on we must leave CONTENDED behind us when we get the lock, as others may sleep too. Whoever
+        // unlocks swaps in FREE, so a CONTENDED that we wrote is either seen by the holder, who then wakes one of
+        // us, or has replaced FREE, and the lock is ours.
+        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+            sys::futex_wait(&self.state, CONTENDED);
+        }
+    }
+}
+
+/// Access to a [`Lock`]'s value until it is dropped.
+pub(super) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one of its lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one of its lock.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
+            sys::futex_wake(&self.lock.state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lock;
+
+    #[test]
+    fn one_at_a_time_under_contention() {
+        let lock = Lock::new((0u64, 0u64));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let mut pair = lock.lock();
+                        pair.0 += 1;
+                        // Gives the others time to find the lock held, and to sleep on it.
+                        if pair.0 % 512 == 0 {
+                            std::thread::yield_now();
+                        }
+                        pair.1 += 1;
+                        assert_eq!(pair.0, pair.1, "two threads held the lock at once");
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), (160_000, 160_000));
+    }
+}

@@ -1,0 +1,262 @@
+//! Stacks, handed out and taken back.
+
+use super::class::{Class, Slot, StackStats};
+use super::guard::{self, GuardMode};
+use super::{StackInfo, StackSize};
+use std::sync::{Arc, LazyLock};
+use std::{fmt, io};
+
+/// Memory for stacks, kept for re-use.
+///
+/// Stacks of a size come from large slabs of address space. Those that come back go out again, the latest first.
+/// Idle stacks keep their memory up to a watermark ([`PoolOptions::idle_bytes`]); the memory of further ones is
+/// given back to the kernel, as is that of all on [`trim`](Self::trim).
+///
+/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are never held across a
+/// system call.
+///
+/// ```
+/// use carefree_context::stack::{StackPool, StackSize};
+///
+/// let pool = StackPool::new();
+/// let stack = pool.acquire(StackSize::DEFAULT)?;
+/// assert!(stack.is_fresh());
+/// let base = stack.base();
+/// drop(stack);
+///
+/// let again = pool.acquire(StackSize::DEFAULT)?;
+/// assert_eq!(again.base(), base);
+/// assert!(!again.is_fresh());
+/// assert_eq!(pool.stats().in_use, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct StackPool {
+    classes: [Arc<Class>; StackSize::CLASSES],
+    guards: GuardMode,
+}
+
+/// How a [`StackPool`] of one's own is to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolOptions {
+    /// How to guard stacks; by default as [`guards`](super::guards) found out. Asking for
+    /// [`GuardMode::Madvise`] where the kernel has no such guards makes [`StackPool::acquire`] fall back to mprotect.
+    pub guards: Option<GuardMode>,
+    /// The watermark: how many bytes of memory idle stacks may hold, for each size. By default 1/64 of the
+    /// machine's memory, but at least 64 MiB: 16,384 stacks of which one page was touched.
+    ///
+    /// How much idle stacks hold is estimated by looking at one in 64 that come back.
+    pub idle_bytes: Option<usize>,
+}
+
+impl StackPool {
+    /// The pool of the process.
+    pub fn global() -> &'static StackPool {
+        static GLOBAL: LazyLock<StackPool> = LazyLock::new(StackPool::new);
+        &GLOBAL
+    }
+
+    /// A pool of one's own. Its address space is released when it and all stacks from it are dropped.
+    pub fn new() -> StackPool {
+        Self::with_options(PoolOptions::default())
+    }
+
+    /// A pool of one's own, with other than default options.
+    pub fn with_options(options: PoolOptions) -> StackPool {
+        let guards = options.guards.unwrap_or_else(|| guard::guards().mode);
+        let idle_bytes = options.idle_bytes.unwrap_or_else(default_idle_bytes);
+        let classes = std::array::from_fn(|class| {
+            Arc::new(Class::new(StackSize::of_class(class), guards, idle_bytes))
+        });
+        StackPool { classes, guards }
+    }
+
+    /// How this pool guards its stacks.
+    pub fn guard_mode(&self) -> GuardMode {
+        self.guards
+    }
+
+    /// Hands out a stack.
+    ///
+    /// # Errors
+    /// When a limit of the machine or the process is reached; the error names it and how to raise it. Its kind is
+    /// [`io::ErrorKind::OutOfMemory`].
+    pub fn acquire(&self, size: StackSize) -> io::Result<Stack> {
+        let class = self.class(size);
+        let mut stack = None;
+        class.acquire(1, |slot, fresh| stack = Some((slot, fresh)))?;
+        let Some((slot, fresh)) = stack else {
+            unreachable!("acquire hands out one stack or fails")
+        };
+        Ok(Stack {
+            slot,
+            fresh,
+            class: class.clone(),
+        })
+    }
+
+    /// Hands out many stacks at once, appending them to `stacks`: all that are wanted, or as many as can be had.
+    ///
+    /// # Errors
+    /// When not even one can be had; as for [`acquire`](Self::acquire).
+    pub fn acquire_many(
+        &self,
+        size: StackSize,
+        wanted: usize,
+        stacks: &mut Vec<Stack>,
+    ) -> io::Result<()> {
+        let class = self.class(size);
+        // No allocation while the class is locked.
+        stacks.reserve(wanted);
+        class.acquire(wanted, |slot, fresh| {
+            stacks.push(Stack {
+                slot,
+                fresh,
+                class: class.clone(),
+            })
+        })
+    }
+
+    /// Takes back many stacks at once, from the end of `stacks` on: cheaper than dropping them one by one. They may
+    /// be of several sizes and pools.
+    pub fn release_many(&self, stacks: &mut Vec<Stack>) {
+        const PIECE: usize = 64;
+        while let Some(last) = stacks.last() {
+            let class = last.class.clone();
+            let same = stacks
+                .iter()
+                .rev()
+                .take(PIECE)
+                .take_while(|stack| Arc::ptr_eq(&stack.class, &class))
+                .count();
+            let mut slots = [last.slot; PIECE];
+            for slot in &mut slots[..same] {
+                let Some(stack) = stacks.pop() else {
+                    unreachable!("there are that many")
+                };
+                *slot = stack.into_slot();
+            }
+            class.release(&slots[..same]);
+        }
+    }
+
+    /// Gives the memory of all idle stacks back to the kernel. Their address space stays for re-use.
+    pub fn trim(&self) {
+        for class in &self.classes {
+            class.trim();
+        }
+    }
+
+    /// Counts the stacks of all sizes. While other threads are acquiring and releasing, the counts are each right at
+    /// some moment, and stacks on their way between two states may be in neither.
+    pub fn stats(&self) -> StackStats {
+        let mut stats = StackStats::default();
+        for class in &self.classes {
+            class.count(&mut stats);
+        }
+        stats
+    }
+
+    fn class(&self, size: StackSize) -> &Arc<Class> {
+        &self.classes[size.class()]
+    }
+}
+
+impl Default for StackPool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for StackPool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("StackPool")
+            .field("guards", &self.guards)
+            .field("stats", &self.stats())
+            .finish()
+    }
+}
+
+fn default_idle_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let pages = usize::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0);
+    (pages.saturating_mul(super::sys::page_size()) / 64).max(64 << 20)
+}
+
+/// Memory to run on, its owner's alone; goes back to its pool when dropped.
+///
+/// Between [`limit`](Self::limit) and [`top`](Self::top) it can be read and written. Below that is the guard.
+pub struct Stack {
+    slot: Slot,
+    fresh: bool,
+    class: Arc<Class>,
+}
+
+impl Stack {
+    /// The lowest address, where the guard begins; a multiple of the size.
+    pub fn base(&self) -> *mut u8 {
+        self.slot.base
+    }
+
+    /// The lowest address above the guard.
+    pub fn limit(&self) -> *mut u8 {
+        self.slot.base.wrapping_add(self.size().guard())
+    }
+
+    /// The first address above the stack, where code begins to push; a multiple of the size.
+    pub fn top(&self) -> *mut u8 {
+        self.slot.base.wrapping_add(self.size().bytes())
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> StackSize {
+        self.class.size()
+    }
+
+    /// How many bytes from [`base`](Self::base) on are guard: any access there is a fault.
+    pub fn guard(&self) -> usize {
+        self.size().guard()
+    }
+
+    /// Whether nobody has used it since its memory came from the kernel, so that all of it reads as zero.
+    ///
+    /// It tells of the moment the stack was handed out; what its owner has written since does not change the answer.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Where it is.
+    pub fn info(&self) -> StackInfo {
+        StackInfo {
+            base: self.base() as usize,
+            top: self.top() as usize,
+            size: self.size().bytes(),
+            guard: self.guard(),
+        }
+    }
+
+    /// Gives up ownership without releasing the slot.
+    fn into_slot(self) -> Slot {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the class is moved out of a value that is never dropped nor used again.
+        drop(unsafe { std::ptr::read(&raw const this.class) });
+        this.slot
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.class.release(&[self.slot]);
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "Stack({:p}..{:p}, {})",
+            self.base(),
+            self.top(),
+            self.size()
+        )
+    }
+}

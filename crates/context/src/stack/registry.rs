@@ -1,0 +1,158 @@
+//! Which slot does an address fall in? Answered even inside a signal handler.
+//!
+//! # Why the lookup is safe anywhere
+//!
+//! The registry is a list that only grows at its head. A record is complete before the head points to it
+//! (release store, acquire load), its extent never changes, and it is never freed: so a reader needs no lock, takes
+//! a bounded number of steps, and can be interrupted or interrupt a writer at any point and still see a list
+//! whose every record is whole. The one thing that changes is `live`, which is cleared before a slab is unmapped.
+//!
+//! The price is a few dozen bytes for each slab ever made. Slabs grow geometrically to 1 GiB and the global
+//! pool keeps its own for good, so a million stacks make a few hundred records; only programs that make and drop
+//! pools of their own leave dead ones behind.
+
+use super::StackSize;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// Where in memory a stack is: what [`find`] tells of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackInfo {
+    /// Its lowest address, where the guard begins.
+    pub base: usize,
+    /// The first address above it, where code begins to push.
+    pub top: usize,
+    /// All of it in bytes, guard included.
+    pub size: usize,
+    /// How many bytes from `base` on are guard.
+    pub guard: usize,
+}
+
+impl StackInfo {
+    /// Whether an address is in the guard, so that touching it was an overflow.
+    pub fn is_guard(&self, address: usize) -> bool {
+        (self.base..self.base + self.guard).contains(&address)
+    }
+}
+
+/// A slab, as the lookup sees it.
+pub(super) struct Record {
+    base: usize,
+    bytes: usize,
+    size: StackSize,
+    live: AtomicBool,
+    next: *const Record,
+}
+
+static HEAD: AtomicPtr<Record> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes the slots of a slab known to [`find`].
+pub(super) fn register(base: usize, bytes: usize, size: StackSize) -> &'static Record {
+    let record = Box::leak(Box::new(Record {
+        base,
+        bytes,
+        size,
+        live: AtomicBool::new(true),
+        next: std::ptr::null(),
+    }));
+    let mut head = HEAD.load(Ordering::Relaxed);
+    loop {
+        record.next = head;
+        match HEAD.compare_exchange_weak(head, record, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return record,
+            Err(newer) => head = newer,
+        }
+    }
+}
+
+impl Record {
+    /// Takes the slab out of the lookup; called before it is unmapped, so that an address that comes to mean
+    /// something else is never taken for one of ours.
+    pub(super) fn retire(&self) {
+        self.live.store(false, Ordering::Release);
+    }
+}
+
+/// Finds the stack whose memory or guard holds an address; `None` for any other memory.
+///
+/// Safe to call from a signal handler: it takes no lock, allocates nothing and touches no stack. It walks one
+/// record per slab (a few hundred for a million stacks), so it is meant for faults and dumps, not for every switch.
+///
+/// ```
+/// use carefree_context::stack::{self, StackPool, StackSize};
+///
+/// let stack = StackPool::global().acquire(StackSize::DEFAULT)?;
+/// let found = stack::find(stack.top() as usize - 1).expect("a stack of ours");
+/// assert_eq!(found.base, stack.base() as usize);
+/// assert!(found.is_guard(found.base) && !found.is_guard(found.top - 1));
+///
+/// let local = 0;
+/// assert!(stack::find(&raw const local as usize).is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn find(address: usize) -> Option<StackInfo> {
+    let mut next = HEAD.load(Ordering::Acquire).cast_const();
+    // SAFETY: a non-null pointer in the list is to a record that was complete before it was linked, and that is
+    // neither freed nor, but for the atomic `live`, changed. The acquire load pairs with the release that linked the
+    // head; the records behind it were linked earlier by exchanges that the head's release sequence continues, or by
+    // a thread that had seen them.
+    while let Some(record) = unsafe { next.as_ref() } {
+        let offset = address.wrapping_sub(record.base);
+        if offset < record.bytes && record.live.load(Ordering::Acquire) {
+            let size = record.size.bytes();
+            let base = record.base + offset / size * size;
+            return Some(StackInfo {
+                base,
+                top: base + size,
+                size,
+                guard: record.size.guard(),
+            });
+        }
+        next = record.next;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_found_until_it_retires() {
+        // Addresses that no program has, so that no slab of another test can be there.
+        let base = 1 << 63;
+        let size = StackSize::MIN;
+        let record = register(base, 4 * size.bytes(), size);
+        let found = find(base + 2 * size.bytes() + 5).unwrap();
+        let start = base + 2 * size.bytes();
+        assert_eq!(
+            (found.base, found.top, found.size),
+            (start, start + size.bytes(), size.bytes())
+        );
+        assert!(found.is_guard(start) && found.is_guard(start + size.guard() - 1));
+        assert!(!found.is_guard(start + size.guard()) && !found.is_guard(start - 1));
+        assert_eq!(find(base + 4 * size.bytes()), None);
+        assert_eq!(find(base - 1), None);
+        record.retire();
+        assert_eq!(find(base), None);
+        assert_eq!(find(0), None);
+        assert_eq!(find(usize::MAX), None);
+    }
+
+    #[test]
+    fn records_of_many_threads_are_all_found() {
+        let base = 3 << 62;
+        let bytes = StackSize::MIN.bytes();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for n in 0..200 {
+                        let at = base + (thread * 200 + n) * bytes;
+                        register(at, bytes, StackSize::MIN);
+                        assert_eq!(find(at).unwrap().base, at);
+                    }
+                });
+            }
+        });
+        assert!((0..800).all(|n| find(base + n * bytes).unwrap().base == base + n * bytes));
+    }
+}

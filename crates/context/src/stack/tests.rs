@@ -1,0 +1,359 @@
+//! What a pool promises, in both guard modes and under injected failures.
+
+use super::sys::inject::{Call, failing};
+use super::*;
+use std::collections::HashSet;
+
+const SIZE: StackSize = StackSize::DEFAULT;
+const MODES: [GuardMode; 2] = [GuardMode::Madvise, GuardMode::Mprotect];
+
+fn pool(guards: GuardMode, idle_bytes: usize) -> StackPool {
+    StackPool::with_options(PoolOptions {
+        guards: Some(guards),
+        idle_bytes: Some(idle_bytes),
+    })
+}
+
+/// Writes a word just below the top of a stack, and as far down as it goes.
+fn touch(stack: &Stack, value: usize) {
+    // SAFETY: both words are in the stack's usable part, which is ours.
+    unsafe {
+        stack.top().cast::<usize>().sub(1).write_volatile(value);
+        stack.limit().cast::<usize>().write_volatile(value);
+    }
+}
+
+fn words(stack: &Stack) -> [usize; 2] {
+    // SAFETY: as above.
+    unsafe {
+        [
+            stack.top().cast::<usize>().sub(1).read_volatile(),
+            stack.limit().cast::<usize>().read_volatile(),
+        ]
+    }
+}
+
+/// Whether the kernel can read an address: asks it to, without risking a fault.
+fn readable(address: *const u8) -> bool {
+    let mut pipe = [0; 2];
+    // SAFETY: the kernel reads the address itself and answers EFAULT if it cannot.
+    unsafe {
+        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
+        let written = libc::write(pipe[1], address.cast(), 1);
+        libc::close(pipe[0]);
+        libc::close(pipe[1]);
+        written == 1
+    }
+}
+
+fn assert_guarded(stack: &Stack) {
+    for offset in [0, stack.guard() - 1] {
+        assert!(
+            !readable(stack.base().wrapping_add(offset)),
+            "no guard at {offset} of {stack:?}"
+        );
+    }
+    assert!(readable(stack.limit()) && readable(stack.top().wrapping_sub(1)));
+}
+
+fn assert_adds_up(pool: &StackPool, in_use: usize) {
+    let stats = pool.stats();
+    assert_eq!(stats.in_use, in_use, "{stats:?}");
+    assert!(
+        stats.in_use + stats.idle_touched + stats.idle_ready + stats.given_back <= stats.slots,
+        "{stats:?}"
+    );
+}
+
+#[test]
+fn stacks_are_distinct_aligned_writable_and_guarded() {
+    for mode in MODES {
+        let pool = pool(mode, 1 << 20);
+        for size in [StackSize::MIN, SIZE, StackSize::new(8 << 20).unwrap()] {
+            let stacks: Vec<Stack> = (0..200).map(|_| pool.acquire(size).unwrap()).collect();
+            let mut bases = HashSet::new();
+            for stack in &stacks {
+                assert!(bases.insert(stack.base()), "handed out twice");
+                assert_eq!(stack.base() as usize % size.bytes(), 0);
+                assert_eq!(stack.top() as usize - stack.base() as usize, size.bytes());
+                assert!(stack.is_fresh());
+                assert_eq!(words(stack), [0, 0]);
+                assert_guarded(stack);
+                touch(stack, stack.base() as usize);
+            }
+            for stack in &stacks {
+                assert_eq!(words(stack), [stack.base() as usize; 2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_latest_comes_back_first_and_is_not_fresh() {
+    for mode in MODES {
+        let pool = pool(mode, 1 << 30);
+        let stacks: Vec<Stack> = (0..5).map(|_| pool.acquire(SIZE).unwrap()).collect();
+        let bases: Vec<_> = stacks.iter().map(Stack::base).collect();
+        stacks.into_iter().for_each(drop);
+        let again: Vec<Stack> = (0..5).map(|_| pool.acquire(SIZE).unwrap()).collect();
+        assert!(
+            again
+                .iter()
+                .map(Stack::base)
+                .eq(bases.iter().rev().copied())
+        );
+        assert!(again.iter().all(|stack| !stack.is_fresh()));
+        assert_adds_up(&pool, 5);
+    }
+}
+
+#[test]
+fn many_at_once() {
+    for mode in MODES {
+        let pool = pool(mode, 1 << 30);
+        let mut stacks = Vec::new();
+        pool.acquire_many(SIZE, 1000, &mut stacks).unwrap();
+        pool.acquire_many(StackSize::MIN, 100, &mut stacks).unwrap();
+        pool.acquire_many(SIZE, 0, &mut stacks).unwrap();
+        assert_eq!(stacks.len(), 1100);
+        assert_eq!(
+            stacks.iter().map(Stack::base).collect::<HashSet<_>>().len(),
+            1100
+        );
+        assert_adds_up(&pool, 1100);
+        pool.release_many(&mut stacks);
+        assert!(stacks.is_empty());
+        assert_adds_up(&pool, 0);
+        assert_eq!(pool.stats().idle_touched, 1100);
+    }
+}
+
+#[test]
+fn one_stack_prepares_no_other_and_demand_is_not_outrun() {
+    let pool = pool(GuardMode::Madvise, 1 << 30);
+    let mut stacks = vec![pool.acquire(SIZE).unwrap()];
+    assert_eq!(pool.stats().idle_ready, 0);
+    assert_eq!(pool.stats().reserved_bytes, 2 << 20);
+    for n in 2..500 {
+        stacks.push(pool.acquire(SIZE).unwrap());
+        assert!(
+            pool.stats().idle_ready <= n.min(64),
+            "{n} in use, {:?}",
+            pool.stats()
+        );
+    }
+}
+
+#[test]
+fn a_million_stacks_need_few_mappings() {
+    // Slabs grow as the pool takes them, so their number is what reserving alone makes it.
+    let size = SIZE;
+    let (mut reserved, mut slabs) = (0, Vec::new());
+    while reserved < 1_000_000 * size.bytes() {
+        let slab = slab::Slab::reserve(size, reserved).unwrap();
+        reserved += slab.bytes();
+        slabs.push(slab);
+    }
+    assert!(slabs.len() < 300, "{} mappings", slabs.len());
+    assert!(reserved < 1_000_000 * size.bytes() + (2 << 30));
+}
+
+#[test]
+fn trimming_gives_memory_back_and_keeps_guards() {
+    for mode in MODES {
+        let pool = pool(mode, 1 << 30);
+        let mut stacks = Vec::new();
+        pool.acquire_many(SIZE, 300, &mut stacks).unwrap();
+        stacks.iter().for_each(|stack| touch(stack, 7));
+        let kept = stacks.pop().unwrap();
+        pool.release_many(&mut stacks);
+        pool.trim();
+        let stats = pool.stats();
+        assert_eq!(
+            (stats.idle_touched, stats.idle_ready, stats.in_use),
+            (0, 0, 1)
+        );
+        assert!(stats.given_back >= 299);
+        assert_eq!(words(&kept), [7, 7], "a stack in use lost its contents");
+        pool.acquire_many(SIZE, 299, &mut stacks).unwrap();
+        for stack in &stacks {
+            assert!(stack.is_fresh());
+            assert_eq!(words(stack), [0, 0]);
+            assert_guarded(stack);
+        }
+    }
+}
+
+#[test]
+fn idle_memory_stays_at_the_watermark() {
+    for mode in MODES {
+        let page = sys::page_size();
+        // Room for a hundred stacks of one touched page each.
+        let pool = pool(mode, 100 * page);
+        let mut stacks = Vec::new();
+        pool.acquire_many(SIZE, 1000, &mut stacks).unwrap();
+        // SAFETY: the word below the top is the stack's.
+        stacks
+            .iter()
+            .for_each(|stack| unsafe { stack.top().cast::<usize>().sub(1).write(7) });
+        stacks.into_iter().for_each(drop);
+        let stats = pool.stats();
+        assert!((100..100 + 64).contains(&stats.idle_touched), "{stats:?}");
+        assert_eq!(stats.given_back, 1000 - stats.idle_touched);
+    }
+}
+
+#[test]
+fn deeply_used_stacks_count_for_what_they_hold() {
+    let page = sys::page_size();
+    let pool = pool(GuardMode::Madvise, 1000 * page);
+    let mut stacks = Vec::new();
+    pool.acquire_many(SIZE, 600, &mut stacks).unwrap();
+    for stack in &stacks {
+        for offset in (page..=10 * page).step_by(page) {
+            // SAFETY: within the top ten pages of the stack.
+            unsafe { stack.top().wrapping_sub(offset).write(7) };
+        }
+    }
+    stacks.into_iter().for_each(drop);
+    // Ten pages each makes a hundred stacks; the estimate takes some samples to get there.
+    let idle = pool.stats().idle_touched;
+    assert!(
+        (100..250).contains(&idle),
+        "{idle} idle stacks of ten pages"
+    );
+}
+
+#[test]
+fn find_knows_the_slot_of_every_address() {
+    let pool = pool(GuardMode::Madvise, 1 << 20);
+    let stack = pool.acquire(SIZE).unwrap();
+    let info = stack.info();
+    assert_eq!(
+        (info.top - info.base, info.size, info.guard),
+        (256 << 10, 256 << 10, 16 << 10)
+    );
+    for address in [info.base, info.base + 12345, info.top - 1] {
+        assert_eq!(find(address), Some(info));
+    }
+    assert_ne!(find(info.top), Some(info));
+    assert_ne!(find(info.base - 1), Some(info));
+    drop(pool);
+    assert_eq!(find(info.base), Some(info), "a stack outlives its pool");
+    touch(&stack, 1);
+}
+
+#[test]
+fn every_single_failure_is_an_error_or_goes_unnoticed() {
+    for mode in MODES {
+        for call in [
+            Call::Mmap,
+            Call::Madvise,
+            Call::ProcessMadvise,
+            Call::Mprotect,
+        ] {
+            for errno in [libc::ENOMEM, libc::EINVAL, libc::EAGAIN] {
+                for n in 0..12 {
+                    let pool = pool(mode, 0);
+                    let mut stacks = Vec::new();
+                    failing(call, n, 1, errno, || {
+                        for wanted in [1, 1, 30, 200] {
+                            if let Err(error) = pool.acquire_many(SIZE, wanted, &mut stacks) {
+                                assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+                                assert!(
+                                    error
+                                        .to_string()
+                                        .starts_with("no stack of 256 KiB can be had: "),
+                                    "{error}"
+                                );
+                            }
+                        }
+                        let half = stacks.split_off(stacks.len() / 2);
+                        half.into_iter().for_each(drop);
+                        pool.trim();
+                    });
+                    stacks.iter().for_each(assert_guarded);
+                    assert_adds_up(&pool, stacks.len());
+                    // The failure over, all is well again.
+                    pool.acquire_many(SIZE, 100, &mut stacks).unwrap();
+                    let bases: HashSet<_> = stacks.iter().map(Stack::base).collect();
+                    assert_eq!(bases.len(), stacks.len(), "{mode} {call:?} {errno} {n}");
+                    stacks[stacks.len() - 100..].iter().for_each(assert_guarded);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lasting_failures_are_told_by_name() {
+    for (mode, call, errno, expected) in [
+        (
+            GuardMode::Madvise,
+            Call::Mmap,
+            libc::EPERM,
+            "mmap failed: Operation not permitted (os error 1)",
+        ),
+        (
+            GuardMode::Madvise,
+            Call::Mmap,
+            libc::EAGAIN,
+            "RLIMIT_MEMLOCK is reached",
+        ),
+        (
+            GuardMode::Madvise,
+            Call::Mmap,
+            libc::ENOMEM,
+            "out of memory",
+        ),
+        (
+            GuardMode::Mprotect,
+            Call::Mprotect,
+            libc::EACCES,
+            "a guard by mprotect failed: Permission denied",
+        ),
+    ] {
+        let pool = pool(mode, 0);
+        let error = failing(call, 0, u32::MAX, errno, || pool.acquire(SIZE).unwrap_err());
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(pool.stats().in_use, 0);
+        assert_guarded(&pool.acquire(SIZE).unwrap());
+    }
+}
+
+#[test]
+fn a_smaller_slab_will_do_where_a_large_one_is_refused() {
+    let pool = pool(GuardMode::Madvise, 0);
+    // The first slab would hold eight stacks; two halvings leave two.
+    let stack = failing(Call::Mmap, 0, 2, libc::ENOMEM, || {
+        pool.acquire(SIZE).unwrap()
+    });
+    assert_guarded(&stack);
+    assert_eq!(pool.stats().slots, 2);
+}
+
+#[test]
+fn where_memory_is_locked_guards_are_made_by_mprotect_and_memory_stays() {
+    let pool = pool(GuardMode::Madvise, 0);
+    let mut stacks = Vec::new();
+    failing(Call::ProcessMadvise, 0, u32::MAX, libc::EINVAL, || {
+        // Of the advice on single ranges the first is on huge pages; each further one fails.
+        failing(Call::Madvise, 1, u32::MAX, libc::EINVAL, || {
+            pool.acquire_many(SIZE, 3, &mut stacks).unwrap()
+        });
+    });
+    assert_eq!(stacks.len(), 3);
+    stacks.iter().for_each(assert_guarded);
+    stacks.iter().for_each(|stack| touch(stack, 7));
+    failing(Call::Madvise, 0, u32::MAX, libc::EINVAL, || {
+        drop(stacks.pop());
+        pool.trim();
+    });
+    let stats = pool.stats();
+    assert_eq!(
+        (stats.idle_touched, stats.given_back),
+        (1, 0),
+        "memory that stayed is not said to be given back"
+    );
+    assert!(!pool.acquire(SIZE).unwrap().is_fresh());
+}
