@@ -1,0 +1,28 @@
+//! The kernel, as far as this crate needs it: a futex and a thread's timer slack.
+//!
+//! System calls are made here and not through `libc::syscall`, because Carefree interposes that
+//! very symbol to let std's locks park fibers: a carrier that went to sleep through it would ask
+//! itself whether it may sleep.
+
+mod raw;
+
+#[cfg(not(all(test, loom)))]
+mod futex;
+#[cfg(all(test, loom))]
+#[path = "sys/futex_model.rs"]
+mod futex;
+
+pub(crate) use futex::Futex;
+
+/// Asks the kernel to end this thread's timed waits within `nanoseconds` of their time instead of
+/// the usual 50 us. (0 would restore the usual.)
+pub(crate) fn set_timer_slack(nanoseconds: usize) {
+    // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory of ours.
+    let _ = unsafe {
+        raw::syscall(
+            libc::SYS_prctl,
+            [libc::PR_SET_TIMERSLACK as usize, nanoseconds, 0, 0, 0, 0],
+        )
+    };
+    // A kernel or a seccomp filter that refuses leaves waits as late as any thread's: no error.
+}

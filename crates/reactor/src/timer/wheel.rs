@@ -1,0 +1,352 @@
+//! The hierarchical timing wheel.
+//!
+//! # Shape
+//!
+//! Time is cut into ticks of 2^16 ns (65.5 us). Eight levels of 64 slots each cover all 48 bits
+//! of a tick number, so that every `u64` deadline has its slot and none needs a special case:
+//!
+//! | level | one slot spans | the level spans |
+//! |---|---|---|
+//! | 0 | 65.5 us | 4.2 ms |
+//! | 1 | 4.2 ms | 268 ms |
+//! | 2 | 268 ms | 17 s |
+//! | 3 | 17 s | 18 min |
+//! | 4 | 18 min | 20 h |
+//! | 5 | 20 h | 52 days |
+//! | 6 | 52 days | 9 years |
+//! | 7 | 9 years | 584 years |
+//!
+//! An entry lives on the level of the highest 6-bit group in which its tick differs from the
+//! wheel's own tick. Hence everything on a level comes before everything on the level above it,
+//! on one level the slots come in order of their number, and the first occupied slot of the lowest
+//! occupied level holds the earliest deadline: two bit scans find it.
+//!
+//! When the wheel's tick enters a slot of a higher level, that slot's entries move down
+//! (*cascade*). A sleep of 100 ms moves once in its life; a timeout that is removed before it is
+//! due usually never moves.
+//!
+//! # Why the tick is 2^16 ns
+//!
+//! The tick does not limit precision: slots keep exact deadlines, [`Wheel::expire`] compares them
+//! one by one and [`Wheel::next_deadline`] returns exact ones, so nothing fires early and nothing
+//! fires late for the wheel's sake. The tick decides only how many levels an entry falls through
+//! (a shorter tick: more) and how many entries share the slot in which it falls due, which
+//! is walked once more each time some of them are due and others are not (a longer tick: more).
+//! Waking a sleeping thread takes the kernel 5 to 50 us, so entries less than that apart come due
+//! together anyway; the next power of two that makes the levels come out even is 2^16.
+//!
+//! # Rejected
+//!
+//! * A binary heap: 20 levels deep at a million, and removal needs a back-pointer per move.
+//! * Slots that are linked lists of timers: see `bin.rs`.
+//! * Rounding deadlines on high levels instead of cascading, as Linux does: a sleep of an hour
+//!   would end up to seven minutes late.
+
+use super::bin::{Blocks, Entry, Place, Slot};
+use std::collections::VecDeque;
+use std::fmt;
+use std::num::NonZeroU64;
+
+/// log2 of a tick in nanoseconds.
+const TICK: u32 = 16;
+/// log2 of the slots on a level: one bit each of a `u64`.
+const LEVEL: u32 = 6;
+const SLOTS: usize = 1 << LEVEL;
+const LEVELS: usize = (64 - TICK as usize).div_ceil(LEVEL as usize);
+
+/// Names one insertion into one [`Wheel`], for taking it out again.
+///
+/// A key never comes to mean another timer: once its timer has expired or been removed, it is
+/// refused for ever. (It holds the number of its insertion, and 2^64 of those are out of reach.)
+/// Used with another wheel than its own it may name a timer of that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimerKey {
+    serial: NonZeroU64,
+    index: u32,
+}
+
+/// One row of the timer table.
+struct Timer<T> {
+    /// The insertion this row serves; `None` in a free row.
+    serial: Option<NonZeroU64>,
+    place: Place,
+    payload: Option<T>,
+}
+
+/// A timer taken out because its time has come, on its way to the caller.
+struct Due<T> {
+    deadline: u64,
+    serial: NonZeroU64,
+    payload: T,
+}
+
+/// Deadlines with payloads: a hierarchical timing wheel.
+///
+/// Insertion and removal take constant time; each entry is moved at most seven times, and mostly
+/// once, before it expires. Times are nanoseconds on whatever clock the caller uses throughout
+/// ([`clock::now`](crate::clock::now) for carriers).
+///
+/// Memory is 37 bytes a timer for payloads the size of a pointer, plus 8 KiB for the wheel. It is
+/// kept for re-use until [`Wheel::shrink`].
+///
+/// ```
+/// use carefree_reactor::Wheel;
+///
+/// let mut wheel = Wheel::new(0);
+/// wheel.insert(3_000_000, "tea");
+/// let toast = wheel.insert(2_000_000, "toast");
+/// wheel.insert(1_000_000, "egg");
+/// assert_eq!(wheel.next_deadline(), Some(1_000_000));
+///
+/// assert_eq!(wheel.remove(toast), Some("toast"));
+/// let mut ready = Vec::new();
+/// wheel.expire(2_999_999, |what| ready.push(what));
+/// assert_eq!(ready, ["egg"]);
+/// assert_eq!(wheel.next_deadline(), Some(3_000_000));
+/// ```
+pub struct Wheel<T> {
+    /// The tick the wheel has advanced to. Every slot before it is empty.
+    tick: u64,
+    /// Which slots of a level hold entries, one bit a slot.
+    occupied: [u64; LEVELS],
+    /// Which levels hold entries, one bit a level.
+    levels: u32,
+    slots: Box<[Slot; LEVELS * SLOTS]>,
+    blocks: Blocks,
+    timers: Vec<Timer<T>>,
+    /// Free rows of `timers`. A stack of its own rather than a chain through the rows: after a
+    /// million timers have expired in random order such a chain is a cache miss a step.
+    free: Vec<u32>,
+    /// Insertions so far.
+    serial: u64,
+    /// What `expire` has taken out and not handed over yet; empty between calls unless the
+    /// caller's closure panicked.
+    due: VecDeque<Due<T>>,
+}
+
+impl<T> Wheel<T> {
+    /// An empty wheel whose time is `now`. Deadlines before `now` are as welcome as those after;
+    /// the value only saves the first entries some moves.
+    pub fn new(now: u64) -> Self {
+        Wheel {
+            tick: now >> TICK,
+            occupied: [0; LEVELS],
+            levels: 0,
+            slots: Box::new([Slot::EMPTY; LEVELS * SLOTS]),
+            blocks: Blocks::new(),
+            timers: Vec::new(),
+            free: Vec::new(),
+            serial: 0,
+            due: VecDeque::new(),
+        }
+    }
+
+    /// The number of timers not yet expired or removed.
+    pub fn len(&self) -> usize {
+        self.timers.len() - self.free.len() + self.due.len()
+    }
+
+    /// Whether no timer is left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sets a timer: the first [`expire`](Wheel::expire) at or after `deadline` hands `payload`
+    /// back. A deadline that has passed is due at the next `expire`; one of `u64::MAX` is due
+    /// only when the clock says `u64::MAX`.
+    ///
+    /// # Panics
+    /// When four billion timers are set at once.
+    pub fn insert(&mut self, deadline: u64, payload: T) -> TimerKey {
+        self.serial += 1;
+        let serial = NonZeroU64::new(self.serial).expect("2^64 timers were set");
+        let index = self.free.last().copied().unwrap_or_else(|| {
+            u32::try_from(self.timers.len()).expect("a timer wheel holds 2^32 timers")
+        });
+        let place = self.file(Entry {
+            deadline,
+            timer: index,
+        });
+        let timer = Timer {
+            serial: Some(serial),
+            place,
+            payload: Some(payload),
+        };
+        if self.free.pop().is_some() {
+            self.timers[index as usize] = timer;
+        } else {
+            self.timers.push(timer);
+        }
+        TimerKey { serial, index }
+    }
+
+    /// Takes a timer out before it expires. `None` when it has expired or been removed already.
+    pub fn remove(&mut self, key: TimerKey) -> Option<T> {
+        let timer = self.timers.get_mut(key.index as usize)?;
+        if timer.serial != Some(key.serial) {
+            return None;
+        }
+        timer.serial = None;
+        let (place, payload) = (timer.place, timer.payload.take());
+        self.free.push(key.index);
+
+        let (level, number) = self.slot_of(self.blocks.deadline(place));
+        let slot = &mut self.slots[level * SLOTS + number];
+        if let Some(moved) = self.blocks.take(slot, place) {
+            self.timers[moved as usize].place = place;
+        }
+        if slot.is_empty() {
+            self.vacate(level, number);
+        }
+        payload
+    }
+
+    /// How long the caller may sleep: no timer is due before this time. `None` when there is no
+    /// timer at all.
+    ///
+    /// It is the earliest deadline itself, unless the timer with that deadline was removed: then
+    /// it may still be that one's. Calling [`expire`](Wheel::expire) at the time it names either
+    /// fires something or moves it on, so a sleeper wakes in vain at most once for it.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if let Some(due) = self.due.front() {
+            return Some(due.deadline);
+        }
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros() as usize;
+        let number = self.occupied[level].trailing_zeros() as usize;
+        Some(self.slots[level * SLOTS + number].earliest)
+    }
+
+    /// Advances the wheel to `now` and hands `fire` the payload of every timer whose deadline is
+    /// at or before `now`, and of no other. Returns how many that were.
+    ///
+    /// They fire in the order of their deadlines, and those with one and the same deadline in the
+    /// order of their insertion. `now` may lie before the `now` of an earlier call (two callers
+    /// read the clock, then took the lock in the other order): the wheel does not turn back, and
+    /// the comparison is with the value given.
+    ///
+    /// # Panics
+    /// Only if `fire` does. The timers it was not called for are handed over by the next call.
+    pub fn expire(&mut self, now: u64, mut fire: impl FnMut(T)) -> usize {
+        self.advance(now);
+        let mut fired = 0;
+        while let Some(due) = self.due.pop_front() {
+            fired += 1;
+            fire(due.payload);
+        }
+        fired
+    }
+
+    /// Gives the memory back that a crowd of timers left behind. Does nothing while any timer is
+    /// set. Meant for a long idle stretch: returning the memory of a million timers to the kernel
+    /// takes milliseconds.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            self.blocks = Blocks::new();
+            self.timers = Vec::new();
+            self.free = Vec::new();
+            self.due = VecDeque::new();
+        }
+    }
+
+    /// Moves the wheel to `now`: everything due goes to `self.due` in order, everything in a slot
+    /// entered goes down to the level where it now belongs.
+    fn advance(&mut self, now: u64) {
+        let old = self.tick;
+        let new = old.max(now >> TICK);
+        // Set first: what comes out of a slot only in part is filed anew as seen from here. That
+        // never meets a slot still to be emptied below, because entries go down, and the levels
+        // are emptied from the bottom up.
+        self.tick = new;
+        for level in 0..LEVELS {
+            let shift = LEVEL * level as u32;
+            // Whether the level's whole span lies behind us; otherwise `new` lies in it.
+            let passed = (old ^ new) >> (shift + LEVEL) != 0;
+            let last = if passed {
+                SLOTS - 1
+            } else {
+                (new >> shift) as usize % SLOTS
+            };
+            let mut entered = self.occupied[level] & (u64::MAX >> (SLOTS - 1 - last));
+            while entered != 0 {
+                let number = entered.trailing_zeros() as usize;
+                entered &= entered - 1;
+                // The slot the wheel stays in: nobody there is due, and nobody need move.
+                let stays = level == 0 && self.slots[number].earliest > now;
+                if !stays {
+                    self.empty_slot(level, number, now);
+                }
+            }
+            if !passed {
+                break;
+            }
+        }
+    }
+
+    /// Empties a slot that the wheel has reached: what is due by `now` goes to `self.due`, sorted,
+    /// the rest is filed anew.
+    fn empty_slot(&mut self, level: usize, number: usize, now: u64) {
+        let mut slot = std::mem::replace(&mut self.slots[level * SLOTS + number], Slot::EMPTY);
+        self.vacate(level, number);
+        let before = self.due.len();
+        while let Some((block, filled)) = self.blocks.pop_block(&mut slot) {
+            for (&deadline, &index) in block.deadlines.iter().zip(&block.timers).take(filled) {
+                if deadline > now {
+                    let place = self.file(Entry {
+                        deadline,
+                        timer: index,
+                    });
+                    self.timers[index as usize].place = place;
+                    continue;
+                }
+                let timer = &mut self.timers[index as usize];
+                if let (Some(serial), Some(payload)) = (timer.serial.take(), timer.payload.take()) {
+                    self.free.push(index);
+                    self.due.push_back(Due {
+                        deadline,
+                        serial,
+                        payload,
+                    });
+                }
+            }
+        }
+        self.due.make_contiguous()[before..].sort_unstable_by_key(|due| (due.deadline, due.serial));
+    }
+
+    /// Puts an entry into the slot where it belongs.
+    fn file(&mut self, entry: Entry) -> Place {
+        let (level, number) = self.slot_of(entry.deadline);
+        self.occupied[level] |= 1 << number;
+        self.levels |= 1 << level;
+        self.blocks
+            .push(&mut self.slots[level * SLOTS + number], entry)
+    }
+
+    /// Notes that a slot has become empty.
+    fn vacate(&mut self, level: usize, number: usize) {
+        self.occupied[level] &= !(1 << number);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+    }
+
+    /// Level and number of the slot for `deadline`. A function of the deadline and the wheel's
+    /// tick alone, so that an entry need not remember its slot: entering a slot moves the entries
+    /// for which the answer changes. What is overdue belongs to the slot the wheel stands in.
+    fn slot_of(&self, deadline: u64) -> (usize, usize) {
+        let tick = (deadline >> TICK).max(self.tick);
+        let level = ((tick ^ self.tick) | 1).ilog2() / LEVEL;
+        (level as usize, (tick >> (LEVEL * level)) as usize % SLOTS)
+    }
+}
+
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel")
+            .field("len", &self.len())
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}
