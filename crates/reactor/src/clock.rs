@@ -16,10 +16,7 @@ pub const NEVER: u64 = u64::MAX;
 /// before the other. Costs some 20 ns: libc answers it from the vDSO without entering the kernel.
 #[inline]
 pub fn now() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write to for the length of the call.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     // It fails only for a bad pointer or an unknown clock, and this is neither.
@@ -71,11 +68,7 @@ pub fn after(duration: Duration) -> u64 {
 /// ```
 #[inline]
 pub fn between(from: u64, to: u64) -> Duration {
-    if to == NEVER {
-        Duration::MAX
-    } else {
-        Duration::from_nanos(to.saturating_sub(from))
-    }
+    if to == NEVER { Duration::MAX } else { Duration::from_nanos(to.saturating_sub(from)) }
 }
 
 #[cfg(test)]

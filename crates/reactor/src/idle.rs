@@ -87,10 +87,7 @@ pub struct Idle {
 impl Idle {
     /// A bed nobody lies in, without a token.
     pub fn new() -> Self {
-        Idle {
-            word: Futex::new(EMPTY),
-            sharp: AtomicBool::new(false),
-        }
+        Idle { word: Futex::new(EMPTY), sharp: AtomicBool::new(false) }
     }
 
     /// Blocks the calling thread until [`wake`](Idle::wake) or until `deadline`, in nanoseconds on

@@ -19,10 +19,7 @@ pub(crate) use futex::Futex;
 pub(crate) fn set_timer_slack(nanoseconds: usize) {
     // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory of ours.
     let _ = unsafe {
-        raw::syscall(
-            libc::SYS_prctl,
-            [libc::PR_SET_TIMERSLACK as usize, nanoseconds, 0, 0, 0, 0],
-        )
+        raw::syscall(libc::SYS_prctl, [libc::PR_SET_TIMERSLACK as usize, nanoseconds, 0, 0, 0, 0])
     };
     // A kernel or a seccomp filter that refuses leaves waits as late as any thread's: no error.
 }

@@ -4,6 +4,7 @@
 //! lock around it, and every operation is short enough for that.
 
 mod bin;
+mod table;
 mod wheel;
 
 pub use wheel::{TimerKey, Wheel};

@@ -110,10 +110,7 @@ fn a_second_waiter_is_refused() {
     std::thread::sleep(Duration::from_millis(20));
     let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| idle.wait(Some(0))));
     let message = *second.unwrap_err().downcast::<&str>().unwrap();
-    assert!(
-        message.contains("two threads wait on one Idle"),
-        "{message}"
-    );
+    assert!(message.contains("two threads wait on one Idle"), "{message}");
     idle.wake();
     first.join().unwrap();
 }

@@ -209,9 +209,7 @@ fn nothing_fires_early_by_even_a_nanosecond() {
         wheel.insert(deadline, deadline);
     }
     while let Some(next) = wheel.next_deadline() {
-        wheel.expire(next - 1, |deadline| {
-            panic!("{deadline} fired at {}", next - 1)
-        });
+        wheel.expire(next - 1, |deadline| panic!("{deadline} fired at {}", next - 1));
         let mut fired = Vec::new();
         wheel.expire(next, |deadline| fired.push(deadline));
         assert_eq!(fired, [next]);
@@ -258,11 +256,7 @@ fn a_panic_in_the_middle_loses_no_timer() {
     assert!(panicked.is_err());
     assert_eq!((fired.len(), wheel.len()), (3, 6));
     assert_eq!(wheel.next_deadline(), Some(4), "those left are due at once");
-    assert_eq!(
-        wheel.remove(keys[5]),
-        None,
-        "and cannot be removed any more"
-    );
+    assert_eq!(wheel.remove(keys[5]), None, "and cannot be removed any more");
     wheel.expire(9, |n| fired.push(n));
     assert_eq!(fired, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }

@@ -58,10 +58,7 @@ impl Futex {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: FUTEX_WAKE uses the word's address as a name and does not touch memory.
         let _ = unsafe {
-            syscall(
-                libc::SYS_futex,
-                [self.0.as_ptr() as usize, operation as usize, 1, 0, 0, 0],
-            )
+            syscall(libc::SYS_futex, [self.0.as_ptr() as usize, operation as usize, 1, 0, 0, 0])
         };
     }
 }

@@ -17,11 +17,7 @@ pub(crate) struct Futex {
 
 impl Futex {
     pub(crate) fn new(value: u32) -> Self {
-        Futex {
-            word: AtomicU32::new(value),
-            bucket: Mutex::new(()),
-            queue: Condvar::new(),
-        }
+        Futex { word: AtomicU32::new(value), bucket: Mutex::new(()), queue: Condvar::new() }
     }
 
     pub(crate) fn word(&self) -> &AtomicU32 {

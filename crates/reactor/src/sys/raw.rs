@@ -39,11 +39,7 @@ pub(super) unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> Result<u
         );
     }
     // The last 4095 values of the address space are negated errors.
-    if (-4095..0).contains(&result) {
-        Err(-result as i32)
-    } else {
-        Ok(result as usize)
-    }
+    if (-4095..0).contains(&result) { Err(-result as i32) } else { Ok(result as usize) }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -15,6 +15,8 @@
 //!   └──────────────┘    └────────────────────────────────┘    └──────────────┘
 //! ```
 
+use super::table::Table;
+
 /// Entries in one block: as many as fill three cache lines with the link to the next block.
 pub(super) const BLOCK: usize = 15;
 
@@ -38,8 +40,8 @@ impl Place {
         Place(block << 4 | position as u32)
     }
 
-    fn block(self) -> usize {
-        (self.0 >> 4) as usize
+    fn block(self) -> u32 {
+        self.0 >> 4
     }
 
     fn position(self) -> usize {
@@ -60,11 +62,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) const EMPTY: Slot = Slot {
-        earliest: u64::MAX,
-        head: NONE,
-        filled: 0,
-    };
+    pub(super) const EMPTY: Slot = Slot { earliest: u64::MAX, head: NONE, filled: 0 };
 
     pub(super) fn is_empty(&self) -> bool {
         self.head == NONE
@@ -84,22 +82,14 @@ const _: () = assert!(size_of::<Block>() == 192);
 /// All blocks of a wheel, in use or free.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    blocks: Vec<Block>,
+    blocks: Table<Block>,
     /// First free block; the others follow through `next`.
     free: u32,
 }
 
 impl Blocks {
     pub(super) const fn new() -> Self {
-        Blocks {
-            blocks: Vec::new(),
-            free: NONE,
-        }
-    }
-
-    /// The deadline of the entry at `place`.
-    pub(super) fn deadline(&self, place: Place) -> u64 {
-        self.blocks[place.block()].deadlines[place.position()]
+        Blocks { blocks: Table::new(), free: NONE }
     }
 
     /// Adds `entry` to `slot` and says where it went.
@@ -109,7 +99,7 @@ impl Blocks {
             slot.filled = 0;
         }
         let position = slot.filled as usize;
-        let block = &mut self.blocks[slot.head as usize];
+        let block = &mut self.blocks[slot.head];
         block.deadlines[position] = entry.deadline;
         block.timers[position] = entry.timer;
         slot.filled += 1;
@@ -122,7 +112,7 @@ impl Blocks {
     pub(super) fn take(&mut self, slot: &mut Slot, place: Place) -> Option<u32> {
         let head = slot.head;
         let last = Place::new(head, slot.filled as usize - 1);
-        let from = &self.blocks[head as usize];
+        let from = &self.blocks[head];
         let entry = Entry {
             deadline: from.deadlines[last.position()],
             timer: from.timers[last.position()],
@@ -151,7 +141,7 @@ impl Blocks {
         if slot.is_empty() {
             return None;
         }
-        let (block, filled) = (self.blocks[slot.head as usize], slot.filled as usize);
+        let (block, filled) = (self.blocks[slot.head], slot.filled as usize);
         slot.head = self.release(slot.head);
         slot.filled = BLOCK as u32;
         Some((block, filled))
@@ -161,7 +151,7 @@ impl Blocks {
     fn allocate(&mut self, next: u32) -> u32 {
         if self.free != NONE {
             let index = self.free;
-            let block = &mut self.blocks[index as usize];
+            let block = &mut self.blocks[index];
             self.free = block.next;
             block.next = next;
             return index;
@@ -169,17 +159,13 @@ impl Blocks {
         let index = self.blocks.len();
         // `Place` keeps 28 bits for the block: four billion timers, 150 GB of them.
         assert!(index < 1 << 28, "a timer wheel holds 2^28 blocks of timers");
-        self.blocks.push(Block {
-            deadlines: [0; BLOCK],
-            timers: [0; BLOCK],
-            next,
-        });
+        self.blocks.push(Block { deadlines: [0; BLOCK], timers: [0; BLOCK], next });
         index as u32
     }
 
     /// Frees the block and returns what followed it.
     fn release(&mut self, index: u32) -> u32 {
-        let block = &mut self.blocks[index as usize];
+        let block = &mut self.blocks[index];
         let next = block.next;
         block.next = self.free;
         self.free = index;
@@ -206,17 +192,13 @@ mod tests {
             let (mut blocks, mut slot) = (Blocks::new(), Slot::EMPTY);
             for n in 0..count {
                 let (deadline, timer) = (1000 - n as u64, n as u32);
-                let place = blocks.push(&mut slot, Entry { deadline, timer });
-                assert_eq!(blocks.deadline(place), deadline);
+                blocks.push(&mut slot, Entry { deadline, timer });
             }
             assert_eq!(slot.is_empty(), count == 0);
             if count > 0 {
                 assert_eq!(slot.earliest, 1001 - count as u64);
             }
-            let wanted: Vec<_> = (0..count)
-                .rev()
-                .map(|n| (1000 - n as u64, n as u32))
-                .collect();
+            let wanted: Vec<_> = (0..count).rev().map(|n| (1000 - n as u64, n as u32)).collect();
             assert_eq!(entries(&mut blocks, slot), wanted);
         }
     }
@@ -226,15 +208,7 @@ mod tests {
         let (mut blocks, mut slot) = (Blocks::new(), Slot::EMPTY);
         let count = 3 * BLOCK as u32;
         let mut places: Vec<Place> = (0..count)
-            .map(|timer| {
-                blocks.push(
-                    &mut slot,
-                    Entry {
-                        deadline: u64::from(timer),
-                        timer,
-                    },
-                )
-            })
+            .map(|timer| blocks.push(&mut slot, Entry { deadline: u64::from(timer), timer }))
             .collect();
         // Every third, from the front: most of these fill their hole with another entry.
         let mut gone = Vec::new();
@@ -246,7 +220,8 @@ mod tests {
         }
         let left: Vec<u32> = (0..count).filter(|timer| !gone.contains(timer)).collect();
         for &timer in &left {
-            assert_eq!(blocks.deadline(places[timer as usize]), u64::from(timer));
+            let place = places[timer as usize];
+            assert_eq!(blocks.blocks[place.block()].timers[place.position()], timer);
         }
         // The rest, from the back, down to nothing.
         for &timer in left.iter().rev() {

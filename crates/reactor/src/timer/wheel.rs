@@ -43,6 +43,7 @@
 //!   would end up to seven minutes late.
 
 use super::bin::{Blocks, Entry, Place, Slot};
+use super::table::Table;
 use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -69,6 +70,9 @@ pub struct TimerKey {
 struct Timer<T> {
     /// The insertion this row serves; `None` in a free row.
     serial: Option<NonZeroU64>,
+    /// Again, though the slot's entry has it: removal finds the slot by it without first waiting
+    /// for another cache line.
+    deadline: u64,
     place: Place,
     payload: Option<T>,
 }
@@ -86,7 +90,7 @@ struct Due<T> {
 /// once, before it expires. Times are nanoseconds on whatever clock the caller uses throughout
 /// ([`clock::now`](crate::clock::now) for carriers).
 ///
-/// Memory is 37 bytes a timer for payloads the size of a pointer, plus 8 KiB for the wheel. It is
+/// Memory is 45 bytes a timer for payloads the size of a pointer, plus 8 KiB for the wheel. It is
 /// kept for re-use until [`Wheel::shrink`].
 ///
 /// ```
@@ -113,7 +117,7 @@ pub struct Wheel<T> {
     levels: u32,
     slots: Box<[Slot; LEVELS * SLOTS]>,
     blocks: Blocks,
-    timers: Vec<Timer<T>>,
+    timers: Table<Timer<T>>,
     /// Free rows of `timers`. A stack of its own rather than a chain through the rows: after a
     /// million timers have expired in random order such a chain is a cache miss a step.
     free: Vec<u32>,
@@ -134,7 +138,7 @@ impl<T> Wheel<T> {
             levels: 0,
             slots: Box::new([Slot::EMPTY; LEVELS * SLOTS]),
             blocks: Blocks::new(),
-            timers: Vec::new(),
+            timers: Table::new(),
             free: Vec::new(),
             serial: 0,
             due: VecDeque::new(),
@@ -163,17 +167,10 @@ impl<T> Wheel<T> {
         let index = self.free.last().copied().unwrap_or_else(|| {
             u32::try_from(self.timers.len()).expect("a timer wheel holds 2^32 timers")
         });
-        let place = self.file(Entry {
-            deadline,
-            timer: index,
-        });
-        let timer = Timer {
-            serial: Some(serial),
-            place,
-            payload: Some(payload),
-        };
+        let place = self.file(Entry { deadline, timer: index });
+        let timer = Timer { serial: Some(serial), deadline, place, payload: Some(payload) };
         if self.free.pop().is_some() {
-            self.timers[index as usize] = timer;
+            self.timers[index] = timer;
         } else {
             self.timers.push(timer);
         }
@@ -182,18 +179,21 @@ impl<T> Wheel<T> {
 
     /// Takes a timer out before it expires. `None` when it has expired or been removed already.
     pub fn remove(&mut self, key: TimerKey) -> Option<T> {
-        let timer = self.timers.get_mut(key.index as usize)?;
+        if key.index as usize >= self.timers.len() {
+            return None;
+        }
+        let timer = &mut self.timers[key.index];
         if timer.serial != Some(key.serial) {
             return None;
         }
         timer.serial = None;
-        let (place, payload) = (timer.place, timer.payload.take());
+        let (deadline, place, payload) = (timer.deadline, timer.place, timer.payload.take());
         self.free.push(key.index);
 
-        let (level, number) = self.slot_of(self.blocks.deadline(place));
+        let (level, number) = self.slot_of(deadline);
         let slot = &mut self.slots[level * SLOTS + number];
         if let Some(moved) = self.blocks.take(slot, place) {
-            self.timers[moved as usize].place = place;
+            self.timers[moved].place = place;
         }
         if slot.is_empty() {
             self.vacate(level, number);
@@ -211,11 +211,7 @@ impl<T> Wheel<T> {
         if let Some(due) = self.due.front() {
             return Some(due.deadline);
         }
-        if self.levels == 0 {
-            return None;
-        }
-        let level = self.levels.trailing_zeros() as usize;
-        let number = self.occupied[level].trailing_zeros() as usize;
+        let (level, number) = self.first_slot()?;
         Some(self.slots[level * SLOTS + number].earliest)
     }
 
@@ -230,12 +226,28 @@ impl<T> Wheel<T> {
     /// # Panics
     /// Only if `fire` does. The timers it was not called for are handed over by the next call.
     pub fn expire(&mut self, now: u64, mut fire: impl FnMut(T)) -> usize {
-        self.advance(now);
+        let new = self.tick.max(now >> TICK);
         let mut fired = 0;
-        while let Some(due) = self.due.pop_front() {
-            fired += 1;
-            fire(due.payload);
+        loop {
+            while let Some(due) = self.due.pop_front() {
+                fired += 1;
+                fire(due.payload);
+            }
+            let Some((level, number)) = self.first_slot() else {
+                break;
+            };
+            let shift = LEVEL * level as u32;
+            let start = (self.tick >> (shift + LEVEL) << LEVEL | number as u64) << shift;
+            // Not reached yet, or the slot the wheel stands in and nobody there is due.
+            if start > new || (level == 0 && self.slots[number].earliest > now) {
+                break;
+            }
+            // To the end of the slot if it has passed, else to where we are in it. Nothing lies
+            // in between: this is the first slot. So should `fire` panic, all is in its place.
+            self.tick = new.min(start + ((1 << shift) - 1));
+            self.empty_slot(level, number, now);
         }
+        self.tick = new;
         fired
     }
 
@@ -245,74 +257,41 @@ impl<T> Wheel<T> {
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.blocks = Blocks::new();
-            self.timers = Vec::new();
+            self.timers = Table::new();
             self.free = Vec::new();
             self.due = VecDeque::new();
         }
     }
 
-    /// Moves the wheel to `now`: everything due goes to `self.due` in order, everything in a slot
-    /// entered goes down to the level where it now belongs.
-    fn advance(&mut self, now: u64) {
-        let old = self.tick;
-        let new = old.max(now >> TICK);
-        // Set first: what comes out of a slot only in part is filed anew as seen from here. That
-        // never meets a slot still to be emptied below, because entries go down, and the levels
-        // are emptied from the bottom up.
-        self.tick = new;
-        for level in 0..LEVELS {
-            let shift = LEVEL * level as u32;
-            // Whether the level's whole span lies behind us; otherwise `new` lies in it.
-            let passed = (old ^ new) >> (shift + LEVEL) != 0;
-            let last = if passed {
-                SLOTS - 1
-            } else {
-                (new >> shift) as usize % SLOTS
-            };
-            let mut entered = self.occupied[level] & (u64::MAX >> (SLOTS - 1 - last));
-            while entered != 0 {
-                let number = entered.trailing_zeros() as usize;
-                entered &= entered - 1;
-                // The slot the wheel stays in: nobody there is due, and nobody need move.
-                let stays = level == 0 && self.slots[number].earliest > now;
-                if !stays {
-                    self.empty_slot(level, number, now);
-                }
-            }
-            if !passed {
-                break;
-            }
+    /// Level and number of the first slot that holds anything.
+    fn first_slot(&self) -> Option<(usize, usize)> {
+        if self.levels == 0 {
+            return None;
         }
+        let level = self.levels.trailing_zeros() as usize;
+        Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
     /// Empties a slot that the wheel has reached: what is due by `now` goes to `self.due`, sorted,
-    /// the rest is filed anew.
+    /// the rest is filed anew, on a lower level.
     fn empty_slot(&mut self, level: usize, number: usize, now: u64) {
         let mut slot = std::mem::replace(&mut self.slots[level * SLOTS + number], Slot::EMPTY);
         self.vacate(level, number);
-        let before = self.due.len();
         while let Some((block, filled)) = self.blocks.pop_block(&mut slot) {
             for (&deadline, &index) in block.deadlines.iter().zip(&block.timers).take(filled) {
                 if deadline > now {
-                    let place = self.file(Entry {
-                        deadline,
-                        timer: index,
-                    });
-                    self.timers[index as usize].place = place;
+                    let place = self.file(Entry { deadline, timer: index });
+                    self.timers[index].place = place;
                     continue;
                 }
-                let timer = &mut self.timers[index as usize];
+                let timer = &mut self.timers[index];
                 if let (Some(serial), Some(payload)) = (timer.serial.take(), timer.payload.take()) {
                     self.free.push(index);
-                    self.due.push_back(Due {
-                        deadline,
-                        serial,
-                        payload,
-                    });
+                    self.due.push_back(Due { deadline, serial, payload });
                 }
             }
         }
-        self.due.make_contiguous()[before..].sort_unstable_by_key(|due| (due.deadline, due.serial));
+        self.due.make_contiguous().sort_unstable_by_key(|due| (due.deadline, due.serial));
     }
 
     /// Puts an entry into the slot where it belongs.
@@ -320,8 +299,7 @@ impl<T> Wheel<T> {
         let (level, number) = self.slot_of(entry.deadline);
         self.occupied[level] |= 1 << number;
         self.levels |= 1 << level;
-        self.blocks
-            .push(&mut self.slots[level * SLOTS + number], entry)
+        self.blocks.push(&mut self.slots[level * SLOTS + number], entry)
     }
 
     /// Notes that a slot has become empty.
