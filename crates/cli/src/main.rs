@@ -1,1 +1,35 @@
-fn main() {}
+//! `carefree`: the command line.
+
+mod args;
+mod bench;
+mod out;
+mod progress;
+mod sample;
+mod usage;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+fn main() -> ExitCode {
+    match args::parse() {
+        Ok(Command::Bench(orders)) => bench::bench(&orders),
+        Ok(Command::Sample { trial }) => sample::sample(&trial),
+        Err(code) => code,
+    }
+}
+
+/// Exit codes, as other command-line tools have them.
+mod exit {
+    /// Something that was asked for could not be had.
+    pub(crate) const FAILED: u8 = 1;
+    /// What was asked for makes no sense.
+    pub(crate) const USAGE: u8 = 2;
+    /// Broken off by Ctrl-C: 128 and the number of SIGINT.
+    pub(crate) const INTERRUPTED: u8 = 130;
+}
+
+/// Says on standard error, in one line, what went wrong.
+fn complain(line: &str) {
+    eprintln!("carefree: {line}");
+}

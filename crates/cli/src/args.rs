@@ -1,0 +1,107 @@
+//! What can be asked for on the command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use carefree_lab::report::Format;
+use carefree_lab::unit::Unit;
+use carefree_lab::workload::Workload;
+use clap::builder::{StringValueParser, TypedValueParser, ValueParser};
+use clap::{Args, Parser, Subcommand};
+
+use crate::usage;
+
+/// Threads at the price of fibers.
+#[derive(Debug, Parser)]
+#[command(name = "carefree", version, max_term_width = 100)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measures coroutines, fibers and threads on this machine.
+    #[command(after_help = workloads())]
+    Bench(Bench),
+    /// Takes one sample: how `bench` calls itself, for a process of its own.
+    #[command(name = "__sample", hide = true)]
+    Sample {
+        /// The sample's orders, as JSON.
+        trial: String,
+    },
+}
+
+/// The orders of `carefree bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// What to measure; everything unless named.
+    #[arg(value_name = "WORKLOAD", value_parser = named::<Workload>())]
+    pub(crate) workloads: Vec<Workload>,
+
+    /// What to measure it on: coroutine, fiber or thread; all unless named.
+    #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',', value_parser = named::<Unit>())]
+    pub(crate) unit: Vec<Unit>,
+
+    /// Smaller crowds and fewer samples, for a look within a minute.
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Samples to take of each workload and unit [default: 10, with --quick 5].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) samples: Option<u32>,
+
+    /// Units alive at once, in place of each workload's own number.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) units: Option<u64>,
+
+    /// How to show it: text, json, markdown or csv [default: by the name of --out, else text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
+    pub(crate) format: Option<Format>,
+
+    /// Write it to a file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Fixes the random order of the samples.
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub(crate) seed: Option<u64>,
+
+    /// Keep every sample on one core, not `switch` alone.
+    #[arg(long)]
+    pub(crate) pin: bool,
+}
+
+/// A value that says itself, in one line, what the right ones are.
+fn named<T>() -> ValueParser
+where
+    T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
+{
+    StringValueParser::new()
+        .try_map(|name| name.parse::<T>())
+        .into()
+}
+
+fn workloads() -> String {
+    let lines = Workload::ALL.map(|w| format!("  {:<11} {}", w.name(), w.summary()));
+    format!(
+        "Workloads:\n{}\n\nSee docs/methodology.md for what the figures say.",
+        lines.join("\n")
+    )
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// The exit code, when there is nothing to do or the words make no sense; what there was to say
+/// has been said.
+pub(crate) fn parse() -> Result<Command, ExitCode> {
+    Cli::try_parse()
+        .map(|cli| cli.command)
+        .map_err(|error| usage::report(&error))
+}

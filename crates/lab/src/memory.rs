@@ -1,0 +1,344 @@
+//! What units cost in memory, by two counts.
+//!
+//! *Own* memory is the process's resident set, the figure the published tables quote. It leaves
+//! out what the kernel keeps for a thread: its kernel stack, its page tables, its `task_struct`.
+//! *Whole* memory has those too. Where the lab may make a control group for a sample, the group's
+//! high-water mark is the whole and counts nothing but the sample. Elsewhere the growth of three
+//! figures of `/proc/meminfo` is added to the process's own; they are the machine's, so that
+//! whatever else goes on meanwhile is in them. Each sample says which of the two it used.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes in use at three moments of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// Before the first unit.
+    pub base: u64,
+    /// When all units were alive, each waiting for the rest.
+    pub rest: u64,
+    /// The most there was until the end of the first round.
+    pub peak: u64,
+}
+
+impl Footprint {
+    /// What the units took when all were alive and at rest.
+    pub fn at_rest(&self) -> u64 {
+        self.rest.saturating_sub(self.base)
+    }
+
+    /// The most the units took.
+    pub fn at_peak(&self) -> u64 {
+        self.peak.saturating_sub(self.base)
+    }
+}
+
+/// Where the figure for the whole memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Method {
+    /// A control group of the sample's own, version 2: `memory.peak`.
+    #[serde(rename = "cgroup2 memory.peak")]
+    Cgroup2,
+    /// A control group of the sample's own, version 1: `memory.max_usage_in_bytes`.
+    #[serde(rename = "cgroup1 memory.max_usage_in_bytes")]
+    Cgroup1,
+    /// Growth of `KernelStack`, `PageTables` and `Slab` in `/proc/meminfo`, plus the process's
+    /// resident set. It has no high-water mark: the peak is the state with all units alive.
+    #[serde(rename = "resident set + KernelStack, PageTables and Slab of /proc/meminfo")]
+    Meminfo,
+}
+
+/// Both counts of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The process's resident set: `VmRSS`, and `VmHWM` for the peak.
+    pub own: Footprint,
+    /// All memory, the kernel's part included; `None` where it could not be read.
+    pub whole: Option<Footprint>,
+    /// Where `whole` comes from.
+    pub whole_method: Option<Method>,
+}
+
+/// Follows the memory of the process it is in.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    source: Source,
+    own: Footprint,
+    whole: Option<Footprint>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Cgroup(Cgroup),
+    Meminfo,
+}
+
+impl Meter {
+    /// Takes the base figures; with a `cgroup`, moves the process into it first.
+    pub(crate) fn start(cgroup: Option<&Path>) -> Meter {
+        let source = match cgroup.and_then(|path| Cgroup::join(path).ok()) {
+            Some(cgroup) => Source::Cgroup(cgroup),
+            None => Source::Meminfo,
+        };
+        let mut meter = Meter { source, own: Footprint::default(), whole: None };
+        // Reading takes memory itself; read once for nothing so that the base has it.
+        meter.now();
+        let (own, whole) = meter.now();
+        meter.own = Footprint { base: own.resident, rest: own.resident, peak: own.resident };
+        meter.whole = whole.map(|bytes| Footprint { base: bytes, rest: bytes, peak: bytes });
+        meter
+    }
+
+    /// Takes the figures with all units alive.
+    pub(crate) fn all_alive(&mut self) {
+        let (own, whole) = self.now();
+        self.own.rest = own.resident;
+        self.own.peak = own.peak.max(own.resident);
+        if let (Some(footprint), Some(bytes)) = (&mut self.whole, whole) {
+            footprint.rest = bytes;
+            footprint.peak = bytes;
+        }
+    }
+
+    /// Takes the high-water marks.
+    pub(crate) fn finish(&mut self) {
+        self.own.peak = self.own.peak.max(resident().peak);
+        if let (Some(footprint), Source::Cgroup(cgroup)) = (&mut self.whole, &self.source) {
+            footprint.peak = footprint.peak.max(cgroup.peak().unwrap_or(0));
+        }
+    }
+
+    /// What was measured.
+    pub(crate) fn reading(&self) -> Memory {
+        let method = match &self.source {
+            Source::Cgroup(cgroup) => cgroup.version.method(),
+            Source::Meminfo => Method::Meminfo,
+        };
+        Memory { own: self.own, whole: self.whole, whole_method: self.whole.map(|_| method) }
+    }
+
+    fn now(&self) -> (Resident, Option<u64>) {
+        let own = resident();
+        let whole = match &self.source {
+            Source::Cgroup(cgroup) => cgroup.usage().ok(),
+            Source::Meminfo => kernel_share().map(|bytes| bytes + own.resident),
+        };
+        (own, whole)
+    }
+}
+
+/// The resident set of this process in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Resident {
+    resident: u64,
+    peak: u64,
+}
+
+fn resident() -> Resident {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bytes = |name| field(&status, name).unwrap_or(0);
+    Resident { resident: bytes("VmRSS"), peak: bytes("VmHWM") }
+}
+
+/// What the kernel keeps for all processes of the machine, in bytes.
+fn kernel_share() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    Some(
+        field(&meminfo, "KernelStack")? + field(&meminfo, "PageTables")? + field(&meminfo, "Slab")?,
+    )
+}
+
+/// A `Name:   123 kB` line of /proc, in bytes.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// A control group with nothing but one sample in it.
+#[derive(Debug)]
+struct Cgroup {
+    path: PathBuf,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    fn method(self) -> Method {
+        match self {
+            Version::One => Method::Cgroup1,
+            Version::Two => Method::Cgroup2,
+        }
+    }
+
+    fn usage(self) -> &'static str {
+        match self {
+            Version::One => "memory.usage_in_bytes",
+            Version::Two => "memory.current",
+        }
+    }
+
+    fn peak(self) -> &'static str {
+        match self {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        }
+    }
+}
+
+impl Cgroup {
+    /// Finds out what `path` is and moves this process into it.
+    fn join(path: &Path) -> io::Result<Cgroup> {
+        let version = [Version::Two, Version::One]
+            .into_iter()
+            .find(|version| path.join(version.peak()).exists())
+            .ok_or(io::ErrorKind::NotFound)?;
+        fs::write(path.join("cgroup.procs"), std::process::id().to_string())?;
+        Ok(Cgroup { path: path.to_owned(), version })
+    }
+
+    fn read(&self, file: &str) -> io::Result<u64> {
+        let text = fs::read_to_string(self.path.join(file))?;
+        text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    fn usage(&self) -> io::Result<u64> {
+        self.read(self.version.usage())
+    }
+
+    fn peak(&self) -> io::Result<u64> {
+        self.read(self.version.peak())
+    }
+}
+
+/// A control group made for one sample, and removed with this.
+#[derive(Debug)]
+pub(crate) struct Group {
+    path: PathBuf,
+}
+
+impl Group {
+    /// Makes a group where one that counts memory can be had, which takes root or a delegated
+    /// subtree. `name` has to be unique among the groups alive.
+    pub(crate) fn make(name: &str) -> Option<Group> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        candidates(&mounts, &own).into_iter().find_map(|parent| {
+            let path = parent.join(name);
+            fs::create_dir(&path).ok()?;
+            let group = Group { path };
+            // A version 2 group counts memory only where its parent hands the controller down.
+            let counts = [Version::Two, Version::One]
+                .iter()
+                .any(|version| group.path.join(version.peak()).exists());
+            let open = fs::OpenOptions::new().write(true).open(group.path.join("cgroup.procs"));
+            (counts && open.is_ok()).then_some(group)
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel refuses while the sample's last thread is still being taken down.
+        for _ in 0..50 {
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Folders to try to make a group in: our own group first (so that limits set on us hold for the
+/// samples too), then the top of the hierarchy, where own group's name may not be visible, as in a
+/// container.
+fn candidates(mounts: &str, own: &str) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for mount in mounts.lines() {
+        let mut words = mount.split(' ').skip(1);
+        let (Some(at), Some(kind), Some(options)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let counts_memory = options.split(',').any(|option| option == "memory");
+        if !(kind == "cgroup2" || kind == "cgroup" && counts_memory) {
+            continue;
+        }
+        let controller = if kind == "cgroup2" { "" } else { "memory" };
+        let group = own.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let names = parts.next()?;
+            let path = parts.next()?;
+            names.split(',').any(|name| name == controller).then_some(path)
+        });
+        let top = PathBuf::from(at);
+        if let Some(group) =
+            group.map(|path| path.trim_start_matches('/')).filter(|g| !g.is_empty())
+        {
+            folders.push(top.join(group));
+        }
+        folders.push(top);
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_proc_are_read_in_bytes() {
+        let text = "VmPeak:\t    2000 kB\nVmHWM:\t  95432 kB\nThreads:\t1\n";
+        assert_eq!(field(text, "VmHWM"), Some(95_432 * 1024));
+        assert_eq!(field(text, "VmRSS"), None);
+        assert_eq!(field(text, "Threads"), None, "a number without its unit is no size");
+    }
+
+    #[test]
+    fn groups_are_sought_in_our_own_first_and_then_on_top() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
+                      cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
+        let own = "4:memory:/jobs/one\n1:cpu:/\n0::/\n";
+        let expected = ["memory/jobs/one", "memory", "unified"].map(|path| {
+            let top = Path::new("/sys/fs/cgroup");
+            top.join(path)
+        });
+        assert_eq!(candidates(mounts, own), expected);
+    }
+
+    #[test]
+    fn the_meter_sees_memory_that_was_touched_and_keeps_the_peak() {
+        let mut meter = Meter::start(None);
+        let ballast = vec![1u8; 32 << 20];
+        meter.all_alive();
+        assert_eq!(std::hint::black_box(&ballast)[1 << 20], 1);
+        drop(ballast);
+        meter.finish();
+        let own = meter.reading().own;
+        let most = 40 << 20;
+        assert!((31 << 20..most).contains(&own.at_rest()), "{own:?}");
+        assert!(own.at_peak() >= own.at_rest(), "{own:?}");
+        assert_eq!(meter.reading().whole_method, Some(Method::Meminfo));
+    }
+
+    #[test]
+    fn footprints_never_go_below_nothing() {
+        let shrunk = Footprint { base: 10, rest: 4, peak: 10 };
+        assert_eq!((shrunk.at_rest(), shrunk.at_peak()), (0, 0));
+    }
+}

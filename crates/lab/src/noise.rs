@@ -1,0 +1,437 @@
+//! What may have disturbed the figures, as values: each warning says what was seen and what to do
+//! about it, and a report can show, count or ignore it.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::env::Environment;
+use crate::memory::Method;
+use crate::record::Measurement;
+use crate::run::Taken;
+use crate::stats::spread;
+use crate::sys::{self, Who};
+use crate::workload::{Metric, list};
+
+/// A reason to doubt figures, with what would help.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What it is about.
+    pub kind: WarningKind,
+    /// What was seen.
+    pub message: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
+    /// The program was built without optimization.
+    Unoptimized,
+    /// The cores' frequency is not held.
+    Governor,
+    /// Other programs used the cores meanwhile.
+    OtherLoad,
+    /// The machine under this virtual one gave its cores to others.
+    Steal,
+    /// A control group allows less time than there are cores.
+    Quota,
+    /// Too few samples for an interval to say much.
+    FewSamples,
+    /// The samples differ a lot among themselves.
+    Spread,
+    /// Units made fewer switches than they were asked for.
+    SwitchesMissing,
+    /// The whole memory could only be had for the whole machine.
+    SharedMemoryFigures,
+}
+
+/// What else the machine did while samples were taken, as shares of all its cores' time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Other programs, and the kernel on their behalf.
+    pub others: f64,
+    /// Time the machine below a virtual one gave to others.
+    pub steal: f64,
+}
+
+/// Measures [`Load`] between two moments.
+#[derive(Debug)]
+pub(crate) struct LoadMeter {
+    start: Option<Jiffies>,
+    own_ns: u64,
+}
+
+/// The first line of /proc/stat, in hundredths of a second over all cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Jiffies {
+    busy: u64,
+    steal: u64,
+    total: u64,
+}
+
+/// The clock of /proc/stat on every Linux architecture.
+const JIFFY_NS: u64 = 10_000_000;
+
+impl LoadMeter {
+    pub(crate) fn start() -> LoadMeter {
+        LoadMeter { start: jiffies(), own_ns: own_ns() }
+    }
+
+    pub(crate) fn finish(&self) -> Load {
+        match (self.start, jiffies()) {
+            (Some(start), Some(end)) => load(start, end, own_ns() - self.own_ns),
+            _ => Load::default(),
+        }
+    }
+}
+
+/// Processor time of this process and of the samples it has waited for.
+fn own_ns() -> u64 {
+    let (own, samples) = (sys::usage(Who::Process), sys::usage(Who::Children));
+    own.user_ns + own.system_ns + samples.user_ns + samples.system_ns
+}
+
+fn jiffies() -> Option<Jiffies> {
+    parse_stat(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn parse_stat(stat: &str) -> Option<Jiffies> {
+    let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let (user, nice, system, idle, waiting) = (next()?, next()?, next()?, next()?, next()?);
+    let (irq, softirq, steal) = (next()?, next()?, next().unwrap_or(0));
+    let busy = user + nice + system + irq + softirq;
+    Some(Jiffies { busy, steal, total: busy + idle + waiting + steal })
+}
+
+fn load(start: Jiffies, end: Jiffies, own_ns: u64) -> Load {
+    let total = end.total.saturating_sub(start.total);
+    // Under half a second the clock of /proc/stat is too coarse to tell anything.
+    if total < 50 {
+        return Load::default();
+    }
+    let share = |jiffies: u64| jiffies as f64 / total as f64;
+    let busy = end.busy.saturating_sub(start.busy);
+    Load {
+        others: share(busy.saturating_sub(own_ns / JIFFY_NS)),
+        steal: share(end.steal.saturating_sub(start.steal)),
+    }
+}
+
+/// Above these, a warning.
+const OTHERS: f64 = 0.05;
+const STEAL: f64 = 0.01;
+const SPREAD: f64 = 0.10;
+const SWITCHES: f64 = 0.95;
+/// Below it, an interval is mostly the range of the samples.
+const SAMPLES: usize = 8;
+
+/// Everything there is to doubt about `measurements`.
+pub(crate) fn warnings(
+    environment: &Environment,
+    load: Load,
+    quick: bool,
+    taken: &[Taken],
+    measurements: &[Measurement],
+) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let mut warn = |kind, message: String, advice: String| {
+        found.push(Warning { kind, message, advice });
+    };
+    if environment.opt_level == "0" {
+        warn(
+            WarningKind::Unoptimized,
+            "carefree was built without optimization; fibers and coroutines are ours and slower \
+             for it, threads are the kernel's and are not"
+                .into(),
+            "measure with cargo run --release -- bench".into(),
+        );
+    }
+    if let Some(governor) = environment.governor.as_deref().filter(|&name| name != "performance") {
+        warn(
+            WarningKind::Governor,
+            format!("the frequency governor is {governor}: cores change speed as they go"),
+            "sudo cpupower frequency-set -g performance, and the old one afterwards".into(),
+        );
+    }
+    let disturbed = load.others > OTHERS;
+    if disturbed {
+        warn(
+            WarningKind::OtherLoad,
+            format!("other programs used {} of the cores meanwhile", percent(load.others)),
+            "end what else is running (top shows it), or take more samples".into(),
+        );
+    }
+    if load.steal > STEAL {
+        warn(
+            WarningKind::Steal,
+            format!(
+                "the machine that runs this virtual one kept back {} of its time",
+                percent(load.steal)
+            ),
+            "nothing from here: measure at a quieter hour, or on a machine of your own".into(),
+        );
+    }
+    if let Some(quota) =
+        environment.cpu_quota.filter(|&quota| quota < environment.cores_allowed as f64)
+    {
+        warn(
+            WarningKind::Quota,
+            format!(
+                "a control group allows {quota:.1} cores' worth of time on {} cores; past it, \
+                 everything stands still until the next period",
+                environment.cores_allowed
+            ),
+            "raise the quota (docker run --cpus), or set the cores instead (--cpuset-cpus)".into(),
+        );
+    }
+    let fewest = measurements.iter().map(|measurement| measurement.samples.len()).min();
+    if let Some(fewest) = fewest.filter(|&count| count < SAMPLES) {
+        let samples = if fewest == 1 { "sample" } else { "samples" };
+        warn(
+            WarningKind::FewSamples,
+            format!("some figures rest on {fewest} {samples}: their intervals say little"),
+            if quick { "run without --quick" } else { "let it finish, or raise --samples" }.into(),
+        );
+    }
+    if let Some(message) = spread_of(measurements) {
+        let advice = if disturbed {
+            "quiet the machine first, then take more samples with --samples"
+        } else {
+            "take more samples with --samples; if it stays, the figure itself varies"
+        };
+        warn(WarningKind::Spread, message, advice.into());
+    }
+    if let Some(message) = switches_missing(taken) {
+        warn(
+            WarningKind::SwitchesMissing,
+            message,
+            "compare with --pin, where units on one core always have somebody to yield to".into(),
+        );
+    }
+    let by_meminfo = |taken: &Taken| {
+        taken.workload.metrics().contains(&Metric::WholeMemoryPerUnit)
+            && taken.sample.memory.whole_method == Some(Method::Meminfo)
+    };
+    if taken.iter().any(by_meminfo) {
+        warn(
+            WarningKind::SharedMemoryFigures,
+            "whole memory was read from /proc/meminfo, which counts the whole machine".into(),
+            "run as root, or where control groups may be made (systemd-run --user -p Delegate=yes)"
+                .into(),
+        );
+    }
+    found
+}
+
+/// The measurements whose samples differ most, worst first.
+fn spread_of(measurements: &[Measurement]) -> Option<String> {
+    let mut wide: Vec<(f64, &Measurement)> = measurements
+        .iter()
+        .map(|measurement| (spread(&measurement.samples), measurement))
+        .filter(|(spread, _)| *spread > SPREAD)
+        .collect();
+    wide.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (worst, rest) = wide.split_first()?;
+    let name = |(spread, m): &(f64, &Measurement)| {
+        format!("{} {} {} by {}", m.unit, m.workload, m.metric, percent(*spread))
+    };
+    Some(match rest.len() {
+        0 => format!("samples differ by more than {}: {}", percent(SPREAD), name(worst)),
+        more => format!(
+            "samples differ by more than {}: {}, and {more} more {} by less",
+            percent(SPREAD),
+            name(worst),
+            if more == 1 { "figure" } else { "figures" },
+        ),
+    })
+}
+
+/// Units that made fewer switches than asked, over all their samples.
+fn switches_missing(taken: &[Taken]) -> Option<String> {
+    let mut kinds: Vec<_> = taken.iter().map(|taken| (taken.workload, taken.unit)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let short: Vec<String> = kinds
+        .into_iter()
+        .filter_map(|(workload, unit)| {
+            let samples = taken.iter().filter(|t| (t.workload, t.unit) == (workload, unit));
+            let (made, asked) = samples.fold((0, 0), |(made, asked), taken| {
+                (made + taken.sample.switches_made, asked + taken.sample.switches_asked)
+            });
+            let share = made as f64 / asked as f64;
+            (asked > 0 && share < SWITCHES)
+                .then(|| format!("{unit} {workload} made {}", percent(share)))
+        })
+        .collect();
+    if short.is_empty() {
+        return None;
+    }
+    let short: Vec<&str> = short.iter().map(String::as_str).collect();
+    Some(format!(
+        "{} of the switches asked for: a yield with nobody to yield to returns at once",
+        list(&short)
+    ))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Round, Sample};
+    use crate::unit::Unit;
+    use crate::workload::{Parameters, Size, Workload};
+
+    fn quiet() -> Environment {
+        Environment {
+            governor: Some("performance".into()),
+            cpu_quota: None,
+            opt_level: "3".into(),
+            ..Environment::capture()
+        }
+    }
+
+    fn taken(workload: Workload, made: u64, method: Method) -> Taken {
+        let parameters: Parameters = workload.parameters(Size::Full, 2);
+        let memory = crate::memory::Memory {
+            own: crate::memory::Footprint::default(),
+            whole: Some(crate::memory::Footprint::default()),
+            whole_method: Some(method),
+        };
+        let sample = Sample {
+            parameters,
+            switches_asked: parameters.switches_asked(),
+            switches_made: made,
+            voluntary: 0,
+            involuntary: 0,
+            user_ns: 0,
+            system_ns: 0,
+            rounds: vec![Round::default()],
+            memory,
+        };
+        Taken { unit: Unit::Thread, workload, position: 0, pin: None, sample }
+    }
+
+    fn measurement(samples: &[f64]) -> Measurement {
+        Measurement {
+            runtime: "rust".into(),
+            version: "1".into(),
+            unit: Unit::Thread,
+            workload: Workload::Switch,
+            parameters: Workload::Switch.parameters(Size::Full, 1),
+            metric: Metric::TimePerSwitch,
+            value_unit: "ns".into(),
+            median: 1.0,
+            ci_low: 1.0,
+            ci_high: 1.0,
+            samples: samples.to_vec(),
+        }
+    }
+
+    fn kinds(warnings: &[Warning]) -> Vec<WarningKind> {
+        warnings.iter().map(|warning| warning.kind).collect()
+    }
+
+    #[test]
+    fn a_quiet_machine_with_close_samples_gets_no_warning() {
+        let good = taken(Workload::Alloc, 20_000, Method::Cgroup2);
+        let found =
+            warnings(&quiet(), Load::default(), false, &[good], &[measurement(&[100.0; 10])]);
+        assert_eq!(found, []);
+    }
+
+    #[test]
+    fn what_the_machine_does_is_told_with_advice() {
+        let environment = Environment {
+            governor: Some("powersave".into()),
+            cpu_quota: Some(0.5),
+            cores_allowed: 2,
+            opt_level: "0".into(),
+            ..quiet()
+        };
+        let load = Load { others: 0.2, steal: 0.03 };
+        let found = warnings(&environment, load, false, &[], &[]);
+        assert_eq!(
+            kinds(&found),
+            [
+                WarningKind::Unoptimized,
+                WarningKind::Governor,
+                WarningKind::OtherLoad,
+                WarningKind::Steal,
+                WarningKind::Quota,
+            ]
+        );
+        assert!(found[2].message.contains("20%"), "{found:?}");
+    }
+
+    #[test]
+    fn advice_fits_the_cause() {
+        let wide = [measurement(&[100.0, 200.0, 300.0])];
+        let advice = |load, quick| {
+            let found = warnings(&quiet(), load, quick, &[], &wide);
+            assert_eq!(
+                kinds(&found)
+                    .into_iter()
+                    .filter(|&k| k != WarningKind::OtherLoad)
+                    .collect::<Vec<_>>(),
+                [WarningKind::FewSamples, WarningKind::Spread]
+            );
+            let of = |kind| found.iter().find(|w| w.kind == kind).map(|w| w.advice.clone());
+            (of(WarningKind::FewSamples).expect("few"), of(WarningKind::Spread).expect("wide"))
+        };
+        let (few, spread) = advice(Load::default(), true);
+        assert_eq!(few, "run without --quick");
+        assert!(spread.starts_with("take more samples"), "{spread}");
+        let (few, spread) = advice(Load { others: 0.5, steal: 0.0 }, false);
+        assert!(few.contains("--samples"), "{few}");
+        assert!(spread.starts_with("quiet the machine first"), "{spread}");
+    }
+
+    #[test]
+    fn yields_that_did_not_switch_show() {
+        let some = [
+            taken(Workload::Throughput, 400_000, Method::Cgroup2),
+            taken(Workload::Warm, 99_990, Method::Cgroup2),
+        ];
+        let found = warnings(&quiet(), Load::default(), false, &some, &[]);
+        assert_eq!(kinds(&found), [WarningKind::SwitchesMissing]);
+        assert!(found[0].message.starts_with("thread throughput made 40% of the switches"));
+    }
+
+    #[test]
+    fn figures_of_the_whole_machine_are_marked_where_they_are_used() {
+        let of = |workload| {
+            let parameters = workload_switches(workload);
+            let found = [taken(workload, parameters, Method::Meminfo)];
+            kinds(&warnings(&quiet(), Load::default(), false, &found, &[]))
+        };
+        assert_eq!(of(Workload::Parked), [WarningKind::SharedMemoryFigures]);
+        assert_eq!(of(Workload::Switch), []);
+    }
+
+    fn workload_switches(workload: Workload) -> u64 {
+        workload.parameters(Size::Full, 2).switches_asked()
+    }
+
+    #[test]
+    fn the_load_of_others_is_what_is_busy_and_not_ours() {
+        let stat = "cpu  100 10 50 1000 20 5 5 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        let start = parse_stat(stat).expect("a line");
+        assert_eq!(start, Jiffies { busy: 170, steal: 30, total: 1220 });
+        let end = Jiffies { busy: 270, steal: 40, total: 1420 };
+        // 60 of the 100 busy hundredths were ours.
+        let found = load(start, end, 600_000_000);
+        assert!(
+            (found.others - 0.2).abs() < 1e-9 && (found.steal - 0.05).abs() < 1e-9,
+            "{found:?}"
+        );
+        let short = Jiffies { busy: 180, steal: 30, total: 1240 };
+        assert_eq!(load(start, short, 0), Load::default(), "too short to tell");
+    }
+}

@@ -1,0 +1,129 @@
+//! Numbers as people read them.
+
+use crate::workload::Metric;
+
+/// `1234567.891` with one digit: `1,234,567.9`.
+pub(super) fn grouped(value: f64, digits: usize) -> String {
+    let plain = format!("{value:.digits$}");
+    let (sign, plain) = match plain.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", plain.as_str()),
+    };
+    let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+    let mut text = sign.to_owned();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if !fraction.is_empty() {
+        text.push('.');
+        text.push_str(fraction);
+    }
+    text
+}
+
+/// Nanoseconds as microseconds.
+pub(super) fn micros(ns: f64, digits: usize) -> String {
+    grouped(ns / 1e3, digits)
+}
+
+/// How many times: `310x`, `13x`, `4.5x`, as many digits as mean something.
+pub(super) fn times(ratio: f64) -> String {
+    if ratio >= 99.5 {
+        // Two digits; the third is noise.
+        let step = 10f64.powf(ratio.log10().floor() - 1.0);
+        format!("{}x", grouped((ratio / step).round() * step, 0))
+    } else if ratio >= 9.95 {
+        format!("{ratio:.0}x")
+    } else {
+        format!("{ratio:.1}x")
+    }
+}
+
+/// A ratio in a table: one digit, as the published tables have it.
+pub(super) fn ratio(value: f64) -> String {
+    format!("{}x", grouped(value, 1))
+}
+
+/// Three digits with the unit that suits them: `26.1 ns`, `4.41 µs`, `56.2 ms`.
+pub(super) fn duration(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// `4.41 KiB`.
+pub(super) fn size(bytes: f64) -> String {
+    let (value, unit) = match bytes {
+        b if b < 1024.0 => return format!("{b:.0} B"),
+        b if b < 1024.0 * 1024.0 => (b / 1024.0, "KiB"),
+        b if b < 1024.0 * 1024.0 * 1024.0 => (b / 1024.0 / 1024.0, "MiB"),
+        b => (b / 1024.0 / 1024.0 / 1024.0, "GiB"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        v if v < 9.995 => format!("{v:.2}"),
+        v if v < 99.95 => format!("{v:.1}"),
+        v => grouped(v, 0),
+    }
+}
+
+/// A value of `metric` with its unit.
+pub(super) fn value(metric: Metric, value: f64) -> String {
+    match metric.value_unit() {
+        "ns" => duration(value),
+        "ms" => duration(value * 1e6),
+        "bytes" => size(value),
+        // "switches/s": what they are, the figure's name has said.
+        _ => format!("{}/s", grouped(value, 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(0.0, 0), "0");
+        assert_eq!(grouped(999.0, 0), "999");
+        assert_eq!(grouped(1000.0, 0), "1,000");
+        assert_eq!(grouped(9_490_705.4, 0), "9,490,705");
+        assert_eq!(grouped(-1_234.56, 1), "-1,234.6");
+        assert_eq!(grouped(999.96, 1), "1,000.0");
+    }
+
+    #[test]
+    fn ratios_have_the_digits_that_mean_something() {
+        assert_eq!(times(1.04), "1.0x");
+        assert_eq!(times(4.46), "4.5x");
+        assert_eq!(times(9.97), "10x");
+        assert_eq!(times(64.6), "65x");
+        assert_eq!(times(99.7), "100x");
+        assert_eq!(times(312.4), "310x");
+        assert_eq!(times(12_345.0), "12,000x");
+        assert_eq!(ratio(18.74), "18.7x");
+    }
+
+    #[test]
+    fn durations_and_sizes_take_the_unit_that_suits_them() {
+        assert_eq!(duration(1.5), "1.50 ns");
+        assert_eq!(duration(26.13), "26.1 ns");
+        assert_eq!(duration(4_405.0), "4.41 µs");
+        assert_eq!(duration(193_000_000.0), "193 ms");
+        assert_eq!(size(512.0), "512 B");
+        assert_eq!(size(4_500.0), "4.39 KiB");
+        assert_eq!(size(24_684_092.0 * 1024.0), "23.5 GiB");
+        assert_eq!(value(Metric::Time, 11.3), "11.3 ms");
+        assert_eq!(value(Metric::UnitsPerSecond, 88_621.2), "88,621/s");
+    }
+}

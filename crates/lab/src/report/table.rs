@@ -1,0 +1,183 @@
+//! A table, and how it looks in a terminal and in Markdown.
+
+/// Rows of cells under headings. A cell of a text table may have several lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) title: String,
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// What a reader has to know, one a line.
+    pub(super) notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) heading: String,
+    pub(super) align: Align,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+impl Table {
+    pub(super) fn new(title: &str) -> Table {
+        Table { title: title.into(), columns: Vec::new(), rows: Vec::new(), notes: Vec::new() }
+    }
+
+    pub(super) fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
+        self.columns.push(Column { heading: heading.into(), align });
+        self
+    }
+
+    /// For a terminal: headings broken into lines, so that nine columns fit a screen.
+    pub(super) fn text(&self) -> String {
+        let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
+        let headings: Vec<Vec<String>> =
+            self.columns.iter().zip(&widths).map(|(c, &w)| wrap(&c.heading, w)).collect();
+        let height = headings.iter().map(Vec::len).max().unwrap_or(0);
+        let mut text = String::new();
+        for line in 0..height {
+            // Headings stand on the rule: short ones start lower.
+            let cells = headings.iter().map(|lines| {
+                (line + lines.len()).checked_sub(height).map_or("", |at| lines[at].as_str())
+            });
+            self.line(&mut text, cells, &widths);
+        }
+        let rules: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
+        self.line(&mut text, rules.iter().map(String::as_str), &widths);
+        for row in &self.rows {
+            let height = row.iter().map(|cell| cell.lines().count()).max().unwrap_or(0);
+            for line in 0..height {
+                let cells = row.iter().map(|cell| cell.lines().nth(line).unwrap_or(""));
+                self.line(&mut text, cells, &widths);
+            }
+        }
+        text
+    }
+
+    /// For Markdown: one line a row, columns padded so that the source is a table to read too.
+    pub(super) fn markdown(&self) -> String {
+        let flat = |cell: &str| cell.lines().collect::<Vec<_>>().join(", ");
+        let rows: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
+        let widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| {
+                let cells = rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+                // The rule needs room for three characters.
+                cells.max(width(&column.heading)).max(3)
+            })
+            .collect();
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let row = |cells: &[String]| {
+            let cells = cells.iter().zip(&widths).zip(&self.columns);
+            line(cells.map(|((cell, &width), column)| pad(cell, width, column.align)).collect())
+        };
+        let headings: Vec<String> = self.columns.iter().map(|c| c.heading.clone()).collect();
+        let rules = self.columns.iter().zip(&widths).map(|(column, &width)| match column.align {
+            Align::Left => "-".repeat(width),
+            Align::Right => format!("{}:", "-".repeat(width - 1)),
+        });
+        let mut text = row(&headings);
+        text += &line(rules.collect());
+        rows.iter().for_each(|cells| text += &row(cells));
+        text
+    }
+
+    /// As wide as the widest line of a cell, and as the longest word of the heading.
+    fn width(&self, at: usize) -> usize {
+        let cells = self.rows.iter().flat_map(|row| row[at].lines()).map(width);
+        let words = self.columns[at].heading.split(' ').map(width);
+        cells.chain(words).max().unwrap_or(0)
+    }
+
+    fn line<'a>(&self, text: &mut String, cells: impl Iterator<Item = &'a str>, widths: &[usize]) {
+        let cells: Vec<String> = cells
+            .zip(widths)
+            .zip(&self.columns)
+            .map(|((cell, &width), column)| pad(cell, width, column.align))
+            .collect();
+        text.push_str("  ");
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+}
+
+/// Characters, which for what stands in our tables is columns of a terminal.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn pad(cell: &str, to: usize, align: Align) -> String {
+    let missing = " ".repeat(to.saturating_sub(width(cell)));
+    match align {
+        Align::Left => format!("{cell}{missing}"),
+        Align::Right => format!("{missing}{cell}"),
+    }
+}
+
+/// Breaks `text` between words into lines of at most `most` characters.
+fn wrap(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new("Sizes")
+            .column("Runtime", Align::Left)
+            .column("Fiber Alloc (μs)", Align::Right)
+            .column("N", Align::Right);
+        table.rows = vec![
+            vec!["ours 1.0\nrust 1.95".into(), "4.405".into(), "1".into()],
+            vec!["theirs".into(), "12,345.678".into(), "10".into()],
+        ];
+        table
+    }
+
+    #[test]
+    fn text_breaks_headings_and_aligns_columns() {
+        assert_eq!(
+            sample().text(),
+            "                  Fiber\n\
+            \x20 Runtime    Alloc (μs)   N\n\
+            \x20 ─────────  ──────────  ──\n\
+            \x20 ours 1.0        4.405   1\n\
+            \x20 rust 1.95\n\
+            \x20 theirs     12,345.678  10\n"
+        );
+    }
+
+    #[test]
+    fn markdown_has_one_line_a_row() {
+        assert_eq!(
+            sample().markdown(),
+            "| Runtime             | Fiber Alloc (μs) |   N |\n\
+             | ------------------- | ---------------: | --: |\n\
+             | ours 1.0, rust 1.95 |            4.405 |   1 |\n\
+             | theirs              |       12,345.678 |  10 |\n"
+        );
+    }
+
+    #[test]
+    fn words_longer_than_a_line_stand_alone() {
+        assert_eq!(wrap("a Coroutine b c", 5), ["a", "Coroutine", "b c"]);
+    }
+}

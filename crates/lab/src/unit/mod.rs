@@ -1,0 +1,148 @@
+//! What is measured: coroutines, fibers and threads, all running the same program.
+//!
+//! ```text
+//!   create unit 1 .. N      each unit begins, reports that it is alive, and waits
+//!   ---- all N alive ----   memory is read here
+//!   release unit 1 .. N     each goes on: its first switch was the wait
+//!   each makes its other switches, giving way to the others
+//!   join unit 1 .. N
+//! ```
+//!
+//! A unit's first switch is the wait for all others, so that N units are alive at once by
+//! construction and the first switch cannot be one that never happened: left to themselves, the
+//! first threads are gone before the last are created. The other switches are the unit's yield.
+//! `docs/methodology.md` says what this makes of each figure.
+
+mod thread;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::sample::{Failure, Round};
+use crate::workload::unknown;
+
+/// A kind of unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// `carefree::Coroutine`: resumed and suspended by hand, on one core.
+    Coroutine,
+    /// `carefree::spawn`: ours, on all cores.
+    Fiber,
+    /// `std::thread`: the kernel's.
+    Thread,
+}
+
+impl Unit {
+    /// Every unit, in the order in which reports show them.
+    pub const ALL: [Unit; 1] = [Unit::Thread];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Coroutine => "coroutine",
+            Unit::Fiber => "fiber",
+            Unit::Thread => "thread",
+        }
+    }
+
+    /// The runtime it belongs to.
+    pub fn runtime(self) -> &'static str {
+        match self {
+            Unit::Coroutine | Unit::Fiber => "carefree",
+            Unit::Thread => "rust",
+        }
+    }
+
+    /// That runtime's version.
+    pub fn version(self) -> &'static str {
+        match self {
+            // One version for the whole workspace.
+            Unit::Coroutine | Unit::Fiber => env!("CARGO_PKG_VERSION"),
+            Unit::Thread => env!("LAB_RUSTC_VERSION"),
+        }
+    }
+
+    /// Runs the program once: `units` units, `switches` switches each. `all_alive` is called, and
+    /// not timed, when every unit is alive and waiting.
+    pub(crate) fn run(
+        self,
+        units: u64,
+        switches: u64,
+        all_alive: &mut (dyn FnMut() + Send),
+    ) -> Result<Run, Failure> {
+        match self {
+            Unit::Coroutine | Unit::Fiber => {
+                Err(Failure { message: format!("this build has no {self}"), advice: None })
+            }
+            Unit::Thread => thread::run(units, switches, all_alive),
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Unit {
+    type Err = String;
+
+    /// Finds a unit by its name.
+    ///
+    /// # Errors
+    /// One line that names the right ones.
+    fn from_str(name: &str) -> Result<Unit, String> {
+        Unit::ALL
+            .into_iter()
+            .find(|unit| unit.name() == name)
+            .ok_or_else(|| unknown("unit", name, Unit::ALL.map(Unit::name)))
+    }
+}
+
+/// One run of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) times: Round,
+    /// Switches that happened, counted by whoever makes them happen.
+    pub(crate) switches_made: u64,
+}
+
+/// Nanoseconds, for times that are nowhere near 584 years.
+pub(crate) fn ns(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys;
+
+    /// The contract of every unit: all alive when told so, every switch asked for made.
+    #[test]
+    fn every_unit_is_alive_at_the_gate_and_makes_its_switches() {
+        for unit in Unit::ALL {
+            // On one core, where a yield has somebody to yield to.
+            let run = std::thread::spawn(move || {
+                let core = *sys::allowed_cores().last().expect("a core");
+                sys::pin_to(core).expect("an allowed core");
+                let mut calls = 0;
+                let run = unit.run(20, 50, &mut || calls += 1).expect("twenty units");
+                assert_eq!(calls, 1, "{unit}");
+                run
+            });
+            let run = run.join().expect("no panic");
+            assert!(run.switches_made >= 900, "{unit}: {run:?}");
+            assert!(run.times.create_ns > 0 && run.times.run_ns > 0, "{unit}: {run:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_unit_is_answered_with_the_right_ones() {
+        let line = "goroutine".parse::<Unit>().expect_err("no such unit");
+        assert!(line.starts_with("there is no unit 'goroutine'; the units are"), "{line}");
+    }
+}
