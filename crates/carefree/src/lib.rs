@@ -1,1 +1,55 @@
-//! carefree
+//! Threads at the price of fibers.
+//!
+//! `carefree` has the API of [`std::thread`]: replace `std::thread::spawn` by `carefree::spawn` and
+//! get a thread that starts in a fraction of a microsecond, switches in some 30 nanoseconds, and
+//! costs one page of memory.
+//!
+//! ```
+//! let handles: Vec<_> = (0..10_000)
+//!     .map(|i| carefree::spawn(move || i * 2))
+//!     .collect();
+//! let sum: u64 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+//! assert_eq!(sum, 99_990_000);
+//! ```
+//!
+//! # What a fiber is
+//!
+//! A fiber has a stack and, where the [`platform`] allows it, thread-local storage of its own, so
+//! code that is right on threads is right on fibers: `thread_local!`, `errno`, libc's and C
+//! libraries' per-thread state are each fiber's own. Fibers run on *carriers*, one kernel thread a
+//! processor, and may move from one to another whenever they wait.
+//!
+//! A fiber lets others run when it waits through this crate: [`sleep`], [`park`], [`yield_now`],
+//! [`JoinHandle::join`], [`scope`], [`Semaphore`]. What blocks its kernel thread otherwise (so far:
+//! file and network calls, and a contended lock of `std::sync`) blocks its carrier.
+//!
+//! # What `std::thread` does not have
+//!
+//! * [`run`] runs a closure as a fiber and waits for it.
+//! * [`timeout`] limits what a piece of code may wait for.
+//! * [`JoinHandle::cancel`], [`check`], [`shield`]: cooperative cancellation.
+//! * [`Scope::cancel_on_failure`] and [`Scope::limit`].
+//! * [`Semaphore`].
+//! * `Coroutine`: the bare resumable function, which does not need the runtime.
+//!
+//! # Environment
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `CAREFREE_CARRIERS` | kernel threads of the process's runtime, 1 to 64 |
+//! | `CAREFREE_TLS` | `shared`: fibers use their carrier's thread-local storage and stay there |
+//! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
+//! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
+//! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
+
+#![warn(missing_docs)]
+
+mod platform;
+
+pub use carefree_context::stack::{StackSize, StackSizeError};
+pub use carefree_runtime::{
+    Builder, Cancelled, Fiber, FiberId, Interrupted, JoinHandle, Metrics, Permit, Runtime,
+    RuntimeBuilder, Scope, ScopedJoinHandle, Semaphore, TimedOut, available_parallelism, check,
+    current, metrics, park, park_timeout, run, scope, shield, sleep, spawn, timeout, yield_now,
+};
+pub use platform::{GuardMode, Platform, TlsMode, platform};

@@ -7,3 +7,5 @@
 pub mod arch;
 pub mod stack;
 pub mod tls;
+
+pub use stack::lock;

@@ -1,1 +1,67 @@
-//! carefree-runtime
+//! Fibers on carriers: spawning, switching, waiting, timers.
+//!
+//! This room knows no symbol of libc that a program calls; it gives those who do (`interpose`, and
+//! the `carefree` crate that users see) one way to wait, [`wait::park`], and one to wake,
+//! [`lot::unpark`].
+
+#![warn(missing_docs)]
+
+mod bias;
+mod episode;
+mod sleepers;
+mod sync;
+
+#[cfg(not(loom))]
+mod cancel;
+#[cfg(not(loom))]
+mod carrier;
+#[cfg(not(loom))]
+mod deadlock;
+#[cfg(not(loom))]
+mod fiber;
+#[cfg(not(loom))]
+mod furnish;
+#[cfg(not(loom))]
+mod join;
+#[cfg(not(loom))]
+pub mod lot;
+#[cfg(not(loom))]
+mod metrics;
+#[cfg(not(loom))]
+mod queue;
+#[cfg(not(loom))]
+mod reason;
+#[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
+mod rest;
+#[cfg(not(loom))]
+mod runtime;
+#[cfg(not(loom))]
+mod scope;
+#[cfg(not(loom))]
+mod semaphore;
+#[cfg(not(loom))]
+mod spawn;
+#[cfg(not(loom))]
+mod timeout;
+#[cfg(not(loom))]
+mod timers;
+#[cfg(not(loom))]
+pub mod wait;
+
+#[cfg(not(loom))]
+pub use {
+    cancel::{Cancelled, Interrupted, check, shield},
+    episode::Outcome,
+    fiber::{Fiber, FiberId},
+    join::JoinHandle,
+    metrics::{Metrics, metrics},
+    reason::Reason,
+    rest::{park, park_timeout, sleep, yield_now},
+    runtime::{Runtime, RuntimeBuilder, available_parallelism},
+    scope::{Scope, ScopedJoinHandle, scope},
+    semaphore::{Permit, Semaphore},
+    spawn::{Builder, current, run, spawn},
+    timeout::{TimedOut, timeout},
+};

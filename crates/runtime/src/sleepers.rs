@@ -37,9 +37,9 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// All `carriers` start as searching.
-    pub(crate) fn new(carriers: u32) -> Self {
-        Sleepers { searching: AtomicU32::new(carriers), sleeping: AtomicU64::new(0) }
+    /// Nobody sleeps; `searching` carriers search.
+    pub(crate) fn new(searching: u32) -> Self {
+        Sleepers { searching: AtomicU32::new(searching), sleeping: AtomicU64::new(0) }
     }
 
     /// To be called after a fiber was put where searchers look. Returns the carrier that the
@@ -110,17 +110,15 @@ impl Sleepers {
     }
 
     /// A searching carrier has found nothing and is about to sleep: it must look everywhere once
-    /// more, then either [`wake_up`](Self::wake_up) itself or wait to be woken. Returns whether
-    /// now all of `carriers` sleep.
-    pub(crate) fn lie_down(&self, carrier: usize, carriers: u32) -> bool {
-        let before = self.sleeping.fetch_or(1 << carrier, Ordering::SeqCst);
+    /// more, and may sleep then. In either case it calls [`wake_up`](Self::wake_up) afterwards.
+    pub(crate) fn lie_down(&self, carrier: usize) {
+        self.sleeping.fetch_or(1 << carrier, Ordering::SeqCst);
         self.searching.fetch_sub(1, Ordering::SeqCst);
         heavy();
-        before.count_ones() + 1 == carriers
     }
 
-    /// The carrier stops sleeping and searches again, on its own or because somebody else found
-    /// that it must. Returns false if another party has already woken it.
+    /// The carrier sleeps no more and counts as searching: from now on, or since somebody else
+    /// decided so (then the result is false).
     pub(crate) fn wake_up(&self, carrier: usize) -> bool {
         let bit = 1 << carrier;
         self.searching.fetch_add(1, Ordering::SeqCst);
@@ -179,7 +177,7 @@ mod model {
                     self.sleepers.search();
                     continue;
                 }
-                self.sleepers.lie_down(me, 2);
+                self.sleepers.lie_down(me);
                 if self.ready.load(Ordering::Relaxed) > 0 {
                     if !self.sleepers.wake_up(me) {
                         // Somebody woke us: take the token they leave.

@@ -18,8 +18,12 @@ const CONTENDED: u32 = 2;
 /// How often a waiter looks again before it sleeps: about as long as a critical section takes.
 const SPINS: u32 = 100;
 
+#[derive(Debug)]
 /// A value that one thread at a time can reach.
-pub(super) struct Lock<T> {
+///
+/// Its waiters block their kernel thread: hold it briefly, and never across a system call, foreign code or a
+/// switch.
+pub struct Lock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
@@ -28,15 +32,17 @@ pub(super) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(super) const fn new(value: T) -> Self {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
         Lock {
             state: AtomicU32::new(FREE),
             value: UnsafeCell::new(value),
         }
     }
 
+    /// Waits for the lock.
     #[inline]
-    pub(super) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         if self
             .state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
@@ -69,8 +75,15 @@ impl<T> Lock<T> {
     }
 }
 
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Self {
+        Lock::new(T::default())
+    }
+}
+
+#[derive(Debug)]
 /// Access to a [`Lock`]'s value until it is dropped.
-pub(super) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 

@@ -19,7 +19,7 @@
 mod class;
 mod guard;
 mod limit;
-mod lock;
+pub mod lock;
 mod pool;
 mod registry;
 mod size;
@@ -30,6 +30,6 @@ mod tests;
 
 pub use class::StackStats;
 pub use guard::{GuardMode, Guards, guards};
-pub use pool::{PoolOptions, Stack, StackPool};
+pub use pool::{PoolOptions, Stack, StackPool, default_idle_bytes};
 pub use registry::{StackInfo, find};
 pub use size::{StackSize, StackSizeError};

@@ -176,7 +176,8 @@ impl fmt::Debug for StackPool {
     }
 }
 
-fn default_idle_bytes() -> usize {
+/// The watermark of a pool that was not given one: see [`PoolOptions::idle_bytes`].
+pub fn default_idle_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     let pages = usize::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0);
     (pages.saturating_mul(super::sys::page_size()) / 64).max(64 << 20)

@@ -56,7 +56,7 @@ impl StackSize {
     };
 
     /// How many classes there are.
-    pub(super) const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize + 1;
+    pub const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize + 1;
 
     /// The smallest class that holds `bytes`, guard included.
     ///
@@ -104,7 +104,8 @@ impl StackSize {
     }
 
     /// The class' number, counted from the smallest.
-    pub(super) const fn class(self) -> usize {
+    /// The number of the class, below [`CLASSES`](Self::CLASSES).
+    pub const fn class(self) -> usize {
         (self.exponent - MIN_EXPONENT) as usize
     }
 

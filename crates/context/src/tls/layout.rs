@@ -81,6 +81,11 @@ impl Layout {
         self.size
     }
 
+    /// Bytes at the top of a stack that a block may lie in, alignment included.
+    pub fn room(&self) -> usize {
+        self.size + self.align
+    }
+
     /// Bytes of it kept free for libraries loaded later that use the initial-exec model.
     ///
     /// `CAREFREE_TLS_RESERVE` in the environment sets it; by default it is what still lets the

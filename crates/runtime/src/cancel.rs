@@ -1,0 +1,113 @@
+//! Cancellation: cooperative, and visible to who asks.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use carefree_reactor::clock;
+
+use crate::fiber::{CANCELLED, FiberRef};
+use crate::timeout::{self, TimedOut};
+use crate::wait;
+
+/// The fiber was cancelled: see [`JoinHandle::cancel`](crate::JoinHandle::cancel).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the fiber was cancelled")
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
+impl From<Cancelled> for std::io::Error {
+    fn from(_: Cancelled) -> Self {
+        // What a system call says that was cancelled; std has no kind for it.
+        std::io::Error::from_raw_os_error(libc::ECANCELED)
+    }
+}
+
+/// Why a fiber should end what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It was cancelled.
+    Cancelled,
+    /// A [`timeout`](crate::timeout) it is in has ended.
+    TimedOut,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Interrupted::Cancelled => Cancelled.fmt(out),
+            Interrupted::TimedOut => TimedOut.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+impl From<Interrupted> for std::io::Error {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Cancelled => Cancelled.into(),
+            Interrupted::TimedOut => TimedOut.into(),
+        }
+    }
+}
+
+pub(crate) fn cancel(fiber: FiberRef) {
+    // Ordered with the waiter's read-modify-write: it sees the flag, or we see its wait.
+    fiber.cancel.fetch_or(CANCELLED, Ordering::AcqRel);
+    wait::wake_cancelled(fiber);
+}
+
+/// Whether the calling fiber should go on: `Err` once it has been cancelled, or a
+/// [`timeout`](crate::timeout) it is in has ended.
+///
+/// Within a [`shield`] it may always go on. Waits ask by themselves; loops that compute for long
+/// should ask now and then.
+///
+/// # Errors
+/// [`Interrupted`], with the reason.
+pub fn check() -> Result<(), Interrupted> {
+    let Some(me) = wait::try_current() else { return Ok(()) };
+    if me.shields.get() > 0 {
+        return Ok(());
+    }
+    if me.cancel.load(Ordering::Acquire) & CANCELLED != 0 {
+        return Err(Interrupted::Cancelled);
+    }
+    let limit = timeout::innermost(me, true);
+    if limit != clock::NEVER && limit <= clock::now() {
+        timeout::cut(me, limit);
+        return Err(Interrupted::TimedOut);
+    }
+    Ok(())
+}
+
+/// Runs `f` undisturbed: cancellation and [`timeout`](crate::timeout)s wait until it is done.
+///
+/// ```
+/// let handle = carefree_runtime::spawn(|| {
+///     carefree_runtime::shield(|| carefree_runtime::park()); // not cut short by `cancel`
+///     carefree_runtime::check()
+/// });
+/// handle.cancel();
+/// handle.thread().unpark();
+/// assert!(handle.join().unwrap().is_err());
+/// ```
+pub fn shield<T>(f: impl FnOnce() -> T) -> T {
+    struct Lower(FiberRef);
+    impl Drop for Lower {
+        fn drop(&mut self) {
+            self.0.shields.set(self.0.shields.get() - 1);
+        }
+    }
+    let me = wait::current();
+    let shields = me.shields.get();
+    me.shields.set(shields.checked_add(1).expect("65,535 shields, one within the other"));
+    let _lower = Lower(me);
+    f()
+}

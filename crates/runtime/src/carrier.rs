@@ -1,0 +1,492 @@
+//! A carrier: a kernel thread that runs fibers.
+//!
+//! A fiber that waits or yields switches straight to the next one in its carrier's queue. Only when
+//! there is none, and every [`ROUND`] switches, does it switch to the carrier's own context, which
+//! looks after timers, takes what other threads have submitted, steals, and sleeps.
+//!
+//! # Leaving a stack
+//!
+//! A fiber must not be found by others before its context is saved. So who leaves only notes what
+//! is to be done with it ([`Next`]); the switch saves the context; and whoever runs next on this
+//! carrier does it, before anything else ([`Carrier::settle`]).
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use carefree_context::arch::{self, ThreadContext};
+//use carefree_context::overflow;
+use carefree_reactor::clock::{self, NEVER};
+use carefree_reactor::{Idle, TimerKey};
+use crossbeam_deque::{Injector, Steal};
+
+use crate::episode::Ticket;
+use crate::fiber::{FiberRef, Kind};
+use crate::furnish::{self, Furnished};
+use crate::queue::Queue;
+use crate::registry;
+use crate::runtime::Shared;
+use crate::timers::Shard;
+use crate::wait::{self, set_current, try_current};
+
+/// Switches between two visits to the carrier's own context. Go and tokio use 61 as well: it is
+/// prime, so it does not beat with the program's own rhythm.
+const ROUND: u32 = 61;
+/// Fibers taken from the injector at once.
+const INJECTED: usize = 64;
+/// How much later than the first sleeper the others look at the timers: in case it is busy again.
+const STAGGER: u64 = 1_000_000;
+
+/// What is to be done with a fiber that has left its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It yielded: queue it again.
+    Requeue,
+    /// Its wait has begun: it may be woken now.
+    Park,
+    /// It has ended: take its stack back.
+    End,
+}
+
+/// A kernel thread's share of a runtime.
+#[repr(align(128))]
+pub(crate) struct Carrier {
+    /// What the owner alone touches.
+    left: Cell<Option<(Next, FiberRef)>>,
+    round: Cell<u32>,
+    own_tls: bool,
+    /// The kernel thread's own context, while a fiber runs.
+    native: UnsafeCell<ThreadContext>,
+    local: UnsafeCell<Local>,
+    random: Cell<u64>,
+
+    index: usize,
+    runtime: Cell<*const Shared>,
+    pub(crate) stats: Stats,
+
+    pub(crate) queue: Queue,
+    /// In shared mode: fibers made ready elsewhere that may only run here.
+    inbox: Injector<FiberRef>,
+    shard: Shard,
+    pub(crate) idle: Idle,
+}
+
+// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `random`) is touched by the
+// carrier's own kernel thread only, be it in its own context or in that of a fiber it runs.
+unsafe impl Sync for Carrier {}
+// SAFETY: built by one thread and handed to the one that runs it.
+unsafe impl Send for Carrier {}
+
+/// Counts of one carrier; written by it alone.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) spawned: AtomicU64,
+    pub(crate) ended: AtomicU64,
+    pub(crate) switches: AtomicU64,
+    pub(crate) parks: AtomicU64,
+    pub(crate) steals: AtomicU64,
+}
+
+#[inline(always)]
+pub(crate) fn count(counter: &AtomicU64) {
+    // One writer, so no read-modify-write is needed.
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
+}
+
+/// Free things a carrier keeps at hand.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) headers: registry::Local,
+    pub(crate) stacks: furnish::Local,
+}
+
+thread_local! {
+    /// On a carrier's own stack: the carrier. (A fiber knows its carrier from its header.)
+    static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
+}
+
+/// The carrier the caller runs on.
+#[inline(always)]
+pub(crate) fn here() -> Option<&'static Carrier> {
+    if let Some(me) = try_current() {
+        if me.kind.get() == Kind::Fiber {
+            return Some(of(me));
+        }
+    }
+    let carrier = CARRIER.get();
+    // SAFETY: a carrier lives for as long as its thread runs; the caller runs on it.
+    unsafe { carrier.as_ref() }
+}
+
+/// The carrier that runs `me`, which is the calling fiber.
+#[inline(always)]
+pub(crate) fn of(me: FiberRef) -> &'static Carrier {
+    // SAFETY: set when the fiber was entered; a carrier outlives the fibers of its runtime. The
+    // borrow must not be held over a switch, after which the fiber may be elsewhere.
+    unsafe { &*me.carrier.get() }
+}
+
+/// Leaves the calling fiber's stack; returns when the fiber is run again, perhaps by another
+/// carrier.
+///
+/// # Safety
+/// `me` is the calling fiber. With [`Next::Park`] its wait has begun; with [`Next::End`] nothing on
+/// its stack is needed any more, and the call does not return.
+#[inline(always)]
+pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
+    let carrier = of(me);
+    carrier.left.set(Some((next, me)));
+    let to = match carrier.next_in_round() {
+        Some(fiber) => {
+            fiber.carrier.set(carrier);
+            fiber.context.get().cast_const()
+        }
+        None => carrier.native.get().cast_const(),
+    };
+    // SAFETY: `to` is suspended: a fiber from the queue, or the carrier's own context, which waits
+    // while fibers run. `me` is not in any queue yet, so nobody else enters it. Rust code runs under
+    // the default floating-point environment.
+    unsafe { carrier.switch(me.context.get(), to) };
+    let carrier = of(me);
+    carrier.entered(me);
+}
+
+impl Carrier {
+    pub(crate) fn new(index: usize, own_tls: bool) -> Self {
+        Carrier {
+            left: Cell::new(None),
+            round: Cell::new(0),
+            own_tls,
+            native: UnsafeCell::new(ThreadContext::of_this_thread()),
+            local: UnsafeCell::default(),
+            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
+            index,
+            runtime: Cell::new(ptr::null()),
+            stats: Stats::default(),
+            queue: Queue::new(),
+            inbox: Injector::new(),
+            shard: Shard::new(),
+            idle: Idle::new(),
+        }
+    }
+
+    /// Makes the carrier one of `runtime`'s; once, before any thread runs it.
+    pub(crate) fn join_runtime(&self, runtime: *const Shared) {
+        self.runtime.set(runtime);
+    }
+
+    #[inline(always)]
+    pub(crate) fn runtime(&self) -> &Shared {
+        // SAFETY: the runtime owns its carriers.
+        unsafe { &*self.runtime.get() }
+    }
+
+    /// Uses what the carrier keeps at hand. The caller runs on it.
+    #[inline(always)]
+    pub(crate) fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
+        // SAFETY: only the carrier's thread comes here, and `f` neither switches nor comes again.
+        f(unsafe { &mut *self.local.get() })
+    }
+
+    /// # Safety
+    /// As for `switch_thread_from_rust`; the thread-local storage of `to` is its own in own mode,
+    /// this thread's in shared mode.
+    #[inline(always)]
+    unsafe fn switch(&self, from: *mut ThreadContext, to: *const ThreadContext) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if self.own_tls {
+                arch::switch_thread_from_rust::<true>(from, to);
+            } else {
+                arch::switch_thread_from_rust::<false>(from, to);
+            }
+        }
+    }
+
+    /// The next fiber of this round; none when the carrier's own context is due.
+    #[inline(always)]
+    fn next_in_round(&self) -> Option<FiberRef> {
+        let round = self.round.get();
+        if round == 0 {
+            return None;
+        }
+        self.round.set(round - 1);
+        // SAFETY: the caller runs on this carrier.
+        unsafe { self.queue.pop() }
+    }
+
+    /// Does what has to be done first by a fiber that was just entered here.
+    #[inline(always)]
+    pub(crate) fn entered(&self, me: FiberRef) {
+        if !self.own_tls {
+            set_current(Some(me));
+        }
+        count(&self.stats.switches);
+        self.settle();
+    }
+
+    /// Finishes the leaving of who ran before.
+    #[inline(always)]
+    fn settle(&self) {
+        let Some((next, fiber)) = self.left.take() else { return };
+        match next {
+            // SAFETY: the caller runs on this carrier.
+            Next::Requeue => unsafe { self.queue.push(fiber) },
+            Next::Park => {
+                count(&self.stats.parks);
+                if !fiber.episode.commit() {
+                    // Woken on its way out.
+                    // SAFETY: as above.
+                    unsafe { self.queue.push(fiber) };
+                }
+            }
+            Next::End => self.bury(fiber),
+        }
+    }
+
+    /// Takes an ended fiber's stack back, and its own reference to its header.
+    fn bury(&self, fiber: FiberRef) {
+        let stack = fiber.stack.swap(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the fiber has left it for good.
+        let stack = unsafe { Furnished::from_raw(stack) };
+        self.with_local(|local| local.stacks.put(stack));
+        count(&self.stats.ended);
+        self.runtime().fiber_ended();
+        registry::release(fiber);
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(crate) fn owns_tls(&self) -> bool {
+        self.own_tls
+    }
+
+    /// Whether nothing waits here to be run. A hint, but for the carrier itself.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.inbox.is_empty()
+    }
+
+    /// Whether the running fiber may not leave its stack just now: in shared mode, while it
+    /// panics. `std` counts panics in thread-local storage; another fiber that ran meanwhile would
+    /// find that it panics, and abort the process if it did.
+    #[inline(always)]
+    pub(crate) fn must_not_switch(&self) -> bool {
+        !self.own_tls && std::thread::panicking()
+    }
+
+    /// Whether a yield would run anybody else.
+    #[inline(always)]
+    pub(crate) fn has_others(&self) -> bool {
+        !self.queue.is_empty() || self.round.get() == 0 || !self.runtime().injector.is_empty()
+    }
+
+    /// A fiber of this runtime was woken by the caller, who runs on this carrier.
+    pub(crate) fn make_ready(&self, fiber: FiberRef) {
+        if !self.own_tls {
+            return self.runtime().inject(fiber);
+        }
+        // SAFETY: the caller runs on this carrier.
+        unsafe { self.queue.push_next(fiber) };
+        self.runtime().notify();
+    }
+
+    /// A fiber that runs on this carrier has spawned another.
+    #[inline]
+    pub(crate) fn spawned(&self, fiber: FiberRef) {
+        count(&self.stats.spawned);
+        if !self.own_tls {
+            return self.runtime().inject_anywhere(fiber);
+        }
+        // SAFETY: the caller runs on this carrier.
+        unsafe { self.queue.push(fiber) };
+        self.runtime().notify();
+    }
+
+    /// Fibers made ready elsewhere that may run here only.
+    pub(crate) fn deliver(&self, fiber: FiberRef) {
+        self.inbox.push(fiber);
+    }
+
+    /// Sets a timer for the wait of a fiber that runs here.
+    pub(crate) fn set_timer(
+        &self,
+        deadline: u64,
+        fiber: FiberRef,
+        ticket: Ticket,
+    ) -> (*const Shard, TimerKey) {
+        let (key, first) = self.shard.insert(deadline, fiber, ticket);
+        if first {
+            self.runtime().sooner(deadline);
+        }
+        (&raw const self.shard, key)
+    }
+
+    pub(crate) fn next_timer(&self) -> u64 {
+        self.shard.next()
+    }
+
+    // ---- The carrier's own context ----
+
+    /// The body of the carrier's thread.
+    pub(crate) fn run(&self) {
+        CARRIER.set(self);
+        //overflow::ensure_alternate_stack();
+        // SAFETY: this thread's own; nobody else reads it before a fiber runs.
+        unsafe { *self.native.get() = ThreadContext::of_this_thread() };
+        loop {
+            self.round.set(ROUND);
+            self.fire_timers();
+            if let Some(fiber) = self.find_here() {
+                self.enter(fiber);
+            } else {
+                match self.search() {
+                    Some(fiber) => self.enter(fiber),
+                    None => break,
+                }
+            }
+        }
+        self.with_local(|local| {
+            local.headers.clear();
+            local.stacks.clear();
+        });
+        CARRIER.set(ptr::null());
+    }
+
+    /// Runs fibers, this one first, until one of them comes back here.
+    fn enter(&self, fiber: FiberRef) {
+        fiber.carrier.set(self);
+        // SAFETY: the fiber is suspended and in no queue; this context waits for the switch back.
+        unsafe { self.switch(self.native.get(), fiber.context.get()) };
+        if !self.own_tls {
+            set_current(None);
+        }
+        self.settle();
+        if self.queue.len() > 1 {
+            // A searcher that looked while fibers were being requeued may have seen none.
+            self.runtime().notify();
+        }
+    }
+
+    /// A fiber from this carrier's own queues, or one submitted to all.
+    fn find_here(&self) -> Option<FiberRef> {
+        self.accept(&self.inbox);
+        if !self.runtime().injector.is_empty() {
+            self.accept(&self.runtime().injector);
+        }
+        // SAFETY: this is the carrier's thread.
+        unsafe { self.queue.pop() }
+    }
+
+    /// Moves fibers from `from` to the queue.
+    fn accept(&self, from: &Injector<FiberRef>) {
+        for _ in 0..INJECTED {
+            match from.steal() {
+                // SAFETY: this is the carrier's thread.
+                Steal::Success(fiber) => unsafe { self.queue.push(fiber) },
+                Steal::Retry => {}
+                Steal::Empty => break,
+            }
+        }
+    }
+
+    /// Looks for a fiber everywhere, sleeping in between. `None` when the runtime has stopped.
+    fn search(&self) -> Option<FiberRef> {
+        let runtime = self.runtime();
+        let sleepers = &runtime.sleepers;
+        sleepers.search();
+        loop {
+            self.fire_timers();
+            let found = self.find_here().or_else(|| self.steal());
+            if found.is_some() || runtime.has_stopped() {
+                runtime.wake(sleepers.found());
+                return found;
+            }
+            sleepers.lie_down(self.index);
+            if !self.something_came() {
+                self.sleep();
+            }
+            // Counted as searching again: by ourselves, or by who woke us, and then we leave it at
+            // that.
+            sleepers.wake_up(self.index);
+        }
+    }
+
+    /// Whether there is anything to do after all; looked at after lying down.
+    fn something_came(&self) -> bool {
+        let runtime = self.runtime();
+        runtime.has_stopped()
+            || !self.inbox.is_empty()
+            || !runtime.injector.is_empty()
+            || (self.own_tls && runtime.carriers.iter().any(|c| !c.queue.is_empty()))
+    }
+
+    fn sleep(&self) {
+        let runtime = self.runtime();
+        let next = runtime.next_timer();
+        if next == NEVER {
+            self.idle.wait(None);
+        } else if runtime.keep_time(next) {
+            self.idle.wait(Some(next));
+            runtime.kept_time(next);
+        } else {
+            // Another sleeper sees to the timers; this one only if that one is kept busy.
+            self.idle.wait(Some(next.saturating_add(STAGGER)));
+        }
+    }
+
+    /// Takes fibers from another carrier.
+    fn steal(&self) -> Option<FiberRef> {
+        if !self.own_tls {
+            return None;
+        }
+        let carriers = &self.runtime().carriers;
+        let start = self.random() as usize % carriers.len();
+        for offset in 0..carriers.len() {
+            let victim = &carriers[(start + offset) % carriers.len()];
+            if ptr::eq(&**victim, self) {
+                continue;
+            }
+            // SAFETY: this is the carrier's thread, and the victim is another.
+            if let Some(fiber) = unsafe { victim.queue.steal_into(&self.queue) } {
+                count(&self.stats.steals);
+                return Some(fiber);
+            }
+        }
+        None
+    }
+
+    fn random(&self) -> u64 {
+        // Xorshift: good enough to begin at different victims.
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        x
+    }
+
+    /// Ends the waits whose deadlines have passed, on all carriers: another may be busy.
+    fn fire_timers(&self) {
+        let runtime = self.runtime();
+        if runtime.next_timer() == NEVER {
+            return;
+        }
+        let now = clock::now();
+        let mut due = Vec::new();
+        for carrier in &runtime.carriers {
+            carrier.shard.expire(now, &mut due);
+        }
+        for (fiber, ticket) in due {
+            wait::wake_timed_out(fiber, ticket);
+        }
+    }
+}
+
+impl fmt::Debug for Carrier {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Carrier").field("index", &self.index).finish_non_exhaustive()
+    }
+}

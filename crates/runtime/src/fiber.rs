@@ -1,0 +1,281 @@
+//! A fiber: what the runtime knows of it, and the handle its users hold.
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use carefree_context::arch::ThreadContext;
+
+use crate::carrier::Carrier;
+use crate::episode::Episode;
+use crate::furnish::FiberStack;
+use crate::reason::Reason;
+use crate::timeout::Deadline;
+
+/// The part of a fiber that outlives its stack: two cache lines, the first of them what a switch
+/// and a wait touch.
+///
+/// Headers live in slabs that are never given back ([`crate::registry`]), so that a late timer or
+/// a dump may look at one whose fiber has ended; the episode's number tells them so.
+///
+/// A plain thread that parks has a header too, of kind [`Kind::Thread`].
+#[repr(C, align(64))]
+pub(crate) struct Header {
+    /// Where the fiber goes on. Written by the switch away from it, read by the switch to it.
+    pub(crate) context: UnsafeCell<ThreadContext>,
+    /// Who runs it, or ran it last, or (not yet started) where it was spawned. Of a thread: null.
+    pub(crate) carrier: Cell<*const Carrier>,
+    pub(crate) episode: Episode,
+    /// What it waits for, for dumps.
+    pub(crate) key: AtomicUsize,
+    /// Links of the list of waiters for one key; under the lock of the key's bucket.
+    pub(crate) next: Cell<Option<FiberRef>>,
+    pub(crate) previous: Cell<Option<FiberRef>>,
+    pub(crate) linked: Cell<bool>,
+    pub(crate) kind: Cell<Kind>,
+    /// `park`'s token: 1 when `unpark` came before.
+    pub(crate) token: AtomicU8,
+    /// [`CANCELLED`], or 0.
+    pub(crate) cancel: AtomicU8,
+    /// How many shields defer the cancellation.
+    pub(crate) shields: Cell<u16>,
+    pub(crate) reason: AtomicU8,
+    pub(crate) run: AtomicU8,
+
+    pub(crate) id: AtomicU64,
+    pub(crate) references: AtomicU32,
+    /// [`FINISHED`], [`FIBER_JOINS`], [`DETACHED`].
+    pub(crate) join: AtomicU32,
+    /// Of a fiber that has one: its stack. Of a thread: where it sleeps, a `*mut Idle`.
+    pub(crate) stack: AtomicPtr<FiberStack>,
+    /// The name, or null.
+    pub(crate) name: AtomicPtr<Box<str>>,
+    /// The innermost `timeout` it is in, or null.
+    pub(crate) deadline: Cell<*const Deadline>,
+    /// What the fiber's function returned, or a box of it: see [`crate::join`].
+    pub(crate) result: UnsafeCell<[usize; 2]>,
+}
+
+// SAFETY: which party may touch which field when is said at each; what is shared is atomic, what
+// is not belongs to the running fiber or is handed over by the episode's or a lock's ordering.
+unsafe impl Sync for Header {}
+// SAFETY: as above.
+unsafe impl Send for Header {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Fiber,
+    Thread,
+}
+
+/// Bits of [`Header::join`]. The fiber has ended, its result is there.
+pub(crate) const FINISHED: u32 = 1;
+/// Somebody waits for the end and must be unparked.
+pub(crate) const AWAITED: u32 = 2;
+/// Nobody will ask for the result.
+pub(crate) const DETACHED: u32 = 4;
+
+/// The bit of [`Header::cancel`].
+pub(crate) const CANCELLED: u8 = 1;
+
+/// Values of [`Header::run`]: whether the header is in use, for those who look at all of them.
+pub(crate) const FREE: u8 = 0;
+pub(crate) const ALIVE: u8 = 1;
+
+impl Header {
+    /// A header nobody uses yet.
+    pub(crate) fn new() -> Self {
+        Header {
+            context: UnsafeCell::new(ThreadContext::of_this_thread()),
+            carrier: Cell::new(ptr::null()),
+            episode: Episode::new(),
+            key: AtomicUsize::new(0),
+            next: Cell::new(None),
+            previous: Cell::new(None),
+            linked: Cell::new(false),
+            kind: Cell::new(Kind::Fiber),
+            token: AtomicU8::new(0),
+            cancel: AtomicU8::new(0),
+            shields: Cell::new(0),
+            reason: AtomicU8::new(0),
+            run: AtomicU8::new(FREE),
+            id: AtomicU64::new(0),
+            references: AtomicU32::new(0),
+            join: AtomicU32::new(0),
+            stack: AtomicPtr::new(ptr::null_mut()),
+            name: AtomicPtr::new(ptr::null_mut()),
+            deadline: Cell::new(ptr::null()),
+            result: UnsafeCell::new([0; 2]),
+        }
+    }
+
+    /// Prepares the header for a new fiber or thread with `references` counted references.
+    pub(crate) fn begin(&self, kind: Kind, id: u64, name: Option<Box<str>>, references: u32) {
+        self.kind.set(kind);
+        self.token.store(0, Ordering::Relaxed);
+        self.cancel.store(0, Ordering::Relaxed);
+        self.shields.set(0);
+        self.deadline.set(ptr::null());
+        self.id.store(id, Ordering::Relaxed);
+        self.references.store(references, Ordering::Relaxed);
+        self.join.store(0, Ordering::Relaxed);
+        self.reason.store(Reason::NotStarted as u8, Ordering::Relaxed);
+        if let Some(name) = name {
+            self.name.store(Box::into_raw(Box::new(name)), Ordering::Release);
+        }
+        self.run.store(ALIVE, Ordering::Release);
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        let name = self.name.load(Ordering::Acquire);
+        // SAFETY: set once before the header is shared, freed with its last reference.
+        unsafe { name.as_ref() }.map(|name| &**name)
+    }
+}
+
+/// An uncounted reference to a header: for queues and lists, which hold a fiber only while it is
+/// alive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FiberRef(NonNull<Header>);
+
+// SAFETY: a header may be looked at from anywhere; see `Header`.
+unsafe impl Send for FiberRef {}
+// SAFETY: as above.
+unsafe impl Sync for FiberRef {}
+
+impl FiberRef {
+    pub(crate) fn new(header: &'static Header) -> Self {
+        FiberRef(NonNull::from(header))
+    }
+
+    /// # Safety
+    /// `pointer` comes from [`as_ptr`](Self::as_ptr).
+    #[inline(always)]
+    pub(crate) unsafe fn from_ptr(pointer: *mut u8) -> Self {
+        // SAFETY: the caller's promise.
+        FiberRef(unsafe { NonNull::new_unchecked(pointer.cast()) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// The header. (Headers are never freed.)
+    #[inline(always)]
+    pub(crate) fn header(self) -> &'static Header {
+        // SAFETY: headers are never freed, and are only ever shared.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// A key for waits that concern this fiber.
+    #[inline(always)]
+    pub(crate) fn key(self) -> usize {
+        self.0.as_ptr() as usize
+    }
+}
+
+impl std::ops::Deref for FiberRef {
+    type Target = Header;
+
+    #[inline(always)]
+    fn deref(&self) -> &Header {
+        self.header()
+    }
+}
+
+impl fmt::Debug for FiberRef {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "fiber {}", self.id.load(Ordering::Relaxed))
+    }
+}
+
+/// A handle to a fiber, as `std::thread::Thread` is one to a thread.
+///
+/// It can be kept for as long as one likes: it holds a few words, not the fiber's stack. On a plain
+/// thread, [`current`](crate::current) gives a handle to that thread, which works alike.
+///
+/// ```
+/// let handle = carefree_runtime::spawn(|| carefree_runtime::park());
+/// handle.thread().unpark();
+/// handle.join().unwrap();
+/// ```
+pub struct Fiber(FiberRef);
+
+impl Fiber {
+    /// Takes over one counted reference.
+    pub(crate) fn from_counted(fiber: FiberRef) -> Self {
+        Fiber(fiber)
+    }
+
+    /// Counts a new reference.
+    pub(crate) fn from_ref(fiber: FiberRef) -> Self {
+        fiber.references.fetch_add(1, Ordering::Relaxed);
+        Fiber(fiber)
+    }
+
+    pub(crate) fn as_ref(&self) -> FiberRef {
+        self.0
+    }
+
+    /// The fiber's number, which no other fiber of this process has or will have.
+    pub fn id(&self) -> FiberId {
+        FiberId(self.0.id.load(Ordering::Relaxed))
+    }
+
+    /// The name given by [`Builder::name`](crate::Builder::name), if any.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name()
+    }
+
+    /// Wakes the fiber from [`park`](crate::park), or lets its next `park` return at once, as
+    /// `std::thread::Thread::unpark` does. What the caller wrote before, the fiber sees after.
+    pub fn unpark(&self) {
+        crate::wait::unpark(self.0);
+    }
+
+    /// Asks the fiber to end soon: see [`JoinHandle::cancel`](crate::JoinHandle::cancel).
+    pub fn cancel(&self) {
+        crate::cancel::cancel(self.0);
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.join.load(Ordering::Acquire) & FINISHED != 0
+    }
+}
+
+impl Clone for Fiber {
+    fn clone(&self) -> Self {
+        Fiber::from_ref(self.0)
+    }
+}
+
+impl Drop for Fiber {
+    #[inline]
+    fn drop(&mut self) {
+        crate::registry::release(self.0);
+    }
+}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Fiber").field("id", &self.id()).field("name", &self.name()).finish()
+    }
+}
+
+/// The number of a fiber: see [`Fiber::id`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FiberId(u64);
+
+impl fmt::Debug for FiberId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "FiberId({})", self.0)
+    }
+}
+
+impl fmt::Display for FiberId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}

@@ -1,0 +1,247 @@
+//! Stacks with thread-local storage on them, ready for a fiber.
+//!
+//! ```text
+//!   top ──► ┌───────────────────────────────┐
+//!           │ block of thread-local storage │  own mode only
+//!           ├───────────────────────────────┤
+//!           │ FiberStack (this bookkeeping) │
+//!           ├───────────────────────────────┤
+//!           │ the closure, then frames      │  ▼
+//!           :                               :
+//!           │ guard                         │
+//!  base ──► └───────────────────────────────┘
+//! ```
+//!
+//! All of it shares the topmost page, so a fiber that has not gone deep costs one page. A stack
+//! stays furnished while it waits for its next fiber: first on its carrier, then in a pool of the
+//! process, and only above a watermark it is stripped and its memory given back.
+
+use std::io;
+use std::ptr::NonNull;
+
+use carefree_context::lock::Lock;
+use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
+use carefree_context::tls::{self, Block};
+
+/// Furnished stacks of the default size a carrier keeps for itself.
+const LOCAL: usize = 512;
+/// How many move between a carrier and the pool at once.
+const BATCH: usize = 64;
+
+/// A stack and its thread-local storage; lies on the stack itself.
+pub(crate) struct FiberStack {
+    stack: Stack,
+    block: Option<Block>,
+}
+
+/// Owns a [`FiberStack`] and the memory it lies in. Dropping it loses the stack for good; see
+/// [`put`].
+#[derive(Debug)]
+pub(crate) struct Furnished(NonNull<FiberStack>);
+
+// SAFETY: a stack nobody runs on is plain memory.
+unsafe impl Send for Furnished {}
+
+impl Furnished {
+    /// Puts thread-local storage and bookkeeping on a stack.
+    fn new(stack: Stack) -> io::Result<Furnished> {
+        let mut low = stack.top();
+        let block = match tls::mode().layout() {
+            None => None,
+            Some(layout) => {
+                if !stack.is_fresh() {
+                    // A coroutine was here; a block is built on zeros.
+                    let room = layout.room();
+                    // SAFETY: the stack's own memory, larger than a block by far.
+                    unsafe { low.sub(room).write_bytes(0, room) };
+                }
+                // SAFETY: the stack is this function's alone, and its top reads as zero.
+                let block = unsafe { Block::build(layout, stack.limit()..stack.top()) }?;
+                low = block.low();
+                Some(block)
+            }
+        };
+        let address = (low as usize - size_of::<FiberStack>()) & !63;
+        let place = low.wrapping_sub(low as usize - address).cast::<FiberStack>();
+        // SAFETY: lies on the stack below the block, aligned to 64.
+        unsafe { place.write(FiberStack { stack, block }) };
+        // SAFETY: not null, being on the stack.
+        Ok(Furnished(unsafe { NonNull::new_unchecked(place) }))
+    }
+
+    /// Undoes [`new`](Self::new); the stack goes back to its pool.
+    fn strip(self) {
+        // SAFETY: `self` owns it and nobody runs on the stack.
+        let FiberStack { stack, block } = unsafe { self.0.read() };
+        if let Some(block) = block {
+            block.retire();
+        }
+        drop(stack);
+    }
+
+    fn get(&self) -> &FiberStack {
+        // SAFETY: owned, and valid until stripped.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Where the fiber's own frames begin.
+    #[inline]
+    pub(crate) fn top(&self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// What the thread pointer must be while a fiber runs here; null in shared mode.
+    #[inline]
+    pub(crate) fn thread_pointer(&self) -> *mut u8 {
+        self.get().block.as_ref().map_or(std::ptr::null_mut(), Block::thread_pointer)
+    }
+
+    pub(crate) fn size(&self) -> StackSize {
+        self.get().stack.size()
+    }
+
+    pub(crate) fn into_raw(self) -> *mut FiberStack {
+        self.0.as_ptr()
+    }
+
+    /// # Safety
+    /// `raw` comes from [`into_raw`](Self::into_raw), nobody runs on it and nobody else takes it.
+    pub(crate) unsafe fn from_raw(raw: *mut FiberStack) -> Self {
+        // SAFETY: the caller's promise.
+        Furnished(unsafe { NonNull::new_unchecked(raw) })
+    }
+
+    /// Makes a used one ready for the next fiber.
+    #[inline]
+    fn reset(mut self) -> Self {
+        // SAFETY: owned, and nobody runs on it.
+        if let Some(block) = unsafe { &mut self.0.as_mut().block } {
+            block.reset();
+        }
+        self
+    }
+}
+
+/// What lies within a fiber's stack: for the report of an overflow.
+///
+/// # Safety
+/// `raw` is the stack of a fiber that is alive.
+pub(crate) unsafe fn base_of(raw: *mut FiberStack) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { (*raw).stack.base() as usize }
+}
+
+/// The process's furnished stacks, by size.
+struct Pool {
+    idle: [Vec<Furnished>; StackSize::CLASSES],
+}
+
+static POOL: Lock<Pool> = Lock::new(Pool { idle: [const { Vec::new() }; StackSize::CLASSES] });
+
+/// Furnished stacks of one size the pool keeps; those above are stripped.
+fn watermark(size: StackSize) -> usize {
+    // One page each, as a rule; see `StackPool` for the same bound on bare stacks.
+    (default_idle_bytes() / 4096).max(4 * BATCH).min(usize::MAX / size.bytes())
+}
+
+/// Furnished stacks a carrier keeps at hand.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    idle: Vec<Furnished>,
+    /// Stacks not furnished yet.
+    bare: Vec<Stack>,
+}
+
+impl Local {
+    /// A furnished stack of at least `size`.
+    ///
+    /// # Errors
+    /// What [`StackPool::acquire`] says.
+    #[inline]
+    pub(crate) fn take(&mut self, size: StackSize) -> io::Result<Furnished> {
+        if size != StackSize::DEFAULT {
+            return take(size);
+        }
+        match self.idle.pop() {
+            Some(stack) => Ok(stack.reset()),
+            None => self.take_bare(),
+        }
+    }
+
+    #[cold]
+    fn take_bare(&mut self) -> io::Result<Furnished> {
+        // Furnished one by one as they are needed: what is written to a stack long before its
+        // fiber runs has left the cache by then.
+        match self.bare.pop() {
+            Some(stack) => Furnished::new(stack),
+            None => self.refill(),
+        }
+    }
+
+    fn refill(&mut self) -> io::Result<Furnished> {
+        {
+            let pooled = &mut POOL.lock().idle[StackSize::DEFAULT.class()];
+            let rest = pooled.len().saturating_sub(BATCH);
+            self.idle.extend(pooled.drain(rest..));
+        }
+        if let Some(stack) = self.idle.pop() {
+            return Ok(stack.reset());
+        }
+        let fresh = StackPool::global().acquire_many(StackSize::DEFAULT, BATCH, &mut self.bare);
+        if self.bare.is_empty() {
+            fresh?;
+        }
+        self.take_bare()
+    }
+
+    /// Takes a stack back whose fiber has ended.
+    #[inline]
+    pub(crate) fn put(&mut self, stack: Furnished) {
+        if stack.size() != StackSize::DEFAULT {
+            return put(stack);
+        }
+        self.idle.push(stack);
+        if self.idle.len() > LOCAL {
+            self.spill();
+        }
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        put_many(StackSize::DEFAULT, self.idle.drain(..BATCH));
+    }
+
+    /// Gives everything back, as the carrier ends.
+    pub(crate) fn clear(&mut self) {
+        put_many(StackSize::DEFAULT, self.idle.drain(..));
+        StackPool::global().release_many(&mut self.bare);
+    }
+}
+
+/// A furnished stack, for a caller that is not on a carrier.
+pub(crate) fn take(size: StackSize) -> io::Result<Furnished> {
+    let pooled = POOL.lock().idle[size.class()].pop();
+    match pooled {
+        Some(stack) => Ok(stack.reset()),
+        None => Furnished::new(StackPool::global().acquire(size)?),
+    }
+}
+
+/// Takes a stack back whose fiber has ended, from a caller that is not on a carrier.
+pub(crate) fn put(stack: Furnished) {
+    put_many(stack.size(), std::iter::once(stack));
+}
+
+fn put_many(size: StackSize, stacks: impl Iterator<Item = Furnished>) {
+    let watermark = watermark(size);
+    let surplus = {
+        let idle = &mut POOL.lock().idle[size.class()];
+        idle.extend(stacks);
+        // The oldest go: the memory of the youngest is in the cache.
+        let surplus = idle.len().saturating_sub(watermark);
+        idle.drain(..surplus).collect::<Vec<_>>()
+    };
+    for stack in surplus {
+        stack.strip();
+    }
+}

@@ -1,0 +1,184 @@
+//! Waiting for a fiber's end, and what its function returned.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{self, MaybeUninit};
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use crate::cancel::{Cancelled, cancel};
+use crate::deadlock;
+use crate::episode::Outcome;
+use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
+use crate::reason::Reason;
+use crate::timeout::TimedOut;
+use crate::wait::{self, Until};
+
+/// Owns the right to wait for a fiber's end and take its value: as `std::thread::JoinHandle`.
+///
+/// Dropping it detaches the fiber, which goes on.
+pub struct JoinHandle<T> {
+    fiber: Fiber,
+    value: PhantomData<T>,
+}
+
+// SAFETY: the handle gives access to a value of type T made by another fiber, once, as a channel
+// would; as for std's handle, that asks nothing of T here since `spawn` asked that T be Send.
+unsafe impl<T> Send for JoinHandle<T> {}
+// SAFETY: a shared handle gives no access to the value.
+unsafe impl<T> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// Takes over a counted reference to a fiber whose value is a `T`.
+    pub(crate) fn from_counted(fiber: FiberRef) -> Self {
+        JoinHandle { fiber: Fiber::from_counted(fiber), value: PhantomData }
+    }
+
+    /// Waits for the fiber to end and returns its value, or what it panicked with.
+    ///
+    /// A fiber that calls parks; a plain thread blocks. When that can never end, because every
+    /// fiber waits and nothing is left to wake one, the process is told so and aborted.
+    ///
+    /// # Errors
+    /// The payload of the fiber's panic. If the *caller* is cancelled meanwhile, or its
+    /// [`timeout`](crate::timeout) ends: a [`Cancelled`] or [`TimedOut`]; then the fiber is
+    /// detached.
+    pub fn join(self) -> thread::Result<T> {
+        match self.wait(Until::WOKEN) {
+            Outcome::Cancelled => Err(Box::new(Cancelled)),
+            Outcome::TimedOut => Err(Box::new(TimedOut)),
+            Outcome::Unparked | Outcome::Invalid => self.take(),
+        }
+    }
+
+    /// [`join`](Self::join) for those who must not go on before the fiber has ended.
+    pub(crate) fn join_uncancellable(self) -> thread::Result<T> {
+        self.wait(Until::WOKEN_ONLY);
+        self.take()
+    }
+
+    /// Waits without taking the value.
+    fn wait(&self, until: Until) -> Outcome {
+        let fiber = self.fiber.as_ref();
+        let running = || fiber.join.load(Ordering::Acquire) & FINISHED == 0;
+        if !running() {
+            return Outcome::Invalid;
+        }
+        if fiber.join.fetch_or(AWAITED, Ordering::AcqRel) & FINISHED != 0 {
+            return Outcome::Invalid;
+        }
+        if wait::current().kind.get() == Kind::Thread {
+            return deadlock::wait_watchfully(fiber.key(), running, until);
+        }
+        loop {
+            match wait::park(fiber.key(), running, Reason::Join, until) {
+                Outcome::Unparked if running() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn take(self) -> thread::Result<T> {
+        let this = mem::ManuallyDrop::new(self);
+        // SAFETY: the fiber has FINISHED, which was read with acquire, and this handle, the only
+        // one, is consumed. Its `Drop` does not run; its reference is given back just after.
+        unsafe {
+            let result = take(this.fiber.as_ref());
+            drop(std::ptr::read(&this.fiber));
+            result
+        }
+    }
+
+    /// Whether the fiber has ended, so that [`join`](Self::join) would not wait.
+    pub fn is_finished(&self) -> bool {
+        self.fiber.as_ref().join.load(Ordering::Acquire) & FINISHED != 0
+    }
+
+    /// The fiber.
+    pub fn thread(&self) -> &Fiber {
+        &self.fiber
+    }
+
+    /// Asks the fiber to end soon.
+    ///
+    /// Cancellation is cooperative: from now on, whatever the fiber waits for by sleeping, parking
+    /// or joining ends at once, with an error where one can be returned, and
+    /// [`check`](crate::check) tells it so. Nothing is unwound; a fiber that does not look goes on.
+    /// Waits for locks are not cut short. [`shield`](crate::shield) defers it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let handle = carefree_runtime::spawn(|| {
+    ///     while carefree_runtime::check().is_ok() {
+    ///         carefree_runtime::sleep(Duration::from_secs(3600));
+    ///     }
+    ///     "cancelled"
+    /// });
+    /// handle.cancel();
+    /// assert_eq!(handle.join().unwrap(), "cancelled");
+    /// ```
+    pub fn cancel(&self) {
+        cancel(self.fiber.as_ref());
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let fiber = self.fiber.as_ref();
+        let before = fiber.join.fetch_or(DETACHED, Ordering::AcqRel);
+        if before & FINISHED != 0 {
+            // SAFETY: finished, and this handle is the only one and on its way out.
+            drop(unsafe { take::<T>(fiber) });
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("JoinHandle").field("fiber", &self.fiber).finish_non_exhaustive()
+    }
+}
+
+type Stored<T> = Result<T, Box<dyn Any + Send>>;
+
+/// Whether a result lies in the header itself; else the header holds a box of it.
+const fn fits<T>() -> bool {
+    size_of::<Stored<T>>() <= size_of::<[usize; 2]>() && align_of::<Stored<T>>() <= 8
+}
+
+/// Puts the result of `me`'s function into its header.
+///
+/// # Safety
+/// The calling fiber is `me`, it does so once, and has not FINISHED.
+#[inline(always)]
+pub(crate) unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
+    let place = me.result.get();
+    // SAFETY: nobody else touches the result before FINISHED; it fits, or its box does.
+    unsafe {
+        if fits::<T>() {
+            place.cast::<MaybeUninit<Stored<T>>>().write(MaybeUninit::new(result));
+        } else {
+            place.cast::<*mut Stored<T>>().write(Box::into_raw(Box::new(result)));
+        }
+    }
+}
+
+/// Takes the result out of a header.
+///
+/// # Safety
+/// [`store`]d as a `T`, FINISHED seen with acquire (or the caller is the fiber), and taken once.
+#[inline(always)]
+pub(crate) unsafe fn take<T>(fiber: FiberRef) -> Stored<T> {
+    let place = fiber.result.get();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if fits::<T>() {
+            place.cast::<Stored<T>>().read()
+        } else {
+            *Box::from_raw(place.cast::<*mut Stored<T>>().read())
+        }
+    }
+}

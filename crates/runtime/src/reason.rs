@@ -1,0 +1,62 @@
+//! Why a fiber waits.
+
+use std::fmt;
+
+/// What a fiber waits for, as dumps and deadlock reports show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It was spawned and no carrier has run it yet.
+    NotStarted,
+    /// It runs, or is ready to.
+    Runs,
+    /// It sleeps for a given time.
+    Sleep,
+    /// It parked itself and waits for `unpark`.
+    Park,
+    /// It waits for another fiber to end.
+    Join,
+    /// It waits for the fibers of its scope to end.
+    Scope,
+    /// It waits for a permit of a semaphore.
+    Semaphore,
+    /// It waits for a place among the fibers that may run at once.
+    Limit,
+    /// It waits for something else, through [`park`](crate::wait::park).
+    Other,
+}
+
+impl Reason {
+    const ALL: [Reason; 9] = [
+        Reason::NotStarted,
+        Reason::Runs,
+        Reason::Sleep,
+        Reason::Park,
+        Reason::Join,
+        Reason::Scope,
+        Reason::Semaphore,
+        Reason::Limit,
+        Reason::Other,
+    ];
+
+    pub(crate) fn from_code(code: u8) -> Reason {
+        Reason::ALL.get(usize::from(code)).copied().unwrap_or(Reason::Other)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Reason::NotStarted => "has not started yet",
+            Reason::Runs => "runs",
+            Reason::Sleep => "sleeps",
+            Reason::Park => "is parked until somebody unparks it",
+            Reason::Join => "waits for another fiber to end",
+            Reason::Scope => "waits for the fibers of its scope",
+            Reason::Semaphore => "waits for a permit of a semaphore",
+            Reason::Limit => "waits until fewer fibers of its scope run",
+            Reason::Other => "waits",
+        })
+    }
+}

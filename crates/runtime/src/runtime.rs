@@ -1,0 +1,393 @@
+//! A runtime: some carriers and what they share.
+
+use std::io;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+//use carefree_context::overflow;
+use carefree_context::tls;
+use carefree_reactor::clock::NEVER;
+use crossbeam_deque::Injector;
+
+use crate::carrier::{Carrier, Stats};
+use crate::deadlock;
+use crate::fiber::FiberRef;
+use crate::join::JoinHandle;
+use crate::sleepers::{CARRIERS_MAX, Sleepers};
+use crate::spawn::Builder;
+use crate::sync::{light, membarrier};
+use crate::wait;
+
+/// What the carriers of a runtime share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) carriers: Box<[Box<Carrier>]>,
+    pub(crate) sleepers: Sleepers,
+    /// Fibers made ready by others than carriers, for any carrier.
+    pub(crate) injector: Injector<FiberRef>,
+    own_tls: bool,
+    /// In shared mode: counts spawned fibers to spread them over the carriers.
+    homes: AtomicUsize,
+    /// Fibers spawned by others than carriers.
+    submitted: AtomicU64,
+    stopping: AtomicBool,
+    /// Until when the sleeper sleeps that sees to the timers.
+    time_kept: AtomicU64,
+}
+
+impl Shared {
+    fn new(carriers: usize) -> Arc<Shared> {
+        let own_tls = tls::mode().layout().is_some();
+        let shared = Arc::new(Shared {
+            carriers: (0..carriers).map(|i| Box::new(Carrier::new(i, own_tls))).collect(),
+            sleepers: Sleepers::new(0),
+            injector: Injector::new(),
+            own_tls,
+            homes: AtomicUsize::new(0),
+            submitted: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            time_kept: AtomicU64::new(NEVER),
+        });
+        for carrier in &shared.carriers {
+            carrier.join_runtime(Arc::as_ptr(&shared));
+        }
+        shared
+    }
+
+    /// There is something new for searchers to find.
+    #[inline(always)]
+    pub(crate) fn notify(&self) {
+        let sleeper = self.sleepers.notify();
+        if sleeper.is_some() {
+            self.wake(sleeper);
+        }
+    }
+
+    /// Wakes a carrier that the sleepers' protocol has named.
+    pub(crate) fn wake(&self, sleeper: Option<usize>) {
+        if let Some(index) = sleeper {
+            self.carriers[index].idle.wake();
+        }
+    }
+
+    /// Makes a fiber ready from anywhere.
+    pub(crate) fn inject(&self, fiber: FiberRef) {
+        if self.own_tls {
+            self.injector.push(fiber);
+            self.notify();
+        } else {
+            // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
+            self.inject_to(fiber, unsafe { &*fiber.carrier.get() });
+        }
+    }
+
+    fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
+        carrier.deliver(fiber);
+        if self.sleepers.claim_one(carrier.index()) {
+            carrier.idle.wake();
+        }
+    }
+
+    /// Starts a fiber that has not run yet, in shared mode on the carrier whose turn it is.
+    pub(crate) fn inject_anywhere(&self, fiber: FiberRef) {
+        let turn = self.homes.fetch_add(1, Ordering::Relaxed) % self.carriers.len();
+        let carrier = &*self.carriers[turn];
+        fiber.carrier.set(carrier);
+        if self.own_tls {
+            self.injector.push(fiber);
+            self.notify();
+        } else {
+            self.inject_to(fiber, carrier);
+        }
+    }
+
+    /// Starts a fiber that a plain thread, or a fiber of another runtime, has spawned.
+    pub(crate) fn submit(&self, fiber: FiberRef) {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
+        self.inject_anywhere(fiber);
+    }
+
+    /// Fibers spawned by others than carriers.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Relaxed)
+    }
+
+    /// No timer is due before this time.
+    #[inline]
+    pub(crate) fn next_timer(&self) -> u64 {
+        self.carriers.iter().map(|c| c.next_timer()).min().unwrap_or(NEVER)
+    }
+
+    /// A sleeper is about to sleep until `until` for the sake of the timers. False: another one
+    /// does so already.
+    pub(crate) fn keep_time(&self, until: u64) -> bool {
+        self.time_kept.fetch_min(until, Ordering::SeqCst) > until
+    }
+
+    /// That sleeper is awake.
+    pub(crate) fn kept_time(&self, until: u64) {
+        // If another one keeps an earlier time by now, that stands.
+        let _ = self.time_kept.compare_exchange(until, NEVER, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// A timer was set that is the first of its carrier. If that carrier is busy for long, a
+    /// sleeper must see to it.
+    pub(crate) fn sooner(&self, deadline: u64) {
+        light();
+        if self.sleepers.sleeping() != 0 && deadline < self.time_kept.load(Ordering::Relaxed) {
+            self.wake(self.sleepers.claim());
+        }
+    }
+
+    /// A carrier has counted the end of a fiber.
+    #[inline]
+    pub(crate) fn fiber_ended(&self) {
+        if self.stopping.load(Ordering::Relaxed) && self.alive() == 0 {
+            self.wake_all();
+        }
+    }
+
+    /// Fibers spawned and not ended. Exact when it says 0 and no plain thread is spawning.
+    pub(crate) fn alive(&self) -> u64 {
+        // What has ended is read first: then a fiber that is spawned meanwhile makes the result
+        // too large, never too small.
+        let sum = |counter: fn(&Stats) -> &AtomicU64| {
+            self.carriers.iter().map(|c| counter(&c.stats).load(Ordering::Acquire)).sum::<u64>()
+        };
+        let ended = sum(|stats| &stats.ended);
+        let spawned = sum(|stats| &stats.spawned) + self.submitted.load(Ordering::Acquire);
+        spawned - ended
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) && self.alive() == 0
+    }
+
+    fn wake_all(&self) {
+        for carrier in &self.carriers {
+            carrier.idle.wake();
+        }
+    }
+
+    /// Switches and the like since the start: changes while anything goes on.
+    pub(crate) fn activity(&self) -> u64 {
+        self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether every carrier sleeps and no timer is set.
+    pub(crate) fn is_dormant(&self) -> bool {
+        self.sleepers.sleeping() as usize == self.carriers.len()
+            && self.next_timer() == NEVER
+            && self.injector.is_empty()
+            && self.carriers.iter().all(|c| c.is_empty())
+    }
+}
+
+/// Carriers of one's own, for programs that want them apart from the process's.
+///
+/// Most programs do not need one: [`spawn`](crate::spawn) starts the process's own runtime at its
+/// first call.
+///
+/// ```
+/// let runtime = carefree_runtime::Runtime::builder().carriers(1).build()?;
+/// let answer = runtime.spawn(|| 6 * 7).join().unwrap();
+/// assert_eq!(answer, 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Dropping it waits until all of its fibers have ended, then ends its carriers.
+#[derive(Debug)]
+pub struct Runtime {
+    shared: Option<Arc<Shared>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Asks for a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder { carriers: None, name: "carefree".into() }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        self.shared.as_ref().expect("a runtime has its carriers until it is dropped")
+    }
+
+    /// Spawns a fiber on this runtime, as [`spawn`](crate::spawn) does on the process's.
+    ///
+    /// # Panics
+    /// If there is no memory for its stack: see [`Builder::spawn_on`] for an error instead.
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Builder::new().spawn_on(self, f).expect("failed to spawn a fiber")
+    }
+
+    /// Runs `f` as a fiber of this runtime and returns its value. The caller waits.
+    ///
+    /// # Panics
+    /// With `f`'s panic, if it panics.
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        crate::spawn::run_on(Some(self.shared()), f)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.take() else { return };
+        shared.stopping.store(true, Ordering::SeqCst);
+        shared.wake_all();
+        deadlock::watch_end(&shared);
+        for thread in self.threads.drain(..) {
+            // A carrier catches what fibers panic with; its own panic would have been reported.
+            let _ = thread.join();
+        }
+        deadlock::unregister(&shared);
+    }
+}
+
+/// How a [`Runtime`] is to be.
+#[derive(Clone, Debug)]
+pub struct RuntimeBuilder {
+    carriers: Option<usize>,
+    name: String,
+}
+
+impl RuntimeBuilder {
+    /// Kernel threads to run fibers on, 1 to 64. By default as many as
+    /// [`available_parallelism`](crate::available_parallelism) says.
+    pub fn carriers(mut self, carriers: usize) -> Self {
+        self.carriers = Some(carriers);
+        self
+    }
+
+    /// The name of the kernel threads, before their number. By default `carefree`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// When the number of carriers is not 1 to 64, or a kernel thread cannot be started.
+    pub fn build(self) -> io::Result<Runtime> {
+        let carriers = self.carriers.unwrap_or_else(available_carriers);
+        if !(1..=CARRIERS_MAX).contains(&carriers) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a runtime has 1 to {CARRIERS_MAX} carriers, not {carriers}"),
+            ));
+        }
+        prepare_process();
+        let shared = Shared::new(carriers);
+        let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };
+        for index in 0..carriers {
+            let theirs = Arc::clone(&shared);
+            let started = thread::Builder::new()
+                .name(format!("{}-{index}", self.name))
+                .spawn(move || theirs.carriers[index].run());
+            match started {
+                Ok(thread) => runtime.threads.push(thread),
+                Err(error) => {
+                    runtime.shared = Some(shared);
+                    // Dropping the runtime ends those that have started.
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("carrier {index} could not be started: {error}"),
+                    ));
+                }
+            }
+        }
+        deadlock::register(&shared);
+        runtime.shared = Some(shared);
+        Ok(runtime)
+    }
+}
+
+fn available_carriers() -> usize {
+    available_parallelism().map_or(1, NonZero::get).min(CARRIERS_MAX)
+}
+
+/// How many fibers can run at the same instant: the carriers of the runtime the caller runs on, or
+/// those the process's runtime has or would have.
+///
+/// # Errors
+/// When the number of processors cannot be determined, as for `std::thread`'s function.
+pub fn available_parallelism() -> io::Result<NonZero<usize>> {
+    if let Some(carrier) = crate::carrier::here() {
+        let carriers = NonZero::new(carrier.runtime().carriers.len());
+        return Ok(carriers.expect("a runtime has a carrier"));
+    }
+    match asked_carriers() {
+        Some(Ok(carriers)) => Ok(carriers),
+        _ => thread::available_parallelism(),
+    }
+}
+
+/// `CAREFREE_CARRIERS`, if it is set: a number of carriers, or what is wrong with it.
+fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
+    let text = std::env::var("CAREFREE_CARRIERS").ok().filter(|text| !text.is_empty())?;
+    let carriers = text.parse::<NonZero<usize>>().ok().filter(|n| n.get() <= CARRIERS_MAX);
+    Some(carriers.ok_or_else(|| {
+        format!("CAREFREE_CARRIERS={text} is not a number of carriers from 1 to {CARRIERS_MAX}")
+    }))
+}
+
+/// The process's runtime; started by the first call.
+///
+/// # Panics
+/// When its kernel threads cannot be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
+pub(crate) fn global() -> &'static Shared {
+    static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+    let start = || {
+        let mut builder = Runtime::builder();
+        match asked_carriers() {
+            Some(Ok(carriers)) => builder = builder.carriers(carriers.get()),
+            Some(Err(wrong)) => panic!("{wrong}"),
+            None => {}
+        }
+        builder.build().unwrap_or_else(|error| panic!("failed to start the runtime: {error}"))
+    };
+    GLOBAL.get_or_init(start).shared()
+}
+
+/// What is done once in a process, before its first carrier runs.
+fn prepare_process() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    // A second thread waits here until the first is done, which is as it must be: see
+    // `membarrier::register`.
+    DONE.get_or_init(|| {
+        membarrier::register();
+        //overflow::set_describer(describe_overflow);
+        //overflow::install();
+    });
+}
+
+/// Says whose stack overflowed. Called by a signal handler: no allocation, no lock.
+unsafe fn describe_overflow(
+    stack: &carefree_context::stack::StackInfo,
+    write: &mut dyn FnMut(&[u8]),
+) {
+    let Some(me) = wait::current_fiber() else { return write(b"a coroutine") };
+    let own = me.stack.load(Ordering::Relaxed);
+    // SAFETY: the running fiber's own stack.
+    if own.is_null() || unsafe { crate::furnish::base_of(own) } != stack.base {
+        return write(b"a coroutine");
+    }
+    match me.name() {
+        Some(name) => {
+            write(b"fiber '");
+            write(name.as_bytes());
+            write(b"'");
+        }
+        None => write(b"fiber <unnamed>"),
+    }
+}

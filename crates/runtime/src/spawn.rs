@@ -1,0 +1,364 @@
+//! Starting fibers.
+
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
+
+use carefree_context::arch;
+use carefree_context::stack::StackSize;
+use carefree_context::tls;
+
+use crate::carrier::{self, Carrier, Next};
+use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
+use crate::furnish::{self, FiberStack, Furnished};
+use crate::join::{self, JoinHandle};
+use crate::lot;
+use crate::reason::Reason;
+use crate::registry;
+use crate::runtime::{self, Runtime, Shared};
+use crate::wait;
+
+/// Closures larger than this are boxed: a fiber's stack is for frames.
+const CLOSURE_MAX: usize = 1024;
+
+/// How a fiber is to be: as `std::thread::Builder`.
+///
+/// ```
+/// let handle = carefree_runtime::Builder::new()
+///     .name("worker".into())
+///     .stack_size(1 << 20)
+///     .spawn(|| carefree_runtime::current().name().map(str::to_owned))?;
+/// assert_eq!(handle.join().unwrap().as_deref(), Some("worker"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until it spawns"]
+pub struct Builder {
+    name: Option<String>,
+    stack_size: Option<usize>,
+}
+
+impl Builder {
+    /// An unnamed fiber with a stack of the default size.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// The fiber's name, for reports and for the program's own use.
+    pub fn name(mut self, name: String) -> Builder {
+        self.name = Some(name);
+        self
+    }
+
+    /// Bytes of address space for the stack, guard and thread-local storage included: rounded up to
+    /// a power of two. By default 256 KiB. Memory is taken only for what is touched of it.
+    pub fn stack_size(mut self, bytes: usize) -> Builder {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Spawns the fiber on the runtime of the caller: that of the fiber that calls, or else the
+    /// process's.
+    ///
+    /// # Errors
+    /// When there is no memory for its stack, naming the limit that was reached, or the size asked
+    /// for is out of range.
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: what `f` and its value borrow lives for ever.
+        unsafe { self.spawn_unchecked(f) }
+    }
+
+    /// Spawns the fiber on a given runtime; else as [`spawn`](Self::spawn).
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    pub fn spawn_on<F, T>(self, runtime: &Runtime, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: what `f` and its value borrow lives for ever.
+        unsafe { self.start(Some(runtime.shared()), f) }
+    }
+
+    /// [`spawn`](Self::spawn) without the promise that what `f` and its value borrow outlives the
+    /// fiber.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    ///
+    /// # Safety
+    /// The caller makes sure that the fiber has ended (its handle's `join` has returned, or
+    /// something that happens last in `f` was waited for) before anything ends that `f` or its
+    /// value borrows.
+    pub unsafe fn spawn_unchecked<'a, F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'a,
+        T: Send + 'a,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { self.start(None, f) }
+    }
+
+    /// # Safety
+    /// As for [`spawn_unchecked`](Self::spawn_unchecked).
+    unsafe fn start<F, T>(self, on: Option<&Shared>, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        if size_of::<F>() > CLOSURE_MAX || align_of::<F>() > 64 {
+            let f = Box::new(f);
+            // SAFETY: the caller's promise.
+            return unsafe { self.start_small(on, move || (*f)()) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.start_small(on, f) }
+    }
+
+    unsafe fn start_small<F, T>(self, on: Option<&Shared>, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let size = match self.stack_size {
+            None => StackSize::DEFAULT,
+            Some(bytes) => StackSize::new(bytes)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?,
+        };
+        let name = self.name.map(String::into_boxed_str);
+        let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
+        match here {
+            Some(carrier) => {
+                let fiber = allocate_here(carrier, size, name)?;
+                // SAFETY: the fiber is new and unknown to others.
+                unsafe { place(fiber, f) };
+                fiber.carrier.set(carrier);
+                carrier.spawned(fiber);
+                Ok(JoinHandle::from_counted(fiber))
+            }
+            None => {
+                let runtime = on.unwrap_or_else(|| runtime::global());
+                let fiber = allocate_elsewhere(size, name)?;
+                // SAFETY: as above.
+                unsafe { place(fiber, f) };
+                runtime.submit(fiber);
+                Ok(JoinHandle::from_counted(fiber))
+            }
+        }
+    }
+}
+
+/// A header and a stack from what the carrier keeps at hand.
+#[inline]
+fn allocate_here(
+    carrier: &Carrier,
+    size: StackSize,
+    name: Option<Box<str>>,
+) -> io::Result<FiberRef> {
+    carrier.with_local(|local| {
+        let stack = local.stacks.take(size)?;
+        let fiber = match local.headers.header() {
+            Ok(fiber) => fiber,
+            Err(error) => {
+                local.stacks.put(stack);
+                return Err(error);
+            }
+        };
+        begin(fiber, local.headers.number(), name, stack);
+        Ok(fiber)
+    })
+}
+
+/// The same from the process's pools.
+fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
+    let stack = furnish::take(size)?;
+    let fiber = match registry::header() {
+        Ok(fiber) => fiber,
+        Err(error) => {
+            furnish::put(stack);
+            return Err(error);
+        }
+    };
+    begin(fiber, registry::number(), name, stack);
+    Ok(fiber)
+}
+
+#[inline]
+fn begin(fiber: FiberRef, number: u64, name: Option<Box<str>>, stack: Furnished) {
+    fiber.stack.store(stack.into_raw(), Ordering::Relaxed);
+    // One reference is the fiber's own, one the handle's.
+    fiber.begin(Kind::Fiber, number, name, 2);
+}
+
+/// Where a closure lies on a fiber's stack.
+#[inline(always)]
+fn closure<F>(stack: *mut FiberStack) -> *mut F {
+    let top = stack.cast::<u8>();
+    let address = (top as usize - size_of::<F>()) & !(align_of::<F>().max(16) - 1);
+    top.wrapping_sub(top as usize - address).cast()
+}
+
+/// Writes the closure and the first frame to the fiber's stack.
+///
+/// # Safety
+/// The fiber is new, has a stack, and nobody else knows it.
+#[inline(always)]
+unsafe fn place<F, T>(fiber: FiberRef, f: F)
+where
+    F: FnOnce() -> T,
+{
+    let stack = fiber.stack.load(Ordering::Relaxed);
+    let place = closure::<F>(stack);
+    // SAFETY: the fiber's stack is ours, and closures are small against it.
+    unsafe {
+        place.write(f);
+        let furnished = Furnished::from_raw(stack);
+        let tp = furnished.thread_pointer();
+        mem::forget(furnished);
+        let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
+        fiber.context.get().write(context);
+    }
+}
+
+/// A fiber's first function.
+unsafe extern "C" fn entry<F, T>(data: *mut u8) -> !
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: `place` passes the fiber.
+    let me = unsafe { FiberRef::from_ptr(data) };
+    arrive(me);
+    // SAFETY: `place` put the closure there, and the fiber is entered once.
+    let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    if me.join.load(Ordering::Acquire) & DETACHED != 0 {
+        // Here, where its destructor still finds the fiber's thread-local variables.
+        drop_quietly(result);
+        finish::<T>(me, false)
+    } else {
+        // SAFETY: the fiber's own header, and nobody reads the result before FINISHED.
+        unsafe { join::store(me, result) };
+        finish::<T>(me, true)
+    }
+}
+
+/// What a fiber does first.
+fn arrive(me: FiberRef) {
+    wait::set_current(Some(me));
+    carrier::of(me).entered(me);
+    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    if let Some(layout) = tls::mode().layout() {
+        // SAFETY: the fiber has just begun to run on its block.
+        unsafe { layout.enter() };
+    }
+}
+
+/// Drops a result nobody asked for. A panic of its destructor cannot reach anybody.
+pub(crate) fn drop_quietly<T>(result: T) {
+    let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(result)));
+    if let Err(payload) = dropped {
+        mem::forget(payload);
+        eprintln!("carefree: the value of a detached fiber panicked when it was dropped; aborting");
+        std::process::abort();
+    }
+}
+
+/// What a fiber does last. `stored`: its result lies in the header.
+fn finish<T>(me: FiberRef, stored: bool) -> ! {
+    end_thread_locals(me);
+    let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
+    if before & DETACHED != 0 && stored {
+        // The handle was dropped just now; nobody else looks at the result.
+        // SAFETY: stored above, not taken by anybody.
+        drop_quietly(unsafe { join::take::<T>(me) });
+    }
+    if before & AWAITED != 0 {
+        lot::unpark(me.key(), usize::MAX);
+    }
+    // SAFETY: nothing on this stack is needed any more.
+    unsafe { carrier::leave(me, Next::End) };
+    unreachable!("a fiber that has ended was run again")
+}
+
+fn end_thread_locals(me: FiberRef) {
+    if let Some(layout) = tls::mode().layout() {
+        // SAFETY: the fiber runs on its block and is about to end.
+        unsafe {
+            let context = &*me.context.get();
+            layout.run_destructors(context.thread_pointer());
+        }
+    }
+}
+
+/// Starts a fiber that runs `f`: as `std::thread::spawn` starts a thread.
+///
+/// It works from any thread and any fiber, without set-up: the first call starts the process's
+/// runtime, with one carrier (kernel thread) a processor, or `CAREFREE_CARRIERS` of them. A fiber
+/// spawned by a fiber runs on the same runtime. Dropping the handle lets the fiber go on by itself;
+/// the process does not wait for it.
+///
+/// # Panics
+/// If there is no memory for its stack: [`Builder::spawn`] returns an error instead.
+///
+/// ```
+/// let handle = carefree_runtime::spawn(|| 6 * 7);
+/// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+#[inline]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    Builder::new().spawn(f).expect("failed to spawn a fiber")
+}
+
+/// Runs `f` as a fiber and returns its value; the caller waits. On a fiber, `f` is simply called.
+///
+/// What `f` borrows need not be `'static`, since the caller waits for it.
+///
+/// # Panics
+/// With `f`'s panic, if it panics; and as [`spawn`].
+///
+/// ```
+/// let words = vec!["a", "fiber"];
+/// assert_eq!(carefree_runtime::run(|| words.len()), 2);
+/// ```
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    run_on(None, f)
+}
+
+pub(crate) fn run_on<F, T>(on: Option<&Shared>, f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    if let (Some(_), None) = (wait::current_fiber(), on) {
+        return f();
+    }
+    // SAFETY: joined below, whatever happens: `join_uncancellable` returns when the fiber has ended.
+    let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn a fiber");
+    handle.join_uncancellable().unwrap_or_else(|payload| panic::resume_unwind(payload))
+}
+
+/// A handle to the fiber that calls, or to the plain thread.
+pub fn current() -> Fiber {
+    Fiber::from_ref(wait::current())
+}
+
+#[allow(dead_code, reason = "asserts at compile time what headers are laid out for")]
+const HEADER_FITS_TWO_LINES: PhantomData<()> = {
+    assert!(size_of::<crate::fiber::Header>() == 128);
+    PhantomData
+};

@@ -1,0 +1,290 @@
+//! Waiting and waking: the one way a fiber stops running without ending, and the one way it goes on.
+//!
+//! Everything that waits is built on [`park`] and [`unpark`](crate::lot::unpark), or on the two
+//! waits that need no key because who wakes knows the fiber: [`park_self`] and [`sleep_until`].
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use carefree_reactor::Idle;
+use carefree_reactor::clock::{self, NEVER};
+
+use crate::carrier::{self, Next};
+use crate::episode::{BY_CANCEL, BY_TOKEN, Claim, Outcome, Ticket};
+use crate::fiber::{CANCELLED, FiberRef, Kind};
+use crate::lot;
+use crate::reason::Reason;
+use crate::registry;
+
+/// When a wait ends if nobody wakes the waiter.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    /// The time, on [`clock::now`]'s clock; [`NEVER`] for no end.
+    pub deadline: u64,
+    /// Whether cancellation and [`timeout`](crate::timeout) end it too.
+    pub cancellable: bool,
+}
+
+impl Until {
+    /// Until woken, cancelled or timed out from outside.
+    pub const WOKEN: Until = Until { deadline: NEVER, cancellable: true };
+    /// Until woken, whatever happens: for locks.
+    pub const WOKEN_ONLY: Until = Until { deadline: NEVER, cancellable: false };
+}
+
+/// Parks the calling fiber (or plain thread) until [`unpark`](crate::lot::unpark) of `key`.
+///
+/// `validate` is asked first, while nobody can unpark `key`: if it says `false` there is nothing to
+/// wait for and `park` returns [`Outcome::Invalid`] at once. It must not park, panic or unpark.
+///
+/// ```
+/// use carefree_runtime::{Outcome, Reason, wait::{Until, park}};
+///
+/// static DOOR: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);
+/// let open = || DOOR.load(std::sync::atomic::Ordering::Relaxed);
+/// let key = (&raw const DOOR) as usize;
+/// assert_eq!(park(key, || !open(), Reason::Other, Until::WOKEN), Outcome::Invalid);
+/// ```
+pub fn park(key: usize, validate: impl FnOnce() -> bool, reason: Reason, until: Until) -> Outcome {
+    let me = current();
+    let flags = flags(me, until, BY_KEY);
+    let begin = || {
+        me.key.store(key, Ordering::Relaxed);
+        me.reason.store(reason as u8, Ordering::Relaxed);
+        me.episode.begin(flags)
+    };
+    let Some(ticket) = lot::enter(key, me, validate, begin) else {
+        return Outcome::Invalid;
+    };
+    let outcome = wait(me, ticket, flags, until);
+    if outcome != Outcome::Unparked {
+        lot::leave(key, me);
+    }
+    outcome
+}
+
+/// A wait that is in a bucket's list; so that some flag is set in every wait.
+const BY_KEY: u64 = 1 << 6;
+/// A wait that only its deadline ends, or a cancellation.
+const BY_TIME: u64 = 1 << 7;
+
+fn flags(me: FiberRef, until: Until, flags: u64) -> u64 {
+    // A shielded fiber is not cancelled while it waits.
+    if until.cancellable && me.shields.get() == 0 { flags | BY_CANCEL } else { flags }
+}
+
+/// Parks the calling fiber (or thread) until its handle's `unpark`, or returns at once if that came
+/// before.
+pub(crate) fn park_self(until: Until) -> Outcome {
+    let me = current();
+    let flags = flags(me, until, BY_TOKEN);
+    me.key.store(0, Ordering::Relaxed);
+    me.reason.store(Reason::Park as u8, Ordering::Relaxed);
+    let ticket = me.episode.begin(flags);
+    // Both sides do a read-modify-write of the token, so they are ordered: either this one finds
+    // the token, or `unpark`, coming after, finds the wait that has just begun.
+    if me.token.swap(0, Ordering::AcqRel) == 1 {
+        return give_up(me, ticket, Outcome::Unparked);
+    }
+    let outcome = wait(me, ticket, flags, until);
+    // `unpark` left its token too; it has been used.
+    if outcome == Outcome::Unparked {
+        me.token.swap(0, Ordering::Acquire);
+    }
+    outcome
+}
+
+/// Wakes `fiber` from [`park_self`], or leaves it a token.
+pub(crate) fn unpark(fiber: FiberRef) {
+    fiber.token.swap(1, Ordering::AcqRel);
+    wake(fiber, fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked));
+}
+
+/// Waits until `deadline`.
+pub(crate) fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
+    let me = current();
+    let until = Until { deadline, cancellable: true };
+    let flags = flags(me, until, BY_TIME);
+    me.key.store(0, Ordering::Relaxed);
+    me.reason.store(reason as u8, Ordering::Relaxed);
+    let ticket = me.episode.begin(flags);
+    wait(me, ticket, flags, until)
+}
+
+/// Ends the wait of a cancelled fiber.
+pub(crate) fn wake_cancelled(fiber: FiberRef) {
+    wake(fiber, fiber.episode.claim_by(BY_CANCEL, Outcome::Cancelled));
+}
+
+/// Ends the wait `ticket` because its deadline has passed.
+pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
+    wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut));
+}
+
+fn wake(fiber: FiberRef, claim: Claim) {
+    match claim {
+        Claim::Lost => {}
+        Claim::Early => woken_early(fiber),
+        Claim::Ready => make_ready(fiber),
+    }
+}
+
+/// A wait has begun, but there is no need for it: ends it with `outcome`, unless somebody else
+/// was faster.
+fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
+    me.episode.claim(ticket, outcome);
+    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    me.episode.finish()
+}
+
+/// The part all waits share: from a wait that has begun to its end.
+fn wait(me: FiberRef, ticket: Ticket, flags: u64, until: Until) -> Outcome {
+    let timeout = crate::timeout::innermost(me, flags & BY_CANCEL != 0);
+    let deadline = until.deadline.min(timeout);
+    if flags & BY_CANCEL != 0 {
+        // As with the token: the flag is written and read by read-modify-writes.
+        if me.cancel.fetch_or(0, Ordering::AcqRel) & CANCELLED != 0 {
+            return give_up(me, ticket, Outcome::Cancelled);
+        }
+        if timeout != NEVER && timeout <= clock::now() {
+            let outcome = give_up(me, ticket, Outcome::TimedOut);
+            if outcome == Outcome::TimedOut {
+                crate::timeout::cut(me, timeout);
+            }
+            return outcome;
+        }
+    }
+    match me.kind.get() {
+        Kind::Fiber => {
+            let carrier = carrier::of(me);
+            let timer = (deadline != NEVER).then(|| carrier.set_timer(deadline, me, ticket));
+            if carrier.must_not_switch() {
+                stand(me, ticket, deadline);
+            } else if !me.episode.is_woken() {
+                // SAFETY: `me` is the caller, running on its carrier, and its wait has begun.
+                unsafe { carrier::leave(me, Next::Park) };
+            }
+            if let Some((shard, key)) = timer {
+                if me.episode.outcome() != Outcome::TimedOut {
+                    // SAFETY: a shard lives as long as its runtime, and that as long as its fibers.
+                    unsafe { (*shard).remove(key) };
+                }
+            }
+        }
+        Kind::Thread => {
+            // SAFETY: a thread's header holds where the thread sleeps, for ever.
+            let idle = unsafe { &*me.stack.load(Ordering::Relaxed).cast::<Idle>() };
+            while !me.episode.is_woken() {
+                idle.wait((deadline != NEVER).then_some(deadline));
+                if deadline != NEVER && clock::now() >= deadline {
+                    me.episode.claim(ticket, Outcome::TimedOut);
+                }
+            }
+        }
+    }
+    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    let outcome = me.episode.finish();
+    if outcome == Outcome::TimedOut && timeout <= until.deadline {
+        crate::timeout::cut(me, timeout);
+    }
+    outcome
+}
+
+/// Waits without leaving the stack, for a fiber that must not (see
+/// [`Carrier::must_not_switch`](crate::carrier::Carrier::must_not_switch)).
+#[cold]
+fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
+    while !me.episode.is_woken() {
+        std::thread::sleep(std::time::Duration::from_micros(50));
+        if deadline != NEVER && clock::now() >= deadline {
+            me.episode.claim(ticket, Outcome::TimedOut);
+        }
+    }
+}
+
+/// A claimant ended a wait before the waiter was off its stack. A fiber needs nothing more; a
+/// thread never leaves its stack and must be woken.
+pub(crate) fn woken_early(fiber: FiberRef) {
+    if fiber.kind.get() == Kind::Thread {
+        let idle = fiber.stack.load(Ordering::Relaxed).cast::<Idle>();
+        // SAFETY: a thread's header holds where the thread sleeps, for ever: neither is given
+        // back, so it is at worst another thread by now, which looks whether it was meant.
+        unsafe { (*idle).wake() };
+    }
+}
+
+/// Puts a fiber where a carrier will find it.
+pub(crate) fn make_ready(fiber: FiberRef) {
+    match carrier::here() {
+        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber),
+        _ => {
+            // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
+            let carrier = unsafe { &*fiber.carrier.get() };
+            carrier.runtime().inject(fiber);
+        }
+    }
+}
+
+thread_local! {
+    /// The header of what runs here: the fiber, or (once it has waited) the plain thread. In own
+    /// mode each fiber has one of these; in shared mode the carrier changes it at each switch.
+    static CURRENT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+    /// Gives a thread's header back when the thread ends.
+    static THREAD: RefCell<Option<ThreadHeader>> = const { RefCell::new(None) };
+}
+
+/// Says who runs here.
+#[inline(always)]
+pub(crate) fn set_current(fiber: Option<FiberRef>) {
+    CURRENT.set(fiber.map_or(ptr::null_mut(), FiberRef::as_ptr));
+}
+
+/// The fiber that runs here, or the thread if it has a header already.
+#[inline(always)]
+pub(crate) fn try_current() -> Option<FiberRef> {
+    let current = CURRENT.get();
+    // SAFETY: only `set_current` writes it.
+    (!current.is_null()).then(|| unsafe { FiberRef::from_ptr(current) })
+}
+
+/// The fiber that runs here.
+#[inline(always)]
+pub(crate) fn current_fiber() -> Option<FiberRef> {
+    try_current().filter(|me| me.kind.get() == Kind::Fiber)
+}
+
+/// The fiber or the thread that runs here.
+#[inline(always)]
+pub(crate) fn current() -> FiberRef {
+    try_current().unwrap_or_else(become_known)
+}
+
+struct ThreadHeader(FiberRef);
+
+impl Drop for ThreadHeader {
+    fn drop(&mut self) {
+        set_current(None);
+        registry::release(self.0);
+    }
+}
+
+/// Gives the calling thread a header.
+#[cold]
+fn become_known() -> FiberRef {
+    let header = registry::thread_header().unwrap_or_else(|| {
+        let header = registry::header().unwrap_or_else(|error| {
+            panic!("no memory to let a thread wait: {error}");
+        });
+        let idle = Box::leak(Box::new(Idle::new()));
+        header.stack.store(ptr::from_mut(idle).cast(), Ordering::Release);
+        header
+    });
+    let name = std::thread::current().name().map(Box::from);
+    header.begin(Kind::Thread, registry::number(), name, 1);
+    header.carrier.set(ptr::null());
+    set_current(Some(header));
+    // A thread that is past its destructors keeps its header for ever.
+    let _ = THREAD.try_with(|slot| *slot.borrow_mut() = Some(ThreadHeader(header)));
+    header
+}
