@@ -1,10 +1,12 @@
 //! A suspended computation: stacks, the switch between them, and what runs on them.
 //!
-//! This room knows no scheduler. It gives the runtime above it stacks, coroutines and thread-local storage.
+//! This room knows no scheduler. It gives the runtime above it stacks, coroutines and thread-local
+//! storage.
 
 #![warn(missing_docs)]
 
 pub mod arch;
+pub mod overflow;
 pub mod stack;
 pub mod tls;
 

@@ -16,25 +16,26 @@
 //!  - *clean*: guarded, its top page allocated ahead of demand, reads as zero
 //!  - *used*: guarded, holds whatever its last user touched and left
 //!
-//! Handing out prefers used stacks, the latest first, as they are in the cache and cost nothing; then clean ones;
-//! then a batch of dropped ones is populated; then a batch of bare or untaken slots is guarded and populated.
-//! System calls are made between critical sections, never within, by a thread that has taken the batch off its
-//! list: other threads go on, at worst with a batch of their own.
+//! Handing out prefers used stacks, the latest first, as they are in the cache and cost nothing;
+//! then clean ones; then a batch of dropped ones is populated; then a batch of bare or untaken
+//! slots is guarded and populated. System calls are made between critical sections, never within,
+//! by a thread that has taken the batch off its list: other threads go on, at worst with a batch of
+//! their own.
 
 use super::guard::{self, GuardMode, Range};
 use super::slab::{NIL, Slab};
 use super::sys::{self, Errno};
 use super::{StackSize, limit, lock::Lock};
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The most stacks in a batch.
 ///
-/// From 32 on, larger batches save no time that could be measured, and each costs stack space (16 bytes a slot, and
-/// as many to tell the kernel of it) of whoever needs a stack, which may itself be a fiber on a small one.
+/// From 32 on, larger batches save no time that could be measured, and each costs stack space (16
+/// bytes a slot, and as many to tell the kernel of it) of whoever needs a stack, which may itself
+/// be a fiber on a small one.
 const MOST: usize = 64;
 /// One release in this many looks at how much memory the stack holds.
-const SAMPLING: u32 = 64;
+const SAMPLING: usize = 64;
 
 /// A slot off every list, and so its holder's alone.
 #[derive(Clone, Copy)]
@@ -44,18 +45,12 @@ pub(super) struct Slot {
     pub(super) id: u32,
 }
 
-// SAFETY: an address and a number; what may be done with them is for the owner of the slot to see to.
-unsafe impl Send for Slot {}
-// SAFETY: as above.
-unsafe impl Sync for Slot {}
-
 /// All stacks of one size in one pool.
 pub(super) struct Class {
     size: StackSize,
     mode: GuardMode,
     /// The memory that idle used stacks may hold, in bytes.
     idle_bytes: usize,
-    releases: AtomicU32,
     state: Lock<State>,
 }
 
@@ -65,10 +60,7 @@ struct List {
     length: usize,
 }
 
-const EMPTY: List = List {
-    head: NIL,
-    length: 0,
-};
+const EMPTY: List = List { head: NIL, length: 0 };
 
 struct State {
     slabs: Vec<Slab>,
@@ -81,6 +73,10 @@ struct State {
     in_use: usize,
     /// What an idle used stack holds in bytes: a running average of samples.
     held: usize,
+    /// How many idle used stacks are within the watermark.
+    limit: usize,
+    /// How many stacks were released since the last sample.
+    unsampled: usize,
 }
 
 /// Counts of stacks, by state.
@@ -108,13 +104,7 @@ struct Slots {
 
 impl Slots {
     fn new() -> Self {
-        Slots {
-            slots: [Slot {
-                base: std::ptr::null_mut(),
-                id: NIL,
-            }; MOST],
-            length: 0,
-        }
+        Slots { slots: [Slot { base: std::ptr::null_mut(), id: NIL }; MOST], length: 0 }
     }
 
     fn push(&mut self, slot: Slot) {
@@ -128,15 +118,9 @@ impl Slots {
 
     /// Calls `body` with a part of every slot.
     fn ranges<T>(&self, offset: usize, bytes: usize, body: impl FnOnce(&[Range]) -> T) -> T {
-        let mut ranges = [Range {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }; MOST];
+        let mut ranges = [Range { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST];
         for (range, slot) in ranges.iter_mut().zip(self.as_slice()) {
-            *range = Range {
-                iov_base: slot.base.wrapping_add(offset).cast(),
-                iov_len: bytes,
-            };
+            *range = Range { iov_base: slot.base.wrapping_add(offset).cast(), iov_len: bytes };
         }
         body(&ranges[..self.length])
     }
@@ -144,10 +128,7 @@ impl Slots {
 
 impl State {
     fn slot(&self, id: u32) -> Slot {
-        Slot {
-            base: self.slabs[(id >> 16) as usize].slot(id & 0xffff),
-            id,
-        }
+        Slot { base: self.slabs[(id >> 16) as usize].slot(id & 0xffff), id }
     }
 
     fn link(&mut self, id: u32) -> &mut u32 {
@@ -187,6 +168,19 @@ impl State {
         None
     }
 
+    fn pop_used(&mut self, batch: &mut Slots, most: usize) {
+        while batch.length < most {
+            let Some(slot) = self.pop(|state| &mut state.used) else { break };
+            batch.push(slot);
+        }
+    }
+
+    /// How far above the watermark a batch is due: a program that hovers around it shall not pay a
+    /// system call for each stack.
+    fn slack(&self) -> usize {
+        (self.limit / 4).min(MOST - 1)
+    }
+
     fn reserved(&self) -> usize {
         self.slabs.iter().map(Slab::bytes).sum()
     }
@@ -198,7 +192,6 @@ impl Class {
             size,
             mode,
             idle_bytes,
-            releases: AtomicU32::new(0),
             state: Lock::new(State {
                 slabs: Vec::new(),
                 frontier: 0,
@@ -207,7 +200,10 @@ impl Class {
                 clean: EMPTY,
                 used: EMPTY,
                 in_use: 0,
-                held: sys::page_size(),
+                held: 0,
+                limit: idle_bytes / sys::page_size(),
+                // The first release is a sample.
+                unsampled: SAMPLING,
             }),
         }
     }
@@ -216,8 +212,8 @@ impl Class {
         self.size
     }
 
-    /// Hands out `wanted` stacks, or as many as can be had but at least one; with each comes whether it is fresh,
-    /// reads as zero.
+    /// Hands out `wanted` stacks, or as many as can be had but at least one; with each comes
+    /// whether it is fresh, reads as zero.
     ///
     /// `hand_out` is called with the class locked and must be short.
     pub(super) fn acquire(
@@ -250,7 +246,8 @@ impl Class {
         Ok(())
     }
 
-    /// Makes a batch of stacks ready, hands out up to `wanted` of them, at least one, and keeps the others.
+    /// Makes a batch of stacks ready, hands out up to `wanted` of them, at least one, and keeps the
+    /// others.
     #[cold]
     fn make_ready(
         &self,
@@ -269,9 +266,7 @@ impl Class {
             });
         }
         let page = sys::page_size();
-        batch.ranges(self.size.bytes() - page, page, |tops| {
-            guard::populate(&tops[..ready])
-        });
+        batch.ranges(self.size.bytes() - page, page, |tops| guard::populate(&tops[..ready]));
 
         let mut state = self.state.lock();
         for slot in &batch.as_slice()[ready..] {
@@ -287,11 +282,9 @@ impl Class {
         state.in_use += handed;
         drop(state);
         match refusal {
-            Some(errno) if handed == 0 => Err(limit::explain(
-                self.size,
-                &format!("a guard by {}", self.mode),
-                errno,
-            )),
+            Some(errno) if handed == 0 => {
+                Err(limit::explain(self.size, &format!("a guard by {}", self.mode), errno))
+            }
             _ => Ok(handed),
         }
     }
@@ -300,8 +293,8 @@ impl Class {
     fn take_batch(&self, wanted: usize, batch: &mut Slots) -> io::Result<bool> {
         loop {
             let mut state = self.state.lock();
-            // As many again as are in use: like a growing vector, ahead of demand by no more than demand has
-            // been, so that a program of one fiber touches no page in vain.
+            // As many again as are in use: like a growing vector, ahead of demand by no more than
+            // demand has been, so that a program of one fiber touches no page in vain.
             let count = wanted.max(state.in_use).min(MOST);
             while batch.length < count {
                 let Some(slot) = state.pop(|state| &mut state.dropped) else {
@@ -325,11 +318,8 @@ impl Class {
             let full = state.slabs.len() == (NIL >> 16) as usize;
             drop(state);
 
-            let slab = if full {
-                Err(Errno(libc::ENOMEM))
-            } else {
-                Slab::reserve(self.size, reserved)
-            };
+            let slab =
+                if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
             let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
             self.state.lock().slabs.push(slab);
         }
@@ -337,32 +327,54 @@ impl Class {
 
     /// Takes stacks back from their users.
     pub(super) fn release(&self, slots: &[Slot]) {
-        let before = self
-            .releases
-            .fetch_add(slots.len() as u32, Ordering::Relaxed);
-        let sample = match slots.first() {
-            Some(slot) if before % SAMPLING + slots.len() as u32 >= SAMPLING => {
-                Some(self.resident(slot))
-            }
-            _ => None,
-        };
-        let mut surplus = Slots::new();
+        let mut sample = None;
+        let surplus;
         {
             let mut state = self.state.lock();
             state.in_use -= slots.len();
             for slot in slots {
                 state.push(|state| &mut state.used, slot.id);
             }
-            if let Some(held) = sample {
-                state.held = (state.held * 7 + held) / 8;
+            state.unsampled += slots.len();
+            if state.unsampled >= SAMPLING {
+                state.unsampled = 0;
+                sample = slots.last();
             }
-            // Waiting for a whole batch keeps a program that hovers around the limit from paying for each stack.
-            let limit = self.idle_bytes / state.held.max(1);
-            if state.used.length >= limit + MOST {
-                self.pop_used(&mut state, &mut surplus);
-            }
+            surplus = state.used.length > state.limit + state.slack();
         }
-        self.give_back(&surplus);
+        if let Some(slot) = sample {
+            self.look_at(slot);
+        }
+        if surplus {
+            self.shrink();
+        }
+    }
+
+    /// Learns from a stack just released how much memory idle ones hold.
+    #[cold]
+    fn look_at(&self, slot: &Slot) {
+        // By now the stack may be somebody's again: then it is their use of it that is seen, which
+        // is as good.
+        let held = self.resident(slot);
+        let mut state = self.state.lock();
+        state.held = if state.held == 0 { held } else { (state.held * 3 + held) / 4 };
+        state.limit = self.idle_bytes / state.held.max(1);
+    }
+
+    /// Gives the memory of a batch of idle stacks back to the kernel.
+    #[cold]
+    fn shrink(&self) {
+        let mut batch = Slots::new();
+        {
+            let mut state = self.state.lock();
+            let surplus = state.used.length.saturating_sub(state.limit);
+            state.pop_used(&mut batch, surplus.min(MOST));
+        }
+        if !self.give_back(&batch) {
+            // The memory cannot be had. Trying at every release will not change that.
+            let mut state = self.state.lock();
+            state.limit = state.limit.max(state.used.length);
+        }
     }
 
     /// Gives the memory of all idle stacks back to the kernel.
@@ -371,7 +383,7 @@ impl Class {
             let mut batch = Slots::new();
             {
                 let mut state = self.state.lock();
-                self.pop_used(&mut state, &mut batch);
+                state.pop_used(&mut batch, MOST);
                 while batch.length < MOST {
                     let Some(slot) = state.pop(|state| &mut state.clean) else {
                         break;
@@ -385,20 +397,9 @@ impl Class {
         }
     }
 
-    fn pop_used(&self, state: &mut State, batch: &mut Slots) {
-        while batch.length < MOST {
-            let Some(slot) = state.pop(|state| &mut state.used) else {
-                break;
-            };
-            batch.push(slot);
-        }
-    }
-
-    /// Gives the memory of these idle stacks back to the kernel; false if that was not possible for all.
+    /// Gives the memory of these idle stacks back to the kernel; false if that was not possible for
+    /// all.
     fn give_back(&self, batch: &Slots) -> bool {
-        if batch.length == 0 {
-            return true;
-        }
         let guard = self.size.guard();
         let given = batch.ranges(guard, self.size.usable(), |ranges| {
             // SAFETY: the batch is ours alone, and its stacks' users are done with them.
@@ -408,7 +409,8 @@ impl Class {
         for slot in &batch.as_slice()[..given] {
             state.push(|state| &mut state.dropped, slot.id);
         }
-        // Memory that is locked stays. Some of these may be clean, but calling them used is always right.
+        // Memory that is locked stays. Some of these may be clean, but calling them used is always
+        // right.
         for slot in &batch.as_slice()[given..] {
             state.push(|state| &mut state.used, slot.id);
         }
@@ -442,11 +444,7 @@ impl Class {
     pub(super) fn count(&self, stats: &mut StackStats) {
         let state = self.state.lock();
         stats.reserved_bytes += state.reserved();
-        stats.slots += state
-            .slabs
-            .iter()
-            .map(|slab| slab.slots() as usize)
-            .sum::<usize>();
+        stats.slots += state.slabs.iter().map(|slab| slab.slots() as usize).sum::<usize>();
         stats.in_use += state.in_use;
         stats.idle_touched += state.used.length;
         stats.idle_ready += state.clean.length;

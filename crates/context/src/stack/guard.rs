@@ -1,4 +1,5 @@
-//! What the kernel is told about slots, for many at once: guard these, allocate these, take these back.
+//! What the kernel is told about slots, for many at once: guard these, allocate these, take these
+//! back.
 
 use super::sys::{self, Errno};
 use std::fmt;
@@ -9,8 +10,8 @@ use std::sync::OnceLock;
 pub enum GuardMode {
     /// By `MADV_GUARD_INSTALL` (Linux 6.13): marks in the page tables, at no cost in mappings.
     Madvise,
-    /// By `mprotect`: each guard splits its slab's mapping, so that `vm.max_map_count` (65,530 unless raised)
-    /// limits a process to about 32,700 stacks.
+    /// By `mprotect`: each guard splits its slab's mapping, so that `vm.max_map_count` (65,530
+    /// unless raised) limits a process to about 32,700 stacks.
     Mprotect,
 }
 
@@ -37,9 +38,11 @@ pub struct Guards {
 /// How advice on many ranges reaches the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Batch {
-    /// `process_madvise` on `PIDFD_SELF`: no descriptor, so nothing to leak, and right in a forked child.
+    /// `process_madvise` on `PIDFD_SELF`: no descriptor, so nothing to leak, and right in a forked
+    /// child.
     Itself,
-    /// `process_madvise` on a pidfd opened for each batch: kept open, it would name the parent after a fork.
+    /// `process_madvise` on a pidfd opened for each batch: kept open, it would name the parent
+    /// after a fork.
     Pidfd,
     /// One `madvise` a range.
     None,
@@ -47,7 +50,8 @@ pub(super) enum Batch {
 
 /// How stacks are guarded: found out at the first call.
 ///
-/// `CAREFREE_GUARDS=madvise` or `CAREFREE_GUARDS=mprotect` in the environment decides where the kernel can do both.
+/// `CAREFREE_GUARDS=madvise` or `CAREFREE_GUARDS=mprotect` in the environment decides where the
+/// kernel can do both.
 ///
 /// ```
 /// let guards = carefree_context::stack::guards();
@@ -71,49 +75,40 @@ fn probe() -> Probed {
     let range = match sys::reserve(page) {
         Ok(range) => range,
         Err(errno) => {
-            return Probed {
-                guard: Err(errno),
-                batch: Batch::None,
-            };
+            return Probed { guard: Err(errno), batch: Batch::None };
         }
     };
     // SAFETY: the page is ours, new, and unmapped below.
     let guard = unsafe { sys::madvise(range, page, sys::MADV_GUARD_INSTALL) };
-    // Linux lets process_madvise give any advice to the caller itself since 6.13, and does nothing at all for
-    // MADV_DONTNEED on this page: so it tells whether batches work and which way.
-    let whole = [Range {
-        iov_base: range.cast(),
-        iov_len: page,
-    }];
+    // Linux lets process_madvise give any advice to the caller itself since 6.13, and does nothing
+    // at all for MADV_DONTNEED on this page: so it tells whether batches work and which way.
+    let whole = [Range { iov_base: range.cast(), iov_len: page }];
     let works = |batch: Batch| {
         // SAFETY: as above.
-        matches!(unsafe { process_madvise(batch, &whole, libc::MADV_DONTNEED) }, Ok(done) if done == page)
+        let done = unsafe { process_madvise(batch, &whole, libc::MADV_DONTNEED) };
+        done == Ok(page)
     };
     let batch = [Batch::Itself, Batch::Pidfd]
         .into_iter()
         .find(|batch| works(*batch))
         .unwrap_or(Batch::None);
-    // SAFETY: nobody has learnt of the page. Failing to unmap leaves it reserved, which is harmless.
+    // SAFETY: nobody has learnt of the page. Failing to unmap leaves it reserved, which is
+    // harmless.
     let _ = unsafe { sys::unmap(range, page) };
     Probed { guard, batch }
 }
 
 fn choose(asked: Option<&str>, probed: Probed) -> Guards {
     let (mode, reason) = match (asked, probed.guard) {
-        (Some("mprotect"), _) => (
-            GuardMode::Mprotect,
-            "CAREFREE_GUARDS=mprotect asks for it".to_string(),
-        ),
-        (Some("madvise"), Ok(())) => (
-            GuardMode::Madvise,
-            "CAREFREE_GUARDS=madvise asks for it".to_string(),
-        ),
+        (Some("mprotect"), _) => {
+            (GuardMode::Mprotect, "CAREFREE_GUARDS=mprotect asks for it".to_string())
+        }
+        (Some("madvise"), Ok(())) => {
+            (GuardMode::Madvise, "CAREFREE_GUARDS=madvise asks for it".to_string())
+        }
         (Some("madvise"), Err(errno)) => (
             GuardMode::Mprotect,
-            format!(
-                "CAREFREE_GUARDS=madvise asks for madvise, but {}",
-                refused(errno)
-            ),
+            format!("CAREFREE_GUARDS=madvise asks for madvise, but {}", refused(errno)),
         ),
         (other, guard) => {
             let ignored = match other {
@@ -123,26 +118,18 @@ fn choose(asked: Option<&str>, probed: Probed) -> Guards {
                 _ => String::new(),
             };
             match guard {
-                Ok(()) => (
-                    GuardMode::Madvise,
-                    format!("the kernel has MADV_GUARD_INSTALL{ignored}"),
-                ),
+                Ok(()) => {
+                    (GuardMode::Madvise, format!("the kernel has MADV_GUARD_INSTALL{ignored}"))
+                }
                 Err(errno) => (GuardMode::Mprotect, format!("{}{ignored}", refused(errno))),
             }
         }
     };
-    Guards {
-        mode,
-        reason,
-        batch: probed.batch,
-    }
+    Guards { mode, reason, batch: probed.batch }
 }
 
 fn refused(errno: Errno) -> String {
-    format!(
-        "the kernel refuses MADV_GUARD_INSTALL, which Linux has since 6.13: {}",
-        errno.to_io()
-    )
+    format!("the kernel refuses MADV_GUARD_INSTALL, which Linux has since 6.13: {}", errno.to_io())
 }
 
 /// A piece of memory in a slot.
@@ -158,7 +145,8 @@ pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Optio
         // SAFETY: the caller's promise.
         let (advised, error) = unsafe { advise(ranges, sys::MADV_GUARD_INSTALL) };
         match error {
-            // EINVAL: a program that has locked its memory (mlockall) cannot have this kind of guard.
+            // EINVAL: a program that has locked its memory (mlockall) cannot have this kind of
+            // guard.
             Some(Errno(libc::EINVAL)) => done = advised,
             _ => return (advised, error),
         }
@@ -173,8 +161,8 @@ pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Optio
     (done, None)
 }
 
-/// Allocates the memory of these ranges at once, where that can be done for many; else their first users will, at
-/// a page fault each. Failures are theirs to meet as well, just as with any memory.
+/// Allocates the memory of these ranges at once, where that can be done for many; else their first
+/// users will, at a page fault each. Failures are theirs to meet as well, just as with any memory.
 pub(super) fn populate(ranges: &[Range]) {
     if guards().batch == Batch::None || ranges.len() < 2 {
         return;
@@ -183,8 +171,8 @@ pub(super) fn populate(ranges: &[Range]) {
     let _ = unsafe { process_madvise(guards().batch, ranges, sys::MADV_POPULATE_WRITE) };
 }
 
-/// Gives the memory of these ranges back to the kernel: they read as zero afterwards. Guards stay. Returns how many
-/// ranges, from the first on, were given back.
+/// Gives the memory of these ranges back to the kernel: they read as zero afterwards. Guards stay.
+/// Returns how many ranges, from the first on, were given back.
 ///
 /// # Safety
 /// The ranges are the caller's and nobody needs what is in them.
@@ -193,7 +181,8 @@ pub(super) unsafe fn give_back(ranges: &[Range]) -> usize {
     unsafe { advise(ranges, libc::MADV_DONTNEED) }.0
 }
 
-/// Gives the same advice on all ranges; returns how many, from the first on, took it, and what stopped it.
+/// Gives the same advice on all ranges; returns how many, from the first on, took it, and what
+/// stopped it.
 ///
 /// # Safety
 /// As for [`sys::madvise`], for every range.
@@ -209,7 +198,8 @@ unsafe fn advise(ranges: &[Range], advice: i32) -> (usize, Option<Errno>) {
             }
         }
     }
-    // Whatever kept the batch from being done whole, single calls either overcome it or say what it is.
+    // Whatever kept the batch from being done whole, single calls either overcome it or say what it
+    // is.
     while let Some(range) = ranges.get(done) {
         // SAFETY: the caller's promise.
         if let Err(errno) = unsafe { sys::madvise(range.iov_base.cast(), range.iov_len, advice) } {
@@ -242,13 +232,7 @@ mod tests {
     use super::*;
 
     fn chosen(asked: Option<&str>, guard: Result<(), Errno>) -> (GuardMode, String) {
-        let guards = choose(
-            asked,
-            Probed {
-                guard,
-                batch: Batch::None,
-            },
-        );
+        let guards = choose(asked, Probed { guard, batch: Batch::None });
         (guards.mode, guards.reason)
     }
 
@@ -283,10 +267,8 @@ mod tests {
     fn every_way_of_batching_gives_the_same_advice() {
         let page = sys::page_size();
         let range = sys::reserve(4 * page).unwrap();
-        let ranges = [0, 2].map(|n| Range {
-            iov_base: range.wrapping_add(n * page).cast(),
-            iov_len: page,
-        });
+        let ranges =
+            [0, 2].map(|n| Range { iov_base: range.wrapping_add(n * page).cast(), iov_len: page });
         for batch in [Batch::Itself, Batch::Pidfd] {
             for n in 0..4 {
                 // SAFETY: four pages of our own.

@@ -1,69 +1,82 @@
 //! Which limit refused a stack, and how to raise it.
 
 use super::StackSize;
-use super::sys::Errno;
+use super::sys::{self, Errno};
 use std::io::{self, Read};
 
 /// Explains why no stack of this size could be had.
 pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
     let why = match errno {
-        Errno(libc::ENOMEM) => memory(size),
-        Errno(libc::EAGAIN) => {
-            "the program locks its memory, and RLIMIT_MEMLOCK is reached: raise `ulimit -l`".into()
-        }
+        Errno(libc::ENOMEM) => Facts::gather().reason(size),
+        Errno(libc::EAGAIN) => "the program locks its memory, and the limit on that \
+             (RLIMIT_MEMLOCK) is reached: raise it with `ulimit -l`"
+            .to_string(),
         errno => format!("{call} failed: {}", errno.to_io()),
     };
-    io::Error::new(
-        io::ErrorKind::OutOfMemory,
-        format!("no stack of {size} can be had: {why}"),
-    )
+    let text = format!("no stack of {size} can be had: {why}");
+    io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
-/// Tells apart the limits that all answer ENOMEM.
-fn memory(size: StackSize) -> String {
-    if let Some(limit) = address_space_limit() {
-        let used = statm_pages().saturating_mul(super::sys::page_size());
-        if used.saturating_add(size.bytes()) > limit {
-            return format!(
-                "the limit on address space (RLIMIT_AS, {} MiB, {} MiB of it in use) is reached: raise it with \
-                 `ulimit -v` or ask for smaller stacks",
-                limit >> 20,
-                used >> 20
-            );
+/// What tells apart the limits that all answer ENOMEM.
+#[derive(Debug)]
+struct Facts {
+    /// RLIMIT_AS in bytes, if there is one.
+    address_space_limit: Option<usize>,
+    /// How much address space the process has, in bytes.
+    address_space: usize,
+    max_map_count: Option<usize>,
+    mappings: usize,
+    overcommit_memory: Option<usize>,
+}
+
+impl Facts {
+    fn gather() -> Facts {
+        Facts {
+            address_space_limit: address_space_limit(),
+            address_space: number("/proc/self/statm").unwrap_or(0).saturating_mul(sys::page_size()),
+            max_map_count: number("/proc/sys/vm/max_map_count"),
+            mappings: count_lines("/proc/self/maps"),
+            overcommit_memory: number("/proc/sys/vm/overcommit_memory"),
         }
     }
-    if let Some(most) = number("/proc/sys/vm/max_map_count") {
-        // Splitting a mapping for a guard needs up to two more.
-        let mappings = count_lines("/proc/self/maps");
-        if mappings + 2 >= most {
-            return format!(
-                "the process has {mappings} memory mappings, and vm.max_map_count allows {most}: raise it with \
-                 `sysctl -w vm.max_map_count={}`, or use Linux 6.13 or newer, whose guards need no mappings",
-                most.saturating_mul(4)
-            );
+
+    fn reason(&self, size: StackSize) -> String {
+        let used = self.address_space;
+        if let Some(limit) = self.address_space_limit {
+            if used.saturating_add(size.bytes()) > limit {
+                let (limit, used) = (limit >> 20, used >> 20);
+                return format!(
+                    "the limit on address space (RLIMIT_AS) of {limit} MiB is reached, as {used} \
+                     MiB are in use: raise it with `ulimit -v`, or ask for smaller stacks"
+                );
+            }
         }
+        if let Some(most) = self.max_map_count {
+            let mappings = self.mappings;
+            // Making a guard within a mapping takes two more.
+            if mappings + 2 >= most {
+                let raised = most.saturating_mul(4);
+                return format!(
+                    "the process has {mappings} memory mappings, and vm.max_map_count allows \
+                     {most}: raise it with `sysctl -w vm.max_map_count={raised}`, or use Linux \
+                     6.13 or newer, where guards need no mappings"
+                );
+            }
+        }
+        if self.overcommit_memory == Some(2) {
+            return "address space counts as used memory here, because vm.overcommit_memory is 2: \
+                    set it with `sysctl -w vm.overcommit_memory=0`, or raise vm.overcommit_ratio"
+                .to_string();
+        }
+        "the machine, or the control group this process is in, is out of memory".to_string()
     }
-    if number("/proc/sys/vm/overcommit_memory") == Some(2) {
-        return "vm.overcommit_memory is 2, so that reserved address space counts as used memory: set it to 0 with \
-                `sysctl -w vm.overcommit_memory=0`, or raise vm.overcommit_ratio"
-            .into();
-    }
-    "the machine or its control group is out of memory".into()
 }
 
 fn address_space_limit() -> Option<usize> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes to `limit` only.
     let ok = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
     (ok && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
-}
-
-/// How many pages of address space the process has.
-fn statm_pages() -> usize {
-    number("/proc/self/statm").unwrap_or(0)
 }
 
 /// The first number in a file of `/proc`.
@@ -74,18 +87,13 @@ fn number(path: &str) -> Option<usize> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// How many lines a file has; read piecemeal into the stack, since memory is what there is none of.
+/// How many lines a file has; read piecemeal, since memory is what there is none of.
 fn count_lines(path: &str) -> usize {
-    let Ok(mut file) = std::fs::File::open(path) else {
-        return 0;
-    };
+    let Ok(mut file) = std::fs::File::open(path) else { return 0 };
     let mut piece = [0; 2048];
     let mut lines = 0;
     while let Ok(length @ 1..) = file.read(&mut piece) {
-        lines += piece[..length]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
+        lines += piece[..length].iter().filter(|byte| **byte == b'\n').count();
     }
     lines
 }
@@ -94,21 +102,59 @@ fn count_lines(path: &str) -> usize {
 mod tests {
     use super::*;
 
+    const AMPLE: Facts = Facts {
+        address_space_limit: None,
+        address_space: 100 << 20,
+        max_map_count: Some(65_530),
+        mappings: 50,
+        overcommit_memory: Some(0),
+    };
+
+    fn reason(facts: &Facts) -> String {
+        facts.reason(StackSize::DEFAULT)
+    }
+
+    #[test]
+    fn each_limit_is_told_by_its_signs() {
+        let limited = Facts { address_space_limit: Some(100 << 20), ..AMPLE };
+        assert!(reason(&limited).contains("RLIMIT_AS) of 100 MiB is reached, as 100 MiB are"));
+        let split = Facts { mappings: 65_529, ..AMPLE };
+        assert!(reason(&split).contains("65529 memory mappings"), "{}", reason(&split));
+        assert!(reason(&split).contains("sysctl -w vm.max_map_count=262120"));
+        let strict = Facts { overcommit_memory: Some(2), ..AMPLE };
+        assert!(reason(&strict).contains("vm.overcommit_memory is 2"));
+        assert!(reason(&AMPLE).contains("out of memory"));
+    }
+
+    #[test]
+    fn a_limit_that_is_not_reached_is_not_blamed() {
+        let roomy = Facts {
+            address_space_limit: Some(101 << 20),
+            mappings: 65_527,
+            overcommit_memory: Some(1),
+            ..AMPLE
+        };
+        assert!(reason(&roomy).contains("out of memory"), "{}", reason(&roomy));
+        let blind = Facts { max_map_count: None, overcommit_memory: None, ..AMPLE };
+        assert!(reason(&blind).contains("out of memory"));
+    }
+
     #[test]
     fn a_plain_failure_is_quoted() {
         let error = explain(StackSize::DEFAULT, "mprotect", Errno(libc::EPERM));
-        assert_eq!(
-            error.to_string(),
-            "no stack of 256 KiB can be had: mprotect failed: Operation not permitted (os error 1)"
-        );
+        let text = "no stack of 256 KiB can be had: mprotect failed: Operation not permitted \
+                    (os error 1)";
+        assert_eq!(error.to_string(), text);
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 
     #[test]
     fn reads_what_the_kernel_tells() {
-        assert!(statm_pages() > 0);
-        assert!(count_lines("/proc/self/maps") > 5);
-        assert!(number("/proc/sys/vm/max_map_count").unwrap() > 1000);
+        let facts = Facts::gather();
+        assert!(facts.address_space > 1 << 20, "{facts:?}");
+        assert!(facts.mappings > 5, "{facts:?}");
+        assert!(facts.max_map_count.unwrap() > 1000, "{facts:?}");
+        assert!(facts.overcommit_memory.unwrap() <= 2, "{facts:?}");
         assert_eq!(number("/proc/self/no-such-file"), None);
     }
 }

@@ -1,12 +1,15 @@
-//! The lock around a class of stacks.
+//! A lock whose waiters never park a fiber.
 //!
-//! Not `std::sync::Mutex`, because the runtime interposes the futex call under it so that fibers park there: a
-//! fiber that waits for a stack to spawn another would enter the scheduler from within the scheduler's own code.
-//! This lock's waiters block their kernel thread, for the few dozen nanoseconds of a critical section: nobody
-//! makes a system call or runs foreign code while holding it.
+//! Not `std::sync::Mutex`, because the runtime interposes the futex call under it so that fibers
+//! park there: a fiber that waits for a stack to spawn another would enter the scheduler from
+//! within the scheduler's own code. This lock's waiters block their kernel thread, for the few
+//! dozen nanoseconds of a critical section: nobody makes a system call or runs foreign code while
+//! holding it.
 
 use super::sys;
 use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,39 +21,41 @@ const CONTENDED: u32 = 2;
 /// How often a waiter looks again before it sleeps: about as long as a critical section takes.
 const SPINS: u32 = 100;
 
-#[derive(Debug)]
 /// A value that one thread at a time can reach.
 ///
-/// Its waiters block their kernel thread: hold it briefly, and never across a system call, foreign code or a
-/// switch.
+/// A waiter blocks its kernel thread, and with it every fiber there: hold the lock for a few
+/// instructions, and never across a system call, foreign code or a switch. A panic while holding it
+/// unlocks it, and poisons nothing.
+///
+/// ```
+/// use carefree_context::lock::Lock;
+///
+/// static COUNT: Lock<u32> = Lock::new(0);
+/// *COUNT.lock() += 1;
+/// assert_eq!(*COUNT.lock(), 1);
+/// ```
 pub struct Lock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands out its value to one thread at a time, so sharing it only ever moves access between threads.
+// SAFETY: the lock hands out its value to one thread at a time, so sharing it only ever moves
+// access between threads.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// An unlocked lock.
+    /// An unlocked lock around `value`.
     pub const fn new(value: T) -> Self {
-        Lock {
-            state: AtomicU32::new(FREE),
-            value: UnsafeCell::new(value),
-        }
+        Lock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the lock.
+    /// Waits until nobody holds the lock, and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        if self
-            .state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.wait();
         }
-        Guard { lock: self }
+        Guard { lock: self, access: PhantomData }
     }
 
     #[cold]
@@ -66,25 +71,20 @@ impl<T> Lock<T> {
             }
             std::hint::spin_loop();
         }
-        // From here on we must leave CONTENDED behind us when we get the lock, as others may sleep too. Whoever
-        // unlocks swaps in FREE, so a CONTENDED that we wrote is either seen by the holder, who then wakes one of
-        // us, or has replaced FREE, and the lock is ours.
+        // From here on we must leave CONTENDED behind us when we get the lock, as others may sleep
+        // too. Whoever unlocks swaps in FREE, so a CONTENDED that we wrote is either seen by the
+        // holder, who then wakes one of us, or has replaced FREE, and the lock is ours.
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
             sys::futex_wait(&self.state, CONTENDED);
         }
     }
 }
 
-impl<T: Default> Default for Lock<T> {
-    fn default() -> Self {
-        Lock::new(T::default())
-    }
-}
-
-#[derive(Debug)]
 /// Access to a [`Lock`]'s value until it is dropped.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    /// A guard may be sent and shared as the reference that it stands for.
+    access: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -105,9 +105,24 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        let state = &raw const self.lock.state;
         if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
-            sys::futex_wake(&self.lock.state);
+            // Whoever has the lock now may be freeing it: the address may be all there is left.
+            sys::futex_wake(state);
         }
+    }
+}
+
+impl<T> fmt::Debug for Lock<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.state.load(Ordering::Relaxed) != FREE;
+        out.debug_struct("Lock").field("held", &held).finish_non_exhaustive()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
     }
 }
 

@@ -8,12 +8,12 @@ use std::{fmt, io};
 
 /// Memory for stacks, kept for re-use.
 ///
-/// Stacks of a size come from large slabs of address space. Those that come back go out again, the latest first.
-/// Idle stacks keep their memory up to a watermark ([`PoolOptions::idle_bytes`]); the memory of further ones is
-/// given back to the kernel, as is that of all on [`trim`](Self::trim).
+/// Stacks of a size come from large slabs of address space. Those that come back go out again, the
+/// latest first. Idle stacks keep their memory up to a watermark ([`PoolOptions::idle_bytes`]); the
+/// memory of further ones is given back to the kernel, as is that of all on [`trim`](Self::trim).
 ///
-/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are never held across a
-/// system call.
+/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are never
+/// held across a system call.
 ///
 /// ```
 /// use carefree_context::stack::{StackPool, StackSize};
@@ -39,10 +39,11 @@ pub struct StackPool {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolOptions {
     /// How to guard stacks; by default as [`guards`](super::guards) found out. Asking for
-    /// [`GuardMode::Madvise`] where the kernel has no such guards makes [`StackPool::acquire`] fall back to mprotect.
+    /// [`GuardMode::Madvise`] where the kernel has no such guards makes [`StackPool::acquire`] fall
+    /// back to mprotect.
     pub guards: Option<GuardMode>,
-    /// The watermark: how many bytes of memory idle stacks may hold, for each size. By default 1/64 of the
-    /// machine's memory, but at least 64 MiB: 16,384 stacks of which one page was touched.
+    /// The watermark: how many bytes of memory idle stacks may hold, for each size. By default 1/64
+    /// of the machine's memory, but at least 64 MiB: 16,384 stacks of which one page was touched.
     ///
     /// How much idle stacks hold is estimated by looking at one in 64 that come back.
     pub idle_bytes: Option<usize>,
@@ -55,7 +56,8 @@ impl StackPool {
         &GLOBAL
     }
 
-    /// A pool of one's own. Its address space is released when it and all stacks from it are dropped.
+    /// A pool of one's own. Its address space is released when it and all stacks from it are
+    /// dropped.
     pub fn new() -> StackPool {
         Self::with_options(PoolOptions::default())
     }
@@ -78,23 +80,18 @@ impl StackPool {
     /// Hands out a stack.
     ///
     /// # Errors
-    /// When a limit of the machine or the process is reached; the error names it and how to raise it. Its kind is
-    /// [`io::ErrorKind::OutOfMemory`].
+    /// When a limit of the machine or the process is reached; the error names it and how to raise
+    /// it. Its kind is [`io::ErrorKind::OutOfMemory`].
     pub fn acquire(&self, size: StackSize) -> io::Result<Stack> {
         let class = self.class(size);
-        let mut stack = None;
-        class.acquire(1, |slot, fresh| stack = Some((slot, fresh)))?;
-        let Some((slot, fresh)) = stack else {
-            unreachable!("acquire hands out one stack or fails")
-        };
-        Ok(Stack {
-            slot,
-            fresh,
-            class: class.clone(),
-        })
+        let mut handed = None;
+        class.acquire(1, |slot, fresh| handed = Some((slot, fresh)))?;
+        let Some((slot, fresh)) = handed else { unreachable!("acquire hands out one or fails") };
+        Ok(Stack::new(slot, fresh, class))
     }
 
-    /// Hands out many stacks at once, appending them to `stacks`: all that are wanted, or as many as can be had.
+    /// Hands out many stacks at once, appending them to `stacks`: all that are wanted, or as many
+    /// as can be had.
     ///
     /// # Errors
     /// When not even one can be had; as for [`acquire`](Self::acquire).
@@ -107,17 +104,11 @@ impl StackPool {
         let class = self.class(size);
         // No allocation while the class is locked.
         stacks.reserve(wanted);
-        class.acquire(wanted, |slot, fresh| {
-            stacks.push(Stack {
-                slot,
-                fresh,
-                class: class.clone(),
-            })
-        })
+        class.acquire(wanted, |slot, fresh| stacks.push(Stack::new(slot, fresh, class)))
     }
 
-    /// Takes back many stacks at once, from the end of `stacks` on: cheaper than dropping them one by one. They may
-    /// be of several sizes and pools.
+    /// Takes back many stacks at once, from the end of `stacks` on: cheaper than dropping them one
+    /// by one. They may be of several sizes and pools.
     pub fn release_many(&self, stacks: &mut Vec<Stack>) {
         const PIECE: usize = 64;
         while let Some(last) = stacks.last() {
@@ -128,26 +119,25 @@ impl StackPool {
                 .take(PIECE)
                 .take_while(|stack| Arc::ptr_eq(&stack.class, &class))
                 .count();
-            let mut slots = [last.slot; PIECE];
+            let mut slots = [last.slot(); PIECE];
             for slot in &mut slots[..same] {
-                let Some(stack) = stacks.pop() else {
-                    unreachable!("there are that many")
-                };
+                let Some(stack) = stacks.pop() else { unreachable!("there are that many") };
                 *slot = stack.into_slot();
             }
             class.release(&slots[..same]);
         }
     }
 
-    /// Gives the memory of all idle stacks back to the kernel. Their address space stays for re-use.
+    /// Gives the memory of all idle stacks back to the kernel. Their address space stays for
+    /// re-use.
     pub fn trim(&self) {
         for class in &self.classes {
             class.trim();
         }
     }
 
-    /// Counts the stacks of all sizes. While other threads are acquiring and releasing, the counts are each right at
-    /// some moment, and stacks on their way between two states may be in neither.
+    /// Counts the stacks of all sizes. While other threads are acquiring and releasing, the counts
+    /// are each right at some moment, and stacks on their way between two states may be in neither.
     pub fn stats(&self) -> StackStats {
         let mut stats = StackStats::default();
         for class in &self.classes {
@@ -176,7 +166,7 @@ impl fmt::Debug for StackPool {
     }
 }
 
-/// The watermark of a pool that was not given one: see [`PoolOptions::idle_bytes`].
+/// The watermark of a pool for which none is set, in bytes: see [`PoolOptions::idle_bytes`].
 pub fn default_idle_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     let pages = usize::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0);
@@ -185,27 +175,43 @@ pub fn default_idle_bytes() -> usize {
 
 /// Memory to run on, its owner's alone; goes back to its pool when dropped.
 ///
-/// Between [`limit`](Self::limit) and [`top`](Self::top) it can be read and written. Below that is the guard.
+/// Between [`limit`](Self::limit) and [`top`](Self::top) it can be read and written. Below that is
+/// the guard.
 pub struct Stack {
-    slot: Slot,
+    // The parts of a `Slot`, so that a stack takes three words.
+    base: *mut u8,
+    id: u32,
     fresh: bool,
     class: Arc<Class>,
 }
 
+// SAFETY: a stack owns its memory; whoever has the stack, on whichever thread, may use that.
+unsafe impl Send for Stack {}
+// SAFETY: a shared stack tells only where it is.
+unsafe impl Sync for Stack {}
+
 impl Stack {
+    fn new(slot: Slot, fresh: bool, class: &Arc<Class>) -> Stack {
+        Stack { base: slot.base, id: slot.id, fresh, class: class.clone() }
+    }
+
+    fn slot(&self) -> Slot {
+        Slot { base: self.base, id: self.id }
+    }
+
     /// The lowest address, where the guard begins; a multiple of the size.
     pub fn base(&self) -> *mut u8 {
-        self.slot.base
+        self.base
     }
 
     /// The lowest address above the guard.
     pub fn limit(&self) -> *mut u8 {
-        self.slot.base.wrapping_add(self.size().guard())
+        self.base.wrapping_add(self.size().guard())
     }
 
     /// The first address above the stack, where code begins to push; a multiple of the size.
     pub fn top(&self) -> *mut u8 {
-        self.slot.base.wrapping_add(self.size().bytes())
+        self.base.wrapping_add(self.size().bytes())
     }
 
     /// How large it is.
@@ -218,9 +224,11 @@ impl Stack {
         self.size().guard()
     }
 
-    /// Whether nobody has used it since its memory came from the kernel, so that all of it reads as zero.
+    /// Whether nobody has used it since its memory came from the kernel, so that all of it reads as
+    /// zero.
     ///
-    /// It tells of the moment the stack was handed out; what its owner has written since does not change the answer.
+    /// It tells of the moment the stack was handed out; what its owner has written since does not
+    /// change the answer.
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
@@ -240,24 +248,18 @@ impl Stack {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: the class is moved out of a value that is never dropped nor used again.
         drop(unsafe { std::ptr::read(&raw const this.class) });
-        this.slot
+        this.slot()
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        self.class.release(&[self.slot]);
+        self.class.release(&[self.slot()]);
     }
 }
 
 impl fmt::Debug for Stack {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "Stack({:p}..{:p}, {})",
-            self.base(),
-            self.top(),
-            self.size()
-        )
+        write!(out, "Stack({:p}..{:p}, {})", self.base(), self.top(), self.size())
     }
 }

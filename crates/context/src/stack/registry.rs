@@ -2,14 +2,15 @@
 //!
 //! # Why the lookup is safe anywhere
 //!
-//! The registry is a list that only grows at its head. A record is complete before the head points to it
-//! (release store, acquire load), its extent never changes, and it is never freed: so a reader needs no lock, takes
-//! a bounded number of steps, and can be interrupted or interrupt a writer at any point and still see a list
-//! whose every record is whole. The one thing that changes is `live`, which is cleared before a slab is unmapped.
+//! The registry is a list that only grows at its head. A record is complete before the head points
+//! to it (release store, acquire load), its extent never changes, and it is never freed: so a
+//! reader needs no lock, takes a bounded number of steps, and can be interrupted or interrupt a
+//! writer at any point and still see a list whose every record is whole. The one thing that changes
+//! is `live`, which is cleared before a slab is unmapped.
 //!
-//! The price is a few dozen bytes for each slab ever made. Slabs grow geometrically to 1 GiB and the global
-//! pool keeps its own for good, so a million stacks make a few hundred records; only programs that make and drop
-//! pools of their own leave dead ones behind.
+//! The price is a few dozen bytes for each slab ever made. Slabs grow geometrically to 1 GiB and
+//! the global pool keeps its own for good, so a million stacks make a few hundred records; only
+//! programs that make and drop pools of their own leave dead ones behind.
 
 use super::StackSize;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -65,8 +66,8 @@ pub(super) fn register(base: usize, bytes: usize, size: StackSize) -> &'static R
 }
 
 impl Record {
-    /// Takes the slab out of the lookup; called before it is unmapped, so that an address that comes to mean
-    /// something else is never taken for one of ours.
+    /// Takes the slab out of the lookup; called before it is unmapped, so that an address that
+    /// comes to mean something else is never taken for one of ours.
     pub(super) fn retire(&self) {
         self.live.store(false, Ordering::Release);
     }
@@ -74,8 +75,9 @@ impl Record {
 
 /// Finds the stack whose memory or guard holds an address; `None` for any other memory.
 ///
-/// Safe to call from a signal handler: it takes no lock, allocates nothing and touches no stack. It walks one
-/// record per slab (a few hundred for a million stacks), so it is meant for faults and dumps, not for every switch.
+/// Safe to call from a signal handler: it takes no lock, allocates nothing and touches no stack. It
+/// walks one record per slab (a few hundred for a million stacks), so it is meant for faults and
+/// dumps, not for every switch.
 ///
 /// ```
 /// use carefree_context::stack::{self, StackPool, StackSize};
@@ -91,21 +93,16 @@ impl Record {
 /// ```
 pub fn find(address: usize) -> Option<StackInfo> {
     let mut next = HEAD.load(Ordering::Acquire).cast_const();
-    // SAFETY: a non-null pointer in the list is to a record that was complete before it was linked, and that is
-    // neither freed nor, but for the atomic `live`, changed. The acquire load pairs with the release that linked the
-    // head; the records behind it were linked earlier by exchanges that the head's release sequence continues, or by
-    // a thread that had seen them.
+    // SAFETY: a non-null pointer in the list is to a record that was complete before it was linked,
+    // and that is neither freed nor, but for the atomic `live`, changed. The acquire load pairs
+    // with the release that linked the head; the records behind it were linked earlier by exchanges
+    // that the head's release sequence continues, or by a thread that had seen them.
     while let Some(record) = unsafe { next.as_ref() } {
         let offset = address.wrapping_sub(record.base);
         if offset < record.bytes && record.live.load(Ordering::Acquire) {
             let size = record.size.bytes();
             let base = record.base + offset / size * size;
-            return Some(StackInfo {
-                base,
-                top: base + size,
-                size,
-                guard: record.size.guard(),
-            });
+            return Some(StackInfo { base, top: base + size, size, guard: record.size.guard() });
         }
         next = record.next;
     }

@@ -5,16 +5,17 @@ use std::fmt;
 
 /// The size of a stack: how much address space is reserved for it, guard included.
 ///
-/// Sizes come in classes, the powers of two from 16 KiB to 1 GiB, so that stacks tile their slab, the slot of an
-/// address is found by masking it, and a stack that was given back fits whoever asks next. A size between two
-/// classes is rounded up.
+/// Sizes come in classes, the powers of two from 16 KiB to 1 GiB, so that stacks tile their slab,
+/// the slot of an address is found by masking it, and a stack that was given back fits whoever asks
+/// next. A size between two classes is rounded up.
 ///
-/// Reserved is not used: a stack costs the memory of the pages it has touched (one, 4 KiB, for a fiber that does
-/// little) and a page-table entry's worth for each page of address space (512 bytes for the default size). Be
-/// generous, as with a thread's stack.
+/// Reserved is not used: a stack costs the memory of the pages it has touched (one, 4 KiB, for a
+/// fiber that does little) and a page-table entry's worth for each page of address space (512 bytes
+/// for the default size). Be generous, as with a thread's stack.
 ///
-/// The lowest sixteenth, but at least a page and at most 64 KiB, is the guard: an access there ends the program
-/// with a message instead of overwriting the neighbour. [`usable`](Self::usable) is what remains.
+/// The lowest sixteenth, but at least a page and at most 64 KiB, is the guard: an access there ends
+/// the program with a message instead of overwriting the neighbour. [`usable`](Self::usable) is
+/// what remains.
 ///
 /// ```
 /// use carefree_context::stack::StackSize;
@@ -40,20 +41,17 @@ const MAX_GUARD: usize = 64 * 1024;
 
 impl StackSize {
     /// The smallest size: 16 KiB.
-    pub const MIN: StackSize = StackSize {
-        exponent: MIN_EXPONENT,
-    };
+    pub const MIN: StackSize = StackSize { exponent: MIN_EXPONENT };
 
     /// The size a stack has when nobody says otherwise: 256 KiB.
     ///
-    /// Enough for most Rust and C code (musl's threads live on 128 KiB), and small enough that a million of them
-    /// are 244 GiB of address space, which no machine runs out of, and 512 MiB of page tables.
+    /// Enough for most Rust and C code (musl's threads live on 128 KiB), and small enough that a
+    /// million of them are 244 GiB of address space, which no machine runs out of, and 512 MiB of
+    /// page tables.
     pub const DEFAULT: StackSize = StackSize { exponent: 18 };
 
     /// The largest size: 1 GiB.
-    pub const MAX: StackSize = StackSize {
-        exponent: MAX_EXPONENT,
-    };
+    pub const MAX: StackSize = StackSize { exponent: MAX_EXPONENT };
 
     /// How many classes there are.
     pub const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize + 1;
@@ -66,21 +64,13 @@ impl StackSize {
     /// [`StackSizeError`] when `bytes` is less than 16 KiB or more than 1 GiB.
     pub fn new(bytes: usize) -> Result<StackSize, StackSizeError> {
         if bytes < Self::MIN.bytes() {
-            return Err(StackSizeError {
-                bytes,
-                too_large: false,
-            });
+            return Err(StackSizeError { bytes, too_large: false });
         }
         if bytes > Self::MAX.bytes() {
-            return Err(StackSizeError {
-                bytes,
-                too_large: true,
-            });
+            return Err(StackSizeError { bytes, too_large: true });
         }
         let bytes = bytes.max(4 * sys::page_size()).next_power_of_two();
-        Ok(StackSize {
-            exponent: bytes.trailing_zeros() as u8,
-        })
+        Ok(StackSize { exponent: bytes.trailing_zeros() as u8 })
     }
 
     /// All of a stack of this size, guard included, in bytes: a power of two.
@@ -90,10 +80,11 @@ impl StackSize {
 
     /// The guard at the low end, in bytes: whole pages.
     ///
-    /// Code that touches every page on its way down (all of Rust; C compiled with `-fstack-clash-protection`) is
-    /// caught by any guard. Other C code may jump over a small one with one large frame, so the guard is as large as
-    /// is cheap. It takes no memory: guarding is a mark in page-table entries that exist anyway, since guard
-    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB.
+    /// Code that touches every page on its way down (all of Rust; C compiled with
+    /// `-fstack-clash-protection`) is caught by any guard. Other C code may jump over a small one
+    /// with one large frame, so the guard is as large as is cheap. It takes no memory: guarding is
+    /// a mark in page-table entries that exist anyway, since guard and top page share a page table
+    /// (2 MiB of address space) in every class up to 2 MiB.
     pub fn guard(self) -> usize {
         (self.bytes() / 16).clamp(sys::page_size(), MAX_GUARD.max(sys::page_size()))
     }
@@ -103,17 +94,14 @@ impl StackSize {
         self.bytes() - self.guard()
     }
 
-    /// The class' number, counted from the smallest.
-    /// The number of the class, below [`CLASSES`](Self::CLASSES).
+    /// The number of the class, counted from the smallest: below [`CLASSES`](Self::CLASSES).
     pub const fn class(self) -> usize {
         (self.exponent - MIN_EXPONENT) as usize
     }
 
     /// The size of the class with this number.
     pub(super) const fn of_class(class: usize) -> StackSize {
-        StackSize {
-            exponent: MIN_EXPONENT + class as u8,
-        }
+        StackSize { exponent: MIN_EXPONENT + class as u8 }
     }
 }
 
@@ -156,29 +144,11 @@ pub struct StackSizeError {
 impl fmt::Display for StackSizeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (fault, right) = if self.too_large {
-            (
-                "too large",
-                format!(
-                    "at most {} ({} bytes)",
-                    StackSize::MAX,
-                    StackSize::MAX.bytes()
-                ),
-            )
+            ("too large", format!("at most {} ({} bytes)", StackSize::MAX, StackSize::MAX.bytes()))
         } else {
-            (
-                "too small",
-                format!(
-                    "at least {} ({} bytes)",
-                    StackSize::MIN,
-                    StackSize::MIN.bytes()
-                ),
-            )
+            ("too small", format!("at least {} ({} bytes)", StackSize::MIN, StackSize::MIN.bytes()))
         };
-        write!(
-            out,
-            "a stack size of {} bytes is {fault}: ask for {right}",
-            self.bytes
-        )
+        write!(out, "a stack size of {} bytes is {fault}: ask for {right}", self.bytes)
     }
 }
 
@@ -204,11 +174,7 @@ mod tests {
             ((512 << 20) + 1, 1 << 30),
             (1 << 30, 1 << 30),
         ] {
-            assert_eq!(
-                StackSize::new(asked).unwrap().bytes(),
-                got,
-                "asked for {asked}"
-            );
+            assert_eq!(StackSize::new(asked).unwrap().bytes(), got, "asked for {asked}");
         }
     }
 
@@ -245,9 +211,8 @@ mod tests {
 
     #[test]
     fn prints_for_people() {
-        let shown: Vec<String> = [14, 18, 20, 23, 30]
-            .map(|e| StackSize { exponent: e }.to_string())
-            .into();
+        let shown: Vec<String> =
+            [14, 18, 20, 23, 30].map(|e| StackSize { exponent: e }.to_string()).into();
         assert_eq!(shown, ["16 KiB", "256 KiB", "1 MiB", "8 MiB", "1 GiB"]);
     }
 }

@@ -4,8 +4,8 @@ use super::StackSize;
 use super::registry::{self, Record};
 use super::sys::{self, Errno};
 
-/// What one page table spans. A guard and the top page of its slot must be in the same one: each page table
-/// is 4 KiB of memory, as much as a whole parked fiber.
+/// What one page table spans. A guard and the top page of its slot must be in the same one: each
+/// page table is 4 KiB of memory, as much as a whole parked fiber.
 const PAGE_TABLE_SPAN: usize = 2 << 20;
 /// The smallest slab: fills one page table.
 const SMALLEST: usize = PAGE_TABLE_SPAN;
@@ -21,19 +21,20 @@ pub(super) struct Slab {
     size: StackSize,
     slots: u32,
     record: &'static Record,
-    /// For each slot, the next one in whatever list it is on: the only record kept of a stack, four bytes. It
-    /// lies beside the stacks, as writing to an idle stack would take a page.
+    /// For each slot, the next one in whatever list it is on: the only record kept of a stack, four
+    /// bytes. It lies beside the stacks, as writing to an idle stack would take a page.
     pub(super) links: Box<[u32]>,
     /// How many slots, from the lowest on, have ever been taken.
     pub(super) taken: u32,
 }
 
-// SAFETY: a slab owns its mapping; the pointer is an address to hand out, not a reference into somebody's memory.
+// SAFETY: a slab owns its mapping; the pointer is an address to hand out, not a reference into
+// somebody's memory.
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Reserves a slab, given how much its class has reserved already: doubling keeps a program of one fiber small
-    /// and one of a million at a few hundred mappings.
+    /// Reserves a slab, given how much its class has reserved already: doubling keeps a program of
+    /// one fiber small and one of a million at a few hundred mappings.
     ///
     /// Under a limit that refuses the size, a smaller slab will do, down to a single slot.
     pub(super) fn reserve(size: StackSize, reserved: usize) -> Result<Slab, Errno> {
@@ -43,8 +44,7 @@ impl Slab {
         loop {
             match map_aligned(
                 bytes,
-                size.bytes()
-                    .max(PAGE_TABLE_SPAN.min(bytes.next_power_of_two())),
+                size.bytes().max(PAGE_TABLE_SPAN.min(bytes.next_power_of_two())),
             ) {
                 Ok(base) => return Ok(Slab::over(base, bytes, size)),
                 Err(errno) if bytes == size.bytes() => return Err(errno),
@@ -54,14 +54,15 @@ impl Slab {
     }
 
     fn over(base: *mut u8, bytes: usize, size: StackSize) -> Slab {
-        // A huge page under a slot's top would give its fiber 2 MiB. Kernels without huge pages refuse the
-        // advice, and need none.
-        // SAFETY: our own mapping; the advice changes no contents.
+        // A huge page under a slot's top would give its fiber 2 MiB. Kernels without huge pages
+        // refuse the advice, and need none. SAFETY: our own mapping; the advice changes no
+        // contents.
         let _ = unsafe { sys::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
         sys::name(base, bytes, c"carefree stacks");
         let slots = (bytes / size.bytes()) as u32;
         let record = registry::register(base as usize, bytes, size);
-        // Zeroed memory comes from calloc, so that the links of slots never taken are not touched either.
+        // Zeroed memory comes from calloc, so that the links of slots never taken are not touched
+        // either.
         Slab {
             base,
             size,
@@ -91,15 +92,16 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         self.record.retire();
-        // SAFETY: a class drops its slabs when neither a pool nor a stack refers to it any more. Failing to unmap
-        // leaves address space reserved, which is harmless.
+        // SAFETY: a class drops its slabs when neither a pool nor a stack refers to it any more.
+        // Failing to unmap leaves address space reserved, which is harmless.
         let _ = unsafe { sys::unmap(self.base, self.bytes()) };
     }
 }
 
 /// Reserves `bytes` at a multiple of `alignment`, a power of two.
 fn map_aligned(bytes: usize, alignment: usize) -> Result<*mut u8, Errno> {
-    // Recent kernels align large mappings to a page table's span by themselves, so the first try often does.
+    // Recent kernels align large mappings to a page table's span by themselves, so the first try
+    // often does.
     let base = sys::reserve(bytes)?;
     if base as usize % alignment == 0 {
         return Ok(base);

@@ -1,9 +1,10 @@
-//! The system calls the stack room makes: memory mapping, advice on it, and the futex under its lock.
+//! The system calls the stack room makes: memory mapping, advice on it, and the futex under its
+//! lock.
 //!
-//! They are made straight, not through libc, for two reasons. The runtime interposes libc's blocking calls (its
-//! `syscall` among them) to park fibers, and a pool that hands out the stacks fibers are made of must not find
-//! itself in the scheduler. And a raw call leaves `errno` alone, so acquiring or dropping a stack is invisible to
-//! the code around it.
+//! They are made straight, not through libc, for two reasons. The runtime interposes libc's
+//! blocking calls (its `syscall` among them) to park fibers, and a pool that hands out the stacks
+//! fibers are made of must not find itself in the scheduler. And a raw call leaves `errno` alone,
+//! so acquiring or dropping a stack is invisible to the code around it.
 //!
 //! It is also the seam where tests make the n-th call of a kind fail: see `inject`.
 
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicU32;
 
 /// An error number, as the kernel returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Errno(pub(super) i32);
+pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
     pub(super) fn to_io(self) -> std::io::Error {
@@ -21,7 +22,8 @@ impl Errno {
 
 /// `MADV_POPULATE_WRITE` (Linux 5.14): allocates the pages of a range as a write to each would.
 pub(super) const MADV_POPULATE_WRITE: i32 = 23;
-/// `MADV_GUARD_INSTALL` (Linux 6.13): makes the pages of a range fault at any access, without a mapping of its own.
+/// `MADV_GUARD_INSTALL` (Linux 6.13): makes the pages of a range fault at any access, without a
+/// mapping of its own.
 pub(super) const MADV_GUARD_INSTALL: i32 = 102;
 /// `PIDFD_SELF_THREAD` (Linux 6.14): stands for this process wherever a pidfd is asked for.
 pub(super) const PIDFD_SELF: i32 = -10_000;
@@ -29,14 +31,15 @@ pub(super) const PIDFD_SELF: i32 = -10_000;
 /// Makes a system call of up to six arguments.
 ///
 /// # Safety
-/// The call must be one that leaves alone all memory that Rust owns, other than what `args` lets it write.
+/// The call must be one that leaves alone all memory that Rust owns, other than what `args` lets it
+/// write.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
     let returned: isize;
-    // SAFETY: the kernel's contract for `syscall`: number in rax, arguments in rdi, rsi, rdx, r10, r8, r9; it
-    // overwrites rax, rcx and r11 and no other register, and uses no user stack. What the call does to memory the
-    // caller answers for.
+    // SAFETY: the kernel's contract for `syscall`: number in rax, arguments in rdi, rsi, rdx, r10,
+    // r8, r9; it overwrites rax, rcx and r11 and no other register, and uses no user stack. What
+    // the call does to memory the caller answers for.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -53,19 +56,22 @@ unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
 /// Makes a system call of up to six arguments.
 ///
 /// # Safety
-/// The call must be one that leaves alone all memory that Rust owns, other than what `args` lets it write.
+/// The call must be one that leaves alone all memory that Rust owns, other than what `args` lets it
+/// write.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
     let returned: isize;
-    // SAFETY: the kernel's contract for `svc 0`: number in x8, arguments in x0 to x5; it overwrites x0 and no other
-    // register, and uses no user stack. What the call does to memory the caller answers for.
+    // SAFETY: the kernel's contract for `svc 0`: number in x8, arguments in x0 to x5; it overwrites
+    // x0 and no other register, and uses no user stack. What the call does to memory the caller
+    // answers for.
     unsafe {
         std::arch::asm!(
             "svc 0",
             in("x8") number,
             inlateout("x0") args[0] => returned,
-            in("x1") args[1], in("x2") args[2], in("x3") args[3], in("x4") args[4], in("x5") args[5],
+            in("x1") args[1], in("x2") args[2], in("x3") args[3],
+            in("x4") args[4], in("x5") args[5],
             options(nostack),
         );
     }
@@ -81,12 +87,14 @@ fn outcome(returned: isize) -> Result<usize, Errno> {
     }
 }
 
-/// Reserves `bytes` of readable, writable, private memory that counts for nothing until it is touched.
+/// Reserves `bytes` of readable, writable, private memory that counts for nothing until it is
+/// touched.
 pub(super) fn reserve(bytes: usize) -> Result<*mut u8, Errno> {
     inject::check(inject::Call::Mmap)?;
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory in use.
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory in
+    // use.
     let address = unsafe { call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }?;
     Ok(address as *mut u8)
 }
@@ -103,17 +111,13 @@ pub(super) unsafe fn unmap(address: *mut u8, bytes: usize) -> Result<(), Errno> 
 /// Advises the kernel on a range.
 ///
 /// # Safety
-/// The range is the caller's, and nothing in it may be needed that the advice destroys or makes inaccessible.
+/// The range is the caller's, and nothing in it may be needed that the advice destroys or makes
+/// inaccessible.
 pub(super) unsafe fn madvise(address: *mut u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     inject::check(inject::Call::Madvise)?;
     // SAFETY: the caller's promise.
-    unsafe {
-        call(
-            libc::SYS_madvise,
-            [address as usize, bytes, advice as usize, 0, 0, 0],
-        )
-    }
-    .map(drop)
+    unsafe { call(libc::SYS_madvise, [address as usize, bytes, advice as usize, 0, 0, 0]) }
+        .map(drop)
 }
 
 /// Advises the kernel on many ranges of this process at once; returns how many bytes were done.
@@ -126,14 +130,7 @@ pub(super) unsafe fn process_madvise(
     advice: i32,
 ) -> Result<usize, Errno> {
     inject::check(inject::Call::ProcessMadvise)?;
-    let args = [
-        pidfd as usize,
-        ranges.as_ptr() as usize,
-        ranges.len(),
-        advice as usize,
-        0,
-        0,
-    ];
+    let args = [pidfd as usize, ranges.as_ptr() as usize, ranges.len(), advice as usize, 0, 0];
     // SAFETY: the caller's promise; the kernel only reads `ranges`.
     unsafe { call(libc::SYS_process_madvise, args) }
 }
@@ -146,33 +143,18 @@ pub(super) unsafe fn forbid(address: *mut u8, bytes: usize) -> Result<(), Errno>
     inject::check(inject::Call::Mprotect)?;
     // SAFETY: the caller's promise.
     unsafe {
-        call(
-            libc::SYS_mprotect,
-            [address as usize, bytes, libc::PROT_NONE as usize, 0, 0, 0],
-        )
+        call(libc::SYS_mprotect, [address as usize, bytes, libc::PROT_NONE as usize, 0, 0, 0])
     }
     .map(drop)
 }
 
 /// Tells which pages of a range are in memory: bit 0 of one byte a page.
 pub(super) fn resident(address: *const u8, bytes: usize, pages: &mut [u8]) -> Result<(), Errno> {
-    assert!(
-        pages.len() >= bytes.div_ceil(page_size()),
-        "mincore writes one byte a page"
-    );
-    // SAFETY: reads no memory of ours, and writes one byte a page to `pages`, which is large enough.
+    assert!(pages.len() >= bytes.div_ceil(page_size()), "mincore writes one byte a page");
+    // SAFETY: reads no memory of ours, and writes one byte a page to `pages`, which is large
+    // enough.
     unsafe {
-        call(
-            libc::SYS_mincore,
-            [
-                address as usize,
-                bytes,
-                pages.as_mut_ptr() as usize,
-                0,
-                0,
-                0,
-            ],
-        )
+        call(libc::SYS_mincore, [address as usize, bytes, pages.as_mut_ptr() as usize, 0, 0, 0])
     }
     .map(drop)
 }
@@ -181,14 +163,8 @@ pub(super) fn resident(address: *const u8, bytes: usize, pages: &mut [u8]) -> Re
 pub(super) fn name(address: *const u8, bytes: usize, name: &'static std::ffi::CStr) {
     const PR_SET_VMA: usize = 0x5356_4d41;
     const PR_SET_VMA_ANON_NAME: usize = 0;
-    let args = [
-        PR_SET_VMA,
-        PR_SET_VMA_ANON_NAME,
-        address as usize,
-        bytes,
-        name.as_ptr() as usize,
-        0,
-    ];
+    let args =
+        [PR_SET_VMA, PR_SET_VMA_ANON_NAME, address as usize, bytes, name.as_ptr() as usize, 0];
     // SAFETY: only reads `name`, and changes no memory.
     let _ = unsafe { call(libc::SYS_prctl, args) };
 }
@@ -208,32 +184,31 @@ pub(super) fn close(fd: i32) {
     let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
+/// Writes to a file descriptor; returns how many bytes were written.
+pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel only reads `bytes`.
+    unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
+}
+
 /// Sleeps while `word` holds `value`; wakes for a [`futex_wake`], and sometimes for nothing.
 pub(super) fn futex_wait(word: &AtomicU32, value: u32) {
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the kernel only reads the word; every failure (it has changed, a signal) is a wake-up for nothing.
+    // SAFETY: the kernel only reads the word; every failure (it has changed, a signal) is a wake-up
+    // for nothing.
     let _ = unsafe {
-        call(
-            libc::SYS_futex,
-            [word.as_ptr() as usize, operation, value as usize, 0, 0, 0],
-        )
+        call(libc::SYS_futex, [word.as_ptr() as usize, operation, value as usize, 0, 0, 0])
     };
 }
 
-/// Wakes one thread that sleeps on `word`.
-pub(super) fn futex_wake(word: &AtomicU32) {
+/// Wakes one thread that sleeps on `word`, which need not exist any more.
+pub(super) fn futex_wake(word: *const AtomicU32) {
     let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the kernel only compares the address.
-    let _ = unsafe {
-        call(
-            libc::SYS_futex,
-            [word.as_ptr() as usize, operation, 1, 0, 0, 0],
-        )
-    };
+    // SAFETY: the kernel only compares the address; where nothing is, it says so.
+    let _ = unsafe { call(libc::SYS_futex, [word as usize, operation, 1, 0, 0, 0]) };
 }
 
 /// The size of a memory page in bytes.
-pub(super) fn page_size() -> usize {
+pub(crate) fn page_size() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static PAGE: AtomicUsize = AtomicUsize::new(0);
     match PAGE.load(Ordering::Relaxed) {
@@ -267,7 +242,8 @@ pub(super) mod inject {
         static PLAN: Cell<Option<(Call, u32, u32, Errno)>> = const { Cell::new(None) };
     }
 
-    /// Runs `body` with the calls number `from..from + times` (counted from 0) of this kind failing.
+    /// Runs `body` with the calls number `from..from + times` (counted from 0) of this kind
+    /// failing.
     pub(in crate::stack) fn failing<T>(
         call: Call,
         from: u32,
