@@ -142,7 +142,7 @@ fn locked_memory() {
     // SAFETY: no preconditions. What is mapped from now on is locked when it is touched.
     let locked = unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) };
     assert_eq!(locked, 0, "{}", std::io::Error::last_os_error());
-    let mut stacks = Vec::with_capacity(1 << 20);
+    let mut stacks = Vec::new();
     match StackPool::global().acquire_many(StackSize::DEFAULT, 100, &mut stacks) {
         Ok(()) => {}
         Err(error) => assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}"),
