@@ -16,7 +16,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_context::arch::{self, ThreadContext};
-//use carefree_context::overflow;
+use carefree_context::overflow;
 use carefree_reactor::clock::{self, NEVER};
 use carefree_reactor::{Idle, TimerKey};
 use crossbeam_deque::{Injector, Steal};
@@ -24,7 +24,7 @@ use crossbeam_deque::{Injector, Steal};
 use crate::episode::Ticket;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
-use crate::queue::Queue;
+use crate::queue::{Place, Queue};
 use crate::registry;
 use crate::runtime::Shared;
 use crate::timers::Shard;
@@ -260,10 +260,6 @@ impl Carrier {
         self.index
     }
 
-    pub(crate) fn owns_tls(&self) -> bool {
-        self.own_tls
-    }
-
     /// Whether nothing waits here to be run. A hint, but for the carrier itself.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.inbox.is_empty()
@@ -284,12 +280,17 @@ impl Carrier {
     }
 
     /// A fiber of this runtime was woken by the caller, who runs on this carrier.
-    pub(crate) fn make_ready(&self, fiber: FiberRef) {
+    pub(crate) fn make_ready(&self, fiber: FiberRef, place: Place) {
         if !self.own_tls {
             return self.runtime().inject(fiber);
         }
         // SAFETY: the caller runs on this carrier.
-        unsafe { self.queue.push_next(fiber) };
+        unsafe {
+            match place {
+                Place::Next => self.queue.push_next(fiber),
+                Place::Last => self.queue.push(fiber),
+            }
+        }
         self.runtime().notify();
     }
 
@@ -333,7 +334,8 @@ impl Carrier {
     /// The body of the carrier's thread.
     pub(crate) fn run(&self) {
         CARRIER.set(self);
-        //overflow::ensure_alternate_stack();
+        // Threads started by std have one already.
+        let _ = overflow::ensure_alternate_stack();
         // SAFETY: this thread's own; nobody else reads it before a fiber runs.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
         loop {

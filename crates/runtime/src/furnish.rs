@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   top ──► ┌───────────────────────────────┐
+//!           │ nothing: see `colour`         │
+//!           ├───────────────────────────────┤
 //!           │ block of thread-local storage │  own mode only
 //!           ├───────────────────────────────┤
 //!           │ FiberStack (this bookkeeping) │
@@ -45,7 +47,8 @@ unsafe impl Send for Furnished {}
 impl Furnished {
     /// Puts thread-local storage and bookkeeping on a stack.
     fn new(stack: Stack) -> io::Result<Furnished> {
-        let mut low = stack.top();
+        let mut low = stack.top().wrapping_sub(colour(&stack));
+        let top = low;
         let block = match tls::mode().layout() {
             None => None,
             Some(layout) => {
@@ -56,7 +59,7 @@ impl Furnished {
                     unsafe { low.sub(room).write_bytes(0, room) };
                 }
                 // SAFETY: the stack is this function's alone, and its top reads as zero.
-                let block = unsafe { Block::build(layout, stack.limit()..stack.top()) }?;
+                let block = unsafe { Block::build(layout, stack.limit()..top) }?;
                 low = block.low();
                 Some(block)
             }
@@ -84,13 +87,7 @@ impl Furnished {
         unsafe { self.0.as_ref() }
     }
 
-    /// Where the fiber's own frames begin.
-    #[inline]
-    pub(crate) fn top(&self) -> *mut u8 {
-        self.0.as_ptr().cast()
-    }
 
-    /// What the thread pointer must be while a fiber runs here; null in shared mode.
     #[inline]
     pub(crate) fn thread_pointer(&self) -> *mut u8 {
         self.get().block.as_ref().map_or(std::ptr::null_mut(), Block::thread_pointer)
@@ -120,6 +117,17 @@ impl Furnished {
         }
         self
     }
+}
+
+/// Bytes left free at the top of a stack, different for neighbours.
+///
+/// Stacks begin at the same place of their pages. Without this, the lines that every fiber touches
+/// would fall into the same few sets of the cache, and a thousand fibers would evict each other
+/// from an L2 that could hold them all.
+fn colour(stack: &Stack) -> usize {
+    const COLOURS: usize = 8;
+    const LINE: usize = 64;
+    (stack.top() as usize / stack.size().bytes()) % COLOURS * LINE
 }
 
 /// What lies within a fiber's stack: for the report of an overflow.

@@ -18,6 +18,7 @@ use carefree_context::lock::Lock;
 
 use crate::episode::{Claim, Outcome};
 use crate::fiber::FiberRef;
+use crate::queue::Place;
 use crate::wait;
 
 const BUCKETS: usize = 4096;
@@ -91,6 +92,11 @@ pub(crate) fn leave(key: usize, fiber: FiberRef) {
 ///
 /// What the caller wrote before, they see after.
 pub fn unpark(key: usize, count: usize) -> usize {
+    unpark_to(key, count, Place::Next)
+}
+
+/// [`unpark`] with a say in when those woken run.
+pub(crate) fn unpark_to(key: usize, count: usize, place: Place) -> usize {
     let mut woken = 0;
     // Those to make ready once the lock is free, chained through `next`: they are off their stacks
     // and out of the list, so the link is ours.
@@ -121,7 +127,7 @@ pub fn unpark(key: usize, count: usize) -> usize {
     }
     while let Some(fiber) = first {
         first = fiber.next.get();
-        wait::make_ready(fiber);
+        wait::make_ready(fiber, place);
     }
     woken
 }

@@ -19,6 +19,15 @@ const LIFO_RUNS: u32 = 3;
 /// Fibers a thief takes at most.
 const STEAL_MAX: usize = 128;
 
+/// Where a woken fiber is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The LIFO slot: for who gets something from the one that runs.
+    Next,
+    /// The end: for who waits for many, one after the other.
+    Last,
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     bias: Bias,
@@ -110,7 +119,9 @@ impl Queue {
             self.own(|inner| {
                 let next = if inner.lifo.is_none() {
                     inner.lifo_runs = 0;
-                    inner.ring.pop_front()
+                    let next = inner.ring.pop_front();
+                    inner.prefetch();
+                    next
                 } else {
                     inner.pop_with_slot()
                 };
@@ -164,6 +175,22 @@ impl Queue {
 }
 
 impl Inner {
+    /// Brings what the next switches will touch into the cache.
+    ///
+    /// With thousands of fibers, the first touch of a fiber's stack misses the cache and, since
+    /// stacks lie 256 KiB apart, the TLB: 150 ns on the 2-core VM, ten times the switch itself. The
+    /// queue knows who is next, so the miss can be waited for while the one before runs. A stack's
+    /// address is in its header, so the header must come one switch earlier.
+    #[inline(always)]
+    fn prefetch(&self) {
+        if let Some(soon) = self.ring.front() {
+            soon.prefetch_stack();
+            if let Some(later) = self.ring.get(1) {
+                later.prefetch_header();
+            }
+        }
+    }
+
     fn pop_with_slot(&mut self) -> Option<FiberRef> {
         self.lifo_runs += 1;
         if self.lifo_runs > LIFO_RUNS {

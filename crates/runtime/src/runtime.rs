@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-//use carefree_context::overflow;
+use carefree_context::overflow;
 use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
 use crossbeam_deque::Injector;
@@ -366,8 +366,10 @@ fn prepare_process() {
     // `membarrier::register`.
     DONE.get_or_init(|| {
         membarrier::register();
-        //overflow::set_describer(describe_overflow);
-        //overflow::install();
+        // SAFETY: it reads the running fiber's header and calls nothing but `write`.
+        unsafe { overflow::set_describer(describe_overflow) };
+        // Without it an overflow still ends the process, only without saying why.
+        let _ = overflow::install();
     });
 }
 

@@ -15,6 +15,7 @@ use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
 use crate::furnish::{self, FiberStack, Furnished};
 use crate::join::{self, JoinHandle};
 use crate::lot;
+use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::{self, Runtime, Shared};
@@ -280,7 +281,8 @@ fn finish<T>(me: FiberRef, stored: bool) -> ! {
         drop_quietly(unsafe { join::take::<T>(me) });
     }
     if before & AWAITED != 0 {
-        lot::unpark(me.key(), usize::MAX);
+        // Last: who has spawned many and joins them in turn should not come back for each.
+        lot::unpark_to(me.key(), usize::MAX, Place::Last);
     }
     // SAFETY: nothing on this stack is needed any more.
     unsafe { carrier::leave(me, Next::End) };

@@ -14,6 +14,7 @@ use crate::carrier::{self, Next};
 use crate::episode::{BY_CANCEL, BY_TOKEN, Claim, Outcome, Ticket};
 use crate::fiber::{CANCELLED, FiberRef, Kind};
 use crate::lot;
+use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 
@@ -98,7 +99,7 @@ pub(crate) fn park_self(until: Until) -> Outcome {
 /// Wakes `fiber` from [`park_self`], or leaves it a token.
 pub(crate) fn unpark(fiber: FiberRef) {
     fiber.token.swap(1, Ordering::AcqRel);
-    wake(fiber, fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked));
+    wake(fiber, fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked), Place::Next);
 }
 
 /// Waits until `deadline`.
@@ -114,19 +115,19 @@ pub(crate) fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
 
 /// Ends the wait of a cancelled fiber.
 pub(crate) fn wake_cancelled(fiber: FiberRef) {
-    wake(fiber, fiber.episode.claim_by(BY_CANCEL, Outcome::Cancelled));
+    wake(fiber, fiber.episode.claim_by(BY_CANCEL, Outcome::Cancelled), Place::Last);
 }
 
 /// Ends the wait `ticket` because its deadline has passed.
 pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
-    wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut));
+    wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut), Place::Last);
 }
 
-fn wake(fiber: FiberRef, claim: Claim) {
+fn wake(fiber: FiberRef, claim: Claim, place: Place) {
     match claim {
         Claim::Lost => {}
         Claim::Early => woken_early(fiber),
-        Claim::Ready => make_ready(fiber),
+        Claim::Ready => make_ready(fiber, place),
     }
 }
 
@@ -215,9 +216,9 @@ pub(crate) fn woken_early(fiber: FiberRef) {
 }
 
 /// Puts a fiber where a carrier will find it.
-pub(crate) fn make_ready(fiber: FiberRef) {
+pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
     match carrier::here() {
-        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber),
+        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber, place),
         _ => {
             // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
             let carrier = unsafe { &*fiber.carrier.get() };

@@ -43,7 +43,7 @@ use x86_64 as native;
 compile_error!("carefree-context knows Linux on x86-64 and on aarch64 only");
 
 pub use native::{
-    force_no_fsgsbase, fsgsbase, prepare, prepare_thread, set_thread_pointer, switch,
+    force_no_fsgsbase, fsgsbase, prefetch, prepare, prepare_thread, set_thread_pointer, switch,
     switch_thread, switch_thread_from_rust, thread_pointer,
 };
 

@@ -43,6 +43,12 @@ pub struct Lock<T> {
 // access between threads.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Self {
+        Lock::new(T::default())
+    }
+}
+
 impl<T> Lock<T> {
     /// An unlocked lock around `value`.
     pub const fn new(value: T) -> Self {
