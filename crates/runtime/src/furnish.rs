@@ -87,7 +87,7 @@ impl Furnished {
         unsafe { self.0.as_ref() }
     }
 
-
+    /// What the thread pointer must be while a fiber runs here; null in shared mode.
     #[inline]
     pub(crate) fn thread_pointer(&self) -> *mut u8 {
         self.get().block.as_ref().map_or(std::ptr::null_mut(), Block::thread_pointer)
