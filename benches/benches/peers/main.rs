@@ -1,0 +1,284 @@
+//! Carefree beside its peers, on one core.
+//!
+//! `cargo bench -p carefree-benches [-- [--quick] [--cpu] [--million] [NAME...]]`
+
+mod boost;
+mod corosensei;
+mod may;
+mod peer;
+mod thread;
+mod tokio;
+mod workload;
+
+use crate::peer::Peer;
+use crate::workload::{Line, Process, Scale, Target, WORKLOADS, Workload};
+use carefree_benches::statistics::{median, spread};
+use carefree_benches::table::Table;
+use carefree_benches::{child, machine};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// The columns, ours first. `None`: not there.
+fn peers() -> Vec<(&'static str, Option<Peer>)> {
+    vec![
+        (corosensei::PEER.name, Some(corosensei::PEER)),
+        (boost::NAME, boost::peer()),
+        (may::PEER.name, Some(may::PEER)),
+        (tokio::PEER.name, Some(tokio::PEER)),
+        (thread::PEER.name, Some(thread::PEER)),
+    ]
+}
+
+const OURS: &str = "carefree";
+
+/// What one peer showed on one workload: samples of each line, or why there are none.
+type Samples = Result<Vec<Vec<f64>>, String>;
+
+struct Options {
+    scale: Scale,
+    million: bool,
+    names: Vec<String>,
+}
+
+impl Options {
+    fn flags(&self) -> Vec<String> {
+        let flags = [(self.scale.quick, "--quick"), (self.scale.cpu, "--cpu")];
+        flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()).collect()
+    }
+
+    fn wants(&self, workload: &Workload) -> bool {
+        let flagged = workload.flag.is_none() || self.million;
+        let named = |name: &String| workload.name.contains(name.as_str());
+        flagged && (self.names.is_empty() || self.names.iter().any(named))
+    }
+
+    fn rounds(&self, workload: &Workload) -> usize {
+        if self.scale.quick { workload.rounds.min(3) } else { workload.rounds }
+    }
+}
+
+fn main() -> ExitCode {
+    // SAFETY: no other thread is there yet to read the environment.
+    unsafe { std::env::set_var("CAREFREE_CARRIERS", "1") };
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo bench` adds this one.
+    arguments.retain(|argument| argument != "--bench");
+    let child = arguments.first().is_some_and(|first| first == child::FLAG);
+    let child: Vec<String> = if child { arguments.drain(..3).collect() } else { Vec::new() };
+
+    let mut options =
+        Options { scale: Scale { quick: false, cpu: false }, million: false, names: Vec::new() };
+    for argument in arguments {
+        match argument.as_str() {
+            "--quick" => options.scale.quick = true,
+            "--cpu" => options.scale.cpu = true,
+            "--million" => options.million = true,
+            name if WORKLOADS.iter().any(|workload| workload.name.contains(name)) => {
+                options.names.push(argument);
+            }
+            _ => {
+                let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+                eprintln!(
+                    "no workload is called {argument:?}; there are {} (and --quick, --cpu, --million)",
+                    names.join(", ")
+                );
+                return ExitCode::from(2);
+            }
+        }
+    }
+    if options.names.iter().any(|name| name == "million") {
+        options.million = true;
+    }
+    match child.as_slice() {
+        [_, workload, peer] => be_a_child(workload, peer, options.scale),
+        _ => compare(&options),
+    }
+}
+
+/// Takes one sample, on the core that the parent has chosen for us.
+fn be_a_child(workload: &str, peer: &str, scale: Scale) -> ExitCode {
+    let workload = WORKLOADS.iter().find(|each| each.name == workload);
+    let peer = peers().into_iter().find(|(name, _)| *name == peer);
+    let figures = match (workload, peer) {
+        (Some(workload), Some((_, Some(peer)))) => (workload.sample)(&peer, scale),
+        _ => None,
+    };
+    match figures {
+        Some(Ok(figures)) => {
+            println!("{}", child::answer(&figures));
+            ExitCode::SUCCESS
+        }
+        Some(Err(error)) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        None => {
+            eprintln!("this peer has no such workload");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(options: &Options) -> ExitCode {
+    let core = match machine::pin() {
+        Ok(core) => core,
+        Err(error) => {
+            eprintln!("cannot tie this process to one core: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let clock = if options.scale.cpu { "processor time" } else { "time" };
+    println!("one core ({core}) of {}, medians of {clock}", machine::processor());
+    #[cfg(has_boost)]
+    println!("Boost {}", carefree_benches::boost::version());
+
+    let peers = peers();
+    let mut headings = vec!["workload".to_owned(), "unit".to_owned()];
+    headings.extend(peers.iter().map(|(name, _)| (*name).to_owned()));
+    headings.extend(["ours/best", "target", "met"].map(String::from));
+    let mut table = Table::with_headings(headings);
+    let mut notes = Vec::new();
+    for workload in WORKLOADS.iter().filter(|workload| options.wants(workload)) {
+        let samples = measure(workload, &peers, options);
+        for (number, line) in workload.lines.iter().enumerate() {
+            table.push(row(line, number, &peers, &samples, &mut notes));
+        }
+    }
+    println!("\n{table}");
+    notes.dedup();
+    for note in notes {
+        println!("{note}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// All samples of a workload, a round of every peer at a time, so that what disturbs the machine
+/// for a second disturbs them all.
+fn measure(
+    workload: &Workload,
+    peers: &[(&'static str, Option<Peer>)],
+    options: &Options,
+) -> BTreeMap<&'static str, Samples> {
+    let mut samples: BTreeMap<&str, Samples> = BTreeMap::new();
+    let rounds = options.rounds(workload);
+    let warm_up = usize::from(workload.process == Process::Same);
+    for round in 0..warm_up + rounds {
+        progress(&format!("{}: {round} of {rounds}", workload.name));
+        for (name, peer) in peers {
+            let Some(peer) = peer else { continue };
+            if workload.only.is_some_and(|only| only != *name) || !able(workload, peer) {
+                continue;
+            }
+            let known = samples.entry(name).or_insert(Ok(Vec::new()));
+            let Ok(taken) = known else { continue };
+            let sample = match workload.process {
+                Process::Same => {
+                    (workload.sample)(peer, options.scale).unwrap_or_else(|| Ok(Vec::new()))
+                }
+                Process::Fresh => {
+                    child::measure(workload.name, name, &options.flags(), workload.environment)
+                }
+            };
+            match sample {
+                Ok(_) if round < warm_up => {}
+                Ok(figures) => taken.push(figures),
+                Err(error) => *known = Err(error.to_string()),
+            }
+        }
+    }
+    progress("");
+    samples
+}
+
+/// Shows where we are, on a terminal.
+fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{:<60}\r{text}", "");
+    }
+}
+
+/// Whether the peer has what the workload needs. Known without running it.
+fn able(workload: &Workload, peer: &Peer) -> bool {
+    match workload.name {
+        "coroutine" => peer.coroutine.is_some(),
+        "sleepers" => peer.sleepers.is_some(),
+        "parked" | "million" => peer.parked.is_some(),
+        _ => peer.crowd.is_some(),
+    }
+}
+
+/// One line of the table.
+fn row(
+    line: &Line,
+    number: usize,
+    peers: &[(&'static str, Option<Peer>)],
+    samples: &BTreeMap<&'static str, Samples>,
+    notes: &mut Vec<String>,
+) -> Vec<String> {
+    let mut medians = BTreeMap::new();
+    let mut cells = vec![line.name.to_owned(), line.unit.to_owned()];
+    for (name, peer) in peers {
+        let cell = match (peer, samples.get(name)) {
+            (None, _) => "not installed".to_owned(),
+            (_, None) => "-".to_owned(),
+            (_, Some(Err(error))) => {
+                notes.push(format!("{name}, {}: {error}", line.name));
+                "fails".to_owned()
+            }
+            (_, Some(Ok(taken))) => {
+                let figures: Vec<f64> = taken.iter().map(|sample| sample[number]).collect();
+                if spread(&figures) > 0.1 {
+                    let spread = 100.0 * spread(&figures);
+                    notes.push(format!(
+                        "{name}, {}: noisy, the middle half spans {spread:.0}%",
+                        line.name
+                    ));
+                }
+                medians.insert(*name, median(&figures));
+                format_figure(median(&figures))
+            }
+        };
+        cells.push(cell);
+    }
+    let ours = medians.get(OURS).copied();
+    let best = medians
+        .iter()
+        .filter(|(name, _)| **name != OURS)
+        .map(|(_, figure)| *figure)
+        .min_by(f64::total_cmp);
+    let ratio = ours.zip(best).map_or("-".to_owned(), |(ours, best)| format!("{:.2}", ours / best));
+    let (target, met) = judge(line.target, ours, &medians);
+    cells.extend([ratio, target, met]);
+    cells
+}
+
+/// The target in words, and whether it is met.
+fn judge(target: Target, ours: Option<f64>, medians: &BTreeMap<&str, f64>) -> (String, String) {
+    let limit = match target {
+        Target::None => None,
+        Target::AtMost(limit) => Some(limit),
+        Target::Relative(shares) => shares
+            .iter()
+            .filter_map(|(peer, share)| Some(medians.get(peer)? * share))
+            .min_by(f64::total_cmp),
+    };
+    let Some(limit) = limit else {
+        return ("-".to_owned(), "-".to_owned());
+    };
+    let met = match ours {
+        None => "-".to_owned(),
+        Some(ours) if ours <= limit => "yes".to_owned(),
+        Some(ours) => format!("no, +{:.0}%", 100.0 * (ours / limit - 1.0)),
+    };
+    (format!("<= {}", format_figure(limit)), met)
+}
+
+/// Three digits that count.
+fn format_figure(figure: f64) -> String {
+    match figure.abs() {
+        size if size < 9.995 => format!("{figure:.2}"),
+        size if size < 99.95 => format!("{figure:.1}"),
+        _ => format!("{figure:.0}"),
+    }
+}

@@ -1,0 +1,106 @@
+//! tokio: stackless tasks on the current-thread runtime, the faster of its two on one core.
+
+use crate::peer::{Answer, Peer, Turn, sum};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, yield_now};
+
+pub(crate) const PEER: Peer = Peer {
+    name: "tokio",
+    fewer: 1,
+    coroutine: None,
+    crowd: Some(crowd),
+    sleepers: Some(sleepers),
+    parked: Some(parked),
+};
+
+/// The runtime of this thread, started at first use as a program's would be.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: Runtime = Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("tokio's runtime starts");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(future))
+}
+
+async fn join<T>(handle: JoinHandle<T>) -> T {
+    handle.await.expect("a task of tokio panicked")
+}
+
+fn crowd(units: usize, yields: u64) -> Answer {
+    block_on(async move {
+        let turn = Arc::new(Turn::default());
+        let handles: Vec<_> = (0..units)
+            .map(|me| {
+                let turn = turn.clone();
+                tokio::spawn(async move {
+                    let mut answer = Answer { yields: 0, switched: 0 };
+                    for _ in 0..yields {
+                        turn.take(me);
+                        yield_now().await;
+                        answer.yields += 1;
+                        answer.switched += turn.passed(me);
+                    }
+                    answer
+                })
+            })
+            .collect();
+        let mut answers = Vec::with_capacity(units);
+        for handle in handles {
+            answers.push(join(handle).await);
+        }
+        sum(answers.into_iter())
+    })
+}
+
+fn sleepers(units: usize, span: Duration) -> usize {
+    block_on(async move {
+        let handles: Vec<_> = (0..units)
+            .map(|_| {
+                tokio::spawn(async move {
+                    let start = Instant::now();
+                    tokio::time::sleep(span).await;
+                    usize::from(start.elapsed() >= span)
+                })
+            })
+            .collect();
+        let mut slept = 0;
+        for handle in handles {
+            slept += join(handle).await;
+        }
+        slept
+    })
+}
+
+fn parked(units: usize, look: &mut dyn FnMut()) -> io::Result<usize> {
+    block_on(async move {
+        let release = Arc::new(Semaphore::new(0));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let handles: Vec<_> = (0..units)
+            .map(|_| {
+                let (release, waiting) = (release.clone(), waiting.clone());
+                tokio::spawn(async move {
+                    waiting.fetch_add(1, Ordering::Relaxed);
+                    // An error is the semaphore closed: the release.
+                    usize::from(release.acquire().await.is_err())
+                })
+            })
+            .collect();
+        while waiting.load(Ordering::Relaxed) < units {
+            yield_now().await;
+        }
+        look();
+        release.close();
+        let mut waited = 0;
+        for handle in handles {
+            waited += join(handle).await;
+        }
+        Ok(waited)
+    })
+}

@@ -1,0 +1,303 @@
+//! The rows: what is done, in which process, how often, and what it should cost.
+
+use crate::peer::Peer;
+use carefree_benches::machine;
+use carefree_benches::memory::Memory;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// One line of the table.
+pub(crate) struct Line {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) target: Target,
+}
+
+/// What a line's figure is held against.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// At most this, in the line's unit.
+    AtMost(f64),
+    /// At most this share of a peer's figure, for each of these peers that is there.
+    Relative(&'static [(&'static str, f64)]),
+    /// None set; for scale.
+    None,
+}
+
+/// Where samples are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Process {
+    /// In this one, after a round to warm up.
+    Same,
+    /// A new one for each sample.
+    Fresh,
+}
+
+/// One thing measured, for every peer that can do it.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) lines: &'static [Line],
+    pub(crate) process: Process,
+    /// Added to a fresh process's environment.
+    pub(crate) environment: &'static [(&'static str, &'static str)],
+    /// The only peer this concerns.
+    pub(crate) only: Option<&'static str>,
+    pub(crate) rounds: usize,
+    /// Left out unless asked for by this flag.
+    pub(crate) flag: Option<&'static str>,
+    /// Takes one sample: a figure for each line.
+    pub(crate) sample: fn(&Peer, scale: Scale) -> Option<io::Result<Vec<f64>>>,
+}
+
+const SHARED_TLS: &[(&str, &str)] = &[("CAREFREE_TLS", "shared")];
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "coroutine",
+        lines: &[Line {
+            name: "coroutine: resume or suspend",
+            unit: "ns",
+            target: Target::Relative(&[("corosensei", 1.0), ("Boost", 0.2)]),
+        }],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 21,
+        flag: None,
+        sample: coroutine,
+    },
+    Workload {
+        name: "yield",
+        lines: &[Line { name: "fiber yield, own TLS", unit: "ns", target: Target::AtMost(26.0) }],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 15,
+        flag: None,
+        sample: yields,
+    },
+    Workload {
+        name: "yield-shared",
+        lines: &[Line { name: "fiber yield, shared TLS", unit: "ns", target: Target::None }],
+        process: Process::Fresh,
+        environment: SHARED_TLS,
+        only: Some("carefree"),
+        rounds: 9,
+        flag: None,
+        sample: yields,
+    },
+    Workload {
+        name: "warm",
+        lines: &[Line {
+            name: "warm spawn + 2 yields + end, own TLS",
+            unit: "ns",
+            target: Target::AtMost(165.0),
+        }],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 21,
+        flag: None,
+        sample: spawns,
+    },
+    Workload {
+        name: "warm-shared",
+        lines: &[Line { name: "the same, shared TLS", unit: "ns", target: Target::None }],
+        process: Process::Fresh,
+        environment: SHARED_TLS,
+        only: Some("carefree"),
+        rounds: 9,
+        flag: None,
+        sample: spawns_after_the_first,
+    },
+    Workload {
+        name: "cold",
+        lines: &[Line {
+            name: "cold spawn + 2 yields + end, own TLS",
+            unit: "ns",
+            target: Target::AtMost(2_000.0),
+        }],
+        process: Process::Fresh,
+        environment: &[],
+        only: None,
+        rounds: 11,
+        flag: None,
+        sample: spawns,
+    },
+    Workload {
+        name: "throughput",
+        lines: &[Line {
+            name: "throughput, 1,000 x 100 yields",
+            unit: "ms",
+            target: Target::AtMost(4.0),
+        }],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 15,
+        flag: None,
+        sample: throughput,
+    },
+    Workload {
+        name: "sleepers",
+        lines: &[
+            Line {
+                name: "10,000 sleepers of 100 ms: wall",
+                unit: "ms",
+                target: Target::AtMost(108.0),
+            },
+            Line {
+                name: "10,000 sleepers of 100 ms: CPU",
+                unit: "ms",
+                target: Target::AtMost(15.0),
+            },
+        ],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 7,
+        flag: None,
+        sample: sleepers,
+    },
+    Workload {
+        name: "parked",
+        lines: &[
+            Line { name: "parked unit, whole memory", unit: "KiB", target: Target::AtMost(4.7) },
+            Line { name: "parked unit, resident memory alone", unit: "KiB", target: Target::None },
+        ],
+        process: Process::Fresh,
+        environment: &[],
+        only: None,
+        rounds: 5,
+        flag: None,
+        sample: parked,
+    },
+    Workload {
+        name: "million",
+        lines: &[
+            Line {
+                name: "1,000,000 parked at once, whole memory",
+                unit: "GiB",
+                target: Target::AtMost(6.0),
+            },
+            Line {
+                name: "1,000,000 parked at once, time until all are",
+                unit: "s",
+                target: Target::None,
+            },
+        ],
+        process: Process::Fresh,
+        environment: &[],
+        only: None,
+        rounds: 1,
+        flag: Some("--million"),
+        sample: million,
+    },
+];
+
+/// How much is done, and what clock it is held against.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale {
+    pub(crate) quick: bool,
+    /// Count the time this process was running, not the time that passed: see the README.
+    pub(crate) cpu: bool,
+}
+
+impl Scale {
+    /// Nanoseconds of `work`, with what it returned.
+    fn timed<T>(self, work: impl FnOnce() -> T) -> (f64, T) {
+        let (start, cpu) = (Instant::now(), machine::cpu_time());
+        let result = work();
+        let (passed, used) = (start.elapsed(), machine::cpu_time() - cpu);
+        let time = if self.cpu { used } else { passed };
+        (time.as_nanos() as f64, result)
+    }
+}
+
+fn coroutine(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let run = peer.coroutine?;
+    let rounds: u64 = if scale.quick { 500_000 } else { 5_000_000 };
+    let (nanos, sum) = scale.timed(|| run(rounds));
+    assert_eq!(sum, rounds * (rounds + 1) / 2, "{}: a ball was lost", peer.name);
+    Some(Ok(vec![nanos / (2 * rounds) as f64]))
+}
+
+fn yields(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let run = peer.crowd?;
+    let yields = if scale.quick { 100_000 } else { 1_000_000 } / peer.fewer;
+    let (nanos, answer) = scale.timed(|| run(2, yields));
+    assert_eq!(answer.yields, 2 * yields, "{}: yields are missing", peer.name);
+    // What lets nobody else run is no yield. (Half is tokio's share: it wakes those who yielded in
+    // the reverse order, so that of two tasks every other yield comes back to the one that made it.)
+    let share = answer.switched as f64 / answer.yields as f64;
+    assert!(share > 0.49, "{}: {share} of the yields switched", peer.name);
+    Some(Ok(vec![nanos / answer.yields as f64]))
+}
+
+fn spawns(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let run = peer.crowd?;
+    let units = if scale.quick { 2_000 } else { 10_000 } / peer.fewer as usize;
+    let (nanos, answer) = scale.timed(|| run(units, 2));
+    assert_eq!(answer.yields, 2 * units as u64, "{}: yields are missing", peer.name);
+    Some(Ok(vec![nanos / units as f64]))
+}
+
+/// For a fresh process that is to measure warm ones.
+fn spawns_after_the_first(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let _ = spawns(peer, scale)?;
+    let again: Option<Vec<f64>> = (0..9).map(|_| spawns(peer, scale)?.ok()?.pop()).collect();
+    Some(Ok(vec![carefree_benches::statistics::median(&again?)]))
+}
+
+fn throughput(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let run = peer.crowd?;
+    let (nanos, answer) = scale.timed(|| run(1_000, 100));
+    assert_eq!(answer.yields, 100_000, "{}: yields are missing", peer.name);
+    Some(Ok(vec![nanos / 1e6]))
+}
+
+fn sleepers(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let run = peer.sleepers?;
+    let units = if scale.quick { 1_000 } else { 10_000 };
+    let (start, cpu) = (Instant::now(), machine::cpu_time());
+    let slept = run(units, Duration::from_millis(100));
+    let (passed, used) = (start.elapsed(), machine::cpu_time() - cpu);
+    assert_eq!(slept, units, "{}: some slept too short", peer.name);
+    Some(Ok([passed, used].map(|time| time.as_nanos() as f64 / 1e6).to_vec()))
+}
+
+/// Memory grown while `units` are parked, whole and resident, and the time until they all were.
+fn grown(peer: &Peer, units: usize) -> Option<io::Result<(f64, f64, Duration)>> {
+    let run = peer.parked?;
+    let measure = || {
+        // One unit first: starting the runtime is not the unit's cost.
+        run(1, &mut || ())?;
+        let before = Memory::now()?;
+        let start = Instant::now();
+        let mut after = Err(io::Error::other("nobody looked"));
+        let mut took = Duration::ZERO;
+        let waited = run(units, &mut || {
+            took = start.elapsed();
+            after = Memory::now();
+        })?;
+        let after = after?;
+        assert_eq!(waited, units, "{}: some did not wait", peer.name);
+        let whole = after.whole() as f64 - before.whole() as f64;
+        let resident = after.resident as f64 - before.resident as f64;
+        Ok((whole, resident, took))
+    };
+    Some(measure())
+}
+
+fn parked(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+    let units = if scale.quick { 5_000 } else { 10_000 };
+    let kib = 1024.0 * units as f64;
+    let grown = grown(peer, units)?;
+    Some(grown.map(|(whole, resident, _)| vec![whole / kib, resident / kib]))
+}
+
+fn million(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
+    let gib = (1u64 << 30) as f64;
+    let grown = grown(peer, 1_000_000)?;
+    Some(grown.map(|(whole, _, took)| vec![whole / gib, took.as_secs_f64()]))
+}

@@ -1,0 +1,50 @@
+//! Measuring in a process of one's own: the benchmark runs itself again.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+/// The argument that makes the benchmark a child, before the workload's and the peer's name.
+pub const FLAG: &str = "--child";
+
+/// What a child's answer begins with, since the peer measured may print too.
+const ANSWER: &str = "figures:";
+
+/// Runs `workload` for `peer` in a new process with `environment` added, and returns its figures.
+///
+/// # Errors
+/// What the child said last, when it did not end well or printed no figures.
+pub fn measure(
+    workload: &str,
+    peer: &str,
+    flags: &[String],
+    environment: &[(&str, &str)],
+) -> io::Result<Vec<f64>> {
+    let output = Command::new(std::env::current_exe()?)
+        .args([FLAG, workload, peer])
+        .args(flags)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = text.lines().find_map(|line| line.strip_prefix(ANSWER));
+    match figures.map(|line| line.split_whitespace().map(str::parse).collect()) {
+        Some(Ok(figures)) if output.status.success() => Ok(figures),
+        _ => {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            let last = complaint.lines().rev().find(|line| !line.trim().is_empty());
+            Err(io::Error::other(match last {
+                Some(line) => line.trim().to_owned(),
+                None => output.status.to_string(),
+            }))
+        }
+    }
+}
+
+/// What a child prints for its parent.
+pub fn answer(figures: &[f64]) -> String {
+    let mut line = ANSWER.to_owned();
+    for figure in figures {
+        line.push_str(&format!(" {figure}"));
+    }
+    line
+}

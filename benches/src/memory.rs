@@ -1,0 +1,69 @@
+//! The whole cost of what is there now: a process's own pages, and what the kernel keeps for it.
+
+use std::io;
+
+/// Memory in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Resident pages of this process.
+    pub resident: u64,
+    /// Page tables of this process.
+    pub page_tables: u64,
+    /// Kernel stacks and the kernel's small objects, of the whole machine: there is no count by
+    /// process. Mappings, threads and timers show here. Anyone else's doings show too, which is
+    /// why samples are several and their median is taken.
+    pub kernel: u64,
+}
+
+impl Memory {
+    /// What there is now.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read, or lacks a line wanted.
+    pub fn now() -> io::Result<Memory> {
+        Ok(Memory {
+            // The counters in `status` and `statm` are kept per processor and may lag by 256 KiB;
+            // this walks the page tables.
+            resident: kib("/proc/self/smaps_rollup", &["Rss:"])?,
+            page_tables: kib("/proc/self/status", &["VmPTE:"])?,
+            kernel: kib("/proc/meminfo", &["Slab:", "KernelStack:"])?,
+        })
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> u64 {
+        self.resident + self.page_tables + self.kernel
+    }
+}
+
+/// The sum of the lines of `file` that begin with `names`, in bytes.
+fn kib(file: &str, names: &[&str]) -> io::Result<u64> {
+    let text = std::fs::read_to_string(file)?;
+    names
+        .iter()
+        .map(|name| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+                .map(|kib: u64| kib * 1024)
+                .ok_or_else(|| io::Error::other(format!("{file} has no line {name}")))
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touched_pages_show() {
+        let size = 32 << 20;
+        let before = Memory::now().unwrap();
+        let block = std::hint::black_box(vec![1u8; size]);
+        let after = Memory::now().unwrap();
+        drop(block);
+        let grown = after.resident - before.resident;
+        assert!(grown.abs_diff(size as u64) < 1 << 20, "{grown}");
+        assert!(after.page_tables > before.page_tables);
+        assert!(after.whole() > after.resident + after.page_tables);
+    }
+}
