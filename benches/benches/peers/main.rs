@@ -5,6 +5,7 @@
 mod boost;
 mod corosensei;
 mod may;
+mod ours;
 mod peer;
 mod thread;
 mod tokio;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 /// The columns, ours first. `None`: not there.
 fn peers() -> Vec<(&'static str, Option<Peer>)> {
     vec![
+        (ours::PEER.name, Some(ours::PEER)),
         (corosensei::PEER.name, Some(corosensei::PEER)),
         (boost::NAME, boost::peer()),
         (may::PEER.name, Some(may::PEER)),
@@ -29,8 +31,6 @@ fn peers() -> Vec<(&'static str, Option<Peer>)> {
         (thread::PEER.name, Some(thread::PEER)),
     ]
 }
-
-const OURS: &str = "carefree";
 
 /// What one peer showed on one workload: samples of each line, or why there are none.
 type Samples = Result<Vec<Vec<f64>>, String>;
@@ -241,10 +241,10 @@ fn row(
         };
         cells.push(cell);
     }
-    let ours = medians.get(OURS).copied();
+    let ours = medians.get(ours::PEER.name).copied();
     let best = medians
         .iter()
-        .filter(|(name, _)| **name != OURS)
+        .filter(|(name, _)| **name != ours::PEER.name)
         .map(|(_, figure)| *figure)
         .min_by(f64::total_cmp);
     let ratio = ours.zip(best).map_or("-".to_owned(), |(ours, best)| format!("{:.2}", ours / best));

@@ -1,0 +1,74 @@
+//! Carefree.
+
+use crate::peer::{Answer, Peer, Turn, stint, sum};
+use carefree::JoinHandle;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) const PEER: Peer = Peer {
+    name: "carefree",
+    fewer: 1,
+    coroutine: None,
+    crowd: Some(crowd),
+    sleepers: Some(sleepers),
+    parked: Some(parked),
+};
+
+fn join<T>(handle: JoinHandle<T>) -> T {
+    handle.join().expect("a fiber panicked")
+}
+
+fn crowd(units: usize, yields: u64) -> Answer {
+    carefree::run(move || {
+        let turn = Arc::new(Turn::default());
+        let handles: Vec<_> = (0..units)
+            .map(|me| {
+                let turn = turn.clone();
+                carefree::spawn(move || stint(me, yields, &turn, carefree::yield_now))
+            })
+            .collect();
+        sum(handles.into_iter().map(join))
+    })
+}
+
+fn sleepers(units: usize, span: Duration) -> usize {
+    carefree::run(move || {
+        let handles: Vec<_> = (0..units)
+            .map(|_| {
+                carefree::spawn(move || {
+                    let start = Instant::now();
+                    carefree::sleep(span);
+                    usize::from(start.elapsed() >= span)
+                })
+            })
+            .collect();
+        handles.into_iter().map(join).sum()
+    })
+}
+
+fn parked(units: usize, look: &mut dyn FnMut()) -> io::Result<usize> {
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let released = Arc::new(AtomicBool::new(false));
+    let mut handles = Vec::with_capacity(units);
+    for _ in 0..units {
+        let (waiting, released) = (waiting.clone(), released.clone());
+        handles.push(carefree::Builder::new().spawn(move || {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            while !released.load(Ordering::Relaxed) {
+                carefree::park();
+            }
+            1
+        })?);
+    }
+    while waiting.load(Ordering::Relaxed) < units {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    look();
+    released.store(true, Ordering::Relaxed);
+    for handle in &handles {
+        handle.thread().unpark();
+    }
+    Ok(handles.into_iter().map(join).sum())
+}
