@@ -7,7 +7,7 @@
 //!
 //! # Proof
 //!
-//! Owner: `owner = true; light; if !thief {critical}; owner = false (release)`.
+//! Owner: `owner = true; light; if !thief {critical}; owner = false (release)`. (`enter`, `leave`)
 //! Thief: `thief: false → true (acquire); heavy; if !owner (acquire) {critical}; thief = false
 //! (release)`.
 //!
@@ -50,20 +50,26 @@ impl Bias {
         Bias { owner: AtomicBool::new(false), thief: AtomicBool::new(false) }
     }
 
-    /// Runs `critical` as the owner.
+    /// Enters as the owner; [`leave`](Self::leave) ends it.
     ///
     /// # Safety
-    /// Only one thread at a time acts as the owner, and `critical` does not enter again.
+    /// Only one thread at a time acts as the owner, and it is not inside already.
     #[inline(always)]
-    pub(crate) unsafe fn own<R>(&self, critical: impl FnOnce() -> R) -> R {
+    pub(crate) unsafe fn enter(&self) {
         self.owner.store(true, Ordering::Relaxed);
         light();
         if self.thief.load(Ordering::Acquire) {
             self.enter_slow();
         }
-        let result = critical();
+    }
+
+    /// Ends what [`enter`](Self::enter) began.
+    ///
+    /// # Safety
+    /// The caller acts as the owner and is inside.
+    #[inline(always)]
+    pub(crate) unsafe fn leave(&self) {
         self.owner.store(false, Ordering::Release);
-        result
     }
 
     #[cold]
@@ -137,14 +143,17 @@ mod model {
                 let shared = shared.clone();
                 loom::thread::spawn(move || shared.bias.steal(|| add(&shared)).is_some())
             };
-            // SAFETY: this thread alone is the owner.
-            unsafe {
-                shared.bias.own(|| add(&shared));
-                shared.bias.own(|| add(&shared));
+            for _ in 0..2 {
+                // SAFETY: this thread alone is the owner.
+                unsafe { shared.bias.enter() };
+                add(&shared);
+                // SAFETY: entered just above.
+                unsafe { shared.bias.leave() };
             }
             let stolen = thief.join().unwrap() as usize;
             // SAFETY: the thief has ended.
-            assert_eq!(unsafe { shared.bias.own(|| shared.value.with_mut(|v| *v)) }, 2 + stolen);
+            let value = shared.value.with_mut(|v| unsafe { *v });
+            assert_eq!(value, 2 + stolen);
         });
     }
 }

@@ -6,9 +6,10 @@
 //!
 //! # Leaving a stack
 //!
-//! A fiber must not be found by others before its context is saved. So who leaves only notes what
-//! is to be done with it ([`Next`]); the switch saves the context; and whoever runs next on this
-//! carrier does it, before anything else ([`Carrier::settle`]).
+//! A fiber must not be found by others before its context is saved, which the switch does. So who
+//! leaves locks the run queue, notes what is to be done with him ([`Next`]) or queues himself, and
+//! switches; and whoever runs next on this carrier does what was noted and unlocks the queue, before
+//! anything else ([`Carrier::settle`]).
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -41,8 +42,6 @@ const STAGGER: u64 = 1_000_000;
 /// What is to be done with a fiber that has left its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It yielded: queue it again.
-    Requeue,
     /// Its wait has begun: it may be woken now.
     Park,
     /// It has ended: take its stack back.
@@ -137,19 +136,31 @@ pub(crate) fn of(me: FiberRef) -> &'static Carrier {
 pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     let carrier = of(me);
     carrier.left.set(Some((next, me)));
-    let to = match carrier.next_in_round() {
-        Some(fiber) => {
-            fiber.carrier.set(carrier);
-            fiber.context.get().cast_const()
-        }
-        None => carrier.native.get().cast_const(),
-    };
-    // SAFETY: `to` is suspended: a fiber from the queue, or the carrier's own context, which waits
-    // while fibers run. `me` is not in any queue yet, so nobody else enters it. Rust code runs under
-    // the default floating-point environment.
-    unsafe { carrier.switch(me.context.get(), to) };
+    // SAFETY: the caller runs on this carrier, and locks are held from here to `settle` only.
+    let mut queue = unsafe { carrier.queue.lock() };
+    let to = if carrier.is_due() { None } else { queue.pop() };
+    // SAFETY: the caller's promise.
+    unsafe { carrier.go(me, to) };
+}
+
+/// Lets the others on this carrier run first.
+#[inline(always)]
+pub(crate) fn yield_from(me: FiberRef) {
     let carrier = of(me);
-    carrier.entered(me);
+    // SAFETY: as in `leave`.
+    let mut queue = unsafe { carrier.queue.lock() };
+    let to = if carrier.is_due() {
+        queue.push(me, Place::Last);
+        None
+    } else {
+        let Some(next) = queue.rotate(me) else {
+            // Nobody else is there.
+            return queue.unlock();
+        };
+        Some(next)
+    };
+    // SAFETY: `me` is the calling fiber; it is in the queue, which is locked.
+    unsafe { carrier.go(me, to) };
 }
 
 impl Carrier {
@@ -204,16 +215,36 @@ impl Carrier {
         }
     }
 
-    /// The next fiber of this round; none when the carrier's own context is due.
+    /// Counts a switch of this round; whether the carrier's own context is due instead.
     #[inline(always)]
-    fn next_in_round(&self) -> Option<FiberRef> {
+    fn is_due(&self) -> bool {
         let round = self.round.get();
         if round == 0 {
-            return None;
+            return true;
         }
         self.round.set(round - 1);
-        // SAFETY: the caller runs on this carrier.
-        unsafe { self.queue.pop() }
+        false
+    }
+
+    /// Switches from `me` to `to`, or to the carrier's own context.
+    ///
+    /// # Safety
+    /// `me` is the calling fiber, and is in the locked queue or noted as left; the queue is locked.
+    #[inline(always)]
+    unsafe fn go(&self, me: FiberRef, to: Option<FiberRef>) {
+        let to = match to {
+            Some(fiber) => {
+                fiber.carrier.set(self);
+                fiber.context.get().cast_const()
+            }
+            None => self.native.get().cast_const(),
+        };
+        // SAFETY: `to` is suspended: a fiber from the queue, or the carrier's own context, which
+        // waits while fibers run. Nobody else can enter `me` before the queue is unlocked. Rust code
+        // runs under the default floating-point environment.
+        unsafe { self.switch(me.context.get(), to) };
+        // Run again; where, the header says.
+        of(me).entered(me);
     }
 
     /// Does what has to be done first by a fiber that was just entered here.
@@ -229,19 +260,22 @@ impl Carrier {
     /// Finishes the leaving of who ran before.
     #[inline(always)]
     fn settle(&self) {
-        let Some((next, fiber)) = self.left.take() else { return };
+        // SAFETY: this runs on the carrier, and who left has locked its queue.
+        let mut queue = unsafe { self.queue.locked() };
+        let Some((next, fiber)) = self.left.take() else { return queue.unlock() };
         match next {
-            // SAFETY: the caller runs on this carrier.
-            Next::Requeue => unsafe { self.queue.push(fiber) },
             Next::Park => {
                 count(&self.stats.parks);
                 if !fiber.episode.commit() {
                     // Woken on its way out.
-                    // SAFETY: as above.
-                    unsafe { self.queue.push(fiber) };
+                    queue.push(fiber, Place::Last);
                 }
+                queue.unlock();
             }
-            Next::End => self.bury(fiber),
+            Next::End => {
+                queue.unlock();
+                self.bury(fiber);
+            }
         }
     }
 
@@ -284,13 +318,8 @@ impl Carrier {
         if !self.own_tls {
             return self.runtime().inject(fiber);
         }
-        // SAFETY: the caller runs on this carrier.
-        unsafe {
-            match place {
-                Place::Next => self.queue.push_next(fiber),
-                Place::Last => self.queue.push(fiber),
-            }
-        }
+        // SAFETY: the caller runs on this carrier, not between `leave` and `settle`.
+        unsafe { self.queue.push(fiber, place) };
         self.runtime().notify();
     }
 
@@ -301,8 +330,8 @@ impl Carrier {
         if !self.own_tls {
             return self.runtime().inject_anywhere(fiber);
         }
-        // SAFETY: the caller runs on this carrier.
-        unsafe { self.queue.push(fiber) };
+        // SAFETY: as above.
+        unsafe { self.queue.push(fiber, Place::Last) };
         self.runtime().notify();
     }
 
@@ -360,8 +389,12 @@ impl Carrier {
     /// Runs fibers, this one first, until one of them comes back here.
     fn enter(&self, fiber: FiberRef) {
         fiber.carrier.set(self);
-        // SAFETY: the fiber is suspended and in no queue; this context waits for the switch back.
-        unsafe { self.switch(self.native.get(), fiber.context.get()) };
+        // SAFETY: this is the carrier's thread; unlocked by `settle`. The fiber is suspended and in
+        // no queue; this context waits for the switch back.
+        unsafe {
+            self.queue.lock();
+            self.switch(self.native.get(), fiber.context.get());
+        }
         if !self.own_tls {
             set_current(None);
         }
@@ -378,16 +411,19 @@ impl Carrier {
         if !self.runtime().injector.is_empty() {
             self.accept(&self.runtime().injector);
         }
-        // SAFETY: this is the carrier's thread.
-        unsafe { self.queue.pop() }
+        // SAFETY: this is the carrier's thread, in its own context.
+        let mut queue = unsafe { self.queue.lock() };
+        let next = queue.pop();
+        queue.unlock();
+        next
     }
 
     /// Moves fibers from `from` to the queue.
     fn accept(&self, from: &Injector<FiberRef>) {
         for _ in 0..INJECTED {
             match from.steal() {
-                // SAFETY: this is the carrier's thread.
-                Steal::Success(fiber) => unsafe { self.queue.push(fiber) },
+                // SAFETY: this is the carrier's thread, in its own context.
+                Steal::Success(fiber) => unsafe { self.queue.push(fiber, Place::Last) },
                 Steal::Retry => {}
                 Steal::Empty => break,
             }

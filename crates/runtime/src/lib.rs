@@ -36,6 +36,8 @@ mod registry;
 #[cfg(not(loom))]
 mod rest;
 #[cfg(not(loom))]
+mod ring;
+#[cfg(not(loom))]
 mod runtime;
 #[cfg(not(loom))]
 mod scope;

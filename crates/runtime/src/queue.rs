@@ -7,17 +7,25 @@
 //! The owner's operations are plain memory accesses under a [`Bias`]; a thief takes half of the
 //! queue (or the slot, if there is nothing else) while it holds the bias, so a fiber that runs long
 //! holds up nobody behind it.
-
-use std::collections::VecDeque;
+//!
+//! # The bias is held over a switch
+//!
+//! A fiber that yields may be queued only when its context is saved, which the switch does. Instead
+//! of queueing it afterwards, the owner holds the bias over the switch: [`Queue::lock`], take the
+//! next fiber and queue the old one, switch; and who runs next calls [`Queue::unlock`]. Until then
+//! no thief sees the queue.
 
 use crate::bias::Bias;
 use crate::fiber::FiberRef;
+use crate::ring::Ring;
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 
 /// Turns the LIFO slot gets before the queue is served.
 const LIFO_RUNS: u32 = 3;
 /// Fibers a thief takes at most.
 const STEAL_MAX: usize = 128;
+/// Fibers a queue has room for at first.
+const CAPACITY: usize = 256;
 
 /// Where a woken fiber is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +48,7 @@ pub(crate) struct Queue {
 struct Inner {
     lifo: Option<FiberRef>,
     lifo_runs: u32,
-    ring: VecDeque<FiberRef>,
+    ring: Ring,
 }
 
 // SAFETY: `inner` is accessed under the bias only.
@@ -51,85 +59,7 @@ impl Queue {
         Queue {
             bias: Bias::new(),
             len: AtomicUsize::new(0),
-            inner: UnsafeCell::new(Inner {
-                lifo: None,
-                lifo_runs: 0,
-                ring: VecDeque::with_capacity(256),
-            }),
-        }
-    }
-
-    /// # Safety
-    /// The caller runs on the owning carrier.
-    #[inline(always)]
-    unsafe fn own<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
-        // SAFETY: the caller is the owner; the bias keeps thieves out while `f` runs.
-        unsafe { self.bias.own(|| self.inner.with_mut(|inner| f(&mut *inner))) }
-    }
-
-    #[inline(always)]
-    fn count(&self, more: usize, less: usize) {
-        // Only who holds the bias writes it, so no read-modify-write is needed.
-        self.len.store(self.len.load(Ordering::Relaxed) + more - less, Ordering::Relaxed);
-    }
-
-    /// Puts a fiber at the end.
-    ///
-    /// # Safety
-    /// The caller runs on the owning carrier.
-    #[inline(always)]
-    pub(crate) unsafe fn push(&self, fiber: FiberRef) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.own(|inner| {
-                self.count(1, 0);
-                inner.ring.push_back(fiber);
-            });
-        }
-    }
-
-    /// Puts a fiber into the LIFO slot; who was there goes to the end.
-    ///
-    /// # Safety
-    /// The caller runs on the owning carrier.
-    #[inline]
-    pub(crate) unsafe fn push_next(&self, fiber: FiberRef) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.own(|inner| {
-                self.count(1, 0);
-                if let Some(former) = inner.lifo.replace(fiber) {
-                    inner.ring.push_back(former);
-                }
-            });
-        }
-    }
-
-    /// Takes the next fiber to run.
-    ///
-    /// # Safety
-    /// The caller runs on the owning carrier.
-    #[inline(always)]
-    pub(crate) unsafe fn pop(&self) -> Option<FiberRef> {
-        if self.is_empty() {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.own(|inner| {
-                let next = if inner.lifo.is_none() {
-                    inner.lifo_runs = 0;
-                    let next = inner.ring.pop_front();
-                    inner.prefetch();
-                    next
-                } else {
-                    inner.pop_with_slot()
-                };
-                if next.is_some() {
-                    self.count(0, 1);
-                }
-                next
-            })
+            inner: UnsafeCell::new(Inner { lifo: None, lifo_runs: 0, ring: Ring::new(CAPACITY) }),
         }
     }
 
@@ -144,10 +74,42 @@ impl Queue {
         self.len() == 0
     }
 
+    /// Keeps thieves out until [`unlock`](Self::unlock).
+    ///
+    /// # Safety
+    /// The caller runs on the owning carrier, and the queue is not locked.
+    #[inline(always)]
+    pub(crate) unsafe fn lock(&self) -> Locked<'_> {
+        // SAFETY: the caller's promise.
+        unsafe { self.bias.enter() };
+        Locked { queue: self }
+    }
+
+    /// The queue, which was locked before a switch.
+    ///
+    /// # Safety
+    /// The caller runs on the owning carrier, and the queue is locked.
+    #[inline(always)]
+    pub(crate) unsafe fn locked(&self) -> Locked<'_> {
+        Locked { queue: self }
+    }
+
+    /// Puts a fiber in its place.
+    ///
+    /// # Safety
+    /// The caller runs on the owning carrier, and the queue is not locked.
+    #[inline]
+    pub(crate) unsafe fn push(&self, fiber: FiberRef, place: Place) {
+        // SAFETY: the caller's promise.
+        let mut locked = unsafe { self.lock() };
+        locked.push(fiber, place);
+        locked.unlock();
+    }
+
     /// Takes half of what waits here: returns the first of it and puts the rest into `to`.
     ///
     /// # Safety
-    /// The caller runs on the carrier that owns `to`, which is another queue.
+    /// The caller runs on the carrier that owns `to`, which is another queue and not locked.
     pub(crate) unsafe fn steal_into(&self, to: &Queue) -> Option<FiberRef> {
         if self.is_empty() {
             return None;
@@ -158,23 +120,111 @@ impl Queue {
                 // SAFETY: the bias keeps the owner and other thieves out.
                 let inner = unsafe { &mut *inner };
                 let half = inner.ring.len().div_ceil(2).min(STEAL_MAX);
-                let mut taken = inner.ring.drain(..half);
-                let first = taken.next();
-                loot.extend(taken);
-                let first = first.or_else(|| inner.lifo.take());
-                self.count(0, loot.len() + usize::from(first.is_some()));
+                let first = if half == 0 { inner.lifo.take() } else { inner.ring.pop() };
+                loot.extend((1..half).map_while(|_| inner.ring.pop()));
+                self.len.store(inner.len(), Ordering::Relaxed);
                 first
             })
         })??;
-        for fiber in loot {
+        if !loot.is_empty() {
             // SAFETY: the caller's promise.
-            unsafe { to.push(fiber) };
+            let mut to = unsafe { to.lock() };
+            for fiber in loot {
+                to.push(fiber, Place::Last);
+            }
+            to.unlock();
         }
         Some(first)
     }
 }
 
+/// A queue the owner has to itself. It stays locked when this is dropped: see [`Queue`].
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    queue: &'a Queue,
+}
+
+impl Locked<'_> {
+    #[inline(always)]
+    fn with<R>(&mut self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        self.queue.inner.with_mut(|inner| {
+            // SAFETY: the bias keeps thieves out, and there is one owner.
+            let inner = unsafe { &mut *inner };
+            let result = f(inner);
+            self.queue.len.store(inner.len(), Ordering::Relaxed);
+            result
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, fiber: FiberRef, place: Place) {
+        self.with(|inner| match place {
+            Place::Last => inner.ring.push(fiber),
+            Place::Next => {
+                if let Some(former) = inner.lifo.replace(fiber) {
+                    inner.ring.push(former);
+                }
+            }
+        });
+    }
+
+    /// Takes the next fiber to run.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<FiberRef> {
+        self.with(|inner| {
+            if inner.lifo.is_some() {
+                return inner.pop_with_slot();
+            }
+            inner.lifo_runs = 0;
+            let next = inner.ring.pop();
+            inner.prefetch();
+            next
+        })
+    }
+
+    /// Queues `fiber` at the end and takes the next one to run.
+    #[inline(always)]
+    pub(crate) fn rotate(&mut self, fiber: FiberRef) -> Option<FiberRef> {
+        self.queue.inner.with_mut(|inner| {
+            // SAFETY: as in `with`. The number of those that wait stays the same.
+            let inner = unsafe { &mut *inner };
+            if inner.lifo.is_some() {
+                let next = inner.pop_with_slot();
+                inner.ring.push(fiber);
+                return next;
+            }
+            inner.lifo_runs = 0;
+            let next = inner.ring.rotate(fiber);
+            inner.prefetch();
+            next
+        })
+    }
+
+    /// Lets thieves in again.
+    #[inline(always)]
+    pub(crate) fn unlock(self) {
+        // SAFETY: locked by the owner, which the caller is.
+        unsafe { self.queue.bias.leave() };
+    }
+}
+
 impl Inner {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.ring.len() + usize::from(self.lifo.is_some())
+    }
+
+    fn pop_with_slot(&mut self) -> Option<FiberRef> {
+        self.lifo_runs += 1;
+        if self.lifo_runs > LIFO_RUNS {
+            self.lifo_runs = 0;
+            if let Some(fiber) = self.ring.pop() {
+                return Some(fiber);
+            }
+        }
+        self.lifo.take()
+    }
+
     /// Brings what the next switches will touch into the cache.
     ///
     /// With thousands of fibers, the first touch of a fiber's stack misses the cache and, since
@@ -183,22 +233,11 @@ impl Inner {
     /// address is in its header, so the header must come one switch earlier.
     #[inline(always)]
     fn prefetch(&self) {
-        if let Some(soon) = self.ring.front() {
+        if let Some(soon) = self.ring.get(0) {
             soon.prefetch_stack();
             if let Some(later) = self.ring.get(1) {
                 later.prefetch_header();
             }
         }
-    }
-
-    fn pop_with_slot(&mut self) -> Option<FiberRef> {
-        self.lifo_runs += 1;
-        if self.lifo_runs > LIFO_RUNS {
-            self.lifo_runs = 0;
-            if let Some(fiber) = self.ring.pop_front() {
-                return Some(fiber);
-            }
-        }
-        self.lifo.take()
     }
 }

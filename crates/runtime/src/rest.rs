@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carefree_reactor::clock;
 
-use crate::carrier::{self, Next};
+use crate::carrier;
 use crate::episode::Outcome;
 use crate::reason::Reason;
 use crate::wait::{self, Until};
@@ -15,8 +15,7 @@ pub fn yield_now() {
     let Some(me) = wait::current_fiber() else { return std::thread::yield_now() };
     let carrier = carrier::of(me);
     if carrier.has_others() && !carrier.must_not_switch() {
-        // SAFETY: `me` is the calling fiber.
-        unsafe { carrier::leave(me, Next::Requeue) };
+        carrier::yield_from(me);
     }
 }
 
