@@ -6,8 +6,10 @@
 #![warn(missing_docs)]
 
 pub mod arch;
+pub mod coroutine;
 pub mod overflow;
 pub mod stack;
 pub mod tls;
 
+pub use coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
 pub use stack::lock;

@@ -1,8 +1,10 @@
 //! The bare switch, as the rooms above use it.
 
+use std::mem::MaybeUninit;
+
 use carefree_context::arch::{
-    Context, ThreadContext, force_no_fsgsbase, prepare, prepare_thread, set_thread_pointer, switch,
-    switch_thread, switch_thread_from_rust, thread_pointer,
+    Context, Message, ThreadContext, force_no_fsgsbase, prepare, prepare_thread,
+    set_thread_pointer, switch, switch_thread, switch_thread_from_rust, thread_pointer,
 };
 
 /// A stack without a guard, good enough for a few frames.
@@ -23,17 +25,25 @@ struct Pair {
     other: Context,
 }
 
-unsafe extern "C" fn count(mut message: usize, data: *mut u8) -> ! {
+unsafe extern "C" fn count(word: MaybeUninit<usize>, kind: usize, data: *mut u8) -> ! {
     let pair = data.cast::<Pair>();
     // An aligned local, whose address the compiler takes for granted.
     #[repr(align(64))]
     struct Aligned(usize);
     let mut sum = Aligned(0);
+    let mut message = Message { word, kind };
     loop {
-        sum.0 += message;
+        // SAFETY: the other side sends an initialised word.
+        sum.0 += unsafe { message.word.assume_init() };
         assert_eq!(std::ptr::from_mut(&mut sum) as usize % 64, 0);
         // SAFETY: the test alternates between the two sides.
-        message = unsafe { switch(&raw mut (*pair).other, &raw const (*pair).main, sum.0) };
+        message = unsafe {
+            switch(
+                &raw mut (*pair).other,
+                &raw const (*pair).main,
+                Message { word: MaybeUninit::new(sum.0), kind: message.kind + 1 },
+            )
+        };
     }
 }
 
@@ -47,8 +57,11 @@ fn a_message_goes_each_way() {
         unsafe {
             (*pair).other = prepare(memory.top().sub(misaligned), count, pair.cast());
             for (message, sum) in [(1, 1), (10, 11), (100, 111)] {
-                let answer = switch(&raw mut (*pair).main, &raw const (*pair).other, message);
-                assert_eq!(answer, sum);
+                let (from, to) = (&raw mut (*pair).main, &raw const (*pair).other);
+                let word = MaybeUninit::new(message);
+                let answer = switch(from, to, Message { word, kind: sum });
+                assert_eq!(answer.word.assume_init(), sum);
+                assert_eq!(answer.kind, sum + 1);
             }
         }
     }

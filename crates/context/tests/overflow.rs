@@ -1,9 +1,10 @@
 //! What a program says and does when a stack overflows, and that other faults stay what they were.
 //! Each case runs in a process of its own, since it ends it.
 
-use carefree_context::arch::{Context, prepare, switch};
+use carefree_context::arch::{Context, Message, prepare, switch};
 use carefree_context::overflow;
 use carefree_context::stack::{StackInfo, StackPool, StackSize};
+use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::ptr;
@@ -43,14 +44,17 @@ fn assert_exits(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}\n{errors}", output.status);
 }
 
+/// Code that does not return; it gets a message it does not look at.
+type Code = unsafe extern "C" fn(MaybeUninit<usize>, usize, *mut u8) -> !;
+
 /// Runs code that does not return on a stack from the pool.
-fn on_stack(size: usize, code: unsafe extern "C" fn(usize, *mut u8) -> !) -> ! {
+fn on_stack(size: usize, code: Code) -> ! {
     let stack = StackPool::global().acquire(StackSize::new(size).unwrap()).unwrap();
     let mut here = Context::empty();
     // SAFETY: the stack outlives the code on it, which never comes back.
     unsafe {
         let there = prepare(stack.top(), code, stack.limit());
-        switch(&raw mut here, &raw const there, 0);
+        switch(&raw mut here, &raw const there, Message { word: MaybeUninit::uninit(), kind: 0 });
     }
     unreachable!("the code on the stack does not return");
 }
@@ -61,18 +65,18 @@ fn recurse(depth: usize) -> usize {
     if depth == usize::MAX { 0 } else { recurse(depth + 1) + frame[depth % 100] }
 }
 
-unsafe extern "C" fn endless(_: usize, _: *mut u8) -> ! {
+unsafe extern "C" fn endless(_: MaybeUninit<usize>, _: usize, _: *mut u8) -> ! {
     std::process::exit(recurse(0) as i32 & 1)
 }
 
-unsafe extern "C" fn one_large_frame(_: usize, _: *mut u8) -> ! {
+unsafe extern "C" fn one_large_frame(_: MaybeUninit<usize>, _: usize, _: *mut u8) -> ! {
     // Rust touches each page of it on the way down, so it cannot step over the guard.
     let frame = std::hint::black_box([0u8; 1 << 20]);
     std::process::exit(i32::from(frame[5]))
 }
 
 /// Writes just below the usable part.
-unsafe extern "C" fn one_byte_too_many(_: usize, limit: *mut u8) -> ! {
+unsafe extern "C" fn one_byte_too_many(_: MaybeUninit<usize>, _: usize, limit: *mut u8) -> ! {
     // SAFETY: there is none; that is the test.
     unsafe { limit.sub(1).write_volatile(1) };
     std::process::exit(0)

@@ -1,51 +1,37 @@
 //! The switch on aarch64, AAPCS64 calling convention.
 //!
-//! # The stack of a suspended computation
+//! # A suspended computation
 //!
 //! ```text
-//!                 Context                            ThreadContext
-//!          +--------------------+             +--------------------+
-//!          |   caller's frame   |             |   caller's frame   |
-//!          +--------------------+             +--------------------+
-//! sp + 24  |         -          |    sp + 24  |        FPCR        |
-//!          +--------------------+             +--------------------+
-//! sp + 16  |        x19         |    sp + 16  |        x19         |
-//!          +--------------------+             +--------------------+
-//! sp +  8  |  where to go on    |    sp +  8  |  where to go on    |
-//!          +--------------------+             +--------------------+
-//! sp ----> |        x29         |    sp ----> |        x29         |
-//!          +--------------------+             +--------------------+
+//!            Context                  ThreadContext             the stack
+//!      +------------------+      +------------------+      +------------------+
+//!  + 0 |        sp        |      |        sp        | ---> |  caller's frame  |
+//!      +------------------+      +------------------+      ~                  ~
+//!  + 8 |  where to go on  |      |  where to go on  |
+//!      +------------------+      +------------------+
+//!  +16 |       x19        |      |       x19        |
+//!      +------------------+      +------------------+
+//!  +24 |       x29        |      |       x29        |
+//!      +------------------+      +------------------+
+//!                            +32 |    TPIDR_EL0     |
+//!                                +------------------+
+//!                            +40 |       FPCR       |
+//!                                +------------------+
 //! ```
 //!
-//! The two words at sp are a frame record, so that a profiler that follows frame pointers can walk a
-//! suspended stack too. And of one that has never run (`top` is the stack's end, rounded down to 16
-//! bytes):
-//!
-//! ```text
-//!          +--------------------+ <- top      +--------------------+ <- top
-//! sp + 24  |       entry        |    sp + 40  |         -          |
-//!          +--------------------+             +--------------------+
-//! sp + 16  |        data        |    sp + 32  |       entry        |
-//!          +--------------------+             +--------------------+
-//! sp +  8  |     trampoline     |    sp + 24  |     FPCR = 0       |
-//!          +--------------------+             +--------------------+
-//! sp ----> |         0          |    sp + 16  |        data        |
-//!          +--------------------+             +--------------------+
-//!                                    sp +  8  |     trampoline     |
-//!                                             +--------------------+
-//!                                    sp ----> |         0          |
-//!                                             +--------------------+
-//! ```
+//! One that has never run goes on at a trampoline, with the function it is to call in x19 and that
+//! function's argument in x29, and sp is the top of its stack, rounded down to 16 bytes. Nothing is
+//! written on the stack.
 //!
 //! # The registers
 //!
 //! | register | at a switch |
 //! |---|---|
-//! | x0 | the message: goes in on one side, comes out on the other |
-//! | x1, x2 | `to` and `from` on the way in |
+//! | x0, x1 | the message: goes in on one side, comes out on the other |
+//! | x2, x3 | `from` and `to`, or the pair, on the way in |
 //! | sp | exchanged |
-//! | x19, x29 | stored by hand: LLVM reserves them, so they cannot be declared as clobbered |
-//! | x3 to x18, x20 to x28, x30, v0 to v31, predicates, flags | clobbered: the compiler keeps what is alive |
+//! | x19, x29 | saved by hand: LLVM reserves them, so they cannot be declared as clobbered |
+//! | x4 to x18, x20 to x28, x30, v0 to v31, predicates, flags | clobbered: the compiler keeps what is alive |
 //! | TPIDR_EL0 | [`switch_thread`] with own thread-local storage only |
 //! | FPCR | [`switch_thread`] only, see the page above. (FPSR records exceptions and is nobody's across calls.) |
 //!
@@ -58,8 +44,9 @@
 //! enforced, and nothing elsewhere.
 
 use core::arch::{asm, global_asm};
+use core::mem::MaybeUninit;
 
-use super::{Context, ThreadContext};
+use super::{Context, Message, Pair, ThreadContext};
 
 /// Whether the thread pointer can be set without a system call: always, here.
 #[inline(always)]
@@ -106,8 +93,7 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
     unsafe { asm!("msr tpidr_el0, {}", in(reg) tp, options(nostack, preserves_flags)) };
 }
 
-/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when
-/// somebody switches to `from`, with the message of that switch.
+/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when somebody switches to `from`, with the message of that switch.
 ///
 /// # Safety
 ///
@@ -118,37 +104,100 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
 ///   over the call.
 /// * The two sides agree on what `message` means.
 #[inline(always)]
-pub unsafe fn switch(from: *mut Context, to: *const Context, message: usize) -> usize {
-    let received: usize;
+pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -> Message {
+    let Message { mut word, mut kind } = message;
     // SAFETY: the caller's promises, and the contract on top of this file: what is not declared as
-    // clobbered here is restored by the code at label 2 when this side is entered again.
+    // clobbered here is restored before this side goes on at label 2.
     unsafe {
         asm!(
-            "adr x3, 2f",
-            "stp x29, x3, [sp, #-32]!",
-            "str x19, [sp, #16]",
-            "mov x3, sp",
-            "str x3, [x2]",
-            "ldr x3, [x1]",
-            "ldr x4, [x3, #8]",
-            "mov sp, x3",
+            "adr x4, 2f",
+            "mov x5, sp",
+            "stp x5, x4, [x2]",
+            "stp x19, x29, [x2, #16]",
+            "ldp x5, x4, [x3]",
+            "ldp x19, x29, [x3, #16]",
+            "mov sp, x5",
             "br x4",
             "2:",
             "hint #36",
-            "ldr x19, [sp, #16]",
-            "ldr x29, [sp], #32",
-            inout("x0") message => received,
-            inout("x1") to => _,
+            inout("x0") word,
+            inout("x1") kind,
             inout("x2") from => _,
+            inout("x3") to => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
             out("x25") _, out("x26") _, out("x27") _, out("x28") _,
             clobber_abi("C"),
         );
     }
-    received
+    Message { word, kind }
 }
 
-/// The body of both `switch_thread`s. x5 holds the caller's FPCR; what is hardly ever run (loading
+/// [`switch`] from a coroutine's resumer to the coroutine. One address leads to both sides.
+///
+/// # Safety
+///
+/// As with [`switch`]; `pair` is valid until the coroutine is entered the next time.
+#[inline(always)]
+pub unsafe fn resume(pair: *mut Pair, message: Message) -> Message {
+    let Message { mut word, mut kind } = message;
+    // SAFETY: as in `switch`.
+    unsafe {
+        asm!(
+            "adr x4, 2f",
+            "mov x5, sp",
+            "stp x5, x4, [x3, #32]",
+            "stp x19, x29, [x3, #48]",
+            "ldp x5, x4, [x3]",
+            "ldp x19, x29, [x3, #16]",
+            "mov sp, x5",
+            "br x4",
+            "2:",
+            "hint #36",
+            inout("x0") word,
+            inout("x1") kind,
+            inout("x3") pair => _,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+    Message { word, kind }
+}
+
+/// [`switch`] from a coroutine to its resumer, to which `word` goes, and as the message's `kind` the
+/// address of `pair`: it is in a register anyway.
+///
+/// # Safety
+///
+/// As with [`switch`].
+#[inline(always)]
+pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
+    let mut word = word;
+    let kind: usize;
+    // SAFETY: as in `switch`.
+    unsafe {
+        asm!(
+            "adr x4, 2f",
+            "mov x5, sp",
+            "stp x5, x4, [x1]",
+            "stp x19, x29, [x1, #16]",
+            "ldp x5, x4, [x1, #32]",
+            "ldp x19, x29, [x1, #48]",
+            "mov sp, x5",
+            "br x4",
+            "2:",
+            "hint #36",
+            inout("x0") word,
+            inout("x1") pair => kind,
+            out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
+            out("x25") _, out("x26") _, out("x27") _, out("x28") _,
+            clobber_abi("C"),
+        );
+    }
+    Message { word, kind }
+}
+
+/// The body of both `switch_thread`s. x6 holds the caller's FPCR; what is hardly ever run (loading
 /// the other side's) stands behind the jump away, where nothing falls into it.
 ///
 /// Why it is right: as in [`switch`]; and no compiled code runs between the change of the thread
@@ -156,29 +205,27 @@ pub unsafe fn switch(from: *mut Context, to: *const Context, message: usize) -> 
 macro_rules! switch_thread {
     ($from:ident, $to:ident, $float:literal, [$($tls:literal,)*]) => {
         asm!(
-            "adr x3, 2f",
-            "stp x29, x3, [sp, #-32]!",
+            "adr x4, 2f",
+            "mov x5, sp",
+            "stp x5, x4, [x2]",
+            "stp x19, x29, [x2, #16]",
             $float,
-            "stp x19, x5, [sp, #16]",
-            "mov x3, sp",
-            "str x3, [x2]",
-            "ldr x3, [x1]",
+            "str x6, [x2, #40]",
+            "ldp x5, x4, [x3]",
+            "ldp x19, x29, [x3, #16]",
+            "ldr x7, [x3, #40]",
             $($tls,)*
-            "ldr x4, [x3, #8]",
-            "ldr x6, [x3, #24]",
-            "mov sp, x3",
-            "cmp x5, x6",
+            "mov sp, x5",
+            "cmp x6, x7",
             "b.ne 4f",
             "br x4",
             "4:",
-            "msr fpcr, x6",
+            "msr fpcr, x7",
             "br x4",
             "2:",
             "hint #36",
-            "ldr x19, [sp, #16]",
-            "ldr x29, [sp], #32",
-            inout("x1") $to => _,
             inout("x2") $from => _,
+            inout("x3") $to => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
             out("x25") _, out("x26") _, out("x27") _, out("x28") _,
             clobber_abi("C"),
@@ -186,7 +233,7 @@ macro_rules! switch_thread {
     };
     ($own_tls:ident, $from:ident, $to:ident, $float:literal) => {
         if $own_tls {
-            switch_thread!($from, $to, $float, ["ldr x7, [x1, #8]", "msr tpidr_el0, x7",])
+            switch_thread!($from, $to, $float, ["ldr x8, [x3, #32]", "msr tpidr_el0, x8",])
         } else {
             switch_thread!($from, $to, $float, [])
         }
@@ -214,7 +261,7 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
     to: *const ThreadContext,
 ) {
     // SAFETY: the caller's promises; see the macro.
-    unsafe { switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr") };
+    unsafe { switch_thread!(OWN_TLS, from, to, "mrs x6, fpcr") };
 }
 
 /// [`switch_thread`] for a caller that runs under the default floating-point environment, as Rust
@@ -229,65 +276,50 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     to: *const ThreadContext,
 ) {
     // SAFETY: the caller's promises; see the macro.
-    unsafe { switch_thread!(OWN_TLS, from, to, "mov x5, #0") };
+    unsafe { switch_thread!(OWN_TLS, from, to, "mov x6, #0") };
 }
 
-/// Writes the first frame of a computation on the stack that ends at `top`, so that the first
-/// [`switch`] to it calls `entry` with that switch's message and with `data`.
+/// A computation that has yet to start, on the stack that ends at `top`: the first [`switch`] to it
+/// calls `entry(word, kind, data)` with that switch's message.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch.
-///
-/// # Safety
-///
-/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
+/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
+/// what needs care, making it does not: nothing is written to the stack.
 #[inline]
-pub unsafe fn prepare(
+pub fn prepare(
     top: *mut u8,
-    entry: unsafe extern "C" fn(message: usize, data: *mut u8) -> !,
+    entry: unsafe extern "C" fn(word: MaybeUninit<usize>, kind: usize, data: *mut u8) -> !,
     data: *mut u8,
 ) -> Context {
-    let top = align_down(top);
-    // SAFETY: the four words are within the bytes the caller vouches for.
-    unsafe {
-        let frame = top.cast::<usize>().sub(4);
-        frame.write(0);
-        frame.add(1).write(trampoline as *const () as usize);
-        frame.add(2).write(data as usize);
-        frame.add(3).write(entry as *const () as usize);
-        Context { sp: frame.cast() }
+    Context {
+        sp: align_down(top),
+        pc: trampoline as *const () as usize,
+        registers: [entry as *const () as usize, data.expose_provenance()],
     }
 }
 
-/// Writes the first frame of a fiber on the stack that ends at `top`, so that the first
-/// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
-/// one with own thread-local storage.
+/// A fiber that has yet to start, on the stack that ends at `top`: the first [`switch_thread`] to it
+/// calls `entry(data)`, under the thread pointer `tp` if that switch is one with own thread-local
+/// storage.
 ///
 /// It starts under the default floating-point environment (FPCR 0) whatever that of its creator is. A
 /// POSIX thread would inherit its creator's; a fiber is entered by a carrier, not by its creator, and
 /// Rust code may count on the default.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch.
-///
-/// # Safety
-///
-/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
+/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
+/// what needs care, making it does not: nothing is written to the stack.
 #[inline]
-pub unsafe fn prepare_thread(
+pub fn prepare_thread(
     top: *mut u8,
     tp: *mut u8,
     entry: unsafe extern "C" fn(data: *mut u8) -> !,
     data: *mut u8,
 ) -> ThreadContext {
-    let top = align_down(top);
-    // SAFETY: the six words are within the bytes the caller vouches for.
-    unsafe {
-        let frame = top.cast::<usize>().sub(6);
-        frame.write(0);
-        frame.add(1).write(thread_trampoline as *const () as usize);
-        frame.add(2).write(data as usize);
-        frame.add(3).write(0);
-        frame.add(4).write(entry as *const () as usize);
-        ThreadContext { sp: frame.cast(), tp }
+    ThreadContext {
+        sp: align_down(top),
+        pc: thread_trampoline as *const () as usize,
+        registers: [entry as *const () as usize, data.expose_provenance()],
+        tp,
+        float: 0,
     }
 }
 
@@ -297,7 +329,7 @@ fn align_down(top: *mut u8) -> *mut u8 {
 }
 
 unsafe extern "C" {
-    /// Where a computation starts: calls `entry(message, data)`. Never called, only jumped to.
+    /// Where a computation starts: calls `entry(message.word, message.kind, data)`. Never called, only jumped to.
     #[link_name = "carefree_context_trampoline"]
     fn trampoline();
     /// Where a fiber starts: calls `entry(data)`. Never called, only jumped to.
@@ -307,12 +339,12 @@ unsafe extern "C" {
 
 // The unwind information of the trampolines ends every walk over the stack: the return address is
 // undefined, which is DWARF for "there is no caller", and x29, the frame-pointer chain, is null. The
-// canonical frame address is the stack's top throughout.
+// canonical frame address is the stack's top.
 //
 // `brk` is never reached. It is there so that the return address still belongs to the function: an
 // unwinder looks up the byte before it, a symboliser often the address itself.
 macro_rules! trampoline {
-    ($name:literal, $size:literal, [$($load:literal),*]) => {
+    ($name:literal, $data:literal) => {
         global_asm!(
             ".pushsection .text.carefree_context_trampoline, \"ax\", @progbits",
             ".balign 16",
@@ -321,15 +353,12 @@ macro_rules! trampoline {
             concat!(".globl ", $name),
             concat!($name, ":"),
             ".cfi_startproc",
-            concat!(".cfi_def_cfa_offset ", $size),
             ".cfi_undefined x30",
             "hint #36",
-            $($load,)*
-            concat!("add sp, sp, #", $size),
-            ".cfi_def_cfa_offset 0",
+            concat!("mov ", $data, ", x29"),
             "mov x29, xzr",
             "mov x30, xzr",
-            "blr x3",
+            "blr x19",
             "brk #1",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
@@ -338,6 +367,6 @@ macro_rules! trampoline {
     };
 }
 
-// x0 holds the message already.
-trampoline!("carefree_context_trampoline", "32", ["ldp x1, x3, [sp, #16]"]);
-trampoline!("carefree_context_thread_trampoline", "48", ["ldr x0, [sp, #16]", "ldr x3, [sp, #32]"]);
+// x0 and x1 hold the message already.
+trampoline!("carefree_context_trampoline", "x2");
+trampoline!("carefree_context_thread_trampoline", "x0");

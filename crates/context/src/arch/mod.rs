@@ -18,12 +18,20 @@
 //!   differ, because loading stalls the processor and storing does not. It can also exchange the
 //!   thread pointer, and with it every thread-local variable.
 //!
-//! Each processor has a file of its own with the same names; each starts with the stack's diagram
-//! and the registers' contract.
+//! What is saved is saved in the context, not on the stack: the whole switch then touches one cache
+//! line a side, and whoever places contexts well (a coroutine has its own and its resumer's in one
+//! line) has switches that stay fast with many computations. The other side's registers can be loaded
+//! all at once, where the usual frame on the stack can only be read when the stack pointer is there.
+//! (A thousand coroutines in a round: 4 ns a switch; with frames on the stack it was 10.)
+//!
+//! Each processor has a file of its own with the same names; each starts with the diagram and the
+//! registers' contract.
 //!
 //! Frames end at the entry: the trampolines that start a computation tell every kind of unwinder
 //! that there is no caller. DWARF unwinders (panics, backtraces, gdb) read it in the unwind table,
 //! frame-pointer profilers find a null frame pointer.
+
+use core::mem::MaybeUninit;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -43,25 +51,28 @@ use x86_64 as native;
 compile_error!("carefree-context knows Linux on x86-64 and on aarch64 only");
 
 pub use native::{
-    force_no_fsgsbase, fsgsbase, prefetch, prepare, prepare_thread, set_thread_pointer, switch,
-    switch_thread, switch_thread_from_rust, thread_pointer,
+    force_no_fsgsbase, fsgsbase, prefetch, prepare, prepare_thread, resume, set_thread_pointer,
+    suspend, switch, switch_thread, switch_thread_from_rust, thread_pointer,
 };
 
-/// A suspended coroutine-like computation: the stack pointer under which the rest was saved.
+/// A suspended coroutine-like computation: where its stack ends, where it goes on, and the registers
+/// that the compiler does not save.
 ///
 /// It is a plain value without an owner. Whoever holds one must see to it that it is entered
 /// ([`switch`]) at most once after each time it was saved, and that its stack lives.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub struct Context {
     sp: *mut u8,
+    pc: usize,
+    registers: [usize; 2],
 }
 
 impl Context {
     /// A context that holds nothing yet: the `from` of a coming [`switch`].
     #[inline]
     pub const fn empty() -> Self {
-        Context { sp: core::ptr::null_mut() }
+        Context { sp: core::ptr::null_mut(), pc: 0, registers: [0; 2] }
     }
 
     /// Where the stack ended when the computation was suspended; null in an empty context.
@@ -71,17 +82,40 @@ impl Context {
     }
 }
 
-/// A suspended thread-like computation: the stack pointer under which the rest was saved, and the
-/// thread pointer, which a fiber keeps for life.
+/// A coroutine's two contexts, which together fill a cache line: [`resume`] switches from the second
+/// to the first, [`suspend`] back.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Pair {
+    /// The coroutine, while it is suspended.
+    pub own: Context,
+    /// Its resumer, while it is running.
+    pub resumer: Context,
+}
+
+/// What goes along with a [`switch`], in registers. What it means is the two sides' affair.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// A word whose bytes need not all be initialised, such as a small value of any type.
+    pub word: MaybeUninit<usize>,
+    /// Another word.
+    pub kind: usize,
+}
+
+/// A suspended thread-like computation: what a [`Context`] has, the floating-point control words, and
+/// the thread pointer, which a fiber keeps for life.
 ///
 /// It is a plain value without an owner. Whoever holds one must see to it that it is entered
 /// ([`switch_thread`]) at most once after each time it was saved, and that its stack and its
 /// thread-local storage live.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct ThreadContext {
     sp: *mut u8,
+    pc: usize,
+    registers: [usize; 2],
     tp: *mut u8,
+    float: u64,
 }
 
 impl ThreadContext {
@@ -89,7 +123,13 @@ impl ThreadContext {
     /// of a coming [`switch_thread`].
     #[inline]
     pub fn of_this_thread() -> Self {
-        ThreadContext { sp: core::ptr::null_mut(), tp: thread_pointer() }
+        ThreadContext {
+            sp: core::ptr::null_mut(),
+            pc: 0,
+            registers: [0; 2],
+            tp: thread_pointer(),
+            float: 0,
+        }
     }
 
     /// Where the stack ended when the computation was suspended; null if it never was.

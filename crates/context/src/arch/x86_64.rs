@@ -1,45 +1,37 @@
 //! The switch on x86-64, System V calling convention.
 //!
-//! # The stack of a suspended computation
+//! # A suspended computation
 //!
 //! ```text
-//!                 Context                            ThreadContext
-//!          +--------------------+             +--------------------+
-//!          |   caller's frame   |             |   caller's frame   |
-//!          +--------------------+             +--------------------+
-//! sp + 16  |        rbp         |    sp + 24  |        rbp         |
-//!          +--------------------+             +--------------------+
-//! sp +  8  |        rbx         |    sp + 16  |        rbx         |
-//!          +--------------------+             +--------------------+
-//! sp ----> |  where to go on    |    sp +  8  |  where to go on    |
-//!          +--------------------+             +---------+-----+----+
-//!                                    sp ----> |  MXCSR  | x87 |    |
-//!                                             +---------+-----+----+
+//!            Context                  ThreadContext             the stack
+//!      +------------------+      +------------------+      +------------------+
+//!  + 0 |       rsp        |      |       rsp        | ---> |  caller's frame  |
+//!      +------------------+      +------------------+      ~                  ~
+//!  + 8 |  where to go on  |      |  where to go on  |
+//!      +------------------+      +------------------+
+//!  +16 |       rbx        |      |       rbx        |
+//!      +------------------+      +------------------+
+//!  +24 |       rbp        |      |       rbp        |
+//!      +------------------+      +------------------+
+//!                            +32 |    FS base       |
+//!                                +--------+----+----+
+//!                            +40 | MXCSR  |x87 |    |
+//!                                +--------+----+----+
 //! ```
 //!
-//! and of one that has never run (`top` is the stack's end, rounded down to 16 bytes):
-//!
-//! ```text
-//!          +--------------------+             +--------------------+ <- top
-//! sp + 16  |        data        |    sp + 24  |        data        |
-//!          +--------------------+             +--------------------+
-//! sp +  8  |       entry        |    sp + 16  |       entry        |
-//!          +--------------------+             +--------------------+
-//! sp ----> |     trampoline     |    sp +  8  |     trampoline     |
-//!          +--------------------+             +---------+-----+----+
-//!                                    sp ----> | 0x1f80  |0x37f|    |
-//!                                             +---------+-----+----+
-//! ```
+//! One that has never run goes on at a trampoline, with the function it is to call in rbx and that
+//! function's argument in rbp, and rsp is the top of its stack, rounded down to 16 bytes. Nothing is
+//! written on the stack.
 //!
 //! # The registers
 //!
 //! | register | at a switch |
 //! |---|---|
-//! | rdi | the message: goes in on one side, comes out on the other |
-//! | rsi, rdx | `to` and `from` on the way in |
+//! | rdi, rsi | the message: goes in on one side, comes out on the other |
+//! | rdx, rcx | `from` and `to`, or the pair, on the way in |
 //! | rsp | exchanged |
-//! | rbx, rbp | pushed by hand: LLVM reserves them, so they cannot be declared as clobbered |
-//! | rax, rcx, r8 to r15, vector, mask and x87 registers, flags | clobbered: the compiler keeps what is alive |
+//! | rbx, rbp | saved by hand: LLVM reserves them, so they cannot be declared as clobbered |
+//! | rax, r8 to r15, vector, mask and x87 registers, flags | clobbered: the compiler keeps what is alive |
 //! | fs | [`switch_thread`] with own thread-local storage only |
 //! | MXCSR, x87 control word | [`switch_thread`] only, see the page above |
 //!
@@ -54,16 +46,17 @@
 //! is predicted by where it went the last time.
 
 use core::arch::{asm, global_asm};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Context, ThreadContext};
+use super::{Context, Message, Pair, ThreadContext};
 
 /// MXCSR with which a thread starts: all exceptions masked, round to nearest, no flush to zero.
 const MXCSR_DEFAULT: u64 = 0x1f80;
 /// x87 control word with which a thread starts: all exceptions masked, 64 bits of precision, round
 /// to nearest.
 const X87_DEFAULT: u64 = 0x037f;
-/// Both as they lie on the stack.
+/// Both as they lie in a context.
 const FLOAT_DEFAULT: u64 = MXCSR_DEFAULT | X87_DEFAULT << 32;
 
 /// `arch_prctl`'s number and its sub-function that sets the FS base.
@@ -166,8 +159,7 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
     }
 }
 
-/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when
-/// somebody switches to `from`, with the message of that switch.
+/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when somebody switches to `from`, with the message of that switch.
 ///
 /// # Safety
 ///
@@ -178,39 +170,103 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
 ///   over the call.
 /// * The two sides agree on what `message` means.
 #[inline(always)]
-pub unsafe fn switch(from: *mut Context, to: *const Context, message: usize) -> usize {
-    let received: usize;
+pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -> Message {
+    let Message { mut word, mut kind } = message;
     // SAFETY: the caller's promises, and the contract on top of this file: what is not declared as
-    // clobbered here is restored by the code at label 2 when this side is entered again. Without
-    // `nostack`, the compiler keeps nothing in the red zone below rsp.
+    // clobbered here is restored before this side goes on at label 2. Without `nostack`, the compiler
+    // keeps nothing in the red zone below rsp.
     unsafe {
         asm!(
-            "push rbp",
-            "push rbx",
             "lea rax, [rip + 2f]",
-            "push rax",
             "mov [rdx], rsp",
-            "mov rsp, [rsi]",
-            "pop rax",
-            "jmp rax",
+            "mov [rdx + 8], rax",
+            "mov [rdx + 16], rbx",
+            "mov [rdx + 24], rbp",
+            "mov rsp, [rcx]",
+            "mov rbx, [rcx + 16]",
+            "mov rbp, [rcx + 24]",
+            "jmp [rcx + 8]",
             "2:",
-            "pop rbx",
-            "pop rbp",
-            inout("rdi") message => received,
-            inout("rsi") to => _,
+            inout("rdi") word,
+            inout("rsi") kind,
             inout("rdx") from => _,
+            inout("rcx") to => _,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("sysv64"),
         );
     }
-    received
+    Message { word, kind }
+}
+
+/// [`switch`] from a coroutine's resumer to the coroutine. One address leads to both sides, which is
+/// two instructions less.
+///
+/// # Safety
+///
+/// As with [`switch`]; `pair` is valid until the coroutine is entered the next time.
+#[inline(always)]
+pub unsafe fn resume(pair: *mut Pair, message: Message) -> Message {
+    let Message { mut word, mut kind } = message;
+    // SAFETY: as in `switch`.
+    unsafe {
+        asm!(
+            "lea rax, [rip + 2f]",
+            "mov [rcx + 32], rsp",
+            "mov [rcx + 40], rax",
+            "mov [rcx + 48], rbx",
+            "mov [rcx + 56], rbp",
+            "mov rsp, [rcx]",
+            "mov rbx, [rcx + 16]",
+            "mov rbp, [rcx + 24]",
+            "jmp [rcx + 8]",
+            "2:",
+            inout("rdi") word,
+            inout("rsi") kind,
+            inout("rcx") pair => _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+    Message { word, kind }
+}
+
+/// [`switch`] from a coroutine to its resumer, to which `word` goes, and as the message's `kind` the
+/// address of `pair`: it is in a register anyway.
+///
+/// # Safety
+///
+/// As with [`switch`].
+#[inline(always)]
+pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
+    let mut word = word;
+    let kind: usize;
+    // SAFETY: as in `switch`.
+    unsafe {
+        asm!(
+            "lea rax, [rip + 2f]",
+            "mov [rsi], rsp",
+            "mov [rsi + 8], rax",
+            "mov [rsi + 16], rbx",
+            "mov [rsi + 24], rbp",
+            "mov rsp, [rsi + 32]",
+            "mov rbx, [rsi + 48]",
+            "mov rbp, [rsi + 56]",
+            "jmp [rsi + 40]",
+            "2:",
+            inout("rdi") word,
+            inout("rsi") pair => kind,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+    Message { word, kind }
 }
 
 /// The body of both `switch_thread`s, which differ in how they learn the caller's control words.
 ///
-/// `save` pushes them and keeps them in r9 and r10, `compare` jumps to label 4 if those on top of the
-/// other side's stack differ. What is hardly ever run (loading the words, the system call) stands
-/// behind the jump away, where nothing falls into it.
+/// `save` stores them and keeps them in r9 and r10, `compare` jumps to label 4 if the other side's
+/// differ. What is hardly ever run (loading the words, the system call) stands behind the jump away,
+/// where nothing falls into it.
 ///
 /// Why it is right: as in [`switch`]; and no compiled code runs between the change of the thread
 /// pointer and the other side's label 2, so nobody sees a thread-local variable of the wrong side.
@@ -225,15 +281,17 @@ macro_rules! switch_thread {
             switch_thread!(
                 @ $from, $to,
                 [$($save,)*],
-                ["cmp r8b, {yes}", "mov r8, [rsi + 8]", "jne 6f", "wrfsbase r8", "5:",],
+                ["mov rax, [rcx + 32]", "cmp r8b, {yes}", "jne 6f", "wrfsbase rax", "5:",],
                 [$($compare,)*],
                 [
-                    // The call takes rax, rcx and r11 away.
+                    // The call takes rax, rcx and r11 away. rdx is no longer needed.
                     "6:",
+                    "mov rdx, rcx",
+                    "mov rsi, rax",
                     "mov eax, {sys_arch_prctl}",
                     "mov edi, {arch_set_fs}",
-                    "mov rsi, r8",
                     "syscall",
+                    "mov rcx, rdx",
                     "jmp 5b",
                 ],
                 inout("r8b") FSGSBASE.load(Ordering::Relaxed) => _,
@@ -254,29 +312,27 @@ macro_rules! switch_thread {
         $($operand:tt)*
     ) => {
         asm!(
-            "push rbp",
-            "push rbx",
             "lea rax, [rip + 2f]",
-            "push rax",
-            $($save,)*
             "mov [rdx], rsp",
-            "mov rsp, [rsi]",
+            "mov [rdx + 8], rax",
+            "mov [rdx + 16], rbx",
+            "mov [rdx + 24], rbp",
+            $($save,)*
+            "mov rsp, [rcx]",
             $($tls,)*
+            "mov rbx, [rcx + 16]",
+            "mov rbp, [rcx + 24]",
             $($compare,)*
             "3:",
-            "mov rax, [rsp + 8]",
-            "add rsp, 16",
-            "jmp rax",
+            "jmp [rcx + 8]",
             "4:",
-            "ldmxcsr [rsp]",
-            "fldcw [rsp + 4]",
+            "ldmxcsr [rcx + 40]",
+            "fldcw [rcx + 44]",
             "jmp 3b",
             $($tls_cold,)*
             "2:",
-            "pop rbx",
-            "pop rbp",
-            inout("rsi") $to => _,
             inout("rdx") $from => _,
+            inout("rcx") $to => _,
             $($operand)*
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             clobber_abi("sysv64"),
@@ -315,16 +371,15 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
         switch_thread!(
             OWN_TLS, from, to,
             save: [
-                "push 0",
-                "stmxcsr [rsp]",
-                "fnstcw [rsp + 4]",
-                "mov r9d, [rsp]",
-                "movzx r10d, word ptr [rsp + 4]",
+                "stmxcsr [rdx + 40]",
+                "fnstcw [rdx + 44]",
+                "mov r9d, [rdx + 40]",
+                "movzx r10d, word ptr [rdx + 44]",
             ],
             compare: [
-                "cmp r9d, [rsp]",
+                "cmp r9d, [rcx + 40]",
                 "jne 4f",
-                "cmp r10w, [rsp + 4]",
+                "cmp r10w, [rcx + 44]",
                 "jne 4f",
             ],
         );
@@ -350,10 +405,10 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
             OWN_TLS, from, to,
             save: [
                 "mov r9, {float_default}",
-                "push r9",
+                "mov [rdx + 40], r9",
             ],
             compare: [
-                "cmp r9, [rsp]",
+                "cmp r9, [rcx + 40]",
                 "jne 4f",
             ],
             float_default = const FLOAT_DEFAULT,
@@ -361,46 +416,36 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     }
 }
 
-/// Writes the first frame of a computation on the stack that ends at `top`, so that the first
-/// [`switch`] to it calls `entry` with that switch's message and with `data`.
+/// A computation that has yet to start, on the stack that ends at `top`: the first [`switch`] to it
+/// calls `entry(word, kind, data)` with that switch's message.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch.
-///
-/// # Safety
-///
-/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
+/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
+/// what needs care, making it does not: nothing is written to the stack.
 #[inline]
-pub unsafe fn prepare(
+pub fn prepare(
     top: *mut u8,
-    entry: unsafe extern "C" fn(message: usize, data: *mut u8) -> !,
+    entry: unsafe extern "C" fn(word: MaybeUninit<usize>, kind: usize, data: *mut u8) -> !,
     data: *mut u8,
 ) -> Context {
-    let top = align_down(top);
-    // SAFETY: the three words are within the bytes the caller vouches for.
-    unsafe {
-        let frame = top.cast::<usize>().sub(3);
-        frame.write(trampoline as *const () as usize);
-        frame.add(1).write(entry as *const () as usize);
-        frame.add(2).write(data as usize);
-        Context { sp: frame.cast() }
+    Context {
+        sp: align_down(top),
+        pc: trampoline as *const () as usize,
+        registers: [entry as *const () as usize, data.expose_provenance()],
     }
 }
 
-/// Writes the first frame of a fiber on the stack that ends at `top`, so that the first
-/// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
-/// one with own thread-local storage.
+/// A fiber that has yet to start, on the stack that ends at `top`: the first [`switch_thread`] to it
+/// calls `entry(data)`, under the thread pointer `tp` if that switch is one with own thread-local
+/// storage.
 ///
 /// It starts under the default floating-point environment (MXCSR 0x1f80, x87 control word 0x37f)
 /// whatever that of its creator is. A POSIX thread would inherit its creator's; a fiber is entered by
 /// a carrier, not by its creator, and Rust code may count on the default.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch.
-///
-/// # Safety
-///
-/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
+/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
+/// what needs care, making it does not: nothing is written to the stack.
 #[inline]
-pub unsafe fn prepare_thread(
+pub fn prepare_thread(
     top: *mut u8,
     tp: *mut u8,
     entry: unsafe extern "C" fn(data: *mut u8) -> !,
@@ -408,15 +453,12 @@ pub unsafe fn prepare_thread(
 ) -> ThreadContext {
     // Asked here so that `switch_thread` need not ask.
     fsgsbase();
-    let top = align_down(top);
-    // SAFETY: the four words are within the bytes the caller vouches for.
-    unsafe {
-        let frame = top.cast::<u64>().sub(4);
-        frame.write(FLOAT_DEFAULT);
-        frame.add(1).write(thread_trampoline as *const () as u64);
-        frame.add(2).write(entry as *const () as u64);
-        frame.add(3).write(data as u64);
-        ThreadContext { sp: frame.cast(), tp }
+    ThreadContext {
+        sp: align_down(top),
+        pc: thread_trampoline as *const () as usize,
+        registers: [entry as *const () as usize, data.expose_provenance()],
+        tp,
+        float: FLOAT_DEFAULT,
     }
 }
 
@@ -426,7 +468,7 @@ fn align_down(top: *mut u8) -> *mut u8 {
 }
 
 unsafe extern "C" {
-    /// Where a computation starts: calls `entry(message, data)`. Never called, only jumped to.
+    /// Where a computation starts: calls `entry(message.word, message.kind, data)`. Never called, only jumped to.
     #[link_name = "carefree_context_trampoline"]
     fn trampoline();
     /// Where a fiber starts: calls `entry(data)`. Never called, only jumped to.
@@ -436,7 +478,7 @@ unsafe extern "C" {
 
 // The unwind information of the trampolines ends every walk over the stack: the return address is
 // undefined, which is DWARF for "there is no caller", and rbp, the frame-pointer chain, is null. The
-// canonical frame address is the stack's top throughout.
+// canonical frame address is the stack's top.
 //
 // `ud2` is never reached. It is there so that the return address still belongs to the function: an
 // unwinder looks up the byte before it, a symboliser often the address itself.
@@ -450,14 +492,11 @@ macro_rules! trampoline {
             concat!(".globl ", $name),
             concat!($name, ":"),
             ".cfi_startproc",
-            ".cfi_def_cfa_offset 16",
-            ".cfi_undefined rip",
-            "pop rax",
-            ".cfi_def_cfa_offset 8",
-            concat!("pop ", $data),
             ".cfi_def_cfa_offset 0",
+            ".cfi_undefined rip",
+            concat!("mov ", $data, ", rbp"),
             "xor ebp, ebp",
-            "call rax",
+            "call rbx",
             "ud2",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
@@ -466,6 +505,6 @@ macro_rules! trampoline {
     };
 }
 
-// rdi holds the message already.
-trampoline!("carefree_context_trampoline", "rsi");
+// rdi and rsi hold the message already.
+trampoline!("carefree_context_trampoline", "rdx");
 trampoline!("carefree_context_thread_trampoline", "rdi");

@@ -1,0 +1,261 @@
+//! Coroutines: computations that are suspended and resumed by hand.
+
+mod control;
+mod suspender;
+mod symmetric;
+mod unwind;
+mod word;
+
+use std::fmt;
+use std::io;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+pub use suspender::Suspender;
+pub use symmetric::SymmetricSuspender;
+
+use crate::stack::{StackPool, StackSize};
+use control::{Control, Finished, arrival};
+
+/// A computation with a stack of its own that its owner resumes and that suspends itself, with a
+/// value each way.
+///
+/// [`resume`](Self::resume) passes an `Input` in and waits for what comes out: a `Yield` each time
+/// the coroutine suspends, its `Return` when it completes. Nothing is scheduled, nothing runs at the
+/// same time: the two take turns, at 1.5 ns a turn.
+///
+/// A coroutine is not a thread. It runs in the thread of whoever resumes it, with that thread's
+/// thread-local variables, and it stays in the thread that created it (it is neither `Send` nor
+/// `Sync`). A blocking call in it blocks its resumer too.
+///
+/// ```
+/// use carefree_context::coroutine::{Coroutine, CoroutineState};
+///
+/// let mut sum = Coroutine::new(|suspender, first: u32| {
+///     let mut total = first;
+///     while total < 100 {
+///         total += suspender.suspend(total);
+///     }
+///     format!("{total} is enough")
+/// });
+/// assert_eq!(sum.resume(1), CoroutineState::Yielded(1));
+/// assert_eq!(sum.resume(20), CoroutineState::Yielded(21));
+/// assert_eq!(sum.resume(80), CoroutineState::Complete("101 is enough".to_string()));
+/// assert!(sum.is_done());
+/// ```
+///
+/// A coroutine that takes nothing and returns nothing is an [`Iterator`] over what it yields:
+///
+/// ```
+/// use carefree_context::coroutine::{Coroutine, Suspender};
+///
+/// fn moves(discs: u32, from: char, to: char, via: char, s: &Suspender<(), (char, char)>) {
+///     if discs > 0 {
+///         moves(discs - 1, from, via, to, s);
+///         s.suspend((from, to));
+///         moves(discs - 1, via, to, from, s);
+///     }
+/// }
+/// let hanoi = Coroutine::new(|s, ()| moves(3, 'a', 'c', 'b', s));
+/// assert_eq!(hanoi.count(), 7);
+/// ```
+///
+/// # Panics
+///
+/// A panic in the coroutine that it does not catch completes it and goes on in its resumer, with the
+/// same payload. The panic hook has run by then, in the coroutine.
+///
+/// # Dropping
+///
+/// * A coroutine that never ran just drops its closure.
+/// * A suspended one is unwound: [`suspend`](Suspender::suspend) panics in it with a private payload
+///   and without a message, so that every destructor on its stack runs. Code that catches this panic
+///   may go on, until it suspends the next time: then it is raised again. If the coroutine leaves
+///   with another panic, that one goes on in the dropper.
+/// * In a program built with `panic = "abort"` nothing can be unwound. There, dropping a suspended
+///   coroutine ends the program with a message. Drive coroutines to completion in such a program, or
+///   [`forget`](std::mem::forget) them: that leaks the stack with all that is on it.
+///
+/// Do not let a suspended coroutine be dropped by the destructor of a thread-local variable: what it
+/// borrows from other thread-local variables may be gone by then.
+///
+/// # Why everything must be `'static`
+///
+/// A coroutine that is forgotten stops where it is, without any destructor. Rust code on its stack may
+/// rely on not being stopped: [`std::thread::scope`] lends its borrowed data to threads, in the belief
+/// that it waits for them. What belongs to the coroutine stays valid, for its stack is leaked; what it
+/// borrows from outside would not. To share data with a coroutine, use an [`Rc`](std::rc::Rc).
+pub struct Coroutine<Input, Yield, Return> {
+    /// The control block, which lies on the coroutine's stack; null once the coroutine is complete,
+    /// because the stack is given back at that moment.
+    control: *mut Control,
+    /// Invariant, and neither `Send` nor `Sync`: the stack may hold anything.
+    marker: PhantomData<*mut (Input, Yield, Return)>,
+}
+
+/// What [`Coroutine::resume`] came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CoroutineState<Yield, Return> {
+    /// The coroutine suspended itself with this value and can be resumed.
+    Yielded(Yield),
+    /// The coroutine returned this value and is done.
+    Complete(Return),
+}
+
+impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Return> {
+    /// Makes a coroutine that will run `f`, on a stack of the default size.
+    ///
+    /// `f` starts with the first [`resume`](Self::resume), which hands it its second argument. It is
+    /// moved to the coroutine's stack: nothing is allocated.
+    ///
+    /// # Panics
+    ///
+    /// When no stack can be had (see [`with_stack_size`](Self::with_stack_size), which returns the
+    /// error instead).
+    #[track_caller]
+    pub fn new<F>(f: F) -> Self
+    where
+        F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
+    {
+        Self::with_stack_size(StackSize::default(), f).unwrap_or_else(|error| no_stack(&error))
+    }
+
+    /// Makes a coroutine that will run `f`, on a stack of the given size.
+    ///
+    /// # Errors
+    ///
+    /// When no stack can be had: the error names the limit that was reached. When the stack is too
+    /// small for what `f` captures.
+    pub fn with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
+    where
+        F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
+    {
+        Self::build(size, move |control, input| {
+            // SAFETY: `control` is the running coroutine's, whose types these are.
+            f(unsafe { Suspender::from_control(control) }, input)
+        })
+    }
+
+    /// Makes a coroutine that can also pass control directly to another one: see
+    /// [`SymmetricSuspender::transfer`]. Otherwise as [`new`](Self::new).
+    ///
+    /// # Panics
+    ///
+    /// When no stack can be had.
+    #[track_caller]
+    pub fn symmetric<F>(f: F) -> Self
+    where
+        F: FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
+    {
+        Self::symmetric_with_stack_size(StackSize::default(), f)
+            .unwrap_or_else(|error| no_stack(&error))
+    }
+
+    /// [`symmetric`](Self::symmetric) with a stack of the given size.
+    ///
+    /// # Errors
+    ///
+    /// As with [`with_stack_size`](Self::with_stack_size).
+    pub fn symmetric_with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
+    where
+        F: FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
+    {
+        Self::build(size, move |control, input| {
+            // SAFETY: `control` is the running coroutine's, whose types these are.
+            f(unsafe { SymmetricSuspender::from_control(control) }, input)
+        })
+    }
+
+    fn build<F>(size: StackSize, f: F) -> io::Result<Self>
+    where
+        F: FnOnce(*mut Control, Input) -> Return + 'static,
+    {
+        let control = control::create::<Input, Return, F>(StackPool::global().acquire(size)?, f)?;
+        Ok(Coroutine { control, marker: PhantomData })
+    }
+
+    /// Runs the coroutine until it suspends itself or completes.
+    ///
+    /// `input` becomes the second argument of the coroutine's closure the first time, and what
+    /// [`suspend`](Suspender::suspend) returns later.
+    ///
+    /// # Panics
+    ///
+    /// When the coroutine is complete already, and with the coroutine's own panic.
+    #[inline]
+    #[track_caller]
+    pub fn resume(&mut self, input: Input) -> CoroutineState<Yield, Return> {
+        if self.control.is_null() {
+            resumed_after_completion();
+        }
+        let input = ManuallyDrop::new(input);
+        // SAFETY: the coroutine is suspended (`&mut self` excludes that it is running), has these
+        // types, and takes `input` out of this frame before anything else. What comes back is from a
+        // coroutine of the same types.
+        unsafe {
+            let (word, sender) = control::enter(self.control, word::pack(&input), arrival::INPUT);
+            self.control = sender;
+            if sender.is_null() {
+                CoroutineState::Complete(unwind::unwrap(Finished::take(word)))
+            } else {
+                CoroutineState::Yielded(word::unpack(word))
+            }
+        }
+    }
+}
+
+impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
+    /// Whether the coroutine has returned or panicked, so that it cannot be resumed any more.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.control.is_null()
+    }
+}
+
+impl<Input, Yield, Return> Drop for Coroutine<Input, Yield, Return> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.control.is_null() {
+            // SAFETY: the coroutine is not complete, and as its handle is being dropped, nobody will
+            // resume it any more.
+            unsafe { unwind::dispose::<Yield, Return>(self.control) };
+        }
+    }
+}
+
+/// Yields what the coroutine yields.
+impl<Yield: 'static> Iterator for Coroutine<(), Yield, ()> {
+    type Item = Yield;
+
+    #[inline]
+    fn next(&mut self) -> Option<Yield> {
+        if self.is_done() {
+            return None;
+        }
+        match self.resume(()) {
+            CoroutineState::Yielded(value) => Some(value),
+            CoroutineState::Complete(()) => None,
+        }
+    }
+}
+
+impl<Yield: 'static> FusedIterator for Coroutine<(), Yield, ()> {}
+
+impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Coroutine").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
+
+#[cold]
+#[track_caller]
+fn no_stack(error: &io::Error) -> ! {
+    panic!("no stack for a coroutine: {error}");
+}
+
+#[cold]
+#[track_caller]
+fn resumed_after_completion() -> ! {
+    panic!("a coroutine was resumed after it had completed: ask is_done() first");
+}

@@ -1,0 +1,72 @@
+//! How a coroutine ends otherwise than by returning: by a panic, or because it is dropped.
+
+use std::any::Any;
+use std::io::Write;
+use std::panic::resume_unwind;
+
+use super::control::{self, Control, Finished, arrival};
+use super::word::{self, Word};
+
+/// The payload of the panic that unwinds a coroutine which is being dropped.
+struct ForcedUnwind;
+
+/// Unwinds the running coroutine, without the panic hook.
+pub(super) fn throw() -> ! {
+    // The payload is of size zero: nothing is allocated.
+    resume_unwind(Box::new(ForcedUnwind))
+}
+
+/// Goes on with the panic of a coroutine that has completed by one.
+#[inline]
+pub(super) fn unwrap<Return>(result: Result<Return, Box<dyn Any + Send>>) -> Return {
+    match result {
+        Ok(value) => value,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Takes a coroutine down that is not complete, and gives its stack back.
+///
+/// # Safety
+///
+/// `control` is of the only handle of a suspended coroutine with these types.
+#[cold]
+pub(super) unsafe fn dispose<Yield, Return>(control: *mut Control) {
+    // SAFETY: the caller's promise; each message is what its second word says it is.
+    unsafe {
+        if !(*control).started {
+            control::discard(control);
+            return;
+        }
+        if cfg!(panic = "abort") {
+            abort(
+                "a suspended coroutine was dropped, and this program is built with panic=\"abort\", \
+                 so that its destructors cannot run: resume it to its end, or mem::forget it",
+            );
+        }
+        (*control).unwinding = true;
+        loop {
+            // It does not transfer any more, so it is the sender of what comes.
+            let (word, sender) = control::enter(control, Word::uninit(), arrival::UNWIND);
+            if sender.is_null() {
+                match Finished::<Return>::take(word) {
+                    // Caught, and the coroutine went on to its end.
+                    Ok(value) => drop(value),
+                    Err(payload) if payload.is::<ForcedUnwind>() => {}
+                    Err(payload) => resume_unwind(payload),
+                }
+                return;
+            }
+            // Caught, and the coroutine has suspended itself again.
+            drop(word::unpack::<Yield>(word));
+        }
+    }
+}
+
+/// Ends the program with one line.
+#[cold]
+pub(super) fn abort(line: &str) -> ! {
+    // Nobody is left to tell that standard error is closed.
+    let _ = writeln!(std::io::stderr(), "carefree: {line}; aborting");
+    std::process::abort();
+}
