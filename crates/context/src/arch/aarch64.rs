@@ -2,26 +2,26 @@
 //!
 //! # A suspended computation
 //!
+//! A coroutine's is in its [`Context`] alone, a fiber's partly on its stack, where it is as near to
+//! the locals that the fiber will need next as it can be:
+//!
 //! ```text
-//!            Context                  ThreadContext             the stack
-//!      +------------------+      +------------------+      +------------------+
-//!  + 0 |        sp        |      |        sp        | ---> |  caller's frame  |
-//!      +------------------+      +------------------+      ~                  ~
-//!  + 8 |  where to go on  |      |  where to go on  |
-//!      +------------------+      +------------------+
-//!  +16 |       x19        |      |       x19        |
-//!      +------------------+      +------------------+
-//!  +24 |       x29        |      |       x29        |
-//!      +------------------+      +------------------+
-//!                            +32 |    TPIDR_EL0     |
-//!                                +------------------+
-//!                            +40 |       FPCR       |
-//!                                +------------------+
+//!           Context                      ThreadContext             the fiber's stack
+//!      +------------------+           +------------------+      +---------------------+
+//!  + 0 |        sp        | ---> ...  |        sp        | ---> |         x29         | + 0
+//!      +------------------+           +------------------+      +---------------------+
+//!  + 8 |  where to go on  |           |    TPIDR_EL0     |      |   where to go on    | + 8
+//!      +------------------+           +------------------+      +---------------------+
+//!  +16 |       x19        |                                     |         x19         | +16
+//!      +------------------+                                     +---------------------+
+//!  +24 |       x29        |                                     |        FPCR         | +24
+//!      +------------------+                                     +---------------------+
+//!                                                               ~   caller's frame    ~
 //! ```
 //!
-//! One that has never run goes on at a trampoline, with the function it is to call in x19 and that
-//! function's argument in x29, and sp is the top of its stack, rounded down to 16 bytes. Nothing is
-//! written on the stack.
+//! One that has never run goes on at a trampoline, with the function it is to call in the place of x19
+//! and that function's argument in the place of x29, and above that is the top of its stack, rounded
+//! down to 16 bytes.
 //!
 //! # The registers
 //!
@@ -93,7 +93,8 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
     unsafe { asm!("msr tpidr_el0, {}", in(reg) tp, options(nostack, preserves_flags)) };
 }
 
-/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when somebody switches to `from`, with the message of that switch.
+/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when
+/// somebody switches to `from`, with the message of that switch.
 ///
 /// # Safety
 ///
@@ -197,7 +198,7 @@ pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
     Message { word, kind }
 }
 
-/// The body of both `switch_thread`s. x6 holds the caller's FPCR; what is hardly ever run (loading
+/// The body of both `switch_thread`s. x5 holds the caller's FPCR; what is hardly ever run (loading
 /// the other side's) stands behind the jump away, where nothing falls into it.
 ///
 /// Why it is right: as in [`switch`]; and no compiled code runs between the change of the thread
@@ -206,24 +207,26 @@ macro_rules! switch_thread {
     ($from:ident, $to:ident, $float:literal, [$($tls:literal,)*]) => {
         asm!(
             "adr x4, 2f",
-            "mov x5, sp",
-            "stp x5, x4, [x2]",
-            "stp x19, x29, [x2, #16]",
+            "stp x29, x4, [sp, #-32]!",
             $float,
-            "str x6, [x2, #40]",
-            "ldp x5, x4, [x3]",
-            "ldp x19, x29, [x3, #16]",
-            "ldr x7, [x3, #40]",
+            "stp x19, x5, [sp, #16]",
+            "mov x4, sp",
+            "str x4, [x2]",
+            "ldr x4, [x3]",
             $($tls,)*
-            "mov sp, x5",
-            "cmp x6, x7",
+            "ldr x6, [x4, #24]",
+            "ldr x7, [x4, #8]",
+            "mov sp, x4",
+            "cmp x5, x6",
             "b.ne 4f",
-            "br x4",
+            "br x7",
             "4:",
-            "msr fpcr, x7",
-            "br x4",
+            "msr fpcr, x6",
+            "br x7",
             "2:",
             "hint #36",
+            "ldr x19, [sp, #16]",
+            "ldr x29, [sp], #32",
             inout("x2") $from => _,
             inout("x3") $to => _,
             out("x20") _, out("x21") _, out("x22") _, out("x23") _, out("x24") _,
@@ -233,7 +236,7 @@ macro_rules! switch_thread {
     };
     ($own_tls:ident, $from:ident, $to:ident, $float:literal) => {
         if $own_tls {
-            switch_thread!($from, $to, $float, ["ldr x8, [x3, #32]", "msr tpidr_el0, x8",])
+            switch_thread!($from, $to, $float, ["ldr x6, [x3, #8]", "msr tpidr_el0, x6",])
         } else {
             switch_thread!($from, $to, $float, [])
         }
@@ -261,7 +264,7 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
     to: *const ThreadContext,
 ) {
     // SAFETY: the caller's promises; see the macro.
-    unsafe { switch_thread!(OWN_TLS, from, to, "mrs x6, fpcr") };
+    unsafe { switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr") };
 }
 
 /// [`switch_thread`] for a caller that runs under the default floating-point environment, as Rust
@@ -276,7 +279,7 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     to: *const ThreadContext,
 ) {
     // SAFETY: the caller's promises; see the macro.
-    unsafe { switch_thread!(OWN_TLS, from, to, "mov x6, #0") };
+    unsafe { switch_thread!(OWN_TLS, from, to, "mov x5, #0") };
 }
 
 /// A computation that has yet to start, on the stack that ends at `top`: the first [`switch`] to it
@@ -297,29 +300,35 @@ pub fn prepare(
     }
 }
 
-/// A fiber that has yet to start, on the stack that ends at `top`: the first [`switch_thread`] to it
-/// calls `entry(data)`, under the thread pointer `tp` if that switch is one with own thread-local
-/// storage.
+/// Writes the first frame of a fiber on the stack that ends at `top`, so that the first
+/// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
+/// one with own thread-local storage.
 ///
 /// It starts under the default floating-point environment (FPCR 0) whatever that of its creator is. A
 /// POSIX thread would inherit its creator's; a fiber is entered by a carrier, not by its creator, and
 /// Rust code may count on the default.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
-/// what needs care, making it does not: nothing is written to the stack.
+/// `entry` finds an aligned stack and no caller: it must leave by a switch.
+///
+/// # Safety
+///
+/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
 #[inline]
-pub fn prepare_thread(
+pub unsafe fn prepare_thread(
     top: *mut u8,
     tp: *mut u8,
     entry: unsafe extern "C" fn(data: *mut u8) -> !,
     data: *mut u8,
 ) -> ThreadContext {
-    ThreadContext {
-        sp: align_down(top),
-        pc: thread_trampoline as *const () as usize,
-        registers: [entry as *const () as usize, data.expose_provenance()],
-        tp,
-        float: 0,
+    let top = align_down(top);
+    // SAFETY: the four words are within the bytes the caller vouches for.
+    unsafe {
+        let frame = top.cast::<usize>().sub(4);
+        frame.write(data.expose_provenance());
+        frame.add(1).write(thread_trampoline as *const () as usize);
+        frame.add(2).write(entry as *const () as usize);
+        frame.add(3).write(0);
+        ThreadContext { sp: frame.cast(), tp }
     }
 }
 
@@ -329,7 +338,7 @@ fn align_down(top: *mut u8) -> *mut u8 {
 }
 
 unsafe extern "C" {
-    /// Where a computation starts: calls `entry(message.word, message.kind, data)`. Never called, only jumped to.
+    /// Where a computation starts: calls `entry(word, kind, data)`. Never called, only jumped to.
     #[link_name = "carefree_context_trampoline"]
     fn trampoline();
     /// Where a fiber starts: calls `entry(data)`. Never called, only jumped to.
@@ -344,7 +353,7 @@ unsafe extern "C" {
 // `brk` is never reached. It is there so that the return address still belongs to the function: an
 // unwinder looks up the byte before it, a symboliser often the address itself.
 macro_rules! trampoline {
-    ($name:literal, $data:literal) => {
+    ($name:literal, $data:literal, $frame:literal, [$($pop:literal),*]) => {
         global_asm!(
             ".pushsection .text.carefree_context_trampoline, \"ax\", @progbits",
             ".balign 16",
@@ -353,8 +362,11 @@ macro_rules! trampoline {
             concat!(".globl ", $name),
             concat!($name, ":"),
             ".cfi_startproc",
+            concat!(".cfi_def_cfa_offset ", $frame),
             ".cfi_undefined x30",
             "hint #36",
+            $($pop,)*
+            ".cfi_def_cfa_offset 0",
             concat!("mov ", $data, ", x29"),
             "mov x29, xzr",
             "mov x30, xzr",
@@ -368,5 +380,11 @@ macro_rules! trampoline {
 }
 
 // x0 and x1 hold the message already.
-trampoline!("carefree_context_trampoline", "x2");
-trampoline!("carefree_context_thread_trampoline", "x0");
+trampoline!("carefree_context_trampoline", "x2", "0", []);
+// As behind label 2 of `switch_thread`.
+trampoline!(
+    "carefree_context_thread_trampoline",
+    "x0",
+    "32",
+    ["ldr x19, [sp, #16]", "ldr x29, [sp], #32"]
+);

@@ -2,26 +2,26 @@
 //!
 //! # A suspended computation
 //!
+//! A coroutine's is in its [`Context`] alone, a fiber's partly on its stack, where it is as near to
+//! the locals that the fiber will need next as it can be:
+//!
 //! ```text
-//!            Context                  ThreadContext             the stack
-//!      +------------------+      +------------------+      +------------------+
-//!  + 0 |       rsp        |      |       rsp        | ---> |  caller's frame  |
-//!      +------------------+      +------------------+      ~                  ~
-//!  + 8 |  where to go on  |      |  where to go on  |
-//!      +------------------+      +------------------+
-//!  +16 |       rbx        |      |       rbx        |
-//!      +------------------+      +------------------+
-//!  +24 |       rbp        |      |       rbp        |
-//!      +------------------+      +------------------+
-//!                            +32 |    FS base       |
-//!                                +--------+----+----+
-//!                            +40 | MXCSR  |x87 |    |
-//!                                +--------+----+----+
+//!           Context                      ThreadContext             the fiber's stack
+//!      +------------------+           +------------------+      +---------------------+
+//!  + 0 |       rsp        | ---> ...  |       rsp        | ---> |  MXCSR | x87 |      | + 0
+//!      +------------------+           +------------------+      +---------------------+
+//!  + 8 |  where to go on  |           |     FS base      |      |   where to go on    | + 8
+//!      +------------------+           +------------------+      +---------------------+
+//!  +16 |       rbx        |                                     |         rbx         | +16
+//!      +------------------+                                     +---------------------+
+//!  +24 |       rbp        |                                     |         rbp         | +24
+//!      +------------------+                                     +---------------------+
+//!                                                               ~   caller's frame    ~
 //! ```
 //!
-//! One that has never run goes on at a trampoline, with the function it is to call in rbx and that
-//! function's argument in rbp, and rsp is the top of its stack, rounded down to 16 bytes. Nothing is
-//! written on the stack.
+//! One that has never run goes on at a trampoline, with the function it is to call in the place of rbx
+//! and that function's argument in the place of rbp, and above that is the top of its stack, rounded
+//! down to 16 bytes.
 //!
 //! # The registers
 //!
@@ -56,7 +56,7 @@ const MXCSR_DEFAULT: u64 = 0x1f80;
 /// x87 control word with which a thread starts: all exceptions masked, 64 bits of precision, round
 /// to nearest.
 const X87_DEFAULT: u64 = 0x037f;
-/// Both as they lie in a context.
+/// Both as they lie on the stack.
 const FLOAT_DEFAULT: u64 = MXCSR_DEFAULT | X87_DEFAULT << 32;
 
 /// `arch_prctl`'s number and its sub-function that sets the FS base.
@@ -159,7 +159,8 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
     }
 }
 
-/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when somebody switches to `from`, with the message of that switch.
+/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when
+/// somebody switches to `from`, with the message of that switch.
 ///
 /// # Safety
 ///
@@ -264,9 +265,9 @@ pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
 
 /// The body of both `switch_thread`s, which differ in how they learn the caller's control words.
 ///
-/// `save` stores them and keeps them in r9 and r10, `compare` jumps to label 4 if the other side's
-/// differ. What is hardly ever run (loading the words, the system call) stands behind the jump away,
-/// where nothing falls into it.
+/// `save` pushes them and keeps them in r9 and r10, `compare` jumps to label 4 if those on top of the
+/// other side's stack differ. What is hardly ever run (loading the words, the system call) stands
+/// behind the jump away, where nothing falls into it.
 ///
 /// Why it is right: as in [`switch`]; and no compiled code runs between the change of the thread
 /// pointer and the other side's label 2, so nobody sees a thread-local variable of the wrong side.
@@ -281,17 +282,15 @@ macro_rules! switch_thread {
             switch_thread!(
                 @ $from, $to,
                 [$($save,)*],
-                ["mov rax, [rcx + 32]", "cmp r8b, {yes}", "jne 6f", "wrfsbase rax", "5:",],
+                ["cmp r8b, {yes}", "mov r8, [rcx + 8]", "jne 6f", "wrfsbase r8", "5:",],
                 [$($compare,)*],
                 [
-                    // The call takes rax, rcx and r11 away. rdx is no longer needed.
+                    // The call takes rax, rcx and r11 away.
                     "6:",
-                    "mov rdx, rcx",
-                    "mov rsi, rax",
                     "mov eax, {sys_arch_prctl}",
                     "mov edi, {arch_set_fs}",
+                    "mov rsi, r8",
                     "syscall",
-                    "mov rcx, rdx",
                     "jmp 5b",
                 ],
                 inout("r8b") FSGSBASE.load(Ordering::Relaxed) => _,
@@ -312,25 +311,27 @@ macro_rules! switch_thread {
         $($operand:tt)*
     ) => {
         asm!(
+            "push rbp",
+            "push rbx",
             "lea rax, [rip + 2f]",
-            "mov [rdx], rsp",
-            "mov [rdx + 8], rax",
-            "mov [rdx + 16], rbx",
-            "mov [rdx + 24], rbp",
+            "push rax",
             $($save,)*
+            "mov [rdx], rsp",
             "mov rsp, [rcx]",
             $($tls,)*
-            "mov rbx, [rcx + 16]",
-            "mov rbp, [rcx + 24]",
             $($compare,)*
             "3:",
-            "jmp [rcx + 8]",
+            "mov rax, [rsp + 8]",
+            "add rsp, 16",
+            "jmp rax",
             "4:",
-            "ldmxcsr [rcx + 40]",
-            "fldcw [rcx + 44]",
+            "ldmxcsr [rsp]",
+            "fldcw [rsp + 4]",
             "jmp 3b",
             $($tls_cold,)*
             "2:",
+            "pop rbx",
+            "pop rbp",
             inout("rdx") $from => _,
             inout("rcx") $to => _,
             $($operand)*
@@ -371,15 +372,16 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
         switch_thread!(
             OWN_TLS, from, to,
             save: [
-                "stmxcsr [rdx + 40]",
-                "fnstcw [rdx + 44]",
-                "mov r9d, [rdx + 40]",
-                "movzx r10d, word ptr [rdx + 44]",
+                "push 0",
+                "stmxcsr [rsp]",
+                "fnstcw [rsp + 4]",
+                "mov r9d, [rsp]",
+                "movzx r10d, word ptr [rsp + 4]",
             ],
             compare: [
-                "cmp r9d, [rcx + 40]",
+                "cmp r9d, [rsp]",
                 "jne 4f",
-                "cmp r10w, [rcx + 44]",
+                "cmp r10w, [rsp + 4]",
                 "jne 4f",
             ],
         );
@@ -405,10 +407,10 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
             OWN_TLS, from, to,
             save: [
                 "mov r9, {float_default}",
-                "mov [rdx + 40], r9",
+                "push r9",
             ],
             compare: [
-                "cmp r9, [rcx + 40]",
+                "cmp r9, [rsp]",
                 "jne 4f",
             ],
             float_default = const FLOAT_DEFAULT,
@@ -434,18 +436,21 @@ pub fn prepare(
     }
 }
 
-/// A fiber that has yet to start, on the stack that ends at `top`: the first [`switch_thread`] to it
-/// calls `entry(data)`, under the thread pointer `tp` if that switch is one with own thread-local
-/// storage.
+/// Writes the first frame of a fiber on the stack that ends at `top`, so that the first
+/// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
+/// one with own thread-local storage.
 ///
 /// It starts under the default floating-point environment (MXCSR 0x1f80, x87 control word 0x37f)
 /// whatever that of its creator is. A POSIX thread would inherit its creator's; a fiber is entered by
 /// a carrier, not by its creator, and Rust code may count on the default.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
-/// what needs care, making it does not: nothing is written to the stack.
+/// `entry` finds an aligned stack and no caller: it must leave by a switch.
+///
+/// # Safety
+///
+/// The 64 bytes below `top` must be valid for writes, and the stack must be large enough for `entry`.
 #[inline]
-pub fn prepare_thread(
+pub unsafe fn prepare_thread(
     top: *mut u8,
     tp: *mut u8,
     entry: unsafe extern "C" fn(data: *mut u8) -> !,
@@ -453,12 +458,15 @@ pub fn prepare_thread(
 ) -> ThreadContext {
     // Asked here so that `switch_thread` need not ask.
     fsgsbase();
-    ThreadContext {
-        sp: align_down(top),
-        pc: thread_trampoline as *const () as usize,
-        registers: [entry as *const () as usize, data.expose_provenance()],
-        tp,
-        float: FLOAT_DEFAULT,
+    let top = align_down(top);
+    // SAFETY: the four words are within the bytes the caller vouches for.
+    unsafe {
+        let frame = top.cast::<u64>().sub(4);
+        frame.write(FLOAT_DEFAULT);
+        frame.add(1).write(thread_trampoline as *const () as u64);
+        frame.add(2).write(entry as *const () as u64);
+        frame.add(3).write(data.expose_provenance() as u64);
+        ThreadContext { sp: frame.cast(), tp }
     }
 }
 
@@ -468,7 +476,7 @@ fn align_down(top: *mut u8) -> *mut u8 {
 }
 
 unsafe extern "C" {
-    /// Where a computation starts: calls `entry(message.word, message.kind, data)`. Never called, only jumped to.
+    /// Where a computation starts: calls `entry(word, kind, data)`. Never called, only jumped to.
     #[link_name = "carefree_context_trampoline"]
     fn trampoline();
     /// Where a fiber starts: calls `entry(data)`. Never called, only jumped to.
@@ -483,7 +491,7 @@ unsafe extern "C" {
 // `ud2` is never reached. It is there so that the return address still belongs to the function: an
 // unwinder looks up the byte before it, a symboliser often the address itself.
 macro_rules! trampoline {
-    ($name:literal, $data:literal) => {
+    ($name:literal, $data:literal, $frame:literal, [$($pop:literal),*]) => {
         global_asm!(
             ".pushsection .text.carefree_context_trampoline, \"ax\", @progbits",
             ".balign 16",
@@ -492,8 +500,10 @@ macro_rules! trampoline {
             concat!(".globl ", $name),
             concat!($name, ":"),
             ".cfi_startproc",
-            ".cfi_def_cfa_offset 0",
+            concat!(".cfi_def_cfa_offset ", $frame),
             ".cfi_undefined rip",
+            $($pop,)*
+            ".cfi_def_cfa_offset 0",
             concat!("mov ", $data, ", rbp"),
             "xor ebp, ebp",
             "call rbx",
@@ -506,5 +516,6 @@ macro_rules! trampoline {
 }
 
 // rdi and rsi hold the message already.
-trampoline!("carefree_context_trampoline", "rdx");
-trampoline!("carefree_context_thread_trampoline", "rdi");
+trampoline!("carefree_context_trampoline", "rdx", "0", []);
+// As behind label 2 of `switch_thread`.
+trampoline!("carefree_context_thread_trampoline", "rdi", "16", ["pop rbx", "pop rbp"]);
