@@ -281,7 +281,7 @@ impl Carrier {
 
     /// Takes an ended fiber's stack back, and its own reference to its header.
     fn bury(&self, fiber: FiberRef) {
-        let stack = fiber.stack.swap(ptr::null_mut(), Ordering::Relaxed);
+        let stack = fiber.stack.load(Ordering::Relaxed);
         // SAFETY: the fiber has left it for good.
         let stack = unsafe { Furnished::from_raw(stack) };
         self.with_local(|local| local.stacks.put(stack));

@@ -175,13 +175,17 @@ impl FiberRef {
         arch::prefetch(self.as_ptr());
     }
 
-    /// Brings what a switch to the fiber reads first into the cache.
+    /// Brings what a switch to the fiber reads first into the cache: the top of its stack, and who
+    /// it is from its thread-local storage.
     #[inline(always)]
     pub(crate) fn prefetch_stack(self) {
         // SAFETY: a fiber in a queue is off its stack and not entered, so nobody writes its context.
-        let sp = unsafe { (*self.context.get()).stack_pointer() };
-        arch::prefetch(sp);
-        arch::prefetch(sp.wrapping_add(64));
+        let context = unsafe { &*self.context.get() };
+        let sp = context.stack_pointer();
+        for line in 0..3 {
+            arch::prefetch(sp.wrapping_add(line * 64));
+        }
+        arch::prefetch(context.thread_pointer().wrapping_offset(crate::wait::current_from_tp()));
     }
 
     /// A key for waits that concern this fiber.

@@ -21,6 +21,7 @@
 use std::io;
 use std::ptr::NonNull;
 
+use carefree_context::arch;
 use carefree_context::lock::Lock;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
@@ -91,6 +92,14 @@ impl Furnished {
     #[inline]
     pub(crate) fn thread_pointer(&self) -> *mut u8 {
         self.get().block.as_ref().map_or(std::ptr::null_mut(), Block::thread_pointer)
+    }
+
+    /// Brings what the next fiber's start will touch into the cache.
+    #[inline(always)]
+    fn prefetch(&self) {
+        arch::prefetch(self.0.as_ptr().cast());
+        // The first frame, the closure.
+        arch::prefetch(self.0.as_ptr().cast::<u8>().wrapping_sub(64));
     }
 
     pub(crate) fn size(&self) -> StackSize {
@@ -171,7 +180,12 @@ impl Local {
             return take(size);
         }
         match self.idle.pop() {
-            Some(stack) => Ok(stack.reset()),
+            Some(stack) => {
+                if let Some(soon) = self.idle.last() {
+                    soon.prefetch();
+                }
+                Ok(stack.reset())
+            }
             None => self.take_bare(),
         }
     }

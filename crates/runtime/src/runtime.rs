@@ -366,6 +366,7 @@ fn prepare_process() {
     // `membarrier::register`.
     DONE.get_or_init(|| {
         membarrier::register();
+        wait::locate_current();
         // SAFETY: it reads the running fiber's header and calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };
         // Without it an overflow still ends the process, only without saying why.
