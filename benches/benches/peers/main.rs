@@ -162,6 +162,7 @@ fn measure(
 ) -> BTreeMap<&'static str, Samples> {
     let mut samples: BTreeMap<&str, Samples> = BTreeMap::new();
     let rounds = options.rounds(workload);
+    // The first round finds pools empty and code unmapped.
     let warm_up = usize::from(workload.process == Process::Same);
     for round in 0..warm_up + rounds {
         progress(&format!("{}: {round} of {rounds}", workload.name));

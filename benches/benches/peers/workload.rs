@@ -27,7 +27,8 @@ pub(crate) enum Target {
 /// Where samples are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Process {
-    /// In this one, after a round to warm up.
+    /// In this one. Where that is to be warm, each sample runs its crowd twice and counts the
+    /// second: the peers have emptied the caches in between.
     Same,
     /// A new one for each sample.
     Fresh,
@@ -98,7 +99,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 21,
         flag: None,
-        sample: spawns,
+        sample: warm_spawns,
     },
     Workload {
         name: "warm-shared",
@@ -108,7 +109,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         only: Some("carefree"),
         rounds: 9,
         flag: None,
-        sample: spawns_after_the_first,
+        sample: warm_spawns,
     },
     Workload {
         name: "cold",
@@ -242,15 +243,14 @@ fn spawns(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     Some(Ok(vec![nanos / units as f64]))
 }
 
-/// For a fresh process that is to measure warm ones.
-fn spawns_after_the_first(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
+fn warm_spawns(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     let _ = spawns(peer, scale)?;
-    let again: Option<Vec<f64>> = (0..9).map(|_| spawns(peer, scale)?.ok()?.pop()).collect();
-    Some(Ok(vec![carefree_benches::statistics::median(&again?)]))
+    spawns(peer, scale)
 }
 
 fn throughput(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     let run = peer.crowd?;
+    let _ = run(1_000, 100);
     let (nanos, answer) = scale.timed(|| run(1_000, 100));
     assert_eq!(answer.yields, 100_000, "{}: yields are missing", peer.name);
     Some(Ok(vec![nanos / 1e6]))
@@ -259,6 +259,7 @@ fn throughput(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
 fn sleepers(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     let run = peer.sleepers?;
     let units = if scale.quick { 1_000 } else { 10_000 };
+    let _ = run(units, Duration::from_millis(1));
     let (start, cpu) = (Instant::now(), machine::cpu_time());
     let slept = run(units, Duration::from_millis(100));
     let (passed, used) = (start.elapsed(), machine::cpu_time() - cpu);
