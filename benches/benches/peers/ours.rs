@@ -2,6 +2,8 @@
 
 use crate::peer::{Answer, Peer, Turn, stint, sum};
 use carefree::JoinHandle;
+use carefree_context::{Coroutine, CoroutineState};
+use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,11 +12,28 @@ use std::time::{Duration, Instant};
 pub(crate) const PEER: Peer = Peer {
     name: "carefree",
     fewer: 1,
-    coroutine: None,
+    coroutine: Some(coroutine),
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
 };
+
+fn coroutine(rounds: u64) -> u64 {
+    let mut coroutine = Coroutine::<u64, u64, ()>::new(|suspender, mut ball| {
+        while ball != u64::MAX {
+            ball = suspender.suspend(ball + 1);
+        }
+    });
+    let mut sum = 0;
+    for round in 0..rounds {
+        match coroutine.resume(black_box(round)) {
+            CoroutineState::Yielded(ball) => sum += ball,
+            CoroutineState::Complete(()) => unreachable!("the coroutine goes on until u64::MAX"),
+        }
+    }
+    coroutine.resume(u64::MAX);
+    sum
+}
 
 fn join<T>(handle: JoinHandle<T>) -> T {
     handle.join().expect("a fiber panicked")

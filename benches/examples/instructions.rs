@@ -1,0 +1,59 @@
+//! What `benches/instructions.sh` counts the instructions of: `instructions WHAT ROUNDS`, a round
+//! being two switches.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = arguments.get(1).and_then(|rounds| rounds.parse().ok());
+    match (arguments.first().map(String::as_str), rounds) {
+        (Some("coroutine"), Some(rounds)) => coroutine(rounds),
+        (Some("corosensei"), Some(rounds)) => corosensei(rounds),
+        (Some("yield"), Some(rounds)) => yields(rounds),
+        _ => {
+            eprintln!("usage: instructions coroutine|corosensei|yield ROUNDS");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn coroutine(rounds: u64) {
+    let mut coroutine = carefree_context::Coroutine::<u64, u64, ()>::new(|suspender, mut ball| {
+        while ball != u64::MAX {
+            ball = suspender.suspend(ball + 1);
+        }
+    });
+    for round in 0..rounds {
+        coroutine.resume(black_box(round));
+    }
+    coroutine.resume(u64::MAX);
+}
+
+fn corosensei(rounds: u64) {
+    let mut coroutine = corosensei::Coroutine::<u64, u64, ()>::new(|yielder, mut ball| {
+        while ball != u64::MAX {
+            ball = yielder.suspend(ball + 1);
+        }
+    });
+    for round in 0..rounds {
+        coroutine.resume(black_box(round));
+    }
+    coroutine.resume(u64::MAX);
+}
+
+fn yields(rounds: u64) {
+    carefree::run(move || {
+        let fibers = [(); 2].map(|()| {
+            carefree::spawn(move || {
+                for _ in 0..black_box(rounds) {
+                    carefree::yield_now();
+                }
+            })
+        });
+        for fiber in fibers {
+            fiber.join().expect("a fiber panicked");
+        }
+    });
+}
