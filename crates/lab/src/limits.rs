@@ -7,73 +7,92 @@ use crate::sample::Failure;
 use crate::sys::{self, Resource};
 
 /// A limit of the machine, or of this process's place on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Its name, as the system calls it.
-    pub name: &'static str,
+    /// Which one.
+    pub kind: LimitKind,
     /// Its value; `None` where nothing is limited.
     pub value: Option<u64>,
     /// How many threads fit under it, where that can be told.
     pub threads: Option<u64>,
-    /// How to raise it.
-    pub knob: &'static str,
 }
+
+/// Which limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// Mappings in the address space of a process.
+    MapCount,
+    /// Threads of the whole machine.
+    ThreadsMax,
+    /// Process and thread numbers of the whole machine.
+    PidMax,
+    /// Processes and threads of this user, root excepted.
+    Processes,
+    /// Processes and threads of this control group.
+    PidsGroup,
+    /// Address space of a process, bytes.
+    AddressSpace,
+    /// Open files of a process.
+    OpenFiles,
+}
+
+impl LimitKind {
+    /// Its name, as the system calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LimitKind::MapCount => "vm.max_map_count",
+            LimitKind::ThreadsMax => "kernel.threads-max",
+            LimitKind::PidMax => "kernel.pid_max",
+            LimitKind::Processes => "RLIMIT_NPROC",
+            LimitKind::PidsGroup => "pids.max of the control group",
+            LimitKind::AddressSpace => "RLIMIT_AS",
+            LimitKind::OpenFiles => "RLIMIT_NOFILE",
+        }
+    }
+
+    /// How to raise it.
+    pub fn knob(self) -> &'static str {
+        match self {
+            LimitKind::MapCount => "sysctl -w vm.max_map_count=1000000",
+            LimitKind::ThreadsMax => "sysctl -w kernel.threads-max=500000",
+            LimitKind::PidMax => "sysctl -w kernel.pid_max=4194304",
+            LimitKind::Processes => "ulimit -u unlimited, or nproc in /etc/security/limits.conf",
+            LimitKind::PidsGroup => "docker run --pids-limit -1, or systemd's TasksMax=infinity",
+            LimitKind::AddressSpace => "ulimit -v unlimited",
+            LimitKind::OpenFiles => "ulimit -n 1000000, or nofile in /etc/security/limits.conf",
+        }
+    }
+}
+
+/// Mappings a `std::thread` takes: a stack and its guard page, a signal stack and its own.
+const MAPPINGS_OF_A_THREAD: u64 = 4;
+
+/// What `std::thread` reserves for a stack unless told otherwise, bytes.
+const STACK_OF_A_THREAD: u64 = 2 << 20;
 
 /// Every limit that bounds threads or fibers.
 pub fn all() -> Vec<Limit> {
     let proc = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let maps = proc("/proc/sys/vm/max_map_count");
-    let threads_max = proc("/proc/sys/kernel/threads-max");
-    let pid_max = proc("/proc/sys/kernel/pid_max");
-    let processes = sys::limit(Resource::Processes);
-    let files = sys::limit(Resource::OpenFiles);
-    let space = sys::limit(Resource::AddressSpace);
-    let pids = pids_limit();
+    let limit = |kind, value: Option<u64>, threads: &dyn Fn(u64) -> Option<u64>| Limit {
+        kind,
+        value,
+        threads: value.and_then(threads),
+    };
+    let one_each = &|value| Some(value);
     vec![
-        Limit {
-            name: "vm.max_map_count",
-            value: maps,
-            // A stack with its guard page, and std's signal stack with its own.
-            threads: maps.map(|maps| maps / 4),
-            knob: "sysctl -w vm.max_map_count=1000000",
-        },
-        Limit {
-            name: "kernel.threads-max",
-            value: threads_max,
-            threads: threads_max,
-            knob: "sysctl -w kernel.threads-max=500000",
-        },
-        Limit {
-            name: "kernel.pid_max",
-            value: pid_max,
-            threads: pid_max,
-            knob: "sysctl -w kernel.pid_max=4194304",
-        },
-        Limit {
-            name: "RLIMIT_NPROC",
-            value: processes,
-            threads: if sys::is_root() { None } else { processes },
-            knob: "ulimit -u unlimited, or nproc in /etc/security/limits.conf",
-        },
-        Limit {
-            name: "pids control group",
-            value: pids,
-            threads: pids,
-            knob: "docker run --pids-limit -1, or systemd's TasksMax=infinity",
-        },
-        Limit {
-            name: "RLIMIT_AS",
-            value: space,
-            // std::thread reserves 2 MiB of stack unless told otherwise.
-            threads: space.map(|bytes| bytes / (2 << 20)),
-            knob: "ulimit -v unlimited",
-        },
-        Limit {
-            name: "RLIMIT_NOFILE",
-            value: files,
-            threads: None,
-            knob: "ulimit -n 1000000, or nofile in /etc/security/limits.conf",
-        },
+        limit(LimitKind::MapCount, proc("/proc/sys/vm/max_map_count"), &|maps| {
+            Some(maps / MAPPINGS_OF_A_THREAD)
+        }),
+        limit(LimitKind::ThreadsMax, proc("/proc/sys/kernel/threads-max"), one_each),
+        limit(LimitKind::PidMax, proc("/proc/sys/kernel/pid_max"), one_each),
+        limit(LimitKind::Processes, sys::limit(Resource::Processes), &|value| {
+            if sys::is_root() { None } else { Some(value) }
+        }),
+        limit(LimitKind::PidsGroup, pids_limit(), one_each),
+        limit(LimitKind::AddressSpace, sys::limit(Resource::AddressSpace), &|bytes| {
+            Some(bytes / STACK_OF_A_THREAD)
+        }),
+        limit(LimitKind::OpenFiles, sys::limit(Resource::OpenFiles), &|_| None),
     ]
 }
 
@@ -93,7 +112,8 @@ fn advice(limit: &Limit) -> String {
     let value = limit.value.unwrap_or_default();
     format!(
         "the lowest limit is {} = {value}, room for about {room} threads; raise it: {}",
-        limit.name, limit.knob
+        limit.kind.name(),
+        limit.kind.knob()
     )
 }
 
@@ -143,16 +163,13 @@ fn pids_limit() -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn limit(name: &'static str, value: u64, threads: Option<u64>, knob: &'static str) -> Limit {
-        Limit { name, value: Some(value), threads, knob }
-    }
-
     #[test]
     fn running_out_names_the_lowest_limit_and_its_knob() {
+        let limit = |kind, value, threads| Limit { kind, value: Some(value), threads };
         let limits = [
-            limit("vm.max_map_count", 65_530, Some(16_382), "sysctl -w vm.max_map_count=1000000"),
-            limit("pids control group", 500, Some(500), "docker run --pids-limit -1"),
-            limit("RLIMIT_NOFILE", 20, None, "ulimit -n 1000000"),
+            limit(LimitKind::MapCount, 65_530, Some(16_382)),
+            limit(LimitKind::PidsGroup, 500, Some(500)),
+            limit(LimitKind::OpenFiles, 20, None),
         ];
         let error = io::Error::from_raw_os_error(libc::EAGAIN);
         let failure = ran_out(498, 10_000, &error, &limits);
@@ -160,8 +177,8 @@ mod tests {
         assert_eq!(
             failure.advice.as_deref(),
             Some(
-                "the lowest limit is pids control group = 500, room for about 500 threads; \
-                 raise it: docker run --pids-limit -1"
+                "the lowest limit is pids.max of the control group = 500, room for about 500 \
+                 threads; raise it: docker run --pids-limit -1, or systemd's TasksMax=infinity"
             )
         );
     }
@@ -170,7 +187,7 @@ mod tests {
     fn this_machine_has_limits_to_read() {
         let limits = all();
         assert!(
-            limits.iter().any(|limit| limit.name == "vm.max_map_count" && limit.value.is_some())
+            limits.iter().any(|limit| limit.kind == LimitKind::MapCount && limit.value.is_some())
         );
         assert!(lowest(&limits).is_some());
     }

@@ -305,6 +305,7 @@ mod tests {
             whole_method: Some(method),
         };
         let sample = Sample {
+            process: 7,
             parameters,
             switches_asked: parameters.switches_asked(),
             switches_made: made,

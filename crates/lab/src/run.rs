@@ -331,6 +331,7 @@ mod tests {
             whole_method: None,
         };
         let sample = Sample {
+            process: 7,
             parameters: trial.parameters,
             switches_asked: 4,
             switches_made: 4,

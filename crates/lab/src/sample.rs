@@ -41,6 +41,8 @@ pub enum Answer {
 /// What one process did, and what it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
+    /// The process it ran in, which ran nothing else.
+    pub process: u32,
     /// The sizes it ran at.
     pub parameters: Parameters,
     /// Switches the units were asked to make, over all rounds.
@@ -130,6 +132,7 @@ fn attempt(trial: &Trial) -> Result<Sample, Failure> {
     }
     let after = sys::usage(Who::Process);
     Ok(Sample {
+        process: std::process::id(),
         parameters: trial.parameters,
         switches_asked: trial.parameters.switches_asked(),
         switches_made: made,

@@ -13,7 +13,7 @@ pub(super) fn render(record: &Record) -> String {
     };
     let sentences = words::sentences(record);
     if !sentences.is_empty() {
-        page += &format!("\n{}\n", sentences.join("\n"));
+        page += &format!("\n  - {}\n", sentences.join("\n  - "));
     }
     tables::published(record).iter().for_each(|table| page += &section(table));
     if let Some(table) = tables::intervals(record) {

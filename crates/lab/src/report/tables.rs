@@ -66,7 +66,7 @@ fn title(unit: Unit) -> &'static str {
     }
 }
 
-/// `10,000 units with 2 switches each`, as the samples had it.
+/// `10,000 units × 2 switches, 2 cores`, as the samples had it.
 fn crowd(record: &Record, workload: Workload) -> String {
     let Some(measurement) = record.results.iter().find(|m| m.workload == workload) else {
         return String::new();
@@ -77,16 +77,13 @@ fn crowd(record: &Record, workload: Workload) -> String {
     };
     let rounds = match parameters.rounds {
         1 => String::new(),
-        rounds => format!(", {rounds} times over"),
-    };
-    let place = match parameters.cores {
-        1 => "one core".to_owned(),
-        cores => format!("{cores} cores"),
+        rounds => format!(", {rounds} rounds"),
     };
     format!(
-        "{} with {} each{rounds}, on {place}",
+        "{} × {}{rounds}, {}",
         count(parameters.units, "unit", "units"),
         count(parameters.switches, "switch", "switches"),
+        count(parameters.cores as u64, "core", "cores"),
     )
 }
 
@@ -111,9 +108,9 @@ fn summary(record: &Record) -> Option<Table> {
             let what = if workload == Workload::Alloc {
                 "Allocation: from creating a unit to having joined it"
             } else {
-                "Switch: from one unit going on to the next one going on"
+                "Switch: from one unit going on to the next going on"
             };
-            table.notes.push(format!("{what}; {}.", crowd(record, workload)));
+            table.notes.push(format!("{what} ({}).", crowd(record, workload)));
         }
     }
     if row.len() == 1 {
@@ -183,9 +180,7 @@ fn memory(record: &Record) -> Option<Table> {
         table.rows.push(row);
     }
     table.notes = vec![
-        "Own: the process's resident memory. Whole: with the kernel's stacks, page tables and \
-         objects for it."
-            .into(),
+        "Own: the process's resident memory. Whole: with what the kernel keeps for it.".into(),
         "The most there was with all units alive; parked: while all were parked. 1 MB is \
          1,048,576 bytes."
             .into(),
@@ -226,7 +221,7 @@ fn warming(record: &Record) -> Option<Table> {
         .column("Last Alloc (μs)", Align::Right)
         .column("Improvement", Align::Right);
     table.notes.push(format!(
-        "Allocation time from a cold start to a warm one in the same process; {}.",
+        "Allocation in a process's first and last round ({}).",
         crowd(record, Workload::Warm)
     ));
     let metrics = [Metric::FirstTimePerUnit, Metric::LastTimePerUnit];
@@ -247,7 +242,7 @@ fn throughput(record: &Record) -> Option<Table> {
         .column("Concurrency", Align::Right)
         .column("Max Throughput (req/s)", Align::Right);
     table.notes.push(format!(
-        "The last, warm round, a unit for each request; {}.",
+        "The last, warm round, a unit for each request ({}).",
         crowd(record, Workload::Throughput)
     ));
     let metrics = [Metric::Time, Metric::UnitsPerSecond];

@@ -1,50 +1,57 @@
 //! What the figures come down to, in plain words.
 
 use super::number::{times, value};
-use crate::record::{Measurement, Record};
+use crate::record::Record;
 use crate::unit::Unit;
 use crate::workload::{Metric, Workload};
 
-/// A comparison worth a sentence: `Here a fiber {better} than a thread`.
+/// A comparison worth a sentence. `{w}` is the unit that did better, `{l}` the other one, `{x}` how
+/// many times.
 struct Point {
     workload: Workload,
     metric: Metric,
-    /// `starts {} faster than`, with the place of the ratio.
-    better: [&'static str; 2],
-    /// `starts as fast as`.
+    better: &'static str,
+    /// What to say where the samples cannot tell them apart.
     equal: &'static str,
+    /// What the figures in brackets need said.
+    remark: &'static str,
 }
 
 const POINTS: [Point; 5] = [
     Point {
         workload: Workload::Alloc,
         metric: Metric::TimePerUnit,
-        better: ["starts", "faster than"],
-        equal: "starts as fast as",
+        better: "Here a {w} starts {x} faster than a {l}",
+        equal: "Here a {w} starts as fast as a {l}",
+        remark: "",
     },
     Point {
         workload: Workload::Warm,
         metric: Metric::LastTimePerUnit,
-        better: ["that follows others starts", "faster than"],
-        equal: "that follows others starts as fast as",
+        better: "Here, once warm, a {w} starts {x} faster than a {l}",
+        equal: "Here, once warm, a {w} starts as fast as a {l}",
+        remark: "",
     },
     Point {
         workload: Workload::Switch,
         metric: Metric::TimePerSwitch,
-        better: ["switches", "faster than"],
-        equal: "switches as fast as",
+        better: "Here a {w} switches {x} faster than a {l}",
+        equal: "Here a {w} switches as fast as a {l}",
+        remark: "",
     },
     Point {
         workload: Workload::Throughput,
         metric: Metric::Time,
-        better: ["for each request serves them", "faster than"],
-        equal: "for each request serves them as fast as",
+        better: "Here {w}s serve requests {x} faster than {l}s",
+        equal: "Here {w}s serve requests as fast as {l}s",
+        remark: "",
     },
     Point {
         workload: Workload::Alloc,
         metric: Metric::WholeMemoryPerUnit,
-        better: ["takes", "less memory, the kernel's part included, than"],
-        equal: "takes as much memory, the kernel's part included, as",
+        better: "Here a {w} takes {x} less memory than a {l}",
+        equal: "Here a {w} takes as much memory as a {l}",
+        remark: ", all told",
     },
 ];
 
@@ -57,32 +64,22 @@ fn sentence(record: &Record, point: &Point) -> Option<String> {
     let find = |unit| record.find(point.workload, unit, point.metric);
     let thread = find(Unit::Thread)?;
     let light = find(Unit::Fiber).or_else(|| find(Unit::Coroutine))?;
-    let figures = |first: &Measurement, second: &Measurement| {
-        format!(
-            "{} against {}",
-            value(point.metric, first.median),
-            value(point.metric, second.median)
-        )
-    };
     // Of all these figures less is better. Where the intervals meet, chance may have decided.
     let (winner, loser) =
         if light.median <= thread.median { (light, thread) } else { (thread, light) };
-    Some(if winner.ci_high >= loser.ci_low {
-        format!(
-            "Here a {} {} a {}, as far as these samples can tell ({}).",
-            light.unit,
-            point.equal,
-            thread.unit,
-            figures(light, thread)
-        )
-    } else {
-        let [verb, than] = point.better;
-        format!(
-            "Here a {} {verb} {} {than} a {} ({}).",
-            winner.unit,
-            times(loser.median / winner.median),
-            loser.unit,
-            figures(winner, loser)
-        )
-    })
+    let told_apart = winner.ci_high < loser.ci_low;
+    let (template, winner, loser) =
+        if told_apart { (point.better, winner, loser) } else { (point.equal, light, thread) };
+    let claim = template
+        .replace("{w}", winner.unit.name())
+        .replace("{l}", loser.unit.name())
+        .replace("{x}", &times(loser.median / winner.median));
+    let doubt = if told_apart { "" } else { ", as far as these samples can tell" };
+    let figure = |median| value(point.metric, median);
+    Some(format!(
+        "{claim}{doubt} ({} against {}{}).",
+        figure(winner.median),
+        figure(loser.median),
+        point.remark
+    ))
 }

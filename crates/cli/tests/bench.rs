@@ -1,0 +1,316 @@
+//! `carefree bench` from end to end, at sizes that take a moment.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::FromRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{carefree, run, stderr, stdout};
+
+const SMALL: [&str; 7] = ["bench", "--quick", "--samples", "2", "--units", "20", "--seed"];
+
+fn small(more: &[&str]) -> std::process::Output {
+    let output = run(SMALL.iter().chain(&["5"]).chain(more));
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// What each workload has to tell, with the unit it is told in.
+const METRICS: [(&str, &[(&str, &str)]); 5] = [
+    (
+        "alloc",
+        &[
+            ("time_per_unit", "ns"),
+            ("memory_per_unit", "bytes"),
+            ("whole_memory_per_unit", "bytes"),
+        ],
+    ),
+    ("switch", &[("time_per_switch", "ns"), ("switches_per_second", "switches/s")]),
+    ("warm", &[("first_time_per_unit", "ns"), ("last_time_per_unit", "ns")]),
+    ("throughput", &[("time", "ms"), ("units_per_second", "units/s")]),
+    ("parked", &[("memory_per_unit", "bytes"), ("whole_memory_per_unit", "bytes")]),
+];
+
+const UNITS: [(&str, &str); 3] =
+    [("coroutine", "carefree"), ("fiber", "carefree"), ("thread", "rust")];
+
+#[test]
+fn json_has_every_figure_of_every_unit_and_workload() {
+    let record = json(stdout(&small(&["--format", "json"])));
+    assert_eq!(record["schema"], 1);
+    let environment = record["environment"].as_object().expect("an environment");
+    for key in ["cpu", "cores", "governor", "kernel", "libc", "memory", "page_size", "thp", "aslr"] {
+        assert!(environment.contains_key(key), "no {key}");
+    }
+    for key in ["carefree", "rustc", "tls_mode", "guard_mode"] {
+        assert!(environment[key].is_string(), "no {key}");
+    }
+    let results = record["results"].as_array().expect("results");
+    let mut expected = 0;
+    for (workload, metrics) in METRICS {
+        for (unit, runtime) in UNITS {
+            for (metric, value_unit) in metrics {
+                expected += 1;
+                let found: Vec<&Value> = results
+                    .iter()
+                    .filter(|r| {
+                        r["workload"] == workload && r["unit"] == unit && r["metric"] == *metric
+                    })
+                    .collect();
+                let [result] = found[..] else { panic!("{workload} {unit} {metric}: {found:?}") };
+                assert_eq!(result["runtime"], runtime);
+                assert!(result["version"].as_str().is_some_and(|v| v.contains('.')), "{result}");
+                assert_eq!(result["value_unit"], *value_unit);
+                assert_eq!(result["parameters"]["units"], 20);
+                assert!(result["parameters"]["switches"].as_u64() >= Some(1));
+                let samples = result["samples"].as_array().expect("samples");
+                assert_eq!(samples.len(), 2);
+                assert!(samples.iter().all(Value::is_f64), "{result}");
+                let number = |key: &str| result[key].as_f64().expect("a number");
+                assert!(number("ci_low") <= number("median"), "{result}");
+                assert!(number("median") <= number("ci_high"), "{result}");
+                if !metric.contains("memory") {
+                    assert!(number("median") > 0.0, "{result}");
+                }
+            }
+        }
+    }
+    assert_eq!(results.len(), expected, "and nothing else");
+}
+
+#[test]
+fn each_sample_has_a_process_of_its_own_and_proves_its_switches() {
+    let record = json(stdout(&small(&["--format", "json"])));
+    let trials = record["trials"].as_array().expect("trials");
+    assert_eq!(trials.len(), 2 * METRICS.len() * UNITS.len());
+    let processes: BTreeSet<u64> =
+        trials.iter().map(|t| t["sample"]["process"].as_u64().expect("a process")).collect();
+    assert_eq!(processes.len(), trials.len());
+    for trial in trials {
+        let sample = &trial["sample"];
+        let count = |key: &str| sample[key].as_u64().expect("a count");
+        let parameters = &sample["parameters"];
+        let rounds = parameters["rounds"].as_u64().unwrap_or(1);
+        let each = parameters["switches"].as_u64().expect("a count");
+        assert_eq!(count("switches_asked"), 20 * each * rounds, "{trial}");
+        assert_eq!(sample["rounds"].as_array().map(Vec::len), usize::try_from(rounds).ok());
+        if trial["unit"] != "thread" {
+            assert!(count("switches_made") >= count("switches_asked"), "{trial}");
+        }
+        if trial["workload"] == "switch" {
+            assert!(trial["pin"].is_u64() && parameters["cores"] == 1, "{trial}");
+        }
+    }
+    let order = |trials: &[Value]| -> Vec<String> {
+        trials.iter().map(|t| format!("{} {}", t["unit"], t["workload"])).collect()
+    };
+    let (first, second) = trials.split_at(trials.len() / 2);
+    assert_ne!(order(first), order(second), "the order is drawn anew for each round");
+    let again = json(stdout(&small(&["--format", "json"])));
+    assert_eq!(order(trials), order(again["trials"].as_array().expect("trials")));
+}
+
+#[test]
+fn text_has_the_five_tables_and_no_escapes_when_piped() {
+    let output = small(&[]);
+    let text = stdout(&output);
+    for title in [
+        "Performance Summary",
+        "Context Switching Performance",
+        "Memory Usage Per Unit",
+        "Cache Warming Performance",
+        "Throughput Performance",
+        "In plain words",
+    ] {
+        assert!(text.contains(title), "no {title} in {text}");
+    }
+    assert!(!text.contains('\x1b'), "{text}");
+    assert_eq!(stderr(&output), "", "no progress bar when piped");
+}
+
+#[test]
+fn a_file_gets_the_format_of_its_name_and_standard_output_stays_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("record.json"), "old").expect("written");
+    for name in ["record.json", "record.csv", "record.md", "record"] {
+        let output = small(&["switch", "--unit", "thread", "--out", &at(name)]);
+        assert_eq!(stdout(&output), "", "{name}");
+        assert!(stderr(&output).contains("written to"), "{output:?}");
+        let text = fs::read_to_string(at(name)).expect("written");
+        match name {
+            "record.json" => assert_eq!(json(&text)["schema"], 1),
+            "record.csv" => assert!(text.starts_with("runtime,version,unit,"), "{text}"),
+            "record.md" => assert!(text.starts_with("## Fiber vs Thread Benchmark"), "{text}"),
+            _ => assert!(text.contains("\nContext Switching Performance\n"), "{text}"),
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 4, "nothing is left over");
+}
+
+#[test]
+fn only_what_was_named_is_measured() {
+    let output = small(&["parked", "switch", "--unit", "thread", "--pin", "--format", "csv"]);
+    let lines: Vec<&str> = stdout(&output).lines().skip(1).collect();
+    let kinds: BTreeSet<(&str, &str)> = lines
+        .iter()
+        .map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            assert_eq!(cells[7], "1", "pinned to one core: {line}");
+            (cells[2], cells[3])
+        })
+        .collect();
+    assert_eq!(kinds, BTreeSet::from([("thread", "parked"), ("thread", "switch")]));
+}
+
+#[test]
+fn a_limit_reached_is_named_with_its_knob_and_the_rest_goes_on() {
+    let output = Command::new("sh")
+        .arg("-c")
+        // Room for less than a hundred threads with 2 MiB of stack each.
+        .arg("ulimit -v 200000; exec \"$0\" bench --unit thread alloc switch --samples 1")
+        .arg(env!("CARGO_BIN_EXE_carefree"))
+        .output()
+        .expect("sh starts");
+    let text = stdout(&output);
+    assert!(text.contains("RLIMIT_AS"), "{text}");
+    assert!(text.contains("ulimit -v unlimited"), "{text}");
+    assert!(text.contains("Context Switching Performance"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "what was asked for is not all there");
+}
+
+/// Starts a run that would take minutes and waits until it is in its third sample.
+fn long_run(more: &[&str]) -> Child {
+    let child = carefree()
+        .args(["bench", "switch", "--unit", "thread", "--samples", "10000"])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let started = Instant::now();
+    let mut samples = BTreeSet::new();
+    while samples.len() < 3 {
+        let path = format!("/proc/{0}/task/{0}/children", child.id());
+        let children = fs::read_to_string(path).expect("it runs");
+        samples.extend(children.split_whitespace().map(str::to_owned));
+        assert!(started.elapsed() < Duration::from_secs(120), "no samples are taken");
+        thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+fn interrupt(child: &Child) {
+    let process = i32::try_from(child.id()).expect("a process number");
+    // SAFETY: kill touches no memory; the process is ours and not waited for yet.
+    assert_eq!(unsafe { libc::kill(process, libc::SIGINT) }, 0);
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured() {
+    let child = long_run(&["--format", "json"]);
+    interrupt(&child);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let record = json(stdout(&output));
+    assert_eq!(record["run"]["interrupted"], true);
+    let samples = record["results"][0]["samples"].as_array().expect("samples").len();
+    assert!((2..10_000).contains(&samples), "{samples}");
+}
+
+#[test]
+fn ctrl_c_writes_the_file_that_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("record.json");
+    let child = long_run(&["--out", &path.display().to_string()]);
+    interrupt(&child);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let record = json(&fs::read_to_string(&path).expect("written"));
+    assert_eq!(record["run"]["interrupted"], true);
+    assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1, "nothing is left over");
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_no_sample_running() {
+    let mut child = long_run(&[]);
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    let mut sample = String::new();
+    while sample.is_empty() {
+        sample = fs::read_to_string(&path).expect("it runs").trim().to_owned();
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let started = Instant::now();
+    while fs::metadata(format!("/proc/{sample}")).is_ok() {
+        let state = fs::read_to_string(format!("/proc/{sample}/stat")).unwrap_or_default();
+        if state.contains(") Z ") {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "{state}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs with standard output and standard error on a terminal, and returns what was shown.
+fn on_a_terminal(no_color: bool) -> String {
+    let (mut ours, mut theirs) = (0, 0);
+    // SAFETY: both numbers are writable; the name, the modes and the size may be left out.
+    let opened = unsafe {
+        libc::openpty(
+            &mut ours,
+            &mut theirs,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(opened, 0, "no terminal to be had");
+    // SAFETY: openpty has just opened both, and nobody else knows them.
+    let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) };
+    let mut command = carefree();
+    command
+        .args(SMALL)
+        .args(["5", "switch", "alloc", "--unit", "thread"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .stdout(theirs.try_clone().expect("a descriptor"))
+        .stderr(theirs)
+        .process_group(0);
+    if no_color {
+        command.env("NO_COLOR", "1");
+    }
+    let mut child = command.spawn().expect("the program starts");
+    // The command holds the terminal's other side open.
+    drop(command);
+    let mut shown = Vec::new();
+    // Ends with an error, as terminals do when nobody is on the other side any more.
+    let _ = ours.read_to_end(&mut shown);
+    assert!(child.wait().expect("it ends").success());
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[test]
+fn a_terminal_gets_a_progress_bar_and_colours() {
+    let shown = on_a_terminal(false);
+    assert!(shown.contains("/4 "), "no bar in {shown}");
+    assert!(shown.contains("\x1b[1mPerformance Summary"), "{shown}");
+}
+
+#[test]
+fn no_color_means_no_colours() {
+    let shown = on_a_terminal(true);
+    assert!(shown.contains("Performance Summary"), "{shown}");
+    assert!(!shown.contains("\x1b[1m") && !shown.contains("\x1b[2m"), "{shown}");
+}

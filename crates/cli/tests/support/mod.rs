@@ -1,0 +1,25 @@
+//! What the tests of the command line share.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output};
+
+/// The program under test.
+pub(crate) fn carefree() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_carefree"));
+    // Whoever runs the tests may like colours, or not.
+    command.env_remove("NO_COLOR");
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    carefree().args(arguments).output().expect("the program starts")
+}
+
+pub(crate) fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("text")
+}
+
+pub(crate) fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("text")
+}

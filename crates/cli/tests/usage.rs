@@ -1,0 +1,105 @@
+//! Orders that make no sense: one clear line that names the right ones, exit code 2, and nothing
+//! measured.
+
+mod support;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use support::{run, stderr, stdout};
+
+fn refused(arguments: &[&str]) -> String {
+    let started = Instant::now();
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    let said = stderr(&output);
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    // The default run takes minutes.
+    assert!(started.elapsed() < Duration::from_secs(20), "{arguments:?} measured first");
+    said.trim_end().to_owned()
+}
+
+#[test]
+fn wrong_names_are_answered_with_the_right_ones() {
+    assert_eq!(
+        refused(&["bench", "alloc", "swich"]),
+        "carefree: there is no workload 'swich'; \
+         the workloads are alloc, switch, warm, throughput and parked"
+    );
+    assert_eq!(
+        refused(&["bench", "--unit", "goroutine"]),
+        "carefree: there is no unit 'goroutine'; the units are coroutine, fiber and thread"
+    );
+    assert_eq!(
+        refused(&["bench", "--format", "xml"]),
+        "carefree: there is no format 'xml'; the formats are text, json, markdown and csv"
+    );
+    assert_eq!(
+        refused(&["bnch"]),
+        "carefree: there is no command 'bnch'; the commands are bench and doctor"
+    );
+    assert_eq!(
+        refused(&["bench", "--sample", "3"]),
+        "carefree: there is no --sample; did you mean --samples?"
+    );
+}
+
+#[test]
+fn wrong_numbers_are_answered_with_the_right_ones() {
+    for wrong in ["0", "-3", "many", "1.5", "99999999999"] {
+        assert_eq!(
+            refused(&["bench", "--samples", wrong]),
+            format!("carefree: --samples takes a number from 1 to 10,000, not '{wrong}'")
+        );
+    }
+    for wrong in ["0", "-1", "x"] {
+        assert_eq!(
+            refused(&["bench", "--units", wrong]),
+            format!("carefree: --units takes a number from 1 to 100,000,000, not '{wrong}'")
+        );
+    }
+    assert_eq!(
+        refused(&["bench", "--seed", "-1"]),
+        "carefree: --seed takes a number from 0 to 18,446,744,073,709,551,615, not '-1'"
+    );
+    assert_eq!(refused(&["bench", "--samples"]), "carefree: --samples needs a value");
+}
+
+#[test]
+fn an_unwritable_out_is_found_before_measuring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("file"), "kept").expect("written");
+
+    let line = refused(&["bench", "--out", &at("no/such.json")]);
+    assert!(line.ends_with(&format!("there is no folder {}", at("no"))), "{line}");
+    let line = refused(&["bench", "--out", &at("")]);
+    assert!(line.ends_with("this is a folder; name a file in it"), "{line}");
+    let line = refused(&["bench", "--out", &at("file/x.json")]);
+    assert!(line.ends_with("not a directory"), "{line}");
+    let line = refused(&["bench", "--out", "/proc/x.json"]);
+    assert!(line.starts_with("carefree: --out /proc/x.json: "), "{line}");
+
+    assert_eq!(fs::read_to_string(at("file")).expect("there"), "kept");
+    assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1);
+}
+
+#[test]
+fn help_and_version_are_no_mistakes() {
+    let help = run(["bench", "--help"]);
+    assert!(help.status.success());
+    for word in ["alloc", "switch", "warm", "throughput", "parked", "--quick", "--out"] {
+        assert!(stdout(&help).contains(word), "{word}");
+    }
+    assert!(!stdout(&help).contains("__sample"));
+    let version = run(["--version"]);
+    assert_eq!(stdout(&version), format!("carefree {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn no_order_at_all_gets_the_help() {
+    let output = run::<&str>([]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("Usage: carefree"), "{output:?}");
+}

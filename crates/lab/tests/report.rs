@@ -1,0 +1,248 @@
+//! Reports of a fixed record: what a person sees, and what a program reads.
+
+use std::collections::BTreeMap;
+
+use carefree_lab::env::Environment;
+use carefree_lab::memory::{Footprint, Memory, Method};
+use carefree_lab::noise::{Load, Warning, WarningKind};
+use carefree_lab::record::{Measurement, Record, RunFacts, SCHEMA};
+use carefree_lab::report::{Format, render};
+use carefree_lab::run::{Failed, Taken};
+use carefree_lab::sample::{Failure, Round, Sample};
+use carefree_lab::unit::Unit;
+use carefree_lab::workload::{Metric, Parameters, Size, Workload};
+
+fn environment() -> Environment {
+    Environment {
+        started: "2026-01-31T12:00:00Z".into(),
+        cpu: Some("Example 9000".into()),
+        cores: 4,
+        cores_allowed: 2,
+        cpu_quota: None,
+        governor: Some("powersave".into()),
+        kernel: "Linux 6.18.0 x86_64".into(),
+        libc: "glibc 2.36".into(),
+        memory: Some(24 << 30),
+        page_size: 4096,
+        thp: Some("madvise".into()),
+        aslr: Some("full".into()),
+        virtual_machine: Some(true),
+        container: None,
+        carefree: "0.1.0".into(),
+        rustc: "1.95.0".into(),
+        target: "x86_64-unknown-linux-gnu".into(),
+        opt_level: "3".into(),
+        variables: BTreeMap::from([("CAREFREE_CARRIERS".into(), "1".into())]),
+    }
+}
+
+fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> Measurement {
+    let (runtime, version) = match unit {
+        Unit::Thread => ("rust", "1.95.0"),
+        _ => ("carefree", "0.1.0"),
+    };
+    let cores = if workload == Workload::Switch { 1 } else { 2 };
+    Measurement {
+        runtime: runtime.into(),
+        version: version.into(),
+        unit,
+        workload,
+        parameters: workload.parameters(Size::Full, cores),
+        metric,
+        value_unit: metric.value_unit().into(),
+        median,
+        ci_low: median * 0.97,
+        ci_high: median * 1.04,
+        samples: vec![median * 1.04, median, median * 0.97],
+    }
+}
+
+/// Figures of the size that design.md tells of.
+fn record() -> Record {
+    use Metric as M;
+    use Workload as W;
+    let figures: [(W, M, [f64; 3]); 11] = [
+        (W::Alloc, M::TimePerUnit, [3_400.0, 4_405.0, 56_190.0]),
+        (W::Alloc, M::MemoryPerUnit, [4_198.4, 4_505.6, 9_807.0]),
+        (W::Alloc, M::WholeMemoryPerUnit, [4_326.0, 4_633.0, 35_786.0]),
+        (W::Switch, M::TimePerSwitch, [3.12, 26.04, 652.4]),
+        (W::Switch, M::SwitchesPerSecond, [320_512_820.0, 38_402_457.0, 1_532_801.0]),
+        (W::Warm, M::FirstTimePerUnit, [3_300.0, 4_300.0, 55_000.0]),
+        (W::Warm, M::LastTimePerUnit, [75.0, 165.0, 54_000.0]),
+        (W::Throughput, M::Time, [0.42, 2.9, 193.8]),
+        (W::Throughput, M::UnitsPerSecond, [2_380_952.0, 344_827.0, 5_160.0]),
+        (W::Parked, M::MemoryPerUnit, [4_190.0, 4_500.0, 9_806.0]),
+        (W::Parked, M::WholeMemoryPerUnit, [4_320.0, 4_628.0, 35_781.0]),
+    ];
+    let units = [Unit::Coroutine, Unit::Fiber, Unit::Thread];
+    let results = figures
+        .iter()
+        .flat_map(|&(workload, metric, medians)| {
+            units
+                .into_iter()
+                .zip(medians)
+                .map(move |(unit, median)| measurement(workload, unit, metric, median))
+        })
+        .collect();
+    let footprint = Footprint { base: 1 << 20, rest: 42 << 20, peak: 43 << 20 };
+    let parameters = Workload::Alloc.parameters(Size::Full, 2);
+    let trial = Taken {
+        unit: Unit::Fiber,
+        workload: Workload::Alloc,
+        position: 0,
+        pin: None,
+        sample: Sample {
+            process: 7,
+            parameters,
+            switches_asked: 20_000,
+            switches_made: 20_000,
+            voluntary: 3,
+            involuntary: 1,
+            user_ns: 30_000_000,
+            system_ns: 12_000_000,
+            rounds: vec![Round { create_ns: 40_000_000, run_ns: 4_050_000 }],
+            memory: Memory {
+                own: footprint,
+                whole: Some(footprint),
+                whole_method: Some(Method::Cgroup2),
+            },
+        },
+    };
+    Record {
+        schema: SCHEMA,
+        environment: environment(),
+        run: RunFacts {
+            seed: 42,
+            samples: 3,
+            quick: false,
+            pinned: false,
+            interrupted: false,
+            load: Load { others: 0.25, steal: 0.0 },
+        },
+        warnings: vec![Warning {
+            kind: WarningKind::OtherLoad,
+            message: "other programs used 25% of the cores meanwhile".into(),
+            advice: "end what else is running (top shows it), or take more samples".into(),
+        }],
+        failures: vec![Failed {
+            unit: Unit::Thread,
+            workload: Workload::Parked,
+            times: 2,
+            failure: Failure {
+                message: "thread 499 of 10000 could not be started: no room".into(),
+                advice: Some("raise the limit".into()),
+            },
+        }],
+        results,
+        trials: vec![trial],
+    }
+}
+
+#[test]
+fn text() {
+    insta::assert_snapshot!(render(&record(), Format::Text, false));
+}
+
+#[test]
+fn markdown() {
+    insta::assert_snapshot!(render(&record(), Format::Markdown, false));
+}
+
+#[test]
+fn csv() {
+    insta::assert_snapshot!(render(&record(), Format::Csv, false));
+}
+
+#[test]
+fn json() {
+    insta::assert_snapshot!(render(&record(), Format::Json, false));
+}
+
+#[test]
+fn the_five_tables_stand_under_their_published_names_and_in_their_order() {
+    for format in [Format::Text, Format::Markdown] {
+        let report = render(&record(), format, false);
+        let names = [
+            "Performance Summary",
+            "Context Switching Performance",
+            "Memory Usage Per Unit",
+            "Cache Warming Performance",
+            "Throughput Performance",
+        ];
+        let places = names.map(|name| report.find(name).unwrap_or_else(|| panic!("no {name}")));
+        assert!(places.is_sorted(), "{format}: {places:?}");
+    }
+}
+
+#[test]
+fn what_was_not_measured_leaves_no_table_and_no_column() {
+    let mut record = record();
+    record.results.retain(|m| m.workload == Workload::Switch && m.unit != Unit::Fiber);
+    let report = render(&record, Format::Text, false);
+    assert!(report.contains("Context Switching Performance"), "{report}");
+    for absent in ["Memory Usage", "Cache Warming", "Throughput Performance", "Fiber", "Ratio"] {
+        assert!(!report.contains(absent), "{absent} in {report}");
+    }
+    assert!(report.contains("Here a coroutine switches 210x faster than a thread"), "{report}");
+}
+
+#[test]
+fn a_difference_that_chance_may_have_made_is_not_claimed() {
+    let mut record = record();
+    for m in &mut record.results {
+        if m.metric == Metric::TimePerUnit {
+            m.median = if m.unit == Unit::Fiber { 50_000.0 } else { 51_000.0 };
+            (m.ci_low, m.ci_high) = (m.median * 0.9, m.median * 1.1);
+        }
+    }
+    let report = render(&record, Format::Text, false);
+    assert!(
+        report
+            .contains("Here a fiber starts as fast as a thread, as far as these samples can tell"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_fiber_that_loses_is_said_to_lose() {
+    let mut record = record();
+    for m in &mut record.results {
+        if m.metric == Metric::TimePerUnit && m.unit == Unit::Fiber {
+            (m.ci_low, m.median, m.ci_high) = (110_000.0, 112_380.0, 115_000.0);
+        }
+    }
+    let report = render(&record, Format::Text, false);
+    assert!(report.contains("Here a thread starts 2.0x faster than a fiber"), "{report}");
+}
+
+#[test]
+fn colours_come_only_when_asked_for() {
+    assert!(!render(&record(), Format::Text, false).contains('\x1b'));
+    let coloured = render(&record(), Format::Text, true);
+    assert!(coloured.contains("\x1b[1mPerformance Summary\x1b[0m"));
+    for format in [Format::Json, Format::Markdown, Format::Csv] {
+        assert!(!render(&record(), format, true).contains('\x1b'), "{format}");
+    }
+}
+
+#[test]
+fn a_report_fits_a_hundred_columns() {
+    let report = render(&record(), Format::Text, false);
+    let wide: Vec<_> = report.lines().filter(|line| line.chars().count() > 100).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
+}
+
+#[test]
+fn a_record_reads_back_as_it_was_written() {
+    let record = record();
+    let back: Record = serde_json::from_str(&render(&record, Format::Json, false)).expect("JSON");
+    assert_eq!(back, record);
+}
+
+#[test]
+fn sizes_of_one_round_are_written_as_the_format_has_them() {
+    let text = serde_json::to_string(&Workload::Alloc.parameters(Size::Full, 2)).expect("data");
+    assert_eq!(text, r#"{"units":10000,"switches":2,"cores":2}"#);
+    let back: Parameters = serde_json::from_str(&text).expect("what was written");
+    assert_eq!(back.rounds, 1);
+}
