@@ -13,6 +13,8 @@
 //! first threads are gone before the last are created. The other switches are the unit's yield.
 //! `docs/methodology.md` says what this makes of each figure.
 
+mod fiber;
+mod gated;
 mod thread;
 
 use std::fmt;
@@ -37,7 +39,7 @@ pub enum Unit {
 
 impl Unit {
     /// Every unit, in the order in which reports show them.
-    pub const ALL: [Unit; 1] = [Unit::Thread];
+    pub const ALL: [Unit; 2] = [Unit::Fiber, Unit::Thread];
 
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
@@ -74,9 +76,10 @@ impl Unit {
         all_alive: &mut (dyn FnMut() + Send),
     ) -> Result<Run, Failure> {
         match self {
-            Unit::Coroutine | Unit::Fiber => {
+            Unit::Coroutine => {
                 Err(Failure { message: format!("this build has no {self}"), advice: None })
             }
+            Unit::Fiber => fiber::run(units, switches, all_alive),
             Unit::Thread => thread::run(units, switches, all_alive),
         }
     }
