@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use carefree_lab::report::Format;
 use carefree_lab::unit::Unit;
@@ -29,6 +30,11 @@ pub(crate) enum Command {
     /// Measures coroutines, fibers and threads on this machine.
     #[command(after_help = workloads())]
     Bench(Bench),
+    /// Tells whether fibers work here, how, and what limits them.
+    Doctor(Doctor),
+    /// Runs fibers to see that they work: how `doctor` calls itself, for a process of its own.
+    #[command(name = "__fibers", hide = true)]
+    Fibers,
     /// Takes one sample: how `bench` calls itself, for a process of its own.
     #[command(name = "__sample", hide = true)]
     Sample {
@@ -77,22 +83,44 @@ pub(crate) struct Bench {
     pub(crate) pin: bool,
 }
 
+/// The orders of `carefree doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// How to show it: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = named::<DoctorFormat>())]
+    pub(crate) format: DoctorFormat,
+}
+
+/// How to show what the doctor found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DoctorFormat {
+    Text,
+    Json,
+}
+
+impl FromStr for DoctorFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<DoctorFormat, String> {
+        match name {
+            "text" => Ok(DoctorFormat::Text),
+            "json" => Ok(DoctorFormat::Json),
+            _ => Err(format!("there is no format '{name}'; the formats are text and json")),
+        }
+    }
+}
+
 /// A value that says itself, in one line, what the right ones are.
 fn named<T>() -> ValueParser
 where
-    T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
+    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
 {
-    StringValueParser::new()
-        .try_map(|name| name.parse::<T>())
-        .into()
+    StringValueParser::new().try_map(|name| name.parse::<T>()).into()
 }
 
 fn workloads() -> String {
     let lines = Workload::ALL.map(|w| format!("  {:<11} {}", w.name(), w.summary()));
-    format!(
-        "Workloads:\n{}\n\nSee docs/methodology.md for what the figures say.",
-        lines.join("\n")
-    )
+    format!("Workloads:\n{}\n\nSee docs/methodology.md for what the figures say.", lines.join("\n"))
 }
 
 /// Reads the command line.
@@ -101,7 +129,5 @@ fn workloads() -> String {
 /// The exit code, when there is nothing to do or the words make no sense; what there was to say
 /// has been said.
 pub(crate) fn parse() -> Result<Command, ExitCode> {
-    Cli::try_parse()
-        .map(|cli| cli.command)
-        .map_err(|error| usage::report(&error))
+    Cli::try_parse().map(|cli| cli.command).map_err(|error| usage::report(&error))
 }

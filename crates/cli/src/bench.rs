@@ -3,7 +3,6 @@
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, IsTerminal, Write};
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use carefree_lab::workload::{Size, Workload};
 use crate::args::Bench;
 use crate::out::Out;
 use crate::progress::{Bar, spoken};
-use crate::{complain, exit};
+use crate::{complain, exit, terminal};
 
 /// One sample may take this long. The slowest of the defaults takes seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -43,12 +42,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         .format
         .or_else(|| orders.out.as_deref().and_then(Format::of_file))
         .unwrap_or(Format::Text);
-    let out = orders
-        .out
-        .as_deref()
-        .map(Out::check)
-        .transpose()
-        .map_err(usage)?;
+    let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
     let program = env::current_exe()
         .map_err(|error| failed(format!("cannot tell where this program is: {error}")))?;
     let interrupted = catch_interrupts().map_err(failed)?;
@@ -62,9 +56,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         command: &|trial: &Trial| {
             let mut command = process::Command::new(&program);
             // Plain data with string keys always has a JSON form.
-            command
-                .arg("__sample")
-                .arg(serde_json::to_string(trial).expect("plain data"));
+            command.arg("__sample").arg(serde_json::to_string(trial).expect("plain data"));
             command
         },
         interrupted: &interrupted,
@@ -76,15 +68,11 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
 
     let interrupted = record.run.interrupted;
     if interrupted && record.results.is_empty() {
-        return Err((
-            exit::INTERRUPTED,
-            "broken off before the first sample".into(),
-        ));
+        return Err((exit::INTERRUPTED, "broken off before the first sample".into()));
     }
     match out {
         Some(out) => {
-            out.write(&report::render(&record, format, false))
-                .map_err(failed)?;
+            out.write(&report::render(&record, format, false)).map_err(failed)?;
             let path = orders.out.as_deref().map(|path| path.display().to_string());
             eprintln!(
                 "carefree: {} samples in {}, written to {}",
@@ -94,14 +82,8 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
             );
         }
         None => {
-            let text = report::render(&record, format, wants_colour());
-            // `carefree bench | head` closes the pipe; that is not our failure.
-            match io::stdout().write_all(text.as_bytes()) {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                    return Err(failed(format!("cannot write to standard output: {error}")));
-                }
-                _ => {}
-            }
+            let text = report::render(&record, format, terminal::wants_colour());
+            terminal::print(&text).map_err(failed)?;
         }
     }
     // In the other formats, or in a file, failures are easily overlooked.
@@ -127,11 +109,7 @@ fn plan(orders: &Bench) -> Plan {
         workloads: each_once(&orders.workloads, &Workload::ALL),
         units: each_once(&orders.unit, &Unit::ALL),
         samples: orders.samples.unwrap_or(if orders.quick { 5 } else { 10 }),
-        size: if orders.quick {
-            Size::Quick
-        } else {
-            Size::Full
-        },
+        size: if orders.quick { Size::Quick } else { Size::Full },
         crowd: orders.units,
         pin: orders.pin,
         seed: orders.seed.unwrap_or_else(chance),
@@ -140,10 +118,7 @@ fn plan(orders: &Bench) -> Plan {
 
 /// Those of `all` that were named, or all where none was.
 fn each_once<T: Copy + PartialEq>(named: &[T], all: &[T]) -> Vec<T> {
-    all.iter()
-        .copied()
-        .filter(|item| named.is_empty() || named.contains(item))
-        .collect()
+    all.iter().copied().filter(|item| named.is_empty() || named.contains(item)).collect()
 }
 
 /// A seed nobody chose. Six digits are enough to be different each time, and can be typed again.
@@ -163,11 +138,4 @@ fn catch_interrupts() -> Result<Arc<AtomicBool>, String> {
     })
     .map_err(|error| format!("cannot catch Ctrl-C: {error}"))?;
     Ok(interrupted)
-}
-
-/// On a terminal, unless <https://no-color.org> says no.
-fn wants_colour() -> bool {
-    let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stdout().is_terminal() && !refused && !dumb
 }

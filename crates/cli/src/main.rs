@@ -2,9 +2,11 @@
 
 mod args;
 mod bench;
+mod doctor;
 mod out;
 mod progress;
 mod sample;
+mod terminal;
 mod usage;
 
 use std::process::ExitCode;
@@ -14,6 +16,8 @@ use args::Command;
 fn main() -> ExitCode {
     match args::parse() {
         Ok(Command::Bench(orders)) => bench::bench(&orders),
+        Ok(Command::Doctor(orders)) => doctor::doctor(&orders),
+        Ok(Command::Fibers) => doctor::try_fibers(),
         Ok(Command::Sample { trial }) => sample::sample(&trial),
         Err(code) => code,
     }

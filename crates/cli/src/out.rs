@@ -46,10 +46,7 @@ impl Out {
                 .open(&target)
                 .map_err(|error| refused(&plain(&error)))?;
             if there.is_some_and(|there| !there.is_file()) {
-                return Ok(Out::Opened {
-                    file,
-                    name: path.to_owned(),
-                });
+                return Ok(Out::Opened { file, name: path.to_owned() });
             }
         }
         let folder = match target.parent() {
@@ -63,20 +60,13 @@ impl Out {
         let Some(name) = target.file_name() else {
             return Err(refused("this is no name for a file"));
         };
-        let beside = folder.join(format!(
-            ".{}.{}",
-            name.to_string_lossy(),
-            std::process::id()
-        ));
+        let beside = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&beside)
             .map_err(|error| refused(&plain(&error)))?;
-        Ok(Out::Replaced {
-            target,
-            beside: Beside { path: beside, file },
-        })
+        Ok(Out::Replaced { target, beside: Beside { path: beside, file } })
     }
 
     /// Writes `text`, all of it or nothing.
@@ -121,9 +111,7 @@ fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(letters).collect()
-    })
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 #[cfg(test)]
@@ -155,16 +143,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("there"), "old");
         out.write("new").expect("written");
         assert_eq!(fs::read_to_string(&path).expect("there"), "new");
-        assert_eq!(
-            fs::metadata(&path).expect("there").permissions().mode() & 0o777,
-            0o640
-        );
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
-        assert_eq!(
-            fs::read_dir(folder.path()).expect("there").count(),
-            2,
-            "nothing is left over"
-        );
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 2, "nothing is left over");
     }
 
     #[test]
@@ -177,11 +158,6 @@ mod tests {
         assert!(refusal(&folder.path().join("no/such.json")).contains("there is no folder"));
         assert!(refusal(&file.join("x.json")).contains("not a directory"));
         assert!(refusal(Path::new("/proc/carefree.json")).starts_with("--out /proc/carefree.json"));
-        assert!(
-            Out::check(Path::new("/dev/null"))
-                .expect("writable")
-                .write("x")
-                .is_ok()
-        );
+        assert!(Out::check(Path::new("/dev/null")).expect("writable").write("x").is_ok());
     }
 }

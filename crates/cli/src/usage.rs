@@ -38,10 +38,7 @@ fn line(error: &clap::Error) -> String {
     let suggestion = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand]
         .into_iter()
         .find_map(text)
-        .map_or_else(
-            || "see carefree --help".into(),
-            |near| format!("did you mean {near}?"),
-        );
+        .map_or_else(|| "see carefree --help".into(), |near| format!("did you mean {near}?"));
     match error.kind() {
         ErrorKind::ValueValidation => {
             // Our own parsers say it all; those of numbers say what is wrong with this one.

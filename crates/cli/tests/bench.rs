@@ -50,7 +50,8 @@ fn json_has_every_figure_of_every_unit_and_workload() {
     let record = json(stdout(&small(&["--format", "json"])));
     assert_eq!(record["schema"], 1);
     let environment = record["environment"].as_object().expect("an environment");
-    for key in ["cpu", "cores", "governor", "kernel", "libc", "memory", "page_size", "thp", "aslr"] {
+    for key in ["cpu", "cores", "governor", "kernel", "libc", "memory", "page_size", "thp", "aslr"]
+    {
         assert!(environment.contains_key(key), "no {key}");
     }
     for key in ["carefree", "rustc", "tls_mode", "guard_mode"] {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use carefree::{GuardMode, TlsMode};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::field;
@@ -49,6 +50,16 @@ pub struct Environment {
     pub target: String,
     /// The optimization level it was built at.
     pub opt_level: String,
+    /// How fibers see thread-local storage: `own` or `shared`.
+    pub tls_mode: String,
+    /// Why.
+    pub tls_reason: String,
+    /// How stacks are guarded: `madvise` or `mprotect`.
+    pub guard_mode: String,
+    /// Why.
+    pub guard_reason: String,
+    /// Whether the thread pointer can be set without a system call.
+    pub fsgsbase: bool,
     /// Set environment variables that change how fibers or the C library behave.
     pub variables: BTreeMap<String, String>,
 }
@@ -56,6 +67,7 @@ pub struct Environment {
 impl Environment {
     /// Looks around.
     pub fn capture() -> Environment {
+        let platform = carefree::platform();
         let read = |path: &str| fs::read_to_string(path).ok();
         let line = |path: &str| read(path).map(|text| text.trim().to_owned());
         let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
@@ -88,10 +100,31 @@ impl Environment {
             rustc: env!("LAB_RUSTC_VERSION").to_owned(),
             target: env!("LAB_TARGET").to_owned(),
             opt_level: env!("LAB_OPT_LEVEL").to_owned(),
+            tls_mode: tls_name(platform.tls).to_owned(),
+            tls_reason: platform.tls_reason.clone(),
+            guard_mode: guard_name(platform.guards).to_owned(),
+            guard_reason: platform.guards_reason.clone(),
+            fsgsbase: platform.fsgsbase,
             variables: variables(std::env::vars_os().filter_map(|(name, value)| {
                 Some((name.into_string().ok()?, value.into_string().ok()?))
             })),
         }
+    }
+}
+
+/// The name of a mode in records, and in `CAREFREE_TLS`.
+pub fn tls_name(mode: TlsMode) -> &'static str {
+    match mode {
+        TlsMode::Own => "own",
+        TlsMode::Shared => "shared",
+    }
+}
+
+/// The name of a mode in records, and in `CAREFREE_GUARDS`.
+pub fn guard_name(mode: GuardMode) -> &'static str {
+    match mode {
+        GuardMode::Madvise => "madvise",
+        GuardMode::Mprotect => "mprotect",
     }
 }
 

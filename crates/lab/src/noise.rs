@@ -11,6 +11,7 @@ use crate::record::Measurement;
 use crate::run::Taken;
 use crate::stats::spread;
 use crate::sys::{self, Who};
+use crate::unit::Unit;
 use crate::workload::{Metric, list};
 
 /// A reason to doubt figures, with what would help.
@@ -44,6 +45,8 @@ pub enum WarningKind {
     Spread,
     /// Units made fewer switches than they were asked for.
     SwitchesMissing,
+    /// Fibers share their carrier's thread-local storage.
+    SharedTls,
     /// The whole memory could only be had for the whole machine.
     SharedMemoryFigures,
 }
@@ -212,6 +215,18 @@ pub(crate) fn warnings(
             "compare with --pin, where units on one core always have somebody to yield to".into(),
         );
     }
+    let fibers = taken.iter().any(|taken| taken.unit == Unit::Fiber);
+    if fibers && environment.tls_mode == "shared" {
+        warn(
+            WarningKind::SharedTls,
+            format!(
+                "fibers share their carrier's thread-local storage ({}): they switch faster for \
+                 it, and are no full threads",
+                environment.tls_reason
+            ),
+            "see carefree doctor".into(),
+        );
+    }
     let by_meminfo = |taken: &Taken| {
         taken.workload.metrics().contains(&Metric::WholeMemoryPerUnit)
             && taken.sample.memory.whole_method == Some(Method::Meminfo)
@@ -285,7 +300,6 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
     use crate::sample::{Round, Sample};
-    use crate::unit::Unit;
     use crate::workload::{Parameters, Size, Workload};
 
     fn quiet() -> Environment {
@@ -293,6 +307,7 @@ mod tests {
             governor: Some("performance".into()),
             cpu_quota: None,
             opt_level: "3".into(),
+            tls_mode: "own".into(),
             ..Environment::capture()
         }
     }
@@ -403,6 +418,17 @@ mod tests {
         let found = warnings(&quiet(), Load::default(), false, &some, &[]);
         assert_eq!(kinds(&found), [WarningKind::SwitchesMissing]);
         assert!(found[0].message.starts_with("thread throughput made 40% of the switches"));
+    }
+
+    #[test]
+    fn fibers_that_are_no_full_threads_are_marked() {
+        let shared = Environment { tls_mode: "shared".into(), ..quiet() };
+        let of = |unit| {
+            let some = Taken { unit, ..taken(Workload::Alloc, 20_000, Method::Cgroup2) };
+            kinds(&warnings(&shared, Load::default(), false, &[some], &[]))
+        };
+        assert_eq!(of(Unit::Fiber), [WarningKind::SharedTls]);
+        assert_eq!(of(Unit::Thread), []);
     }
 
     #[test]

@@ -32,6 +32,11 @@ fn environment() -> Environment {
         rustc: "1.95.0".into(),
         target: "x86_64-unknown-linux-gnu".into(),
         opt_level: "3".into(),
+        tls_mode: "own".into(),
+        tls_reason: "libc's layout is known".into(),
+        guard_mode: "madvise".into(),
+        guard_reason: "the kernel can".into(),
+        fsgsbase: true,
         variables: BTreeMap::from([("CAREFREE_CARRIERS".into(), "1".into())]),
     }
 }

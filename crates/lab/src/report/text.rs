@@ -109,11 +109,15 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
         environment.kernel.clone(),
         environment.libc.clone(),
     ];
-    let mut settings = vec![format!("pages of {}", number::size(environment.page_size as f64))];
+    let mut settings = vec![format!("pages of {} KiB", environment.page_size / 1024)];
     settings.extend(environment.governor.as_ref().map(|name| format!("governor {name}")));
     settings.extend(environment.thp.as_ref().map(|choice| format!("THP {choice}")));
     settings.extend(environment.aslr.as_ref().map(|level| format!("ASLR {level}")));
-    settings.extend(environment.variables.iter().map(|(name, value)| format!("{name}={value}")));
+    let mut fibers = vec![
+        format!("fibers with {} TLS", environment.tls_mode),
+        format!("guards by {}", environment.guard_mode),
+    ];
+    fibers.extend(environment.variables.iter().map(|(name, value)| format!("{name}={value}")));
     let run = record.run;
     let samples = if run.samples == 1 { "sample" } else { "samples" };
     let mut order = format!(
@@ -123,7 +127,7 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
     if run.pinned {
         order.push_str(", on one core");
     }
-    vec![hardware.join(", "), software.join(", "), settings.join(", "), order]
+    vec![hardware.join(", "), software.join(", "), settings.join(", "), fibers.join(", "), order]
 }
 
 fn capitalized(text: &str) -> String {

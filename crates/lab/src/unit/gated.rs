@@ -62,7 +62,9 @@ pub(super) fn run<U: Gated>(
                 let reached = handles.len() as u64;
                 open::<U>(&gate, &handles);
                 // They end by themselves now; what they did does not matter any more.
-                handles.into_iter().for_each(|handle| drop(U::join(handle)));
+                for handle in handles {
+                    let _ = U::join(handle);
+                }
                 return Err(U::ran_out(reached, units, &error));
             }
         }

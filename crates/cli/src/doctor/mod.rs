@@ -1,0 +1,30 @@
+//! `carefree doctor`: whether fibers work here, how, and what limits them.
+
+mod checks;
+mod report;
+mod trial;
+
+use std::process::ExitCode;
+
+use crate::args::{Doctor, DoctorFormat};
+use crate::{complain, exit, terminal};
+
+pub(crate) use trial::try_fibers;
+
+pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
+    let tried = trial::in_a_process_of_its_own();
+    let works = tried.is_ok();
+    let found = checks::all(tried);
+    let text = match orders.format {
+        DoctorFormat::Text => report::text(&found, works, terminal::wants_colour()),
+        DoctorFormat::Json => report::json(&found, works),
+    };
+    match terminal::print(&text) {
+        Ok(()) if works => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(exit::FAILED),
+        Err(line) => {
+            complain(&line);
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the doctor says, and how.
+
+use serde::Serialize;
+
+use super::checks::{Check, Verdict};
+
+/// Lines of text are broken here.
+const WIDTH: usize = 88;
+
+pub(super) fn text(found: &[Check], works: bool, colour: bool) -> String {
+    let paint = |code: &str, text: &str| {
+        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    };
+    let headline = if works { "Fibers work here." } else { "Fibers do not work here." };
+    let mut report = format!("{}\n", paint("1", headline));
+    for check in found {
+        // Words and not colours alone, for those who see none.
+        let mark = match check.verdict {
+            Verdict::Good => paint("32", "good"),
+            Verdict::Note => paint("33", "note"),
+            Verdict::Bad => paint("31", "bad "),
+        };
+        report += &format!("\n{mark}  {}: {}\n", check.name, check.value);
+        let reason = check.reason.as_ref().map(|reason| format!("Because {reason}."));
+        let advice = check.advice.as_ref().map(|advice| format!("To change it: {advice}."));
+        for part in [reason, Some(check.meaning.clone()), advice].into_iter().flatten() {
+            for line in wrap(&part) {
+                report += &format!("      {line}\n");
+            }
+        }
+    }
+    report
+}
+
+pub(super) fn json(found: &[Check], works: bool) -> String {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        schema: u32,
+        fibers_work: bool,
+        checks: &'a [Check],
+    }
+    let report = Report { schema: 1, fibers_work: works, checks: found };
+    // Plain data with string keys always has a JSON form.
+    let mut text = serde_json::to_string_pretty(&report).expect("plain data");
+    text.push('\n');
+    text
+}
+
+fn wrap(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        let text = "word ".repeat(40);
+        let lines = wrap(&text);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= WIDTH), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim());
+    }
+}

@@ -1,0 +1,85 @@
+//! Fibers are tried, not assumed to work: in a process of their own, for they may crash it, and a
+//! crash is a finding.
+
+use std::cell::Cell;
+use std::env;
+use std::process::{self, ExitCode};
+use std::thread;
+use std::time::Duration;
+
+use carefree::TlsMode;
+
+use crate::{complain, exit};
+
+/// How long fibers may take to show that they work.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const FIBERS: u64 = 1_000;
+
+thread_local! {
+    static MINE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Has fibers run in another process, and tells what they did, or why they did not.
+pub(super) fn in_a_process_of_its_own() -> Result<String, String> {
+    let program = env::current_exe()
+        .map_err(|error| format!("cannot tell where this program is: {error}"))?;
+    let output = process::Command::new(program)
+        .arg("__fibers")
+        .output()
+        .map_err(|error| format!("the process that tries them could not be started: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let said = complaint.lines().map(str::trim).find(|line| !line.is_empty());
+    Err(match said {
+        Some(line) => line.strip_prefix("carefree: ").unwrap_or(line).to_owned(),
+        None => format!("the process that tried them ended with {}", output.status),
+    })
+}
+
+/// Runs fibers in this process.
+pub(crate) fn try_fibers() -> ExitCode {
+    // A hang is a finding too, and a thread of the kernel's can tell even when no fiber can.
+    thread::spawn(|| {
+        thread::sleep(PATIENCE);
+        complain(&format!("they did not come to an end within {} s", PATIENCE.as_secs()));
+        process::exit(i32::from(exit::FAILED));
+    });
+    match carefree::run(spawn_yield_join) {
+        Ok(what) => {
+            println!("{what}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            complain(&why);
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+fn spawn_yield_join() -> Result<String, String> {
+    let fibers = (0..FIBERS)
+        .map(|number| {
+            carefree::Builder::new().spawn(move || {
+                MINE.with(|mine| mine.set(number));
+                carefree::yield_now();
+                carefree::sleep(Duration::from_millis(1));
+                MINE.with(Cell::get)
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("a fiber could not be started: {error}"))?;
+    let kept: Vec<u64> = fibers
+        .into_iter()
+        .map(|fiber| fiber.join().map_err(|_| "a fiber panicked".to_owned()))
+        .collect::<Result<_, _>>()?;
+    let own = carefree::platform().tls == TlsMode::Own;
+    if own && !kept.into_iter().eq(0..FIBERS) {
+        return Err("fibers found each other's values in their thread-local storage".into());
+    }
+    let carriers = carefree::metrics().carriers;
+    let carriers = if carriers == 1 { "1 carrier".into() } else { format!("{carriers} carriers") };
+    Ok(format!("1,000 fibers yielded, slept and were joined, on {carriers}"))
+}

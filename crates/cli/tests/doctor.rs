@@ -1,0 +1,92 @@
+//! `carefree doctor`, on whatever machine the tests run on.
+
+mod support;
+
+use serde_json::Value;
+use support::{carefree, run, stderr, stdout};
+
+#[test]
+fn the_doctor_runs_fibers_and_says_what_it_means() {
+    let output = run(["doctor"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.starts_with("Fibers work here.\n"), "{text}");
+    for what in [
+        "1,000 fibers yielded, slept and were joined",
+        "thread-local storage: ",
+        "stack guards: ",
+        "vm.max_map_count: ",
+        "kernel.threads-max: ",
+        "RLIMIT_NOFILE: ",
+    ] {
+        assert!(text.contains(what), "no {what} in {text}");
+    }
+    assert!(!text.contains('\x1b'), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+fn checks(environment: &[(&str, &str)]) -> (Option<i32>, Value) {
+    let output = carefree()
+        .args(["doctor", "--format", "json"])
+        .envs(environment.iter().copied())
+        .output()
+        .expect("the program starts");
+    let report = serde_json::from_str(stdout(&output)).expect("JSON");
+    (output.status.code(), report)
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let all = report["checks"].as_array().expect("checks");
+    all.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+fn json_says_the_same() {
+    let (code, report) = checks(&[]);
+    assert_eq!(code, Some(0));
+    assert_eq!((&report["schema"], &report["fibers_work"]), (&1.into(), &true.into()));
+    for check in report["checks"].as_array().expect("checks") {
+        for key in ["name", "verdict", "value", "meaning"] {
+            assert!(check[key].as_str().is_some_and(|text| !text.is_empty()), "{key} in {check}");
+        }
+    }
+}
+
+#[test]
+fn what_was_forced_is_what_is_found_and_fibers_work_all_the_same() {
+    let (code, report) = checks(&[("CAREFREE_TLS", "shared"), ("CAREFREE_GUARDS", "mprotect")]);
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(check(&report, "thread-local storage")["value"], "shared");
+    assert!(check(&report, "thread-local storage")["reason"].is_string());
+    assert_eq!(check(&report, "thread-local storage")["advice"], "unset CAREFREE_TLS");
+    assert_eq!(check(&report, "stack guards")["value"], "mprotect");
+    let maps = check(&report, "vm.max_map_count");
+    assert_eq!(maps["verdict"], "note");
+    assert!(maps["meaning"].as_str().is_some_and(|text| text.ends_with("fibers.")), "{maps}");
+}
+
+#[test]
+fn fibers_that_do_not_work_are_a_finding_with_its_reason() {
+    // Not even one stack's slab fits.
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 60000; exec \"$0\" doctor --format json"])
+        .arg(env!("CARGO_BIN_EXE_carefree"))
+        .output()
+        .expect("sh starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_str(stdout(&output)).expect("JSON");
+    assert_eq!(report["fibers_work"], false);
+    let fibers = check(&report, "fibers");
+    assert_eq!(fibers["verdict"], "bad");
+    assert!(fibers["reason"].is_string(), "{fibers}");
+}
+
+#[test]
+fn a_wrong_format_is_answered_with_the_right_ones() {
+    let output = run(["doctor", "--format", "markdown"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "carefree: there is no format 'markdown'; the formats are text and json\n"
+    );
+}
