@@ -106,9 +106,11 @@ fn each_sample_has_a_process_of_its_own_and_proves_its_switches() {
         let each = parameters["switches"].as_u64().expect("a count");
         assert_eq!(count("switches_asked"), 20 * each * rounds, "{trial}");
         assert_eq!(sample["rounds"].as_array().map(Vec::len), usize::try_from(rounds).ok());
-        if trial["unit"] != "thread" {
+        // Where units share a core, each yield has somebody to give way to.
+        if trial["unit"] != "thread" && parameters["cores"] == 1 || trial["unit"] == "coroutine" {
             assert!(count("switches_made") >= count("switches_asked"), "{trial}");
         }
+        assert!(count("switches_made") > 0, "{trial}");
         if trial["workload"] == "switch" {
             assert!(trial["pin"].is_u64() && parameters["cores"] == 1, "{trial}");
         }

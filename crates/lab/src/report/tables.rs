@@ -165,14 +165,16 @@ fn memory(record: &Record) -> Option<Table> {
             table = table.column(format!("{} {heading}", title(unit)), Align::Right);
         }
     }
-    let mut label = runtimes(record);
+    let label = runtimes(record);
+    let mut labels = label.lines();
     for (workload, metric, name) in kinds {
         let found: Vec<_> = units.iter().map(|&unit| record.find(workload, unit, metric)).collect();
         let Some(any) = found.iter().flatten().next() else {
             continue;
         };
         let count = any.parameters.units as f64;
-        let mut row = vec![std::mem::take(&mut label), name.to_owned(), grouped(count, 0)];
+        let mut row =
+            vec![labels.next().unwrap_or_default().to_owned(), name.to_owned(), grouped(count, 0)];
         row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
         // The published tables' megabyte is 1,048,576 bytes.
         let total = |m: &Measurement| grouped(m.median * count / (1 << 20) as f64, 1);

@@ -13,6 +13,7 @@
 //! first threads are gone before the last are created. The other switches are the unit's yield.
 //! `docs/methodology.md` says what this makes of each figure.
 
+mod coroutine;
 mod fiber;
 mod gated;
 mod thread;
@@ -39,7 +40,7 @@ pub enum Unit {
 
 impl Unit {
     /// Every unit, in the order in which reports show them.
-    pub const ALL: [Unit; 2] = [Unit::Fiber, Unit::Thread];
+    pub const ALL: [Unit; 3] = [Unit::Coroutine, Unit::Fiber, Unit::Thread];
 
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
@@ -76,9 +77,7 @@ impl Unit {
         all_alive: &mut (dyn FnMut() + Send),
     ) -> Result<Run, Failure> {
         match self {
-            Unit::Coroutine => {
-                Err(Failure { message: format!("this build has no {self}"), advice: None })
-            }
+            Unit::Coroutine => coroutine::run(units, switches, all_alive),
             Unit::Fiber => fiber::run(units, switches, all_alive),
             Unit::Thread => thread::run(units, switches, all_alive),
         }

@@ -1,0 +1,57 @@
+//! Carefree's coroutines, which somebody has to resume: on one core, in turns.
+//!
+//! A coroutine's switch is to suspend itself and to be resumed later, which is two changes of stack
+//! and one switch, as in the published figures. It waits at the gate by being left alone.
+
+use std::time::Instant;
+
+use carefree_context::stack::StackSize;
+use carefree_context::{Coroutine, CoroutineState};
+
+use super::{Run, ns};
+use crate::sample::{Failure, Round};
+
+pub(super) fn run(
+    units: u64,
+    switches: u64,
+    all_alive: &mut (dyn FnMut() + Send),
+) -> Result<Run, Failure> {
+    let mut coroutines = Vec::with_capacity(usize::try_from(units).unwrap_or(0));
+    let mut switches_made = 0;
+
+    let start = Instant::now();
+    for reached in 0..units {
+        let coroutine = Coroutine::with_stack_size(StackSize::DEFAULT, move |suspender, ()| {
+            for _ in 0..switches {
+                suspender.suspend(());
+            }
+        });
+        coroutines.push(coroutine.map_err(|error| Failure {
+            message: format!("coroutine {} of {units} could not be made: {error}", reached + 1),
+            // The error itself names the limit and its knob.
+            advice: None,
+        })?);
+    }
+    let mut turn = |coroutines: &mut [Coroutine<(), (), ()>]| {
+        for coroutine in coroutines {
+            match coroutine.resume(()) {
+                CoroutineState::Yielded(()) => switches_made += 1,
+                CoroutineState::Complete(()) => {}
+            }
+        }
+    };
+    // Each begins, and waits for its next turn.
+    turn(&mut coroutines);
+    let create_ns = ns(start.elapsed());
+
+    all_alive();
+
+    let start = Instant::now();
+    // The last turn takes each to its end.
+    for _ in 0..switches {
+        turn(&mut coroutines);
+    }
+    drop(coroutines);
+    let run_ns = ns(start.elapsed());
+    Ok(Run { times: Round { create_ns, run_ns }, switches_made })
+}
