@@ -24,6 +24,8 @@
 //! A woken carrier counts as searching from the moment its bit is cleared, by whoever clears it; so
 //! between a wake-up's decision and the sleeper's return others see a searcher and do not wake more.
 //! The bit decides who does the counting: exactly one party clears it, the waker or the sleeper.
+//! A waker that finds it cleared has counted in vain, and for that moment was a searcher S of case 1
+//! that searches for nothing; it makes up for it as S does, by looking for a sleeper to wake.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, heavy, light};
 
@@ -75,8 +77,13 @@ impl Sleepers {
             if seen & bit != 0 {
                 return Some(carrier);
             }
-            self.searching.fetch_sub(1, Ordering::SeqCst);
-            sleeping = seen & !bit;
+            // It woke by itself. Who has pushed meanwhile may have taken this attempt for a search
+            // and left the sleepers, that one perhaps among them again, to it. So it ends as a
+            // search does: the last one hands on.
+            sleeping = match self.searching.fetch_sub(1, Ordering::SeqCst) {
+                1 => self.sleeping.load(Ordering::SeqCst),
+                _ => seen & !bit,
+            };
         }
         None
     }
@@ -167,9 +174,11 @@ mod model {
                 .is_ok()
         }
 
-        /// A searching carrier until it sleeps. Returns the fibers it ran.
-        fn carry(&self, me: usize) -> usize {
-            let mut ran = 0;
+        /// A searching carrier until it sleeps for good; before that, something other than a
+        /// wake-up (a timer) gets it up `rouses` times. Returns the fibers it ran and how many
+        /// tokens it was given, or will be, for sleeps that are over.
+        fn carry(&self, me: usize, mut rouses: usize) -> (usize, usize) {
+            let (mut ran, mut used) = (0, 0);
             loop {
                 if self.take() {
                     self.wake(self.sleepers.found());
@@ -178,63 +187,93 @@ mod model {
                     continue;
                 }
                 self.sleepers.lie_down(me);
-                if self.ready.load(Ordering::Relaxed) > 0 {
-                    if !self.sleepers.wake_up(me) {
-                        // Somebody woke us: take the token they leave.
-                        self.tokens[me].load(Ordering::Acquire);
-                    }
-                    continue;
+                let came = self.ready.load(Ordering::Relaxed) > 0;
+                if !came && rouses == 0 {
+                    return (ran, used);
                 }
-                return ran;
+                if !self.sleepers.wake_up(me) {
+                    used += 1;
+                }
+                if !came {
+                    // Runs what the timer has made ready.
+                    rouses -= 1;
+                    self.wake(self.sleepers.found());
+                    self.sleepers.search();
+                }
             }
         }
     }
 
+    fn world(carriers: u32) -> Arc<World> {
+        Arc::new(World {
+            sleepers: Sleepers::new(carriers),
+            ready: AtomicUsize::new(0),
+            tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
+        })
+    }
+
     /// After all is quiet: either nothing waits, or somebody was told to wake.
-    fn check(world: &World) {
+    fn check(world: &World, used: usize) {
         let woken = world.tokens.iter().map(|t| t.load(Ordering::Acquire)).sum::<usize>();
         let waiting = world.ready.load(Ordering::Relaxed);
-        assert!(waiting == 0 || woken > 0, "{waiting} fibers wait and nobody was woken");
+        assert!(woken >= used, "a carrier waits for a token nobody has sent");
+        assert!(waiting == 0 || woken > used, "{waiting} fibers wait and nobody was woken");
+    }
+
+    /// Without a bound on preemptions, three threads keep loom busy for hours.
+    fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(model);
     }
 
     #[test]
     fn a_push_is_seen_by_the_last_one_to_sleep() {
         loom::model(|| {
-            let world = Arc::new(World {
-                sleepers: Sleepers::new(1),
-                ready: AtomicUsize::new(0),
-                tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
-            });
+            let world = world(1);
             let carrier = {
                 let world = world.clone();
-                loom::thread::spawn(move || world.carry(0))
+                loom::thread::spawn(move || world.carry(0, 0))
             };
             world.push();
-            let ran = carrier.join().unwrap();
-            check(&world);
+            let (ran, used) = carrier.join().unwrap();
+            check(&world, used);
             assert!(ran <= 1);
         });
     }
 
     #[test]
     fn two_carriers_and_a_producer() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let world = Arc::new(World {
-                sleepers: Sleepers::new(2),
-                ready: AtomicUsize::new(0),
-                tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
-            });
+        bounded(3, || {
+            let world = world(2);
             let carriers = [0, 1].map(|me| {
                 let world = world.clone();
-                loom::thread::spawn(move || world.carry(me))
+                loom::thread::spawn(move || world.carry(me, 0))
             });
             world.push();
-            for carrier in carriers {
-                carrier.join().unwrap();
-            }
-            check(&world);
+            let used = carriers.map(|carrier| carrier.join().unwrap().1);
+            check(&world, used[0] + used[1]);
+        });
+    }
+
+    /// One producer finds the carrier asleep and comes too late to wake it; the other must not take
+    /// the first one's attempt for a search.
+    #[test]
+    fn a_failed_claim_hides_no_sleeper() {
+        bounded(3, || {
+            let world = world(1);
+            let carrier = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.carry(0, 1))
+            };
+            let rival = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.wake(world.sleepers.notify()))
+            };
+            world.push();
+            rival.join().unwrap();
+            let (_, used) = carrier.join().unwrap();
+            check(&world, used);
         });
     }
 }
