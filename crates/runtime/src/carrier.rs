@@ -149,7 +149,9 @@ pub(crate) fn yield_from(me: FiberRef) {
     let carrier = of(me);
     // SAFETY: as in `leave`.
     let mut queue = unsafe { carrier.queue.lock() };
-    let to = if carrier.is_due() {
+    // A yield counts even when nobody is there: who waits for something in a loop around a yield
+    // must not keep the carrier from its timers.
+    let to = if carrier.is_due() || (carrier.queue.is_empty() && carrier.has_submissions()) {
         queue.push(me, Place::Last);
         None
     } else {
@@ -307,10 +309,9 @@ impl Carrier {
         !self.own_tls && std::thread::panicking()
     }
 
-    /// Whether a yield would run anybody else.
-    #[inline(always)]
-    pub(crate) fn has_others(&self) -> bool {
-        !self.queue.is_empty() || self.round.get() == 0 || !self.runtime().injector.is_empty()
+    /// Whether others have submitted fibers that this carrier could run.
+    fn has_submissions(&self) -> bool {
+        !self.inbox.is_empty() || !self.runtime().injector.is_empty()
     }
 
     /// A fiber of this runtime was woken by the caller, who runs on this carrier.

@@ -9,12 +9,12 @@ use crate::episode::Outcome;
 use crate::reason::Reason;
 use crate::wait::{self, Until};
 
-/// Lets other fibers run. Returns at once if there are none; on a plain thread, yields that.
+/// Lets other fibers run. Returns at once if none is ready; on a plain thread, yields that.
 #[inline]
 pub fn yield_now() {
     let Some(me) = wait::current_fiber() else { return std::thread::yield_now() };
     let carrier = carrier::of(me);
-    if carrier.has_others() && !carrier.must_not_switch() {
+    if !carrier.must_not_switch() {
         carrier::yield_from(me);
     }
 }
