@@ -30,7 +30,7 @@
 //! * [`JoinHandle::cancel`], [`check`], [`shield`]: cooperative cancellation.
 //! * [`Scope::cancel_on_failure`] and [`Scope::limit`].
 //! * [`Semaphore`].
-//! * `Coroutine`: the bare resumable function, which does not need the runtime.
+//! * [`Coroutine`]: the bare resumable function, which does not need the runtime.
 //!
 //! # Environment
 //!
@@ -46,6 +46,9 @@
 
 mod platform;
 
+pub use carefree_context::coroutine::{
+    Coroutine, CoroutineState, Suspender, SymmetricSuspender,
+};
 pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Fiber, FiberId, Interrupted, JoinHandle, Metrics, Permit, Runtime,
