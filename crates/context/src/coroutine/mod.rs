@@ -11,10 +11,12 @@ use std::io;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use suspender::Suspender;
 pub use symmetric::SymmetricSuspender;
 
+use crate::overflow;
 use crate::stack::{StackPool, StackSize};
 use control::{Control, Finished, arrival};
 
@@ -171,7 +173,9 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     where
         F: FnOnce(*mut Control, Input) -> Return + 'static,
     {
-        let control = control::create::<Input, Return, F>(StackPool::global().acquire(size)?, f)?;
+        tell_of_overflows()?;
+        let stack = StackPool::global().acquire(size)?;
+        let control = control::create::<Input, Return, F>(stack, f)?;
         Ok(Coroutine { control, marker: PhantomData })
     }
 
@@ -246,6 +250,19 @@ impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Coroutine").field("is_done", &self.is_done()).finish_non_exhaustive()
     }
+}
+
+/// Sees to it that a coroutine which overflows its stack says so.
+#[inline]
+fn tell_of_overflows() -> io::Result<()> {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    #[cold]
+    fn first_time() -> io::Result<()> {
+        overflow::install()?;
+        DONE.store(true, Ordering::Release);
+        Ok(())
+    }
+    if DONE.load(Ordering::Acquire) { Ok(()) } else { first_time() }
 }
 
 #[cold]
