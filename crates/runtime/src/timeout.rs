@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::ptr;
 use std::time::Duration;
 
 use carefree_reactor::clock::{self, NEVER};
@@ -14,7 +15,7 @@ use crate::wait;
 pub(crate) struct Deadline {
     /// When it ends, or an outer one does if that is earlier.
     at: u64,
-    outer: *const Deadline,
+    outer: Cell<*const Deadline>,
     /// A wait was cut short by it.
     cut: Cell<bool>,
 }
@@ -65,21 +66,32 @@ pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, TimedO
     let deadline = Deadline {
         // SAFETY: limits lie in frames of this fiber that are still alive.
         at: unsafe { outer.as_ref() }.map_or(own, |outer| own.min(outer.at)),
-        outer,
+        outer: Cell::new(outer),
         cut: Cell::new(false),
     };
-    let _restore = Restore(me, outer);
+    let _lift = Lift(me, &deadline);
     me.deadline.set(&deadline);
     let value = f();
     if deadline.cut.get() { Err(TimedOut) } else { Ok(value) }
 }
 
-/// Puts the outer limit back in force, also when `f` panics.
-struct Restore(FiberRef, *const Deadline);
+/// Takes a limit out of force, also when `f` panics.
+///
+/// It is the innermost one as a rule, but a limit set in a coroutine that was suspended under it can
+/// end in any order with those of the fiber that resumes it.
+struct Lift<'a>(FiberRef, &'a Deadline);
 
-impl Drop for Restore {
+impl Drop for Lift<'_> {
     fn drop(&mut self) {
-        self.0.deadline.set(self.1);
+        let mut link = &self.0.deadline;
+        // SAFETY: limits in force lie in frames that are alive.
+        while let Some(limit) = unsafe { link.get().as_ref() } {
+            if ptr::eq(limit, self.1) {
+                link.set(limit.outer.get());
+                return;
+            }
+            link = &limit.outer;
+        }
     }
 }
 
@@ -101,6 +113,6 @@ pub(crate) fn cut(me: FiberRef, at: u64) {
         if deadline.at <= at {
             deadline.cut.set(true);
         }
-        limit = deadline.outer;
+        limit = deadline.outer.get();
     }
 }
