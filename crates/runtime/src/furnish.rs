@@ -28,6 +28,11 @@ use carefree_context::tls::{self, Block};
 
 /// Furnished stacks of the default size a carrier keeps for itself.
 const LOCAL: usize = 512;
+/// Places where the top of a stack can be: see [`colour`].
+const COLOURS: usize = 8;
+const LINE: usize = 64;
+/// Closures larger than this are boxed: a fiber's stack is for frames.
+pub(crate) const CLOSURE_MAX: usize = 1024;
 /// How many move between a carrier and the pool at once.
 const BATCH: usize = 64;
 
@@ -53,6 +58,7 @@ impl Furnished {
         let block = match tls::mode().layout() {
             None => None,
             Some(layout) => {
+                refuse_too_small(stack.size(), layout.room())?;
                 if !stack.is_fresh() {
                     // A coroutine was here; a block is built on zeros.
                     let room = layout.room();
@@ -128,14 +134,33 @@ impl Furnished {
     }
 }
 
+/// Bytes of a stack that must remain for frames.
+const FRAMES_MIN: usize = 4096;
+
+/// A program can have more thread-local storage than a small stack has room for.
+fn refuse_too_small(size: StackSize, thread_locals: usize) -> io::Result<()> {
+    let others = COLOURS * LINE + size_of::<FiberStack>() + 64 + CLOSURE_MAX + FRAMES_MIN;
+    let needed = thread_locals + others;
+    if needed <= size.usable() {
+        return Ok(());
+    }
+    let enough = (needed + size.guard()).next_power_of_two();
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "a stack of {} bytes has no room for this program's {thread_locals} bytes of \
+             thread-local storage and a fiber: ask for at least {enough}",
+            size.bytes()
+        ),
+    ))
+}
+
 /// Bytes left free at the top of a stack, different for neighbours.
 ///
 /// Stacks begin at the same place of their pages. Without this, the lines that every fiber touches
 /// would fall into the same few sets of the cache, and a thousand fibers would evict each other
 /// from an L2 that could hold them all.
 fn colour(stack: &Stack) -> usize {
-    const COLOURS: usize = 8;
-    const LINE: usize = 64;
     (stack.top() as usize / stack.size().bytes()) % COLOURS * LINE
 }
 
