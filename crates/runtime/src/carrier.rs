@@ -400,7 +400,7 @@ impl Carrier {
             set_current(None);
         }
         self.settle();
-        if self.queue.len() > 1 {
+        if self.own_tls && self.queue.len() > 1 {
             // A searcher that looked while fibers were being requeued may have seen none.
             self.runtime().notify();
         }

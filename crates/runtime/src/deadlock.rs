@@ -1,34 +1,46 @@
 //! Deadlocks: said, not hung in.
 //!
-//! A plain thread that waits for a fiber looks once a second whether that can still end. If every
-//! carrier sleeps, no timer is set and nothing is queued, no fiber can wake another. Then only a
-//! plain thread could. If all threads of the process are carriers or wait for fibers themselves,
-//! there is none: the process is told which fibers wait for what, and aborted. Otherwise the same is
-//! printed, once, as a suspicion, after [`SUSPECT`] seconds of silence.
+//! A plain thread that waits for a fiber, for a scope, or for a permit looks once a second whether
+//! that can still end. If every carrier sleeps, no timer is set and nothing is queued, no fiber can
+//! wake another. Then only a plain thread could. If all threads of the process are carriers or wait
+//! here themselves, without a time limit, there is none: the process is told who waits for what, and
+//! aborted. Otherwise the same is printed, once, as a suspicion, after [`SUSPECT`] seconds of
+//! silence.
+//!
+//! # No false alarm
+//!
+//! *Threads.* A thread is counted as waiting before its wait can be ended, and taken out of the
+//! count by who ends it, not when it gets around to run: so who is counted was not woken.
+//!
+//! *Fibers.* The runtimes are looked at one after the other, and while one is looked at another may
+//! wake a fiber of it. So two looks in a row must find all of them dormant, with no fiber entered
+//! from the first to the second. Suppose that a fiber was ready or running after the first look. It
+//! was made ready by one that ran later than the first look at its own runtime, and so on back to
+//! one that was running or ready at that look; which found it so, or found it not, and then it was
+//! entered later and counted.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use carefree_context::lock::Lock;
-use carefree_reactor::clock;
-
-use crate::episode::Outcome;
-use crate::fiber::{FiberRef, Kind};
+use crate::cancel::shield;
+use crate::fiber::Fiber;
 use crate::reason::Reason;
 use crate::registry;
+use crate::rest;
 use crate::runtime::Shared;
-use crate::wait::{self, Until};
+use crate::wait;
+use carefree_context::lock::Lock;
 
 /// Time between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// Looks without any sign of life before a suspicion is printed.
 const SUSPECT: u32 = 10;
-/// Fibers a report names at most.
+/// Waiters a report names at most.
 const NAMED: usize = 100;
 
 static RUNTIMES: Lock<Vec<usize>> = Lock::new(Vec::new());
-/// Plain threads that wait for a fiber.
+/// Plain threads that wait without a time limit, and nobody has ended their wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn register(runtime: &Shared) {
@@ -48,64 +60,51 @@ pub(crate) fn for_each_runtime(mut visit: impl FnMut(&Shared)) {
     }
 }
 
-/// Counts a waiting plain thread for as long as it waits.
-struct Waiting;
-
-impl Waiting {
-    fn new() -> Waiting {
-        WAITING.fetch_add(1, Ordering::SeqCst);
-        Waiting
-    }
+/// A plain thread is about to wait without a time limit.
+pub(crate) fn thread_waits() {
+    WAITING.fetch_add(1, Ordering::SeqCst);
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// A plain thread waits for `key`, for as long as `waits` says so.
-pub(crate) fn wait_watchfully(key: usize, waits: impl Fn() -> bool, until: Until) -> Outcome {
-    let _waiting = Waiting::new();
-    let mut watch = Watch::default();
-    loop {
-        let look = clock::after(LOOK);
-        let step = Until { deadline: until.deadline.min(look), ..until };
-        let outcome = wait::park(key, &waits, Reason::Join, step);
-        let over = !waits()
-            || outcome == Outcome::Cancelled
-            || (outcome == Outcome::TimedOut && clock::now() < look)
-            || clock::now() >= until.deadline;
-        if over {
-            return if waits() { outcome } else { Outcome::Unparked };
-        }
-        watch.look();
-    }
+/// Its wait was ended.
+pub(crate) fn thread_woken() {
+    WAITING.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Looks after the end of a runtime: its owner waits for its fibers, however long.
 pub(crate) fn watch_end(runtime: &Shared) {
-    let _waiting = Waiting::new();
+    let on_fiber = wait::current_fiber().is_some();
+    if !on_fiber {
+        thread_waits();
+    }
     let mut watch = Watch::default();
     let mut steps = 0u32;
     while !runtime.has_stopped() {
-        std::thread::sleep(Duration::from_micros(100 << steps.min(8)));
+        let step = Duration::from_micros(100 << steps.min(8));
         steps += 1;
+        if on_fiber {
+            shield(|| rest::sleep(step));
+            continue;
+        }
+        std::thread::sleep(step);
         if steps % 40 == 0 {
             watch.look();
         }
     }
+    if !on_fiber {
+        thread_woken();
+    }
 }
 
-/// What earlier looks have seen.
+/// What the look before has seen.
 #[derive(Debug, Default)]
-struct Watch {
-    activity: u64,
+pub(crate) struct Watch {
+    /// Switches made so far, if all runtimes were dormant.
+    activity: Option<u64>,
     silent: u32,
 }
 
 impl Watch {
-    fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         let (mut dormant, mut alive, mut activity, mut carriers) = (true, 0, 0, 0);
         for_each_runtime(|runtime| {
             dormant &= runtime.is_dormant();
@@ -113,8 +112,9 @@ impl Watch {
             activity += runtime.activity();
             carriers += runtime.carriers.len();
         });
-        if !dormant || alive == 0 || activity != self.activity {
-            *self = Watch { activity, silent: 0 };
+        let before = std::mem::replace(&mut self.activity, dormant.then_some(activity));
+        if !dormant || alive == 0 || before != Some(activity) {
+            self.silent = 0;
             return;
         }
         self.silent += 1;
@@ -133,27 +133,34 @@ impl Watch {
 /// Prints `what` and who waits for what to standard error.
 fn report(what: &str) {
     let mut text = format!("carefree: {what}\n");
-    let mut fibers = 0;
-    registry::for_each_alive(|fiber| {
-        if fiber.kind.get() == Kind::Fiber && fiber.episode.is_waiting() {
-            fibers += 1;
-            if fibers <= NAMED {
-                text += &line(fiber);
+    let mut waiting = 0;
+    // Counted references, so that names stay; printed when the registry is free again.
+    let mut named = Vec::with_capacity(NAMED);
+    registry::for_each_alive(|waiter| {
+        if waiter.episode.is_waiting() {
+            waiting += 1;
+            if named.len() < NAMED {
+                named.extend(Fiber::try_from_ref(waiter));
             }
         }
     });
-    if fibers > NAMED {
-        text += &format!("  … and {} more\n", fibers - NAMED);
+    for waiter in &named {
+        text += &line(waiter);
+    }
+    if waiting > named.len() {
+        text += &format!("  … and {} more\n", waiting - named.len());
     }
     // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn line(fiber: FiberRef) -> String {
-    let number = fiber.id.load(Ordering::Relaxed);
-    let reason = Reason::from_code(fiber.reason.load(Ordering::Relaxed));
-    match fiber.name() {
-        Some(name) => format!("  fiber {number} '{name}' {reason}\n"),
-        None => format!("  fiber {number} {reason}\n"),
+fn line(waiter: &Fiber) -> String {
+    let header = waiter.as_ref();
+    let kind = if header.episode.is_of_thread() { "thread" } else { "fiber" };
+    let number = waiter.id();
+    let reason = Reason::from_code(header.reason.load(Ordering::Relaxed));
+    match waiter.name() {
+        Some(name) => format!("  {kind} {number} '{name}' {reason}\n"),
+        None => format!("  {kind} {number} {reason}\n"),
     }
 }

@@ -43,6 +43,10 @@ const OUTCOME: u64 = 3 << OUTCOME_SHIFT;
 pub(crate) const BY_TOKEN: u64 = 1 << 4;
 /// The wait also ends by cancellation.
 pub(crate) const BY_CANCEL: u64 = 1 << 5;
+/// A plain thread waits: it never leaves its stack and must be woken.
+pub(crate) const OF_THREAD: u64 = 1 << 6;
+/// It waits without a time limit and is [counted](crate::deadlock) as unable to wake others.
+pub(crate) const COUNTED: u64 = 1 << 7;
 
 const NUMBER_SHIFT: u32 = 8;
 
@@ -68,6 +72,12 @@ pub(crate) enum Claim {
     Early,
     /// Ended; the claimant must make the fiber ready.
     Ready,
+    /// Ended; the waiter is a thread, and the claimant must wake it and, if it was counted, take it
+    /// out of the count. (What kind of waiter it was cannot be read from its header any more.)
+    Thread {
+        /// [`COUNTED`].
+        counted: bool,
+    },
 }
 
 /// Names one wait: pass it to [`Episode::claim`].
@@ -125,6 +135,9 @@ impl Episode {
             }
             let woken = word & !(STATE | OUTCOME) | WOKEN | (outcome as u64) << OUTCOME_SHIFT;
             match self.0.compare_exchange_weak(word, woken, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) if word & OF_THREAD != 0 => {
+                    return Claim::Thread { counted: word & COUNTED != 0 };
+                }
                 Ok(_) if state == PARKED => return Claim::Ready,
                 Ok(_) => return Claim::Early,
                 Err(now) => word = now,
@@ -136,6 +149,11 @@ impl Episode {
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         self.0.load(Ordering::Acquire) & STATE == WOKEN
+    }
+
+    /// Whether the wait under way is a plain thread's.
+    pub(crate) fn is_of_thread(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & OF_THREAD != 0
     }
 
     /// Whether a wait is under way.

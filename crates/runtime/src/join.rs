@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::cancel::{Cancelled, cancel};
-use crate::deadlock;
 use crate::episode::Outcome;
-use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
+use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef};
 use crate::reason::Reason;
 use crate::timeout::TimedOut;
 use crate::wait::{self, Until};
@@ -54,7 +53,7 @@ impl<T> JoinHandle<T> {
 
     /// [`join`](Self::join) for those who must not go on before the fiber has ended.
     pub(crate) fn join_uncancellable(self) -> thread::Result<T> {
-        self.wait(Until::WOKEN_ONLY);
+        wait::or_abort(|| self.wait(Until::WOKEN_ONLY));
         self.take()
     }
 
@@ -67,9 +66,6 @@ impl<T> JoinHandle<T> {
         }
         if fiber.join.fetch_or(AWAITED, Ordering::AcqRel) & FINISHED != 0 {
             return Outcome::Invalid;
-        }
-        if wait::current().kind.get() == Kind::Thread {
-            return deadlock::wait_watchfully(fiber.key(), running, until);
         }
         loop {
             match wait::park(fiber.key(), running, Reason::Join, until) {

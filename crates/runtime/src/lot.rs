@@ -14,6 +14,8 @@
 //! It takes itself out when it goes on. A waker that meets it meanwhile cannot claim it, takes it
 //! out, and looks further: a wake-up is never spent on somebody who is awake.
 
+use std::sync::atomic::Ordering;
+
 use carefree_context::lock::Lock;
 
 use crate::episode::{Claim, Outcome};
@@ -61,6 +63,17 @@ impl Bucket {
         }
         fiber.linked.set(false);
     }
+
+    fn has(&self, key: usize) -> bool {
+        let mut cursor = self.first;
+        while let Some(fiber) = cursor {
+            if fiber.key.load(Ordering::Relaxed) == key {
+                return true;
+            }
+            cursor = fiber.next.get();
+        }
+        false
+    }
 }
 
 /// Enters `fiber`, whose wait `begin` starts, into the list for `key`, if `validate` says that
@@ -97,6 +110,18 @@ pub fn unpark(key: usize, count: usize) -> usize {
 
 /// [`unpark`] with a say in when those woken run.
 pub(crate) fn unpark_to(key: usize, count: usize, place: Place) -> usize {
+    unpark_then(key, count, place, |_, _| ())
+}
+
+/// [`unpark_to`]; then, while nobody can begin to wait for `key`, calls `then` with the number of
+/// those woken and a function that says whether others are left. `then` must not park, panic or
+/// unpark.
+pub(crate) fn unpark_then(
+    key: usize,
+    count: usize,
+    place: Place,
+    then: impl FnOnce(usize, &dyn Fn() -> bool),
+) -> usize {
     let mut woken = 0;
     // Those to make ready once the lock is free, chained through `next`: they are off their stacks
     // and out of the list, so the link is ours.
@@ -106,13 +131,14 @@ pub(crate) fn unpark_to(key: usize, count: usize, place: Place) -> usize {
         let mut cursor = bucket.first;
         while let (Some(fiber), true) = (cursor, woken < count) {
             cursor = fiber.next.get();
-            if fiber.key.load(std::sync::atomic::Ordering::Relaxed) != key {
+            if fiber.key.load(Ordering::Relaxed) != key {
                 continue;
             }
             bucket.remove(fiber);
             match fiber.episode.claim_by(u64::MAX, Outcome::Unparked) {
                 Claim::Lost => continue,
-                Claim::Early => wait::woken_early(fiber),
+                Claim::Early => {}
+                Claim::Thread { counted } => wait::wake_thread(fiber, counted),
                 Claim::Ready => {
                     fiber.next.set(None);
                     match last {
@@ -124,6 +150,7 @@ pub(crate) fn unpark_to(key: usize, count: usize, place: Place) -> usize {
             }
             woken += 1;
         }
+        then(woken, &|| bucket.has(key));
     }
     while let Some(fiber) = first {
         first = fiber.next.get();

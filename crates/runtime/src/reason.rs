@@ -40,6 +40,11 @@ impl Reason {
         Reason::Other,
     ];
 
+    /// Whether only a fiber that gets on can end such a wait, as a rule.
+    pub(crate) fn is_for_fibers(self) -> bool {
+        matches!(self, Reason::Join | Reason::Scope | Reason::Semaphore | Reason::Limit)
+    }
+
     pub(crate) fn from_code(code: u8) -> Reason {
         Reason::ALL.get(usize::from(code)).copied().unwrap_or(Reason::Other)
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use carefree_reactor::clock;
 
 use crate::carrier;
-use crate::episode::Outcome;
 use crate::reason::Reason;
 use crate::wait::{self, Until};
 
@@ -23,11 +22,7 @@ pub fn yield_now() {
 ///
 /// Cut short when the fiber is cancelled or a [`timeout`](crate::timeout) it is in ends.
 pub fn sleep(duration: Duration) {
-    let outcome = wait::sleep_until(clock::after(duration), Reason::Sleep);
-    if outcome == Outcome::Cancelled {
-        // A loop around a sleep that returns at once must not keep everybody else from running.
-        yield_now();
-    }
+    wait::sleep_until(clock::after(duration), Reason::Sleep);
 }
 
 /// Waits until [`Fiber::unpark`](crate::Fiber::unpark) of the calling fiber (or plain thread), or
@@ -44,8 +39,5 @@ pub fn park_timeout(duration: Duration) {
 }
 
 fn park_until(deadline: u64) {
-    let outcome = wait::park_self(Until { deadline, cancellable: true });
-    if outcome == Outcome::Cancelled {
-        yield_now();
-    }
+    wait::park_self(Until { deadline, cancellable: true });
 }

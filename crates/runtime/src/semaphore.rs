@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::cancel::Interrupted;
 use crate::episode::Outcome;
 use crate::lot;
+use crate::queue::Place;
 use crate::reason::Reason;
 use crate::wait::{self, Until};
 
 /// Lets a limited number in at once.
 ///
-/// Who waits longest is served first. Works between fibers and plain threads.
+/// Who waits longest is served first: a permit that is given back goes to them, and nobody can
+/// snatch it. Works between fibers and plain threads.
 ///
 /// ```
 /// use carefree_runtime::Semaphore;
@@ -24,12 +26,19 @@ use crate::wait::{self, Until};
 /// assert!(DOOR.try_acquire().is_some());
 /// ```
 pub struct Semaphore {
-    /// Free permits, times two; the lowest bit says that somebody may wait.
+    /// Free permits, times [`ONE`], and [`WAITED_FOR`].
+    ///
+    /// Who finds no permit sets the flag under the lock of the list of waiters, as it enters the
+    /// list; the flag is cleared under that lock too, once the list is empty. So while somebody
+    /// waits the flag is set, and while it is set no permit is free: who gives one back then takes
+    /// the lock and hands it over.
     state: AtomicUsize,
 }
 
+/// Somebody may wait.
 const WAITED_FOR: usize = 1;
 const ONE: usize = 2;
+const MAX: usize = usize::MAX / 4;
 
 impl Semaphore {
     /// A semaphore with `permits` free permits.
@@ -37,7 +46,7 @@ impl Semaphore {
     /// # Panics
     /// If there are more than `usize::MAX / 4`.
     pub const fn new(permits: usize) -> Semaphore {
-        assert!(permits <= usize::MAX / 4, "a semaphore has at most usize::MAX / 4 permits");
+        assert!(permits <= MAX, "a semaphore has at most usize::MAX / 4 permits");
         Semaphore { state: AtomicUsize::new(permits * ONE) }
     }
 
@@ -66,23 +75,21 @@ impl Semaphore {
     /// Takes a permit, waiting as `until` says. Any outcome but `Cancelled` and `TimedOut` means
     /// that one was taken.
     pub(crate) fn wait(&self, until: Until, reason: Reason) -> Outcome {
-        loop {
-            if let Some(permit) = self.try_acquire() {
-                std::mem::forget(permit);
-                return Outcome::Invalid;
-            }
-            // Under the lock of the list of waiters: says that somebody waits, unless a permit has
-            // become free.
-            let validate = || {
-                let wait = |state: usize| (state < ONE).then_some(state | WAITED_FOR);
-                self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, wait).is_ok()
-            };
-            match wait::park(self.key(), validate, reason, until) {
-                // Woken: a permit was free just now, and may be somebody else's already.
-                Outcome::Unparked | Outcome::Invalid => {}
-                outcome => return outcome,
-            }
+        if let Some(permit) = self.try_acquire() {
+            std::mem::forget(permit);
+            return Outcome::Invalid;
         }
+        // Under the lock of the list of waiters: takes a permit that has become free, or says that
+        // somebody waits.
+        let validate = || {
+            let take = |state: usize| if state >= ONE { state - ONE } else { state | WAITED_FOR };
+            let found = self
+                .state
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| Some(take(state)));
+            found.is_ok_and(|state| state < ONE)
+        };
+        // Woken means that a permit was handed over.
+        wait::park(self.key(), validate, reason, until)
     }
 
     /// Free permits at this moment.
@@ -96,19 +103,34 @@ impl Semaphore {
     /// # Panics
     /// If there were more than `usize::MAX / 4` then.
     pub fn release(&self, count: usize) {
-        let before = self.state.fetch_add(count.saturating_mul(ONE), Ordering::Release);
-        assert!(
-            count <= usize::MAX / 4 && before / ONE + count <= usize::MAX / 4,
-            "a semaphore has at most usize::MAX / 4 permits"
-        );
-        if before & WAITED_FOR != 0 {
-            // Cleared before they are woken: who has to wait again sets it again.
-            self.state.fetch_and(!WAITED_FOR, Ordering::Relaxed);
-            if lot::unpark(self.key(), count) == count {
-                // There may be more of them.
-                self.state.fetch_or(WAITED_FOR, Ordering::Relaxed);
+        let full = "a semaphore has at most usize::MAX / 4 permits";
+        assert!(count <= MAX, "{full}");
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & WAITED_FOR == 0 {
+            assert!(state / ONE + count <= MAX, "{full}");
+            let more = state + count * ONE;
+            match self.state.compare_exchange_weak(
+                state,
+                more,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => state = now,
             }
         }
+        self.hand_over(count);
+    }
+
+    #[cold]
+    fn hand_over(&self, count: usize) {
+        lot::unpark_then(self.key(), count, Place::Next, |woken, others| {
+            // If some permits are left nobody waits, so the flag goes with the first free permit.
+            let flag = if others() { WAITED_FOR } else { 0 };
+            let rest = (count - woken) * ONE;
+            let add = |state: usize| Some((state & !WAITED_FOR) + rest | flag);
+            let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add);
+        });
     }
 
     fn key(&self) -> usize {

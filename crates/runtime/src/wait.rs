@@ -4,6 +4,7 @@
 //! waits that need no key because who wakes knows the fiber: [`park_self`] and [`sleep_until`].
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
@@ -13,12 +14,15 @@ use carefree_reactor::Idle;
 use carefree_reactor::clock::{self, NEVER};
 
 use crate::carrier::{self, Next};
-use crate::episode::{BY_CANCEL, BY_TOKEN, Claim, Outcome, Ticket};
+use crate::deadlock::{self, Watch};
+use crate::episode::{BY_CANCEL, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket};
 use crate::fiber::{CANCELLED, FiberRef, Kind};
 use crate::lot;
 use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
+use crate::rest::yield_now;
+use crate::timeout;
 
 /// When a wait ends if nobody wakes the waiter.
 #[derive(Clone, Copy, Debug)]
@@ -51,46 +55,64 @@ impl Until {
 /// ```
 pub fn park(key: usize, validate: impl FnOnce() -> bool, reason: Reason, until: Until) -> Outcome {
     let me = current();
-    let flags = flags(me, until, BY_KEY);
-    let begin = || {
-        me.key.store(key, Ordering::Relaxed);
-        me.reason.store(reason as u8, Ordering::Relaxed);
-        me.episode.begin(flags)
-    };
-    let Some(ticket) = lot::enter(key, me, validate, begin) else {
+    let plan = Plan::new(me, reason, until, 0);
+    let Some(ticket) = lot::enter(key, me, validate, || plan.begin(me, key)) else {
         return Outcome::Invalid;
     };
-    let outcome = wait(me, ticket, flags, until);
+    let outcome = wait(me, ticket, &plan);
     if outcome != Outcome::Unparked {
         lot::leave(key, me);
     }
     outcome
 }
 
-/// A wait that is in a bucket's list; so that some flag is set in every wait.
-const BY_KEY: u64 = 1 << 6;
-/// A wait that only its deadline ends, or a cancellation.
-const BY_TIME: u64 = 1 << 7;
+/// How a wait is to be.
+struct Plan {
+    reason: Reason,
+    /// What may end it, and other flags of [`crate::episode`].
+    flags: u64,
+    deadline: u64,
+    /// When a [`timeout`](crate::timeout) cuts it short; no earlier than `deadline`.
+    limit: u64,
+}
 
-fn flags(me: FiberRef, until: Until, flags: u64) -> u64 {
-    // A shielded fiber is not cancelled while it waits.
-    if until.cancellable && me.shields.get() == 0 { flags | BY_CANCEL } else { flags }
+impl Plan {
+    fn new(me: FiberRef, reason: Reason, until: Until, mut flags: u64) -> Plan {
+        // A shielded fiber is not disturbed while it waits.
+        let cancellable = until.cancellable && me.shields.get() == 0;
+        if cancellable {
+            flags |= BY_CANCEL;
+        }
+        let limit = timeout::innermost(me, cancellable);
+        let deadline = until.deadline.min(limit);
+        if me.kind.get() == Kind::Thread {
+            flags |= OF_THREAD | if deadline == NEVER { COUNTED } else { 0 };
+        }
+        Plan { reason, flags, deadline, limit }
+    }
+
+    fn begin(&self, me: FiberRef, key: usize) -> Ticket {
+        if self.flags & COUNTED != 0 {
+            deadlock::thread_waits();
+        }
+        me.key.store(key, Ordering::Relaxed);
+        me.reason.store(self.reason as u8, Ordering::Relaxed);
+        me.episode.begin(self.flags)
+    }
 }
 
 /// Parks the calling fiber (or thread) until its handle's `unpark`, or returns at once if that came
 /// before.
 pub(crate) fn park_self(until: Until) -> Outcome {
     let me = current();
-    let flags = flags(me, until, BY_TOKEN);
-    me.key.store(0, Ordering::Relaxed);
-    me.reason.store(Reason::Park as u8, Ordering::Relaxed);
-    let ticket = me.episode.begin(flags);
+    let plan = Plan::new(me, Reason::Park, until, BY_TOKEN);
+    let ticket = plan.begin(me, 0);
     // Both sides do a read-modify-write of the token, so they are ordered: either this one finds
     // the token, or `unpark`, coming after, finds the wait that has just begun.
     if me.token.swap(0, Ordering::AcqRel) == 1 {
         return give_up(me, ticket, Outcome::Unparked);
     }
-    let outcome = wait(me, ticket, flags, until);
+    let outcome = wait(me, ticket, &plan);
     // `unpark` left its token too; it has been used.
     if outcome == Outcome::Unparked {
         me.token.swap(0, Ordering::Acquire);
@@ -107,12 +129,9 @@ pub(crate) fn unpark(fiber: FiberRef) {
 /// Waits until `deadline`.
 pub(crate) fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     let me = current();
-    let until = Until { deadline, cancellable: true };
-    let flags = flags(me, until, BY_TIME);
-    me.key.store(0, Ordering::Relaxed);
-    me.reason.store(reason as u8, Ordering::Relaxed);
-    let ticket = me.episode.begin(flags);
-    wait(me, ticket, flags, until)
+    let plan = Plan::new(me, reason, Until { deadline, cancellable: true }, 0);
+    let ticket = plan.begin(me, 0);
+    wait(me, ticket, &plan)
 }
 
 /// Ends the wait of a cancelled fiber.
@@ -127,8 +146,8 @@ pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
 
 fn wake(fiber: FiberRef, claim: Claim, place: Place) {
     match claim {
-        Claim::Lost => {}
-        Claim::Early => woken_early(fiber),
+        Claim::Lost | Claim::Early => {}
+        Claim::Thread { counted } => wake_thread(fiber, counted),
         Claim::Ready => make_ready(fiber, place),
     }
 }
@@ -136,25 +155,27 @@ fn wake(fiber: FiberRef, claim: Claim, place: Place) {
 /// A wait has begun, but there is no need for it: ends it with `outcome`, unless somebody else
 /// was faster.
 fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
-    me.episode.claim(ticket, outcome);
+    if me.episode.claim(ticket, outcome) == (Claim::Thread { counted: true }) {
+        deadlock::thread_woken();
+    }
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     me.episode.finish()
 }
 
 /// The part all waits share: from a wait that has begun to its end.
-fn wait(me: FiberRef, ticket: Ticket, flags: u64, until: Until) -> Outcome {
-    let timeout = crate::timeout::innermost(me, flags & BY_CANCEL != 0);
-    let deadline = until.deadline.min(timeout);
+fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
+    let &Plan { reason, flags, deadline, limit } = plan;
     if flags & BY_CANCEL != 0 {
         // As with the token: the flag is written and read by read-modify-writes.
-        if me.cancel.fetch_or(0, Ordering::AcqRel) & CANCELLED != 0 {
-            return give_up(me, ticket, Outcome::Cancelled);
-        }
-        if timeout != NEVER && timeout <= clock::now() {
-            let outcome = give_up(me, ticket, Outcome::TimedOut);
+        let cancelled = me.cancel.fetch_or(0, Ordering::AcqRel) & CANCELLED != 0;
+        if cancelled || (limit != NEVER && limit <= clock::now()) {
+            let interruption = if cancelled { Outcome::Cancelled } else { Outcome::TimedOut };
+            let outcome = give_up(me, ticket, interruption);
             if outcome == Outcome::TimedOut {
-                crate::timeout::cut(me, timeout);
+                timeout::cut(me, limit);
             }
+            // A loop around a wait that is over at once must not keep all others from running.
+            yield_now();
             return outcome;
         }
     }
@@ -175,23 +196,41 @@ fn wait(me: FiberRef, ticket: Ticket, flags: u64, until: Until) -> Outcome {
                 }
             }
         }
-        Kind::Thread => {
-            // SAFETY: a thread's header holds where the thread sleeps, for ever.
-            let idle = unsafe { &*me.stack.load(Ordering::Relaxed).cast::<Idle>() };
-            while !me.episode.is_woken() {
-                idle.wait((deadline != NEVER).then_some(deadline));
-                if deadline != NEVER && clock::now() >= deadline {
+        Kind::Thread => sleep_as_thread(me, ticket, deadline, reason),
+    }
+    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    let outcome = me.episode.finish();
+    if outcome == Outcome::TimedOut && limit <= deadline {
+        timeout::cut(me, limit);
+    }
+    outcome
+}
+
+/// A plain thread sleeps until its wait is ended.
+fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) {
+    // SAFETY: a thread's header holds where the thread sleeps, for ever.
+    let idle = unsafe { &*me.stack.load(Ordering::Relaxed).cast::<Idle>() };
+    let mut watch = (deadline == NEVER && reason.is_for_fibers()).then(Watch::default);
+    while !me.episode.is_woken() {
+        match &mut watch {
+            Some(watch) => {
+                let look = clock::after(deadlock::LOOK);
+                idle.wait(Some(look));
+                if clock::now() >= look && !me.episode.is_woken() {
+                    watch.look();
+                }
+            }
+            None if deadline == NEVER => {
+                idle.wait(None);
+            }
+            None => {
+                idle.wait(Some(deadline));
+                if clock::now() >= deadline {
                     me.episode.claim(ticket, Outcome::TimedOut);
                 }
             }
         }
     }
-    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    let outcome = me.episode.finish();
-    if outcome == Outcome::TimedOut && timeout <= until.deadline {
-        crate::timeout::cut(me, timeout);
-    }
-    outcome
 }
 
 /// Waits without leaving the stack, for a fiber that must not (see
@@ -206,15 +245,31 @@ fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
     }
 }
 
-/// A claimant ended a wait before the waiter was off its stack. A fiber needs nothing more; a
-/// thread never leaves its stack and must be woken.
-pub(crate) fn woken_early(fiber: FiberRef) {
-    if fiber.kind.get() == Kind::Thread {
-        let idle = fiber.stack.load(Ordering::Relaxed).cast::<Idle>();
-        // SAFETY: a thread's header holds where the thread sleeps, for ever: neither is given
-        // back, so it is at worst another thread by now, which looks whether it was meant.
-        unsafe { (*idle).wake() };
+/// Wakes a thread whose wait the caller has ended.
+pub(crate) fn wake_thread(thread: FiberRef, counted: bool) {
+    if counted {
+        deadlock::thread_woken();
     }
+    let idle = thread.stack.load(Ordering::Acquire).cast::<Idle>();
+    // SAFETY: a thread's header holds where the thread sleeps, for ever: neither is given back, so
+    // it is at worst another thread's by now, which looks whether it was meant.
+    unsafe { (*idle).wake() };
+}
+
+/// Runs `f` for a caller whose frame fibers borrow from: that frame must not be left by a panic,
+/// and so none gets past here.
+pub(crate) fn or_abort<R>(f: impl FnOnce() -> R) -> R {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            eprintln!("carefree: a wait failed that fibers borrow from the caller of; aborting");
+            std::process::abort();
+        }
+    }
+    let bomb = Bomb;
+    let result = f();
+    mem::forget(bomb);
+    result
 }
 
 /// Puts a fiber where a carrier will find it.
