@@ -42,6 +42,8 @@ pub struct Platform {
 pub fn platform() -> &'static Platform {
     static PLATFORM: OnceLock<Platform> = OnceLock::new();
     PLATFORM.get_or_init(|| {
+        // Some of the environment has its say on what is used.
+        carefree_runtime::prepare_process();
         let guards = stack::guards();
         let (tls, tls_reason, tls_bytes) = match tls::mode() {
             tls::Mode::Own(layout) => (

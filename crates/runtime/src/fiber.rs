@@ -230,8 +230,18 @@ impl Fiber {
 
     /// Counts a new reference.
     pub(crate) fn from_ref(fiber: FiberRef) -> Self {
-        fiber.references.fetch_add(1, Ordering::Relaxed);
+        // As `Arc` does: before forgotten handles make the count run over.
+        if fiber.references.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+            std::process::abort();
+        }
         Fiber(fiber)
+    }
+
+    /// A counted reference to a fiber that may be ending just now.
+    pub(crate) fn try_from_ref(fiber: FiberRef) -> Option<Fiber> {
+        let more = |count: u32| (count > 0).then_some(count + 1);
+        let counted = fiber.references.fetch_update(Ordering::Acquire, Ordering::Relaxed, more);
+        counted.is_ok().then_some(Fiber(fiber))
     }
 
     pub(crate) fn as_ref(&self) -> FiberRef {

@@ -5,6 +5,10 @@
 //! [`lot::unpark`].
 
 #![warn(missing_docs)]
+#![cfg_attr(
+    loom,
+    allow(dead_code, unreachable_pub, reason = "the models use a part of each module")
+)]
 
 mod bias;
 mod episode;
@@ -61,7 +65,7 @@ pub use {
     metrics::{Metrics, metrics},
     reason::Reason,
     rest::{park, park_timeout, sleep, yield_now},
-    runtime::{Runtime, RuntimeBuilder, available_parallelism},
+    runtime::{Runtime, RuntimeBuilder, available_parallelism, prepare_process},
     scope::{Scope, ScopedJoinHandle, scope},
     semaphore::{Permit, Semaphore},
     spawn::{Builder, current, run, spawn},

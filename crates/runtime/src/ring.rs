@@ -37,8 +37,7 @@ impl Ring {
     pub(crate) fn get(&self, index: usize) -> Option<FiberRef> {
         let mask = self.buffer.len() - 1;
         // SAFETY: the first `len` places are filled.
-        (index < self.len)
-            .then(|| unsafe { self.buffer[(self.head + index) & mask].assume_init() })
+        (index < self.len).then(|| unsafe { self.buffer[(self.head + index) & mask].assume_init() })
     }
 
     #[inline(always)]

@@ -3,9 +3,10 @@
 use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
+use carefree_context::arch;
 use carefree_context::overflow;
 use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
@@ -33,6 +34,9 @@ pub(crate) struct Shared {
     /// Fibers spawned by others than carriers.
     submitted: AtomicU64,
     stopping: AtomicBool,
+    /// Who is just putting a fiber into a queue here without being one of the carriers. That fiber
+    /// may run and end meanwhile, and be the last.
+    visitors: AtomicUsize,
     /// Until when the sleeper sleeps that sees to the timers.
     time_kept: AtomicU64,
 }
@@ -48,6 +52,7 @@ impl Shared {
             homes: AtomicUsize::new(0),
             submitted: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            visitors: AtomicUsize::new(0),
             time_kept: AtomicU64::new(NEVER),
         });
         for carrier in &shared.carriers {
@@ -74,6 +79,8 @@ impl Shared {
 
     /// Makes a fiber ready from anywhere.
     pub(crate) fn inject(&self, fiber: FiberRef) {
+        // Until the push, the fiber keeps the runtime alive; from then on, this does.
+        self.visitors.fetch_add(1, Ordering::Relaxed);
         if self.own_tls {
             self.injector.push(fiber);
             self.notify();
@@ -81,6 +88,7 @@ impl Shared {
             // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
             self.inject_to(fiber, unsafe { &*fiber.carrier.get() });
         }
+        self.visitors.fetch_sub(1, Ordering::Release);
     }
 
     fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
@@ -178,10 +186,22 @@ impl Shared {
 
     /// Whether every carrier sleeps and no timer is set.
     pub(crate) fn is_dormant(&self) -> bool {
-        self.sleepers.sleeping() as usize == self.carriers.len()
+        let all_sleep = || self.sleepers.sleeping() as usize == self.carriers.len();
+        all_sleep()
             && self.next_timer() == NEVER
             && self.injector.is_empty()
             && self.carriers.iter().all(|c| c.is_empty())
+            // Again: one may have found a fiber between the looks at it and at where it was.
+            && all_sleep()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        deadlock::unregister(self);
+        while self.visitors.load(Ordering::Acquire) != 0 {
+            thread::yield_now();
+        }
     }
 }
 
@@ -197,7 +217,8 @@ impl Shared {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Dropping it waits until all of its fibers have ended, then ends its carriers.
+/// Dropping it waits until all of its fibers have ended, then ends its carriers. Only when one of
+/// its own fibers drops it, it goes on by itself and ends after its last fiber.
 #[derive(Debug)]
 pub struct Runtime {
     shared: Option<Arc<Shared>>,
@@ -244,12 +265,16 @@ impl Drop for Runtime {
         let Some(shared) = self.shared.take() else { return };
         shared.stopping.store(true, Ordering::SeqCst);
         shared.wake_all();
+        if crate::carrier::here().is_some_and(|c| std::ptr::eq(c.runtime(), &*shared)) {
+            // The carriers' threads own it from now on.
+            return;
+        }
         deadlock::watch_end(&shared);
+        shared.wake_all();
         for thread in self.threads.drain(..) {
             // A carrier catches what fibers panic with; its own panic would have been reported.
             let _ = thread.join();
         }
-        deadlock::unregister(&shared);
     }
 }
 
@@ -343,29 +368,40 @@ fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
 
 /// The process's runtime; started by the first call.
 ///
-/// # Panics
+/// # Errors
 /// When its kernel threads cannot be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
-pub(crate) fn global() -> &'static Shared {
+pub(crate) fn global() -> io::Result<&'static Shared> {
     static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-    let start = || {
-        let mut builder = Runtime::builder();
-        match asked_carriers() {
-            Some(Ok(carriers)) => builder = builder.carriers(carriers.get()),
-            Some(Err(wrong)) => panic!("{wrong}"),
-            None => {}
-        }
-        builder.build().unwrap_or_else(|error| panic!("failed to start the runtime: {error}"))
-    };
-    GLOBAL.get_or_init(start).shared()
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(runtime) = GLOBAL.get() {
+        return Ok(runtime.shared());
+    }
+    // Not `get_or_init`, which cannot fail.
+    let _starting = STARTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(runtime) = GLOBAL.get() {
+        return Ok(runtime.shared());
+    }
+    let mut builder = Runtime::builder();
+    if let Some(asked) = asked_carriers() {
+        let carriers = asked.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        builder = builder.carriers(carriers.get());
+    }
+    let runtime = builder.build()?;
+    Ok(GLOBAL.get_or_init(|| runtime).shared())
 }
 
-/// What is done once in a process, before its first carrier runs.
-fn prepare_process() {
+/// Does what is done once in a process, before its first carrier runs: reads what of the environment
+/// concerns all runtimes, and sees to it that stack overflows are reported.
+#[doc(hidden)]
+pub fn prepare_process() {
     static DONE: OnceLock<()> = OnceLock::new();
     // A second thread waits here until the first is done, which is as it must be: see
     // `membarrier::register`.
     DONE.get_or_init(|| {
         membarrier::register();
+        if std::env::var_os("CAREFREE_FSGSBASE").is_some_and(|v| v == "off") {
+            arch::force_no_fsgsbase();
+        }
         wait::locate_current();
         // SAFETY: it reads the running fiber's header and calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };

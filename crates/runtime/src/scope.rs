@@ -41,12 +41,14 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
+    // If the calling thread cannot be made to wait, it must turn out before it has to.
+    wait::current();
     let scope = Scope { data: Arc::default(), scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));
     if result.is_err() {
         scope.data.failed();
     }
-    scope.data.wait();
+    wait::or_abort(|| scope.data.wait());
     match result {
         Err(payload) => panic::resume_unwind(payload),
         Ok(_) if scope.data.panics.load(Ordering::Relaxed) > 0 => {

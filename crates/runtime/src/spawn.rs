@@ -12,7 +12,7 @@ use carefree_context::tls;
 
 use crate::carrier::{self, Carrier, Next};
 use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
-use crate::furnish::{self, FiberStack, Furnished};
+use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle};
 use crate::lot;
 use crate::queue::Place;
@@ -20,9 +20,6 @@ use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::{self, Runtime, Shared};
 use crate::wait;
-
-/// Closures larger than this are boxed: a fiber's stack is for frames.
-const CLOSURE_MAX: usize = 1024;
 
 /// How a fiber is to be: as `std::thread::Builder`.
 ///
@@ -64,8 +61,9 @@ impl Builder {
     /// process's.
     ///
     /// # Errors
-    /// When there is no memory for its stack, naming the limit that was reached, or the size asked
-    /// for is out of range.
+    /// When there is no memory for its stack, naming the limit that was reached; when the size asked
+    /// for is out of range; or when the process's runtime cannot be started, be it that
+    /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -145,7 +143,10 @@ impl Builder {
                 Ok(JoinHandle::from_counted(fiber))
             }
             None => {
-                let runtime = on.unwrap_or_else(|| runtime::global());
+                let runtime = match on {
+                    Some(runtime) => runtime,
+                    None => runtime::global()?,
+                };
                 let fiber = allocate_elsewhere(size, name)?;
                 // SAFETY: as above.
                 unsafe { place(fiber, f) };
@@ -279,6 +280,8 @@ fn finish<T>(me: FiberRef, stored: bool) -> ! {
         // The handle was dropped just now; nobody else looks at the result.
         // SAFETY: stored above, not taken by anybody.
         drop_quietly(unsafe { join::take::<T>(me) });
+        // What its destructor may have left in thread-local variables.
+        end_thread_locals(me);
     }
     if before & AWAITED != 0 {
         // Last: who has spawned many and joins them in turn should not come back for each.
@@ -349,6 +352,8 @@ where
     if let (Some(_), None) = (wait::current_fiber(), on) {
         return f();
     }
+    // If the calling thread cannot be made to wait, it must turn out before it has to.
+    wait::current();
     // SAFETY: joined below, whatever happens: `join_uncancellable` returns when the fiber has ended.
     let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn a fiber");
     handle.join_uncancellable().unwrap_or_else(|payload| panic::resume_unwind(payload))
