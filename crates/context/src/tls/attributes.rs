@@ -47,7 +47,7 @@ pub unsafe extern "C" fn pthread_getattr_np(
     attributes: *mut libc::pthread_attr_t,
 ) -> c_int {
     if let Some(layout) = KNOWN.get() {
-        let low = (thread as usize).wrapping_sub(layout.pthread) as *const u8;
+        let low = (thread as usize).wrapping_sub(layout.pthread.start) as *const u8;
         // SAFETY: every pthread_t is the address of a `struct pthread`, in which these lie.
         unsafe {
             if is_fiber_id(low.add(layout.tid).cast::<u32>().read()) {

@@ -3,24 +3,38 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use super::layout::{DTV_FROM_TP, Layout};
-
-/// libc's mark of a module whose storage the thread has not got yet.
-const UNALLOCATED: usize = usize::MAX;
+use super::pristine::UNALLOCATED;
 
 /// Ids given to fibers begin above every id the kernel gives to threads (`PID_MAX_LIMIT` is 2²²)
 /// and end below the bits the futex protocol keeps for itself (2³⁰).
-const FIRST_ID: u32 = 1 << 23;
-
-/// Where the ids end that the kernel's futex protocol lets a thread have.
-const END_OF_IDS: u32 = 1 << 30;
+const IDS: Range<u32> = 1 << 23..1 << 30;
 
 /// Whether a thread id found in a thread control block is a fiber's.
 pub(super) fn is_fiber_id(id: u32) -> bool {
-    (FIRST_ID..END_OF_IDS).contains(&id)
+    IDS.contains(&id)
+}
+
+/// An id that no thread has and no other block of this process.
+fn new_id() -> u32 {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Where to begin differs from process to process. A recursive mutex may lie in memory that two
+    // processes share, and it must not take a fiber of one for a fiber of the other.
+    static BEGIN: OnceLock<u32> = OnceLock::new();
+    let begin = BEGIN.get_or_init(|| {
+        // SAFETY: the kernel puts 16 random bytes where AT_RANDOM says, if it says so.
+        unsafe {
+            let random = libc::getauxval(libc::AT_RANDOM) as *const u32;
+            if random.is_null() { std::process::id() } else { random.add(3).read_unaligned() }
+        }
+    });
+    // Ids are used again when a block is retired, so this many are never in use.
+    let given = GIVEN.fetch_add(1, Ordering::Relaxed);
+    let length = u64::from(IDS.end - IDS.start);
+    IDS.start + ((u64::from(*begin) + u64::from(given)) % length) as u32
 }
 
 /// What outlives a block whose memory is given back.
@@ -40,7 +54,10 @@ struct Word {
 }
 
 static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
-static NEXT_ID: AtomicU32 = AtomicU32::new(FIRST_ID);
+
+fn retired() -> std::sync::MutexGuard<'static, Vec<Retired>> {
+    RETIRED.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 /// A block of thread-local storage at the top of a fiber's stack.
 ///
@@ -71,7 +88,6 @@ impl Block {
         let highest = stack.end.wrapping_sub(after);
         let tp = highest.wrapping_sub(highest as usize % layout.align);
         let low = tp.wrapping_sub(layout.tp);
-        let retired = RETIRED.lock().unwrap_or_else(|e| e.into_inner()).pop();
         let vector = allocate_vector(layout, low)?;
         let reserve = &layout.reserve;
         // SAFETY: `low..low + size` lies in `stack`, which is the caller's to give.
@@ -86,18 +102,20 @@ impl Block {
                 let word = words.add(*index as usize);
                 *word += low as u64;
             }
+            layout.libraries.current().write(low);
             tp.add(DTV_FROM_TP).cast::<*mut [usize; 2]>().write(vector);
             low.add(layout.stack_base).cast::<*mut u8>().write(stack.start);
             let length = stack.end as usize - stack.start as usize;
             low.add(layout.stack_size).cast::<usize>().write(length);
-            let id = match retired {
-                None => NEXT_ID.fetch_add(1, Ordering::Relaxed),
-                Some(retired) => {
-                    for word in &retired.words {
+            let former = retired().pop();
+            let id = match former {
+                None => new_id(),
+                Some(former) => {
+                    for word in &former.words {
                         let base = if word.inside { low as u64 } else { 0 };
                         words.add(word.index as usize).write(word.value.wrapping_add(base));
                     }
-                    retired.id
+                    former.id
                 }
             };
             low.add(layout.tid).cast::<u32>().write(id);
@@ -125,34 +143,34 @@ impl Block {
         unsafe { self.low().add(self.layout.tid).cast::<u32>().read() }
     }
 
-    /// Makes the block ready for the next fiber: every module's variables but libc's get their
+    /// Makes the block ready for the next fiber: every library's variables but libc's get their
     /// initial values. The former fiber must have run its destructors on it
     /// ([`Layout::run_destructors`]).
+    ///
+    /// Do it right before the next fiber starts, not when the former one ends: between the two,
+    /// [`Layout::refresh`] may learn of a library whose initial values the next one must find.
     #[inline]
     pub fn reset(&mut self) {
         let layout = self.layout;
         let low = self.low();
+        // SAFETY: a block of this layout's; no fiber runs on it.
+        unsafe { layout.libraries.current().write(low) };
         let image = layout.image.as_ptr().cast::<u8>();
-        for part in &layout.reset {
-            // SAFETY: positions within the block and its image; no fiber runs on it.
+        for position in &layout.anew {
+            // SAFETY: as above; positions of 32-bit words within the block and its image.
             unsafe {
-                low.add(part.start).copy_from_nonoverlapping(image.add(part.start), part.len());
-            }
-        }
-        for index in &layout.rebase_in_reset {
-            // SAFETY: as above; the word was just copied from the image and holds a position.
-            unsafe { *low.cast::<u64>().add(*index as usize) += low as u64 };
-        }
-        if let Some(flags) = layout.cancel_flags {
-            // SAFETY: as above.
-            unsafe {
-                low.add(flags).cast::<u32>().write(image.add(flags).cast::<u32>().read());
+                let value = image.add(*position).cast::<u32>().read();
+                low.add(*position).cast::<u32>().write(value);
             }
         }
         self.drop_dynamic_storage();
     }
 
     /// Frees the storage of modules that got theirs at first use; the loader gives it anew.
+    ///
+    /// It does not matter whether the module is still loaded, or whether another has its number by
+    /// now. The loader would free the storage just so when it next updates the vector, and it
+    /// hands nothing out before it has updated the vector to the module's generation.
     #[inline]
     fn drop_dynamic_storage(&mut self) {
         let vector = self.vector();
@@ -162,7 +180,7 @@ impl Block {
             // SAFETY: entries 1..=count exist.
             let entry = unsafe { &mut *vector.add(id) };
             if entry[1] != 0 {
-                // SAFETY: libc allocated it with its malloc for this thread alone.
+                // SAFETY: the loader allocated it with the program's malloc for this block alone.
                 unsafe { libc::free(entry[1] as *mut _) };
                 *entry = [UNALLOCATED, 0];
             }
@@ -176,42 +194,55 @@ impl Block {
 
     /// Ends the block. What libc keeps in it is handed to the next block that is built; the
     /// memory is the caller's again.
+    ///
+    /// That is, first of all, malloc's cache for a thread (some 700 bytes and what lies in it) if
+    /// the block's fibers ever called malloc; then values of pthread keys above the 32nd, name
+    /// resolution, texts of `strerror`, vDSO random state. So while fewer blocks are in use than
+    /// once were, that much is kept for each.
     pub fn retire(mut self) {
         self.reset();
         let layout = self.layout;
         let low = self.low();
         let end = low.wrapping_add(layout.size);
-        // Words that are each block's own, in ascending order of nothing in particular.
+        // What is each block's own and must not be handed on.
         let own = [layout.tid, layout.stack_base, layout.stack_size, layout.tp + DTV_FROM_TP];
-        let mut rebase = layout.rebase.iter().peekable();
         let mut words = Vec::new();
-        for (index, pristine) in layout.image.iter().enumerate() {
-            let rebased = rebase.next_if(|i| **i as usize == index).is_some();
-            let position = index * 8;
-            if layout.reserve.contains(&position) || own.iter().any(|own| own & !7 == position) {
-                continue;
-            }
-            // SAFETY: within the block.
-            let value = unsafe { low.cast::<u64>().add(index).read() };
-            let expected = if rebased { pristine + low as u64 } else { *pristine };
-            if value != expected {
-                let inside = (low as u64..end as u64).contains(&value);
-                let value = if inside { value - low as u64 } else { value };
-                words.push(Word { index: index as u32, inside, value });
+        for part in [&layout.pthread, &layout.libc] {
+            for index in part.start / 8..part.end.div_ceil(8) {
+                if own.iter().any(|own| own / 8 == index) {
+                    continue;
+                }
+                let moved = layout.rebase.binary_search(&(index as u32)).is_ok();
+                let pristine = layout.image[index] + if moved { low as u64 } else { 0 };
+                // SAFETY: within the block.
+                let value = unsafe { low.cast::<u64>().add(index).read() };
+                if value != pristine {
+                    let inside = (low as u64..end as u64).contains(&value);
+                    let value = if inside { value - low as u64 } else { value };
+                    words.push(Word { index: index as u32, inside, value });
+                }
             }
         }
-        let retired = Retired { id: self.id(), words: words.into() };
+        // In a child of fork the kernel has put the child's id in.
+        let id = Some(self.id()).filter(|id| is_fiber_id(*id)).unwrap_or_else(new_id);
         // SAFETY: allocated with calloc (by us or, enlarged, by libc), and the block ends here.
         unsafe { libc::free(self.vector().sub(1).cast()) };
-        RETIRED.lock().unwrap_or_else(|e| e.into_inner()).push(retired);
+        retired().push(Retired { id, words: words.into() });
     }
 }
 
 /// A dynamic thread vector for the block at `low`: entry -1 the number of modules it has room
-/// for, entry 0 its generation, then one entry a module. libc enlarges it with `realloc` when
-/// libraries with thread-local storage are loaded, so it must come from libc's `calloc`.
+/// for, entry 0 its generation, then one entry a module: its address, and what to free for it.
+///
+/// It is as libc makes it for a new thread, as of the pristine thread's start. For every change of
+/// the libraries after that, the loader finds the generation to be old at the fiber's next access
+/// to a variable by way of the vector, and brings it up to date: it goes through all modules of a
+/// later generation, frees what the entry says and marks it as not allocated, which gives a module
+/// with a fixed place that place, and any other new storage. It enlarges the vector with `realloc`,
+/// so the vector must come from `calloc`: the loader's are the program's, even if the program has
+/// brought its own.
 fn allocate_vector(layout: &Layout, low: *mut u8) -> io::Result<*mut [usize; 2]> {
-    let count = layout.modules.iter().map(|m| m.id).max().unwrap_or(0);
+    let count = layout.vector.len();
     // SAFETY: plain allocation.
     let memory = unsafe { libc::calloc(count + 2, 16) }.cast::<[usize; 2]>();
     if memory.is_null() {
@@ -221,29 +252,25 @@ fn allocate_vector(layout: &Layout, low: *mut u8) -> io::Result<*mut [usize; 2]>
     unsafe {
         memory.write([count, 0]);
         memory.add(1).write([layout.generation, 0]);
-        for id in 1..=count {
-            memory.add(1 + id).write([UNALLOCATED, 0]);
-        }
-        for module in &layout.modules {
-            let data = low.wrapping_add(layout.tp).wrapping_offset(module.from_tp);
-            memory.add(1 + module.id).write([data as usize, 0]);
+        for (index, position) in layout.vector.iter().enumerate() {
+            let data = position.map_or(UNALLOCATED, |position| low as usize + position);
+            memory.add(2 + index).write([data, 0]);
         }
         Ok(memory.add(1))
     }
 }
 
 impl Layout {
-    /// What a thread's start does for what libc keeps per thread and a former fiber may have
-    /// changed: the locale is the process's, `errno` is 0.
+    /// What a thread's start does for what libc keeps per thread and a former fiber, or the
+    /// program meanwhile, may have changed: the locale is the process's.
     ///
     /// # Safety
     /// The caller has just begun to run on a [`Block`] of this layout.
     #[inline]
     pub unsafe fn enter(&self) {
-        // SAFETY: LC_GLOBAL_LOCALE, (locale_t) -1, is always valid; errno is the caller's own.
-        unsafe {
-            libc::uselocale(usize::MAX as libc::locale_t);
-            *libc::__errno_location() = 0;
-        }
+        // Not only where it differs: this also brings the tables of `isalpha` and its kin up to
+        // date with a setlocale that came after the pristine thread.
+        // SAFETY: LC_GLOBAL_LOCALE, (locale_t) -1, is always valid.
+        unsafe { libc::uselocale(usize::MAX as libc::locale_t) };
     }
 }

@@ -49,9 +49,14 @@
 mod attributes;
 mod block;
 mod destructors;
+mod discover;
 mod layout;
+mod libraries;
 mod pristine;
+mod probe;
+mod robust;
 mod selftest;
+mod setxid;
 
 use std::sync::OnceLock;
 
@@ -105,9 +110,10 @@ fn find() -> Result<&'static Layout, String> {
         }
     }
     refuse_instrumentation()?;
-    let layout: &'static Layout = Box::leak(Box::new(pristine::discover()?));
+    let layout: &'static Layout = Box::leak(Box::new(discover::discover()?));
     attributes::know(layout);
     selftest::run(layout).map_err(|what| format!("the self-test failed: {what}"))?;
+    setxid::install(layout).map_err(|why| format!("libc's handler of set*id: {why}"))?;
     Ok(layout)
 }
 

@@ -1,0 +1,179 @@
+//! Makes the [`Layout`] of this process of what the pristine thread saw.
+//!
+//! What a copy of a thread's block must not share with the thread it was copied from, by field of
+//! `struct pthread` (the names are glibc's; which of them exist, and where, differs by version):
+//!
+//! * `header.tcb`, `header.self`, `specific[0]`, `__resp`, `robust_prev` and all else that points
+//!   into the block: rebased for every copy. Found by value.
+//! * `header.dtv`: a vector is allocated for each block.
+//! * `list`: linked to itself. libc does not know fibers; see the page above for what follows.
+//! * `tid`: an id no thread can have.
+//! * `stackblock`, `stackblock_size`: the fiber's.
+//! * `cleanup_jmp_buf` points into the pristine thread's frames: null.
+//! * `rseq_area`: shown as unregistered.
+//!
+//! And what it must share: `header.stack_guard` and `header.pointer_guard` (the stack protector's
+//! canary and the key with which pointers in `jmp_buf`s are mangled are one for the process; on
+//! aarch64 they are global variables anyway), `header.multiple_threads` (true, as the pristine
+//! thread exists beside another one: with it libc's locks are atomic), `user_stack` (so that libc,
+//! should it ever come to own the block, in a child of `fork`, does not unmap it). `feature_1` and
+//! `ssp_base`, of shadow stacks, are 0: a Rust program is not marked as fit for shadow stacks, so
+//! the loader leaves them off.
+
+use std::ffi::c_void;
+
+use super::layout::{DTV_FROM_TP, Layout, debugger_field, symbol};
+use super::libraries::{Changes, Libraries, Statics};
+use super::pristine::{self, BLOCK_MAX, UNALLOCATED, rseq_from_tp, stack_size};
+
+/// What the first frames of a fiber are given of its first page before the reserve is.
+const FIRST_FRAMES: usize = 1024;
+/// The least reserve for libraries loaded later; libstdc++ and libgomp fit.
+const RESERVE_MIN: usize = 256;
+
+/// Starts a pristine thread and evaluates what it saw.
+pub(super) fn discover() -> Result<Layout, String> {
+    if !cfg!(all(target_os = "linux", target_env = "gnu")) {
+        return Err("own thread-local storage is known for Linux with glibc only".into());
+    }
+    let seen = Changes::now();
+    let mut found = pristine::look(true)?;
+    if found.strangers {
+        return Err("a library in a namespace of its own (LD_AUDIT, dlmopen) has thread-local \
+                    storage that cannot be measured"
+            .into());
+    }
+    let libc_storage = found.modules().iter().any(|m| m.id == found.libc);
+    if !libc_storage {
+        return Err("libc's own thread-local storage was not found".into());
+    }
+    let align = found.modules().iter().map(|m| m.align).max().unwrap_or(1).max(64);
+    if align > 4096 {
+        return Err(format!("a library aligns its thread-local storage to {align} bytes"));
+    }
+
+    // The reserve lies where the loader will put the next library: below the modules on x86-64,
+    // above them on aarch64.
+    let used = found.before + found.after;
+    let reserve = reserve(used)?;
+    let low_reserve = if cfg!(target_arch = "x86_64") { reserve } else { 0 };
+    let size = used + reserve;
+    let tp = low_reserve + found.before;
+    let reserve = if cfg!(target_arch = "x86_64") { 0..reserve } else { used..size };
+    let pthread = found.pthread.wrapping_sub(found.tp).wrapping_add(tp);
+    let pthread = pthread..pthread + found.pthread_size;
+
+    let field = |name, bits, what: &str| {
+        debugger_field(name)
+            .filter(|field| field.bits * field.elements >= bits)
+            .map(|field| pthread.start + field.offset as usize)
+            .filter(|position| position + bits as usize / 8 <= pthread.end)
+            .ok_or(format!("libc does not tell where a thread's {what}"))
+    };
+    let tid = field(c"_thread_db_pthread_tid", 32, "id lies")?;
+    let list = field(c"_thread_db_pthread_list", 128, "list entry lies")?;
+    let cancel = field(c"_thread_db_pthread_cancelhandling", 32, "cancellation flags lie")?;
+
+    let mut image = vec![0u64; size / 8].into_boxed_slice();
+    image[low_reserve / 8..][..used / 8].copy_from_slice(&found.snapshot[..used / 8]);
+
+    // The list entry links threads libc knows; a fiber's is alone in its list, so that nobody who
+    // unlinks it writes anywhere else. libc's list nodes are two pointers.
+    let own_list = (found.tp - tp + list) as u64;
+    image[list / 8] = own_list;
+    image[list / 8 + 1] = own_list;
+
+    let mut rebase = Vec::new();
+    let (mut stack_base, mut stack_length) = (Vec::new(), Vec::new());
+    for (index, word) in image.iter_mut().enumerate() {
+        let value = *word as usize;
+        if let Some(position) = found.position(value, tp) {
+            *word = position as u64;
+            rebase.push(index as u32);
+        } else if value == found.stack.start {
+            stack_base.push(index * 8);
+        } else if value == stack_size() {
+            stack_length.push(index * 8);
+        } else if found.stack.contains(&value) {
+            // Into the pristine thread's frames: its way out through pthread_exit.
+            *word = 0;
+        }
+    }
+    let ([stack_base], [stack_size]) = (&stack_base[..], &stack_length[..]) else {
+        return Err("libc's notes of a thread's stack were not recognised".into());
+    };
+    let stored_tid = (image[tid / 8] >> (tid % 8 * 8)) as u32;
+    if stored_tid != found.tid {
+        return Err("libc's note of a thread's id is not where it tells".into());
+    }
+    rebase.retain(|index| *index as usize * 8 != tp + DTV_FROM_TP);
+
+    if let Some(rseq) = rseq_from_tp() {
+        // cpu_id_start 0, cpu_id -1 (not registered), no critical section: the kernel writes to
+        // the carrier's area, so a fiber must not read a processor number here. sched_getcpu asks
+        // the kernel then, and code with restartable sequences takes its slow path.
+        let rseq = tp.wrapping_add_signed(rseq.start)..tp.wrapping_add_signed(rseq.end);
+        image[rseq.start / 8..rseq.end / 8].fill(0);
+        image[rseq.start / 8] = u64::from(u32::MAX) << 32;
+    }
+
+    let anew = found.probes.words().iter().filter_map(|a| found.position(*a, tp));
+    let mut anew: Vec<usize> = anew.collect();
+    if !anew.contains(&cancel) {
+        anew.push(cancel);
+    }
+    let locate = |address: Option<usize>| address.and_then(|a| found.position(a, tp));
+    let vector = found.vector().iter().map(|data| match *data {
+        0 | UNALLOCATED => None,
+        data => found.position(data, tp),
+    });
+    let statics = Statics::gather(&found, size, tp)
+        .map_err(|_| "libraries were loaded while a thread was looked at")?;
+    let call_tls_dtors = symbol(c"__call_tls_dtors");
+    if call_tls_dtors.is_null() {
+        return Err("libc does not export what runs thread-local destructors".into());
+    }
+    Ok(Layout {
+        size,
+        align,
+        tp,
+        reserve,
+        image,
+        rebase: rebase.into_boxed_slice(),
+        pthread,
+        libc: found.libc_place(tp),
+        tid,
+        stack_base: *stack_base,
+        stack_size: *stack_size,
+        anew: anew.into(),
+        dlerror: locate(found.probes.dlerror),
+        robust: locate(found.probes.robust),
+        vector: vector.collect(),
+        generation: found.generation,
+        libraries: Libraries::new(statics, seen),
+        keys: found.probes.keys.take().ok_or("libc's table of pthread keys was not looked for")?,
+        // SAFETY: glibc's `void __call_tls_dtors (void)`.
+        call_tls_dtors: unsafe {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(call_tls_dtors)
+        },
+    })
+}
+
+/// Bytes to keep free for libraries loaded later.
+fn reserve(used: usize) -> Result<usize, String> {
+    let bytes = match std::env::var_os("CAREFREE_TLS_RESERVE") {
+        None => {
+            // What is left of the first page, never less than what common libraries need.
+            4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN)
+        }
+        Some(text) => text
+            .to_str()
+            .and_then(|text| text.parse::<usize>().ok())
+            .filter(|bytes| *bytes <= BLOCK_MAX)
+            .ok_or(format!(
+                "CAREFREE_TLS_RESERVE={} is not a number of bytes up to {BLOCK_MAX}",
+                text.to_string_lossy()
+            ))?,
+    };
+    Ok(bytes.next_multiple_of(64))
+}
