@@ -147,8 +147,9 @@ impl Block {
     /// initial values. The former fiber must have run its destructors on it
     /// ([`Layout::run_destructors`]).
     ///
-    /// Do it right before the next fiber starts, not when the former one ends: between the two,
-    /// [`Layout::refresh`] may learn of a library whose initial values the next one must find.
+    /// Do it right before the next fiber starts, not when the former one ends, and even if nobody
+    /// ran on the block yet: since then, [`Layout::refresh`] may have learnt of a library whose
+    /// initial values the fiber must find.
     #[inline]
     pub fn reset(&mut self) {
         let layout = self.layout;

@@ -24,7 +24,7 @@ use std::ffi::c_void;
 
 use super::layout::{DTV_FROM_TP, Layout, debugger_field, symbol};
 use super::libraries::{Changes, Libraries, Statics};
-use super::pristine::{self, BLOCK_MAX, UNALLOCATED, rseq_from_tp, stack_size};
+use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, rseq_from_tp, stack_size};
 
 /// What the first frames of a fiber are given of its first page before the reserve is.
 const FIRST_FRAMES: usize = 1024;
@@ -47,19 +47,23 @@ pub(super) fn discover() -> Result<Layout, String> {
     if !libc_storage {
         return Err("libc's own thread-local storage was not found".into());
     }
-    let align = found.modules().iter().map(|m| m.align).max().unwrap_or(1).max(64);
+    let align = found.modules().iter().map(|m| m.align).max().unwrap_or(1).max(UNIT);
     if align > 4096 {
         return Err(format!("a library aligns its thread-local storage to {align} bytes"));
     }
 
     // The reserve lies where the loader will put the next library: below the modules on x86-64,
     // above them on aarch64.
-    let used = found.before + found.after;
-    let reserve = reserve(used)?;
-    let low_reserve = if cfg!(target_arch = "x86_64") { reserve } else { 0 };
-    let size = used + reserve;
-    let tp = low_reserve + found.before;
-    let reserve = if cfg!(target_arch = "x86_64") { 0..reserve } else { used..size };
+    let reserve = reserve(found.below() + found.above.next_multiple_of(UNIT))?;
+    let [tp, above] = if cfg!(target_arch = "x86_64") {
+        [found.below + reserve, found.above]
+    } else {
+        [found.below, found.above + reserve]
+    };
+    let [tp, above] = [tp, above].map(|bytes| bytes.next_multiple_of(UNIT));
+    let size = tp + above;
+    let reserve =
+        if cfg!(target_arch = "x86_64") { 0..tp - found.below } else { tp + found.above..size };
     let pthread = found.pthread.wrapping_sub(found.tp).wrapping_add(tp);
     let pthread = pthread..pthread + found.pthread_size;
 
@@ -75,7 +79,7 @@ pub(super) fn discover() -> Result<Layout, String> {
     let cancel = field(c"_thread_db_pthread_cancelhandling", 32, "cancellation flags lie")?;
 
     let mut image = vec![0u64; size / 8].into_boxed_slice();
-    image[low_reserve / 8..][..used / 8].copy_from_slice(&found.snapshot[..used / 8]);
+    found.copy_to(&mut image, &(tp - found.below..tp + found.above), tp);
 
     // The list entry links threads libc knows; a fiber's is alone in its list, so that nobody who
     // unlinks it writes anywhere else. libc's list nodes are two pointers.
@@ -175,5 +179,5 @@ fn reserve(used: usize) -> Result<usize, String> {
                 text.to_string_lossy()
             ))?,
     };
-    Ok(bytes.next_multiple_of(64))
+    Ok(bytes)
 }

@@ -19,6 +19,8 @@ use crate::arch;
 const MODULES: usize = 512;
 /// Bytes of a block at most, snapshot buffer and page-sized stacks being bounded by it.
 pub(super) const BLOCK_MAX: usize = 64 * 1024;
+/// Blocks, and the parts of them below and above the thread pointer, are multiples of it.
+pub(super) const UNIT: usize = 64;
 /// The pristine thread's stack: an unusual number, so that it is recognised in `struct pthread`.
 const STACK: usize = 0x4_3000;
 /// libc's mark of a module whose storage the thread has not got yet.
@@ -59,9 +61,10 @@ pub(super) struct Findings {
     pub(super) strangers: bool,
     /// libc's own number.
     pub(super) libc: usize,
-    /// Bytes of the block below and above the thread pointer, and a copy of the block.
-    pub(super) before: usize,
-    pub(super) after: usize,
+    /// Bytes that the block reaches below and above the thread pointer; the copy of it below has
+    /// them rounded up to [`UNIT`].
+    pub(super) below: usize,
+    pub(super) above: usize,
     pub(super) snapshot: Box<[u64]>,
     pub(super) probes: Probes,
     /// The thread's stack; not mapped any more.
@@ -75,6 +78,11 @@ pub(super) const fn stack_size() -> usize {
 }
 
 impl Findings {
+    /// Where the thread pointer would be in `snapshot`.
+    pub(super) fn below(&self) -> usize {
+        self.below.next_multiple_of(UNIT)
+    }
+
     /// All objects with a fixed place in the block, libc among them.
     pub(super) fn modules(&self) -> &[Found] {
         &self.modules[..self.count]
@@ -88,7 +96,7 @@ impl Findings {
     /// Where in a block with the thread pointer at `tp` the address `address` of the thread's own
     /// would be, if it is one.
     pub(super) fn position(&self, address: usize, tp: usize) -> Option<usize> {
-        (self.tp - self.before..self.tp + self.after)
+        (self.tp - self.below..self.tp + self.above)
             .contains(&address)
             .then(|| address.wrapping_sub(self.tp).wrapping_add(tp))
     }
@@ -104,8 +112,8 @@ impl Findings {
 
     /// Copies the thread's bytes at `place`, positions in such a block, into its `image`.
     pub(super) fn copy_to(&self, image: &mut [u64], place: &Range<usize>, tp: usize) {
-        let from = place.start + self.before - tp;
-        assert!(place.end <= size_of_val(image) && from + place.len() <= self.before + self.after);
+        let from = place.start + self.below() - tp;
+        assert!(place.end <= size_of_val(image) && from + place.len() <= self.below() + self.above);
         // SAFETY: both ranges are in bounds, as just checked; any bytes make words.
         unsafe {
             image.as_mut_ptr().cast::<u8>().add(place.start).copy_from_nonoverlapping(
@@ -136,8 +144,8 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
         unsettled: false,
         strangers: false,
         libc: 0,
-        before: 0,
-        after: 0,
+        below: 0,
+        above: 0,
         snapshot: vec![0; BLOCK_MAX / 8].into_boxed_slice(),
         probes: Probes::new(thorough),
         stack: 0..0,
@@ -233,15 +241,12 @@ impl Findings {
         }
         self.find_strangers()?;
         self.measure()?;
-        // On the side where the thread's mapping ends (above the control block on x86-64, above the
-        // last module on aarch64) rounding may have gone past it; what lies there is not copied.
-        let length = self.before + self.after.min(self.stack.end.saturating_sub(self.tp));
-        // SAFETY: this thread's own block; below it is the rest of its stack.
+        // SAFETY: this thread's own block; the copy is large enough, as measured.
         unsafe {
             ptr::copy_nonoverlapping(
-                (self.tp - self.before) as *const u8,
-                self.snapshot.as_mut_ptr().cast(),
-                length,
+                (self.tp - self.below) as *const u8,
+                self.snapshot.as_mut_ptr().cast::<u8>().add(self.below() - self.below),
+                self.below + self.above,
             );
         }
         // From here on this thread may allocate and change its storage: the snapshot is taken.
@@ -302,9 +307,9 @@ impl Findings {
             low = low.min(rseq.start);
             high = high.max(rseq.end);
         }
-        self.before = low.unsigned_abs().next_multiple_of(64);
-        self.after = (high as usize).next_multiple_of(64);
-        if self.before + self.after > BLOCK_MAX {
+        self.below = low.unsigned_abs();
+        self.above = high as usize;
+        if self.below() + self.above > BLOCK_MAX {
             return Err("the thread-local storage of this program's libraries is too large");
         }
         Ok(())

@@ -1,0 +1,386 @@
+//! The smallest scheduler that can run closures on blocks and move them between kernel threads,
+//! C libraries built on the spot, and children that run one test alone.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString, c_void};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Condvar, Mutex, OnceLock};
+
+use carefree_context::arch::{self, ThreadContext};
+use carefree_context::tls::{self, Block, Layout};
+
+const STACK: usize = 256 * 1024;
+
+/// The layout of blocks. These tests are about own mode, so anything else fails them.
+pub(crate) fn layout() -> &'static Layout {
+    if std::env::var_os("CAREFREE_TEST_NO_FSGSBASE").is_some() {
+        arch::force_no_fsgsbase();
+    }
+    match tls::mode() {
+        tls::Mode::Own(layout) => layout,
+        tls::Mode::Shared(reason) => panic!("fibers have no thread-local storage: {reason}"),
+    }
+}
+
+/// A block on a stack of its own, on which one closure after the other can run.
+pub(crate) struct Slot {
+    memory: Memory,
+    block: Option<Block>,
+}
+
+/// A mapping.
+struct Memory(*mut u8, usize);
+
+// SAFETY: plain memory.
+unsafe impl Send for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by Slot::with_stack, and not used any more.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
+    }
+}
+
+impl Slot {
+    pub(crate) fn new() -> Slot {
+        Slot::with_stack(STACK)
+    }
+
+    pub(crate) fn with_stack(size: usize) -> Slot {
+        // SAFETY: a new private mapping.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(map, libc::MAP_FAILED);
+        let memory = Memory(map.cast(), size);
+        // SAFETY: zeroed memory of this slot's own.
+        let block = unsafe { Block::build(layout(), memory.0..memory.0.wrapping_add(size)) };
+        Slot { memory, block: Some(block.unwrap()) }
+    }
+
+    pub(crate) fn block(&self) -> &Block {
+        self.block.as_ref().unwrap()
+    }
+
+    pub(crate) fn stack(&self) -> (usize, usize) {
+        (self.memory.0 as usize, self.memory.1)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            block.retire();
+        }
+    }
+}
+
+/// A closure on its way on a slot.
+pub(crate) struct Fiber {
+    slot: Slot,
+    context: ThreadContext,
+    /// Of the kernel thread that entered it last.
+    back: ThreadContext,
+    body: Option<Box<dyn FnOnce() + Send>>,
+    panicked: bool,
+    done: bool,
+}
+
+// SAFETY: a suspended fiber is plain memory; its closure is Send and lives with storage of its own.
+unsafe impl Send for Fiber {}
+
+thread_local! {
+    /// The fiber that runs here. Each fiber has its own, so it is right wherever the fiber goes.
+    static CURRENT: Cell<*mut Fiber> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+impl Fiber {
+    pub(crate) fn new(mut slot: Slot, body: impl FnOnce() + Send + 'static) -> Box<Fiber> {
+        // Even if nobody ran on it yet: libraries may have come since it was built.
+        slot.block.as_mut().unwrap().reset();
+        let mut fiber = Box::new(Fiber {
+            context: ThreadContext::of_this_thread(),
+            back: ThreadContext::of_this_thread(),
+            body: Some(Box::new(body)),
+            panicked: false,
+            done: false,
+            slot,
+        });
+        let data = (&raw mut *fiber).cast();
+        let block = fiber.slot.block();
+        // SAFETY: the stack below the block is the slot's; the fiber is boxed and stays in place.
+        fiber.context = unsafe {
+            arch::prepare_thread(block.low(), block.thread_pointer(), Fiber::entry, data)
+        };
+        fiber
+    }
+
+    /// Runs it until it ends or yields; whether it has ended.
+    pub(crate) fn enter(self: &mut Box<Self>) -> bool {
+        assert!(!self.done);
+        let fiber: *mut Fiber = &raw mut **self;
+        // SAFETY: the fiber is suspended, and comes back here when it yields or ends.
+        unsafe {
+            (*fiber).back = ThreadContext::of_this_thread();
+            arch::switch_thread::<true>(&raw mut (*fiber).back, &raw const (*fiber).context);
+        }
+        assert!(!(self.done && self.panicked), "a closure panicked on a fiber");
+        self.done
+    }
+
+    #[allow(clippy::boxed_local, reason = "a fiber lives in a box")]
+    pub(crate) fn into_slot(self: Box<Self>) -> Slot {
+        assert!(self.done);
+        self.slot
+    }
+
+    unsafe extern "C" fn entry(data: *mut u8) -> ! {
+        let fiber = data.cast::<Fiber>();
+        // SAFETY: whoever enters waits in `enter` and does not touch the fiber.
+        unsafe {
+            layout().enter();
+            CURRENT.set(fiber);
+            let body = (*fiber).body.take().unwrap();
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            (*fiber).panicked = result.is_err();
+            drop(result);
+            layout().run_destructors(arch::thread_pointer());
+            (*fiber).done = true;
+            arch::switch_thread::<true>(&raw mut (*fiber).context, &raw const (*fiber).back);
+        }
+        unreachable!("a fiber that has ended was entered")
+    }
+}
+
+/// Suspends the calling fiber; any kernel thread may go on with it.
+pub(crate) fn yield_now() {
+    let fiber = CURRENT.get();
+    assert!(!fiber.is_null(), "not on a fiber");
+    // SAFETY: runs on that fiber.
+    unsafe { arch::switch_thread::<true>(&raw mut (*fiber).context, &raw const (*fiber).back) };
+}
+
+/// The kernel's thread under the caller.
+pub(crate) fn kernel_thread() -> i64 {
+    // SAFETY: no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) }
+}
+
+/// Runs one closure on a slot and hands the slot back.
+pub(crate) fn run_on(slot: Slot, body: impl FnOnce() + Send + 'static) -> Slot {
+    let mut fiber = Fiber::new(slot, body);
+    while !fiber.enter() {}
+    fiber.into_slot()
+}
+
+/// Runs one closure on a new block.
+pub(crate) fn on_fiber(body: impl FnOnce() + Send + 'static) {
+    drop(run_on(Slot::new(), body));
+}
+
+/// Runs `bodies` on `slots` blocks and `threads` kernel threads; each yield may move a fiber.
+pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce() + Send>>) {
+    struct Shared {
+        waiting: VecDeque<Box<dyn FnOnce() + Send>>,
+        free: Vec<Slot>,
+        runnable: VecDeque<Box<Fiber>>,
+        alive: usize,
+        failed: bool,
+    }
+    let free = (0..slots.min(bodies.len())).map(|_| Slot::new()).collect();
+    let shared = Mutex::new(Shared {
+        waiting: bodies.into(),
+        free,
+        runnable: VecDeque::new(),
+        alive: 0,
+        failed: false,
+    });
+    let changed = Condvar::new();
+    let carry = || {
+        loop {
+            let mut state = shared.lock().unwrap();
+            let mut fiber = loop {
+                // Nothing left, or a closure has panicked: then the others may wait for it.
+                if state.failed || (state.waiting.is_empty() && state.alive == 0) {
+                    changed.notify_all();
+                    return;
+                }
+                if !state.waiting.is_empty() {
+                    if let Some(slot) = state.free.pop() {
+                        let body = state.waiting.pop_front().unwrap();
+                        state.alive += 1;
+                        break Fiber::new(slot, body);
+                    }
+                }
+                if let Some(fiber) = state.runnable.pop_front() {
+                    break fiber;
+                }
+                state = changed.wait(state).unwrap();
+            };
+            drop(state);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fiber.enter()));
+            let mut state = shared.lock().unwrap();
+            match ended {
+                Ok(true) => {
+                    state.alive -= 1;
+                    state.free.push(fiber.into_slot());
+                }
+                Ok(false) => state.runnable.push_back(fiber),
+                Err(_) => state.failed = true,
+            }
+            changed.notify_all();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(carry);
+        }
+        carry();
+    });
+    let state = shared.into_inner().unwrap();
+    assert!(!state.failed, "a closure panicked on a fiber");
+}
+
+/// `count` closures made by `make`, as [`run_all`] wants them.
+pub(crate) fn bodies<F>(count: usize, make: impl Fn(usize) -> F) -> Vec<Box<dyn FnOnce() + Send>>
+where
+    F: FnOnce() + Send + 'static,
+{
+    (0..count).map(|index| Box::new(make(index)) as Box<dyn FnOnce() + Send>).collect()
+}
+
+/// A library built of one of the fixtures, and loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Library(*mut c_void);
+
+// SAFETY: a handle of the loader's, good on any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Library {
+    pub(crate) fn open(path: &Path) -> Library {
+        let name = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: loads a library made for these tests.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        // SAFETY: there is an error if there is no handle.
+        assert!(!handle.is_null(), "{:?}", unsafe { CStr::from_ptr(libc::dlerror()) });
+        Library(handle)
+    }
+
+    /// Calls the library's function `name`, of no arguments.
+    pub(crate) fn call(self, name: &CStr) -> isize {
+        // SAFETY: the fixtures' functions have this type.
+        unsafe {
+            let function = libc::dlsym(self.0, name.as_ptr());
+            assert!(!function.is_null(), "{name:?}");
+            std::mem::transmute::<*mut c_void, extern "C" fn() -> isize>(function)()
+        }
+    }
+
+    pub(crate) fn close(self) {
+        // SAFETY: nobody uses the library any more, says the test.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
+    }
+}
+
+/// Builds `source` of the fixtures as a shared library called `name`. `None`, and a word about
+/// it, where there is no compiler.
+pub(crate) fn build(name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let plus_plus = source.ends_with(".cpp");
+    let (variable, usual) = if plus_plus { ("CXX", "c++") } else { ("CC", "cc") };
+    let compiler = std::env::var(variable).unwrap_or_else(|_| {
+        let cross = format!(
+            "{}-linux-gnu-{}",
+            std::env::consts::ARCH,
+            if plus_plus { "g++" } else { "gcc" }
+        );
+        if builds_for_us(usual) { usual.into() } else { cross }
+    });
+    if !builds_for_us(&compiler) {
+        println!("skipped: {compiler} is not installed, or does not build for this processor");
+        return None;
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(path).unwrap();
+    let path = path.join(format!("lib{name}-{}.so", std::process::id()));
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(source);
+    let built = Command::new(&compiler)
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .arg(&path)
+        .arg(fixture)
+        .args(flags)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(path)
+}
+
+fn builds_for_us(compiler: &str) -> bool {
+    static ANSWERS: OnceLock<Mutex<Vec<(String, bool)>>> = OnceLock::new();
+    let mut answers = ANSWERS.get_or_init(Default::default).lock().unwrap();
+    if let Some((_, answer)) = answers.iter().find(|(name, _)| name == compiler) {
+        return *answer;
+    }
+    let output = Command::new(compiler).arg("-dumpmachine").output();
+    let answer = output.is_ok_and(|o| o.stdout.starts_with(std::env::consts::ARCH.as_bytes()));
+    answers.push((compiler.into(), answer));
+    answer
+}
+
+/// Set in children: the name of the test that they run alone.
+const ALONE: &str = "CAREFREE_TEST_ALONE";
+
+/// Whether this process is a child that runs `test` alone.
+pub(crate) fn alone(test: &str) -> bool {
+    std::env::var_os(ALONE).is_some_and(|name| name == test)
+}
+
+/// Runs `test` alone in a child, with `environment`, under `runner` if that is not empty.
+pub(crate) fn child(test: &str, environment: &[(&str, &str)], runner: &[&str]) -> Output {
+    let executable = std::env::current_exe().unwrap();
+    let mut command = match runner {
+        [] => Command::new(executable),
+        [program, arguments @ ..] => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(executable);
+            command
+        }
+    };
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(ALONE, test)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// Runs `body` in a process in which nothing else runs: `test` must be the name of the calling
+/// test. A child that hangs is killed after some minutes and fails the test.
+pub(crate) fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    if alone(test) {
+        // SAFETY: no preconditions.
+        unsafe { libc::alarm(180) };
+        body();
+        return;
+    }
+    let output = child(test, environment, &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{test} alone: {}\n{text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // "skipped: …" is for whoever reads the outer test's output.
+    text.lines().filter(|line| line.starts_with("skipped")).for_each(|line| println!("{line}"));
+}

@@ -1,0 +1,17 @@
+//! Thread-local storage of a fiber's own: everything here runs on blocks, entered by the bare
+//! switch, on one kernel thread or moving between several.
+//!
+//! `modes.rs` runs all of it once more with the thread pointer set by system call, as on a machine
+//! without FSGSBASE.
+
+mod harness;
+
+mod heap;
+mod keys;
+mod leaks;
+mod libc_state;
+mod libraries;
+mod modes;
+mod mutexes;
+mod process;
+mod variables;

@@ -1,0 +1,89 @@
+//! The mode, the reason for it, and all of this suite under the other way to set the thread
+//! pointer.
+
+use std::process::Command;
+
+use carefree_context::tls::{self, Mode};
+
+use crate::harness::{alone, child};
+
+/// Sanitizers are to say what they are here, not what they think of the test's runner.
+const QUIET: [(&str, &str); 2] =
+    [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_bugs=0")];
+
+const TEST: &str = "modes::the_mode_and_its_reason";
+
+/// Prints the mode when run alone; otherwise asks children in various environments.
+#[test]
+fn the_mode_and_its_reason() {
+    if alone(TEST) {
+        match tls::mode() {
+            Mode::Own(layout) => println!("\nown: {layout}"),
+            Mode::Shared(reason) => println!("\nshared: {reason}"),
+        }
+        return;
+    }
+    let expect = |variables: &[(&str, &str)], runner: &[&str], begin: &str, contain: &str| {
+        let output = child(TEST, variables, runner);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stdout}\n{stderr}");
+        let line = stdout.lines().find(|l| l.starts_with("own") || l.starts_with("shared"));
+        let line = line.unwrap_or_else(|| panic!("{stdout}\n{stderr}"));
+        assert!(line.starts_with(begin) && line.contains(contain), "{variables:?}: {line}");
+        line.to_owned()
+    };
+    expect(&[], &[], "own: ", "bytes a fiber");
+    expect(&[("CAREFREE_TLS", "own")], &[], "own: ", "");
+    expect(&[("CAREFREE_TLS", "shared")], &[], "shared: ", "CAREFREE_TLS=shared asks for it");
+    expect(&[("CAREFREE_TLS", "owned")], &[], "shared: ", "CAREFREE_TLS=owned is neither");
+    // Rounding adds a little to what was asked for.
+    for asked in [0, 100, 4096] {
+        let value = asked.to_string();
+        let line = expect(&[("CAREFREE_TLS_RESERVE", &value)], &[], "own: ", " in reserve");
+        let (before, _) = line.split_once(" in reserve").unwrap();
+        let reserve = before.rsplit(' ').next().unwrap().parse::<usize>().unwrap();
+        assert!((asked..asked + 128).contains(&reserve), "{line}");
+    }
+    expect(&[("CAREFREE_TLS_RESERVE", "much")], &[], "shared: ", "is not a number of bytes");
+    expect(&[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[], "own: ", "");
+    match Command::new("valgrind").arg("--version").output() {
+        Ok(_) => drop(expect(&[], &["valgrind", "-q"], "shared: ", "valgrind")),
+        Err(_) => println!("skipped: valgrind is not installed"),
+    }
+    for (library, tool) in [("libasan.so", "AddressSanitizer"), ("libtsan.so", "ThreadSanitizer")] {
+        match sanitizer(library) {
+            Some(path) => {
+                let variables = [("LD_PRELOAD", path.as_str()), QUIET[0], QUIET[1]];
+                expect(&variables, &[], "shared: ", tool);
+            }
+            None => println!("skipped: {library} is not installed"),
+        }
+    }
+}
+
+/// The C compiler knows where the libraries of its sanitizers are.
+fn sanitizer(library: &str) -> Option<String> {
+    let output = Command::new("cc").arg(format!("-print-file-name={library}")).output().ok()?;
+    let path = std::fs::canonicalize(String::from_utf8(output.stdout).ok()?.trim()).ok()?;
+    Some(path.to_str()?.to_owned())
+}
+
+/// Everything once more, with the system call in place of `wrfsbase`.
+#[test]
+fn all_of_it_without_fsgsbase() {
+    const VARIABLE: &str = "CAREFREE_TEST_NO_FSGSBASE";
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: only x86-64 has two ways to set the thread pointer");
+    }
+    if std::env::var_os(VARIABLE).is_some() {
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--skip", "modes::"])
+        .env(VARIABLE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains(" passed"), "{text}");
+}
