@@ -187,12 +187,14 @@ pub(crate) fn on_fiber(body: impl FnOnce() + Send + 'static) {
     drop(run_on(Slot::new(), body));
 }
 
-/// Runs `bodies` on `slots` blocks and `threads` kernel threads; each yield may move a fiber.
+/// Runs `bodies` on `slots` blocks and `threads` kernel threads. If there is more than one thread,
+/// each yield moves the fiber to another.
 pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce() + Send>>) {
     struct Shared {
         waiting: VecDeque<Box<dyn FnOnce() + Send>>,
         free: Vec<Slot>,
-        runnable: VecDeque<Box<Fiber>>,
+        /// With the kernel thread that each has left.
+        runnable: VecDeque<(i64, Box<Fiber>)>,
         alive: usize,
         failed: bool,
     }
@@ -206,6 +208,7 @@ pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce()
     });
     let changed = Condvar::new();
     let carry = || {
+        let me = kernel_thread();
         loop {
             let mut state = shared.lock().unwrap();
             let mut fiber = loop {
@@ -221,8 +224,9 @@ pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce()
                         break Fiber::new(slot, body);
                     }
                 }
-                if let Some(fiber) = state.runnable.pop_front() {
-                    break fiber;
+                let elsewhere = |(left, _): &(i64, _)| threads == 1 || *left != me;
+                if let Some(index) = state.runnable.iter().position(elsewhere) {
+                    break state.runnable.remove(index).unwrap().1;
                 }
                 state = changed.wait(state).unwrap();
             };
@@ -234,7 +238,7 @@ pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce()
                     state.alive -= 1;
                     state.free.push(fiber.into_slot());
                 }
-                Ok(false) => state.runnable.push_back(fiber),
+                Ok(false) => state.runnable.push_back((me, fiber)),
                 Err(_) => state.failed = true,
             }
             changed.notify_all();
