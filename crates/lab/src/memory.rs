@@ -226,13 +226,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Makes a group where one that counts memory can be had, which takes root or a delegated
-    /// subtree. `name` has to be unique among the groups alive.
-    pub(crate) fn make(name: &str) -> Option<Group> {
+    /// Makes the group of this process's sample `number`, where one that counts memory can be had,
+    /// which takes root or a delegated subtree.
+    pub(crate) fn make(number: usize) -> Option<Group> {
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         candidates(&mounts, &own).into_iter().find_map(|parent| {
-            let path = parent.join(name);
+            sweep(&parent);
+            let path = parent.join(&name);
             fs::create_dir(&path).ok()?;
             let group = Group { path };
             // A version 2 group counts memory only where its parent hands the controller down.
@@ -259,6 +261,22 @@ impl Drop for Group {
                 }
                 _ => return,
             }
+        }
+    }
+}
+
+/// What the names of our groups begin with; the process that made them follows.
+const PREFIX: &str = "carefree-bench-";
+
+/// Removes the groups of labs that were killed and could not do so themselves.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let Some(maker) = maker else { continue };
+        if !Path::new("/proc").join(maker).exists() {
+            // A sample may still be ending in it; the next lab will find it empty.
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }
@@ -319,6 +337,31 @@ mod tests {
             top.join(path)
         });
         assert_eq!(candidates(mounts, own), expected);
+    }
+
+    #[test]
+    fn groups_of_labs_that_are_gone_are_removed_and_others_are_not() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let ours = format!("{PREFIX}{}-0", std::process::id());
+        // No process has this number: it is above the highest there can be.
+        let gone = format!("{PREFIX}4194305-7");
+        for name in [ours.as_str(), gone.as_str(), "system.slice"] {
+            fs::create_dir(parent.path().join(name)).expect("a folder");
+        }
+        sweep(parent.path());
+        let left = |name: &str| parent.path().join(name).exists();
+        assert!(left(&ours) && left("system.slice") && !left(&gone));
+    }
+
+    #[test]
+    fn a_group_is_gone_when_its_sample_is() {
+        // Only root, or whoever was given a subtree, can make one; then it has to go again.
+        if let Some(group) = Group::make(usize::MAX) {
+            let path = group.path().to_owned();
+            assert!(path.join("cgroup.procs").exists());
+            drop(group);
+            assert!(!path.exists());
+        }
     }
 
     #[test]

@@ -140,11 +140,7 @@ impl Runner<'_> {
             Gone::Failed(Failure { message: format!("{what}: {error}"), advice: None })
         };
         let weighs = trial.workload.metrics().contains(&Metric::WholeMemoryPerUnit);
-        let group = if weighs {
-            Group::make(&format!("carefree-bench-{}-{position}", std::process::id()))
-        } else {
-            None
-        };
+        let group = if weighs { Group::make(position) } else { None };
         let trial =
             Trial { cgroup: group.as_ref().map(|group| group.path().to_owned()), ..trial.clone() };
         let mut child = (self.command)(&trial)
