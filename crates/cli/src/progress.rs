@@ -16,10 +16,8 @@ impl Bar {
             return Bar(None);
         }
         let bar = ProgressBar::new(samples as u64);
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:<20} {eta:>4} left");
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
+        // How long is left can be said once something is done.
+        set_style(&bar, "{wide_bar} {pos}/{len} {msg:<20}");
         // No ticking thread: it would take time from the samples. The bar moves between them.
         bar.tick();
         Bar(Some(bar))
@@ -27,11 +25,21 @@ impl Bar {
 
     pub(crate) fn show(&self, progress: Progress<'_>) {
         let Some(bar) = &self.0 else { return };
+        if progress.done == 1 {
+            set_style(bar, "{wide_bar} {pos}/{len} {msg:<20} {eta:>4} left");
+        }
         bar.set_position(progress.done as u64);
         match progress.next {
             Some(trial) => bar.set_message(format!("{} {}", trial.unit, trial.workload)),
             None => bar.finish_and_clear(),
         }
+    }
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
+    // The templates are ours and right; a bar in the wrong style is still a bar.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
     }
 }
 
