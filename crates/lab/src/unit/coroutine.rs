@@ -5,8 +5,7 @@
 
 use std::time::Instant;
 
-use carefree_context::stack::StackSize;
-use carefree_context::{Coroutine, CoroutineState};
+use carefree::{Coroutine, CoroutineState, StackSize};
 
 use super::{Run, ns};
 use crate::sample::{Failure, Round};
