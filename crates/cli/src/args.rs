@@ -58,7 +58,7 @@ pub(crate) struct Bench {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Samples to take of each workload and unit [default: 10, with --quick 5].
+    /// Samples to take of each workload and unit [default: 11, with --quick 5].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) samples: Option<u32>,
 
