@@ -46,9 +46,7 @@
 
 mod platform;
 
-pub use carefree_context::coroutine::{
-    Coroutine, CoroutineState, Suspender, SymmetricSuspender,
-};
+pub use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
 pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Fiber, FiberId, Interrupted, JoinHandle, Metrics, Permit, Runtime,

@@ -128,7 +128,7 @@ impl Semaphore {
             // If some permits are left nobody waits, so the flag goes with the first free permit.
             let flag = if others() { WAITED_FOR } else { 0 };
             let rest = (count - woken) * ONE;
-            let add = |state: usize| Some((state & !WAITED_FOR) + rest | flag);
+            let add = |state: usize| Some(((state & !WAITED_FOR) + rest) | flag);
             let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add);
         });
     }

@@ -223,7 +223,8 @@ where
         place.write(f);
         let furnished = Furnished::from_raw(stack);
         let tp = furnished.thread_pointer();
-        mem::forget(furnished);
+        // Still the fiber's.
+        let _ = furnished.into_raw();
         let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
         fiber.context.get().write(context);
     }
