@@ -1,7 +1,7 @@
 //! Waiting and waking: the one way a fiber stops running without ending, and the one way it goes on.
 //!
 //! Everything that waits is built on [`park`] and [`unpark`](crate::lot::unpark), or on the two
-//! waits that need no key because who wakes knows the fiber: [`park_self`] and [`sleep_until`].
+//! waits that need no key because who wakes knows the fiber: `park_self` and `sleep_until`.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -29,7 +29,7 @@ use crate::timeout;
 pub struct Until {
     /// The time, on [`clock::now`]'s clock; [`NEVER`] for no end.
     pub deadline: u64,
-    /// Whether cancellation and [`timeout`](crate::timeout) end it too.
+    /// Whether cancellation and [`timeout`](crate::timeout()) end it too.
     pub cancellable: bool,
 }
 

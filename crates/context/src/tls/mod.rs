@@ -10,18 +10,18 @@
 //! # How a block is made
 //!
 //! glibc documents neither the size of its thread control block (`struct pthread`) nor its
-//! fields. Nothing here is a constant of some version; [`layout`] finds everything anew in each
+//! fields. Nothing here is a constant of some version; `layout.rs` finds everything anew in each
 //! process:
 //!
 //! * sizes and field offsets from the tables glibc ships for debuggers (`_thread_db_*`), which
 //!   have been stable since 2003 and which sanitizers read as well;
 //! * where each module's variables lie, from `dl_iterate_phdr`;
 //! * contents, by copying the block of a *pristine thread*: one started with `pthread_create` on a
-//!   stack of ours that has run nothing yet ([`pristine`]). Words of it that point into itself are
+//!   stack of ours that has run nothing yet (`pristine.rs`). Words of it that point into itself are
 //!   rebased for every copy;
-//! * destructors of pthread keys, by creating a key and finding its entry ([`destructors`]).
+//! * destructors of pthread keys, by creating a key and finding its entry (`destructors.rs`).
 //!
-//! Before the first use a [self-test](selftest) runs a function on a block and checks what libc
+//! Before the first use a self-test (`selftest.rs`) runs a function on a block and checks what libc
 //! and `std` make of it. If anything is not as expected the process uses
 //! [shared mode](Mode::Shared): fibers see their carrier's thread-local storage and never leave
 //! that carrier. [`mode`] says which it is and why; `CAREFREE_TLS=shared` forces it.
