@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_context::arch::{self, ThreadContext};
-use carefree_context::overflow;
+use carefree_context::{overflow, tls};
 use carefree_reactor::clock::{self, NEVER};
 use carefree_reactor::{Idle, TimerKey};
 use crossbeam_deque::{Injector, Steal};
@@ -36,6 +36,8 @@ use crate::wait::{self, set_current, try_current};
 const ROUND: u32 = 61;
 /// Fibers taken from the injector at once.
 const INJECTED: usize = 64;
+/// Visits between two looks for libraries that were loaded meanwhile (50 ns each).
+const REFRESH: u64 = 16;
 /// How much later than the first sleeper the others look at the timers: in case it is busy again.
 const STAGGER: u64 = 1_000_000;
 
@@ -368,9 +370,12 @@ impl Carrier {
         let _ = overflow::ensure_alternate_stack();
         // SAFETY: this thread's own; nobody else reads it before a fiber runs.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
-        loop {
+        for visit in 0u64.. {
             self.round.set(ROUND);
             self.fire_timers();
+            if visit % REFRESH == 0 {
+                notice_libraries();
+            }
             if let Some(fiber) = self.find_here() {
                 self.enter(fiber);
             } else {
@@ -521,6 +526,14 @@ impl Carrier {
         for (fiber, ticket) in due {
             wait::wake_timed_out(fiber, ticket);
         }
+    }
+}
+
+/// Lets new fibers have the variables of libraries loaded by `dlopen`.
+fn notice_libraries() {
+    if let Some(layout) = tls::mode().layout() {
+        // If no thread can be started to look just now, the next visit will.
+        let _ = layout.refresh();
     }
 }
 

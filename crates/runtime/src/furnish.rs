@@ -20,6 +20,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use carefree_context::arch;
 use carefree_context::lock::Lock;
@@ -103,9 +104,23 @@ impl Furnished {
     /// Brings what the next fiber's start will touch into the cache.
     #[inline(always)]
     fn prefetch(&self) {
-        arch::prefetch(self.0.as_ptr().cast());
+        let here = self.0.as_ptr().cast::<u8>();
+        arch::prefetch(here);
         // The first frame, the closure.
-        arch::prefetch(self.0.as_ptr().cast::<u8>().wrapping_sub(64));
+        arch::prefetch(here.wrapping_sub(64));
+        if let Some(layout) = tls::mode().layout() {
+            // The thread control block's beginning.
+            let room = size_of::<FiberStack>().next_multiple_of(64) + layout.tp_position();
+            arch::prefetch(here.wrapping_add(room));
+        }
+    }
+
+    /// Brings what can only be found by way of what [`prefetch`](Self::prefetch) brought.
+    #[inline(always)]
+    fn prefetch_far(&self) {
+        if let Some(block) = &self.get().block {
+            block.prefetch();
+        }
     }
 
     pub(crate) fn size(&self) -> StackSize {
@@ -181,9 +196,10 @@ struct Pool {
 static POOL: Lock<Pool> = Lock::new(Pool { idle: [const { Vec::new() }; StackSize::CLASSES] });
 
 /// Furnished stacks of one size the pool keeps; those above are stripped.
-fn watermark(size: StackSize) -> usize {
+fn watermark() -> usize {
+    static WATERMARK: OnceLock<usize> = OnceLock::new();
     // One page each, as a rule; see `StackPool` for the same bound on bare stacks.
-    (default_idle_bytes() / 4096).max(4 * BATCH).min(usize::MAX / size.bytes())
+    *WATERMARK.get_or_init(|| (default_idle_bytes() / 4096).max(4 * BATCH))
 }
 
 /// Furnished stacks a carrier keeps at hand.
@@ -206,8 +222,12 @@ impl Local {
         }
         match self.idle.pop() {
             Some(stack) => {
+                // Where many were spawned and are gone, the next ones have left the cache.
                 if let Some(soon) = self.idle.last() {
-                    soon.prefetch();
+                    soon.prefetch_far();
+                }
+                if let Some(later) = self.idle.len().checked_sub(2).and_then(|i| self.idle.get(i)) {
+                    later.prefetch();
                 }
                 Ok(stack.reset())
             }
@@ -280,7 +300,7 @@ pub(crate) fn put(stack: Furnished) {
 }
 
 fn put_many(size: StackSize, stacks: impl Iterator<Item = Furnished>) {
-    let watermark = watermark(size);
+    let watermark = watermark();
     let surplus = {
         let idle = &mut POOL.lock().idle[size.class()];
         idle.extend(stacks);

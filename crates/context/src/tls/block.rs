@@ -6,6 +6,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use crate::arch;
+
 use super::layout::{DTV_FROM_TP, Layout};
 use super::pristine::UNALLOCATED;
 
@@ -141,6 +143,13 @@ impl Block {
     pub fn id(&self) -> u32 {
         // SAFETY: the word lies in the block.
         unsafe { self.low().add(self.layout.tid).cast::<u32>().read() }
+    }
+
+    /// Brings what [`reset`](Self::reset) will wait for into the cache, if the thread control
+    /// block is there already.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        arch::prefetch(self.vector().cast());
     }
 
     /// Makes the block ready for the next fiber: every library's variables but libc's get their

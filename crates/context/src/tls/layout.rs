@@ -79,6 +79,12 @@ impl Layout {
         self.size
     }
 
+    /// Where the thread pointer lies, in bytes from a block's lowest address.
+    #[inline]
+    pub fn tp_position(&self) -> usize {
+        self.tp
+    }
+
     /// Bytes at the top of a stack that a block may lie in, alignment included.
     pub fn room(&self) -> usize {
         self.size + self.align
