@@ -1,10 +1,14 @@
 //! Measuring in a process of one's own: the benchmark runs itself again.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 /// The argument that makes the benchmark a child, before the workload's and the peer's name.
 pub const FLAG: &str = "--child";
+
+/// Seconds a child may take. Some peers neither fail nor end when they run out of stacks.
+const LIMIT: u32 = 120;
 
 /// What a child's answer begins with, since the peer measured may print too.
 const ANSWER: &str = "figures:";
@@ -23,21 +27,33 @@ pub fn measure(
         .args([FLAG, workload, peer])
         .args(flags)
         .envs(environment.iter().copied())
+        // What a peer dies of is told in one line.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let figures = text.lines().find_map(|line| line.strip_prefix(ANSWER));
     match figures.map(|line| line.split_whitespace().map(str::parse).collect()) {
         Some(Ok(figures)) if output.status.success() => Ok(figures),
+        _ if output.status.signal() == Some(libc::SIGALRM) => {
+            Err(io::Error::other(format!("did not end within {LIMIT} s")))
+        }
         _ => {
             let complaint = String::from_utf8_lossy(&output.stderr);
-            let last = complaint.lines().rev().find(|line| !line.trim().is_empty());
+            let telling = |line: &&str| !line.trim().is_empty() && !line.starts_with("note:");
+            let last = complaint.lines().rev().find(telling);
             Err(io::Error::other(match last {
                 Some(line) => line.trim().to_owned(),
                 None => output.status.to_string(),
             }))
         }
     }
+}
+
+/// Has the kernel end this process when a child's time is up.
+pub fn limit() {
+    // SAFETY: alarm takes a number; nobody handles SIGALRM, so it ends the process.
+    unsafe { libc::alarm(LIMIT) };
 }
 
 /// What a child prints for its parent.

@@ -87,6 +87,7 @@ fn main() -> ExitCode {
             }
         }
     }
+    // Asked for by name is asked for.
     if options.names.iter().any(|name| name == "million") {
         options.million = true;
     }
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
 
 /// Takes one sample, on the core that the parent has chosen for us.
 fn be_a_child(workload: &str, peer: &str, scale: Scale) -> ExitCode {
+    child::limit();
     let workload = WORKLOADS.iter().find(|each| each.name == workload);
     let peer = peers().into_iter().find(|(name, _)| *name == peer);
     let figures = match (workload, peer) {
@@ -146,7 +148,6 @@ fn compare(options: &Options) -> ExitCode {
         }
     }
     println!("\n{table}");
-    notes.dedup();
     for note in notes {
         println!("{note}");
     }
@@ -224,7 +225,10 @@ fn row(
             (None, _) => "not installed".to_owned(),
             (_, None) => "-".to_owned(),
             (_, Some(Err(error))) => {
-                notes.push(format!("{name}, {}: {error}", line.name));
+                // Once, not for each line of the workload.
+                if number == 0 {
+                    notes.push(format!("{name}, {}: {error}", line.name));
+                }
                 "fails".to_owned()
             }
             (_, Some(Ok(taken))) => {
