@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 fn coroutine(rounds: u64) {
-    let mut coroutine = carefree_context::Coroutine::<u64, u64, ()>::new(|suspender, mut ball| {
+    let mut coroutine = carefree::Coroutine::<u64, u64, ()>::new(|suspender, mut ball| {
         while ball != u64::MAX {
             ball = suspender.suspend(ball + 1);
         }

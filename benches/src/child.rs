@@ -1,8 +1,11 @@
 //! Measuring in a process of one's own: the benchmark runs itself again.
 
+use crate::peer::Peer;
+use crate::workload::{Scale, WORKLOADS};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// The argument that makes the benchmark a child, before the workload's and the peer's name.
 pub const FLAG: &str = "--child";
@@ -13,19 +16,20 @@ const LIMIT: u32 = 120;
 /// What a child's answer begins with, since the peer measured may print too.
 const ANSWER: &str = "figures:";
 
-/// Runs `workload` for `peer` in a new process with `environment` added, and returns its figures.
+/// Runs `workload` for `peer` in a new process of `program` with `environment` added, and returns its figures.
 ///
 /// # Errors
 /// What the child said last, when it did not end well or printed no figures.
 pub fn measure(
+    program: &OsStr,
     workload: &str,
     peer: &str,
-    flags: &[String],
+    scale: Scale,
     environment: &[(&str, &str)],
 ) -> io::Result<Vec<f64>> {
-    let output = Command::new(std::env::current_exe()?)
+    let output = Command::new(program)
         .args([FLAG, workload, peer])
-        .args(flags)
+        .args(scale.flags())
         .envs(environment.iter().copied())
         // What a peer dies of is told in one line.
         .env("RUST_BACKTRACE", "0")
@@ -50,17 +54,29 @@ pub fn measure(
     }
 }
 
-/// Has the kernel end this process when a child's time is up.
-pub fn limit() {
+/// Takes one sample of `workload` for the peer whose process this is, prints it for the parent, or
+/// says on standard error what went wrong. The core has been chosen by the parent.
+pub fn serve(workload: &str, peer: Option<&Peer>, scale: Scale) -> ExitCode {
     // SAFETY: alarm takes a number; nobody handles SIGALRM, so it ends the process.
     unsafe { libc::alarm(LIMIT) };
-}
-
-/// What a child prints for its parent.
-pub fn answer(figures: &[f64]) -> String {
-    let mut line = ANSWER.to_owned();
-    for figure in figures {
-        line.push_str(&format!(" {figure}"));
+    let workload = WORKLOADS.iter().find(|each| each.name == workload);
+    let figures = match (workload, peer) {
+        (Some(workload), Some(peer)) => (workload.sample)(peer, scale),
+        _ => None,
+    };
+    match figures {
+        Some(Ok(figures)) => {
+            let figures: Vec<String> = figures.iter().map(f64::to_string).collect();
+            println!("{ANSWER} {}", figures.join(" "));
+            ExitCode::SUCCESS
+        }
+        Some(Err(error)) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        None => {
+            eprintln!("this peer has no such workload");
+            ExitCode::FAILURE
+        }
     }
-    line
 }

@@ -1,12 +1,15 @@
-//! What the benchmarks measure with: statistics, memory, pinning, processes, tables.
+//! What is measured, with what, and how Carefree does it.
 //!
-//! The benchmarks themselves are `benches/peers`; `cargo bench -p carefree-benches` runs them. What
-//! each row does for each peer stands in `README.md`.
+//! The peers, and the program that sets them side by side, are `benches/peers`; `cargo bench -p
+//! carefree-benches` runs it. What each row does for each peer stands in `README.md`.
 #![warn(missing_docs)]
 
 pub mod boost;
 pub mod child;
 pub mod machine;
 pub mod memory;
+pub mod ours;
+pub mod peer;
 pub mod statistics;
 pub mod table;
+pub mod workload;

@@ -1,6 +1,6 @@
 //! Boost: Boost.Context for coroutines, Boost.Fiber for everything else, where installed.
 
-use crate::peer::Peer;
+use carefree_benches::peer::Peer;
 
 pub(crate) const NAME: &str = "Boost";
 

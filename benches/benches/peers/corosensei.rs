@@ -1,7 +1,7 @@
 //! corosensei: stackful coroutines, no scheduler. Where a workload needs one, a plain round-robin
 //! loop resumes them in turn.
 
-use crate::peer::{Answer, Peer, Turn, stint, sum};
+use carefree_benches::peer::{Answer, Peer, Turn, stint, sum};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use std::cell::RefCell;

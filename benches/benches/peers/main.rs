@@ -5,18 +5,16 @@
 mod boost;
 mod corosensei;
 mod may;
-mod ours;
-mod peer;
 mod thread;
 mod tokio;
-mod workload;
 
-use crate::peer::Peer;
-use crate::workload::{Line, Process, Scale, Target, WORKLOADS, Workload};
+use carefree_benches::peer::Peer;
 use carefree_benches::statistics::{median, spread};
 use carefree_benches::table::Table;
-use carefree_benches::{child, machine};
+use carefree_benches::workload::{Line, Process, Scale, Target, WORKLOADS, Workload};
+use carefree_benches::{child, machine, ours};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -42,11 +40,6 @@ struct Options {
 }
 
 impl Options {
-    fn flags(&self) -> Vec<String> {
-        let flags = [(self.scale.quick, "--quick"), (self.scale.cpu, "--cpu")];
-        flags.iter().filter(|(set, _)| *set).map(|(_, flag)| (*flag).to_owned()).collect()
-    }
-
     fn wants(&self, workload: &Workload) -> bool {
         let flagged = workload.flag.is_none() || self.million;
         let named = |name: &String| workload.name.contains(name.as_str());
@@ -64,62 +57,33 @@ fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     // `cargo bench` adds this one.
     arguments.retain(|argument| argument != "--bench");
-    let child = arguments.first().is_some_and(|first| first == child::FLAG);
-    let child: Vec<String> = if child { arguments.drain(..3).collect() } else { Vec::new() };
+    let scale = Scale::take(&mut arguments);
+    if let [child::FLAG, workload, peer] =
+        arguments.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    {
+        let peer = peers().into_iter().find(|(name, _)| *name == peer).and_then(|(_, peer)| peer);
+        return child::serve(workload, peer.as_ref(), scale);
+    }
 
-    let mut options =
-        Options { scale: Scale { quick: false, cpu: false }, million: false, names: Vec::new() };
+    let mut options = Options { scale, million: false, names: Vec::new() };
     for argument in arguments {
-        match argument.as_str() {
-            "--quick" => options.scale.quick = true,
-            "--cpu" => options.scale.cpu = true,
-            "--million" => options.million = true,
-            name if WORKLOADS.iter().any(|workload| workload.name.contains(name)) => {
-                options.names.push(argument);
-            }
-            _ => {
-                let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
-                eprintln!(
-                    "no workload is called {argument:?}; there are {} (and --quick, --cpu, --million)",
-                    names.join(", ")
-                );
-                return ExitCode::from(2);
-            }
+        let known = WORKLOADS.iter().any(|workload| workload.name.contains(&argument));
+        if argument == "--million" {
+            options.million = true;
+        } else if known {
+            // Asked for by name is asked for.
+            options.million |= argument == "million";
+            options.names.push(argument);
+        } else {
+            let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+            eprintln!(
+                "no workload is called {argument:?}; there are {} (and --quick, --cpu, --million)",
+                names.join(", ")
+            );
+            return ExitCode::from(2);
         }
     }
-    // Asked for by name is asked for.
-    if options.names.iter().any(|name| name == "million") {
-        options.million = true;
-    }
-    match child.as_slice() {
-        [_, workload, peer] => be_a_child(workload, peer, options.scale),
-        _ => compare(&options),
-    }
-}
-
-/// Takes one sample, on the core that the parent has chosen for us.
-fn be_a_child(workload: &str, peer: &str, scale: Scale) -> ExitCode {
-    child::limit();
-    let workload = WORKLOADS.iter().find(|each| each.name == workload);
-    let peer = peers().into_iter().find(|(name, _)| *name == peer);
-    let figures = match (workload, peer) {
-        (Some(workload), Some((_, Some(peer)))) => (workload.sample)(&peer, scale),
-        _ => None,
-    };
-    match figures {
-        Some(Ok(figures)) => {
-            println!("{}", child::answer(&figures));
-            ExitCode::SUCCESS
-        }
-        Some(Err(error)) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-        None => {
-            eprintln!("this peer has no such workload");
-            ExitCode::FAILURE
-        }
-    }
+    compare(&options)
 }
 
 fn compare(options: &Options) -> ExitCode {
@@ -179,7 +143,11 @@ fn measure(
                     (workload.sample)(peer, options.scale).unwrap_or_else(|| Ok(Vec::new()))
                 }
                 Process::Fresh => {
-                    child::measure(workload.name, name, &options.flags(), workload.environment)
+                    // Ours from a program without the peers: see there.
+                    let alone = env!("CARGO_BIN_EXE_carefree-alone");
+                    let program = if *name == ours::PEER.name { alone.into() } else { myself() };
+                    let environment = workload.environment;
+                    child::measure(&program, workload.name, name, options.scale, environment)
                 }
             };
             match sample {
@@ -191,6 +159,11 @@ fn measure(
     }
     progress("");
     samples
+}
+
+/// The path of this program.
+fn myself() -> OsString {
+    std::env::current_exe().map_or_else(|_| "/proc/self/exe".into(), OsString::from)
 }
 
 /// Shows where we are, on a terminal.

@@ -1,6 +1,6 @@
 //! may: stackful coroutines on worker threads. One worker here, pinned like everybody.
 
-use crate::peer::{Answer, Peer, Turn, stint, sum};
+use carefree_benches::peer::{Answer, Peer, Turn, stint, sum};
 use may::coroutine::{self, JoinHandle};
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! std::thread: the kernel's threads.
 
-use crate::peer::{Answer, Peer, Turn, stint, sum};
+use carefree_benches::peer::{Answer, Peer, Turn, stint, sum};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

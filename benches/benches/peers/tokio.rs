@@ -1,6 +1,6 @@
 //! tokio: stackless tasks on the current-thread runtime, the faster of its two on one core.
 
-use crate::peer::{Answer, Peer, Turn, sum};
+use carefree_benches::peer::{Answer, Peer, Turn, sum};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

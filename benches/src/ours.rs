@@ -1,15 +1,15 @@
 //! Carefree.
 
 use crate::peer::{Answer, Peer, Turn, stint, sum};
-use carefree::JoinHandle;
-use carefree_context::{Coroutine, CoroutineState};
+use carefree::{Coroutine, CoroutineState, JoinHandle};
 use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) const PEER: Peer = Peer {
+/// Carefree.
+pub const PEER: Peer = Peer {
     name: "carefree",
     fewer: 1,
     coroutine: Some(coroutine),

@@ -5,53 +5,54 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-pub(crate) use carefree_benches::boost::Answer;
+pub use crate::boost::Answer;
 
 /// One runtime or library, and how it does what the workloads ask for. `None` where it has no such
 /// thing.
-pub(crate) struct Peer {
+#[derive(Debug)]
+pub struct Peer {
     /// The name of its column.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// How many times fewer units or rounds it gets in the workloads that report time per unit, so
     /// that slow ones do not hold everybody up.
-    pub(crate) fewer: u64,
+    pub fewer: u64,
     /// `rounds` resumes of one coroutine and as many suspends. Each round a number goes in and
     /// comes back plus one; returns the sum of those.
-    pub(crate) coroutine: Option<fn(rounds: u64) -> u64>,
+    pub coroutine: Option<fn(rounds: u64) -> u64>,
     /// Starts `units` units that each yield `yields` times, and joins them all.
-    pub(crate) crowd: Option<fn(units: usize, yields: u64) -> Answer>,
+    pub crowd: Option<fn(units: usize, yields: u64) -> Answer>,
     /// Starts `units` units that each sleep for `span`, and joins them all. Returns how many slept
     /// at least that long by their own watch.
-    pub(crate) sleepers: Option<fn(units: usize, span: Duration) -> usize>,
+    pub sleepers: Option<fn(units: usize, span: Duration) -> usize>,
     /// Starts `units` units that wait for each other's release, calls `look` when all wait, releases
     /// and joins them. Returns how many waited.
-    pub(crate) parked: Option<Parked>,
+    pub parked: Option<Parked>,
 }
 
 /// See [`Peer::parked`].
-pub(crate) type Parked = fn(units: usize, look: &mut dyn FnMut()) -> io::Result<usize>;
+pub type Parked = fn(units: usize, look: &mut dyn FnMut()) -> io::Result<usize>;
 
 /// Whose turn it was last, by which a unit sees whether its yield let another run.
-#[derive(Default)]
-pub(crate) struct Turn(AtomicUsize);
+#[derive(Debug, Default)]
+pub struct Turn(AtomicUsize);
 
 impl Turn {
     /// Before a yield.
     #[inline(always)]
-    pub(crate) fn take(&self, me: usize) {
+    pub fn take(&self, me: usize) {
         self.0.store(me, Relaxed);
     }
 
     /// After it: 1 if another unit has run since.
     #[inline(always)]
-    pub(crate) fn passed(&self, me: usize) -> u64 {
+    pub fn passed(&self, me: usize) -> u64 {
         u64::from(self.0.load(Relaxed) != me)
     }
 }
 
 /// What one unit of a crowd does, where yielding is a plain call.
 #[inline(always)]
-pub(crate) fn stint(me: usize, yields: u64, turn: &Turn, yield_now: impl Fn()) -> Answer {
+pub fn stint(me: usize, yields: u64, turn: &Turn, yield_now: impl Fn()) -> Answer {
     let mut answer = Answer { yields: 0, switched: 0 };
     for _ in 0..black_box(yields) {
         turn.take(me);
@@ -63,7 +64,7 @@ pub(crate) fn stint(me: usize, yields: u64, turn: &Turn, yield_now: impl Fn()) -
 }
 
 /// The answers of a crowd's units together.
-pub(crate) fn sum(answers: impl Iterator<Item = Answer>) -> Answer {
+pub fn sum(answers: impl Iterator<Item = Answer>) -> Answer {
     let nothing = Answer { yields: 0, switched: 0 };
     answers.fold(nothing, |sum, each| Answer {
         yields: sum.yields + each.yields,

@@ -1,21 +1,25 @@
 //! The rows: what is done, in which process, how often, and what it should cost.
 
+use crate::machine;
+use crate::memory::Memory;
 use crate::peer::Peer;
-use carefree_benches::machine;
-use carefree_benches::memory::Memory;
 use std::io;
 use std::time::{Duration, Instant};
 
 /// One line of the table.
-pub(crate) struct Line {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) target: Target,
+#[derive(Debug)]
+pub struct Line {
+    /// What it says it is.
+    pub name: &'static str,
+    /// Of its figures.
+    pub unit: &'static str,
+    /// What ours should come to.
+    pub target: Target,
 }
 
 /// What a line's figure is held against.
-#[derive(Clone, Copy)]
-pub(crate) enum Target {
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
     /// At most this, in the line's unit.
     AtMost(f64),
     /// At most this share of a peer's figure, for each of these peers that is there.
@@ -25,8 +29,8 @@ pub(crate) enum Target {
 }
 
 /// Where samples are taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Process {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
     /// In this one. Where that is to be warm, each sample runs its crowd twice and counts the
     /// second: the peers have emptied the caches in between.
     Same,
@@ -35,24 +39,30 @@ pub(crate) enum Process {
 }
 
 /// One thing measured, for every peer that can do it.
-pub(crate) struct Workload {
-    pub(crate) name: &'static str,
-    pub(crate) lines: &'static [Line],
-    pub(crate) process: Process,
+#[derive(Debug)]
+pub struct Workload {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Its lines of the table.
+    pub lines: &'static [Line],
+    /// Where its samples are taken.
+    pub process: Process,
     /// Added to a fresh process's environment.
-    pub(crate) environment: &'static [(&'static str, &'static str)],
+    pub environment: &'static [(&'static str, &'static str)],
     /// The only peer this concerns.
-    pub(crate) only: Option<&'static str>,
-    pub(crate) rounds: usize,
+    pub only: Option<&'static str>,
+    /// Samples of each peer.
+    pub rounds: usize,
     /// Left out unless asked for by this flag.
-    pub(crate) flag: Option<&'static str>,
+    pub flag: Option<&'static str>,
     /// Takes one sample: a figure for each line.
-    pub(crate) sample: fn(&Peer, scale: Scale) -> Option<io::Result<Vec<f64>>>,
+    pub sample: fn(&Peer, scale: Scale) -> Option<io::Result<Vec<f64>>>,
 }
 
 const SHARED_TLS: &[(&str, &str)] = &[("CAREFREE_TLS", "shared")];
 
-pub(crate) const WORKLOADS: &[Workload] = &[
+/// All there are, in the order of the table.
+pub const WORKLOADS: &[Workload] = &[
     Workload {
         name: "coroutine",
         lines: &[Line {
@@ -197,14 +207,31 @@ pub(crate) const WORKLOADS: &[Workload] = &[
 ];
 
 /// How much is done, and what clock it is held against.
-#[derive(Clone, Copy)]
-pub(crate) struct Scale {
-    pub(crate) quick: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Smaller crowds and fewer rounds.
+    pub quick: bool,
     /// Count the time this process was running, not the time that passed: see the README.
-    pub(crate) cpu: bool,
+    pub cpu: bool,
 }
 
 impl Scale {
+    /// The scale that these arguments ask for, which are taken out of them.
+    pub fn take(arguments: &mut Vec<String>) -> Scale {
+        let mut has = |flag: &str| {
+            let before = arguments.len();
+            arguments.retain(|argument| argument != flag);
+            arguments.len() < before
+        };
+        Scale { quick: has("--quick"), cpu: has("--cpu") }
+    }
+
+    /// The arguments that ask for this scale.
+    pub fn flags(self) -> impl Iterator<Item = &'static str> {
+        let flags = [(self.quick, "--quick"), (self.cpu, "--cpu")];
+        flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag)
+    }
+
     /// Nanoseconds of `work`, with what it returned.
     fn timed<T>(self, work: impl FnOnce() -> T) -> (f64, T) {
         let (start, cpu) = (Instant::now(), machine::cpu_time());
