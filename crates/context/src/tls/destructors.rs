@@ -11,6 +11,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use crate::arch;
+
 use super::layout::{Layout, debugger_field, debugger_size, symbol};
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
@@ -181,6 +183,17 @@ impl KeyTable {
 }
 
 impl Layout {
+    /// Brings what [`run_destructors`](Self::run_destructors) looks at into the cache: libc's own
+    /// variables and the control block's note of pthread keys.
+    #[inline(always)]
+    pub fn prefetch_end(&self, tp: *mut u8) {
+        let low = tp.wrapping_sub(self.tp);
+        for position in self.libc.clone().step_by(64) {
+            arch::prefetch(low.wrapping_add(position));
+        }
+        arch::prefetch(low.wrapping_add(self.pthread.start + self.keys.used.unwrap_or(0)));
+    }
+
     /// Does what is done when a thread ends: runs the destructors of the calling fiber's
     /// thread-local variables and pthread keys, gives up robust mutexes it holds, forgets
     /// `dlerror`.
