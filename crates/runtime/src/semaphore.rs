@@ -53,10 +53,9 @@ impl Semaphore {
     /// Takes a permit if one is free.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         let take = |state: usize| (state >= ONE).then(|| state - ONE);
-        self.state
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, take)
-            .is_ok()
-            .then_some(Permit { semaphore: self })
+        let taken = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
+        // Not `then_some`: a permit that was made for nothing would give one back.
+        taken.is_ok().then(|| Permit { semaphore: self })
     }
 
     /// Waits for a permit.
