@@ -1,0 +1,108 @@
+//! Helpers of the tests.
+
+use std::panic;
+use std::process::{Command, Output};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use carefree_context::tls;
+
+/// Longer than anything takes here even on a machine with other things to do.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// As good as for ever, for waits that are to be cut short.
+pub(crate) const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Whether each fiber has its own thread-local storage here, and may migrate.
+pub(crate) fn own_tls() -> bool {
+    tls::mode().layout().is_some()
+}
+
+/// Set by `modes` for the programs it runs: tests do less of the same then.
+pub(crate) fn in_forced_mode() -> bool {
+    std::env::var_os("CAREFREE_TEST_FORCED").is_some()
+}
+
+/// Panics on purpose, and keeps the message off the terminal.
+pub(crate) fn panic_on_purpose() -> ! {
+    quiet();
+    panic::panic_any("on purpose")
+}
+
+/// Keeps panics that say `on purpose` off the terminal.
+pub(crate) fn quiet() {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let former = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            // A payload that is no text is always on purpose.
+            let payload = info.payload();
+            let said = match payload.downcast_ref::<&str>() {
+                Some(text) => text,
+                None => payload.downcast_ref::<String>().map_or("on purpose", String::as_str),
+            };
+            if !(said.contains("on purpose") || said == "a scoped fiber panicked") {
+                former(info);
+            }
+        }));
+    });
+}
+
+/// Asks again and again until `done`, letting other fibers run.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < LONG, "waited too long until {what}");
+        carefree_runtime::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Runs `f` on a thread of its own, and fails if that takes too long: for what could hang.
+pub(crate) fn within_reason<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || send.send(f()).unwrap());
+    match receive.recv_timeout(LONG) {
+        Ok(value) => value,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(_) => panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+/// A small random number generator (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+const CHILD: &str = "CAREFREE_TEST_CHILD";
+
+/// Whether this process was started by [`in_a_process`] for the test that asks.
+pub(crate) fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Runs the test `name` (its path in this program) once more, alone in a process of its own, where
+/// [`is_child`].
+pub(crate) fn in_a_process(name: &str, environment: &[(&str, &str)]) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    let err = String::from_utf8_lossy(&output.stderr);
+    format!("{}{err}\n{}", String::from_utf8_lossy(&output.stdout), output.status)
+}

@@ -1,0 +1,149 @@
+//! Memory: what a fiber may take, what is given back, and what is said when there is none.
+
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use carefree_runtime::{Builder, JoinHandle, park, run, spawn};
+
+use crate::common::{in_a_process, in_forced_mode, is_child, text};
+
+/// Resident memory in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn an_overflow_names_the_fiber() {
+    fn deep(n: u64) -> u64 {
+        let frame = black_box([n; 64]);
+        if n == 0 { frame[0] } else { deep(n - 1) + frame[1] }
+    }
+    if is_child() {
+        let handle = Builder::new().name("digger".into()).stack_size(64 << 10);
+        handle.spawn(|| deep(1 << 20)).unwrap().join().unwrap();
+        return;
+    }
+    let output = in_a_process("limits::an_overflow_names_the_fiber", &[]);
+    let said = text(&output);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(said.contains("fiber 'digger'") && said.contains("overflow"), "{said}");
+}
+
+#[test]
+fn the_size_asked_for_is_checked() {
+    for wrong in [0, 1, usize::MAX] {
+        let error = Builder::new().stack_size(wrong).spawn(|| ()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    }
+    for size in [16 << 10, 100_000, 1 << 20, 16 << 20] {
+        let deep = move || black_box([1u8; 2000]).iter().map(|b| usize::from(*b)).sum::<usize>();
+        let handle = Builder::new().stack_size(size).spawn(deep).unwrap();
+        assert_eq!(handle.join().unwrap(), 2000);
+    }
+}
+
+#[test]
+fn fibers_in_a_row_leak_nothing() {
+    fn some(fibers: usize) {
+        run(move || {
+            for n in 0..fibers {
+                let name = format!("number {n}");
+                let handle = Builder::new().name(name).spawn(move || vec![n; 10]).unwrap();
+                assert_eq!(handle.join().unwrap()[9], n);
+                // A large closure, a detached fiber, one that panics.
+                let large = [n; 300];
+                drop(spawn(move || black_box(large)[299]));
+                if n % 64 == 0 {
+                    crate::common::quiet();
+                    assert!(spawn(|| crate::common::panic_on_purpose()).join().is_err());
+                }
+            }
+        });
+        // The detached ones.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if !is_child() {
+        let output = in_a_process("limits::fibers_in_a_row_leak_nothing", &[]);
+        assert!(output.status.success(), "{}", text(&output));
+        return;
+    }
+    let fibers = if in_forced_mode() { 10_000 } else { 50_000 };
+    some(fibers);
+    let before = resident();
+    some(fibers);
+    let grown = resident().saturating_sub(before);
+    // Two fibers a turn: with 100,000, even 40 bytes lost with each would show.
+    assert!(grown < 4 << 20, "{grown} bytes were lost with {} fibers", 2 * fibers);
+}
+
+#[test]
+fn handles_can_be_kept_and_joined_later() {
+    let fibers = if in_forced_mode() { 2_000 } else { 100_000 };
+    let handles: Vec<JoinHandle<usize>> = (0..fibers).map(|n| spawn(move || n)).collect();
+    let sum: usize = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+    assert_eq!(sum, fibers * (fibers - 1) / 2);
+}
+
+#[test]
+fn the_limit_that_refuses_a_stack_is_named() {
+    const STACK: usize = 16 << 20;
+    if !is_child() {
+        let output = in_a_process("limits::the_limit_that_refuses_a_stack_is_named", &[]);
+        assert!(output.status.success(), "{}", text(&output));
+        return;
+    }
+    // The runtime's threads and the pools exist before the limit does.
+    run(|| ());
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    // Room for ten stacks, and some for malloc, which the limit refuses as well.
+    let limit = mapped + 10 * STACK as u64 + (8 << 20);
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: a whole structure.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+
+    let mut parked = Vec::new();
+    let fill = |parked: &mut Vec<JoinHandle<()>>| loop {
+        match Builder::new().stack_size(STACK).spawn(park) {
+            Ok(handle) => parked.push(handle),
+            Err(error) => break error.to_string(),
+        }
+        assert!(parked.len() < 100, "the limit is not felt");
+    };
+    let error = fill(&mut parked);
+    assert!(error.contains("RLIMIT_AS"), "{error}");
+    let at_once = parked.len();
+    assert!(at_once >= 5, "{at_once}");
+    // What was refused took nothing along, and what is given back can be had again.
+    for handle in parked.drain(..) {
+        handle.thread().unpark();
+        handle.join().unwrap();
+    }
+    let error = fill(&mut parked);
+    assert!(error.contains("RLIMIT_AS"), "{error}");
+    assert!(parked.len() >= at_once - 1, "{} fibers, {at_once} before", parked.len());
+    for handle in parked {
+        handle.thread().unpark();
+        handle.join().unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_number_of_carriers_is_said() {
+    if is_child() {
+        let error = Builder::new().spawn(|| ()).unwrap_err();
+        eprintln!("error: {error}");
+        // It stays wrong.
+        Builder::new().spawn(|| ()).unwrap_err();
+        return;
+    }
+    for wrong in ["0", "many", "65", "-1"] {
+        let name = "limits::a_wrong_number_of_carriers_is_said";
+        let output = in_a_process(name, &[("CAREFREE_CARRIERS", wrong)]);
+        assert!(output.status.success(), "{}", text(&output));
+        let line = format!("CAREFREE_CARRIERS={wrong} is not a number of carriers from 1 to 64");
+        assert!(text(&output).contains(&line), "{}", text(&output));
+    }
+}

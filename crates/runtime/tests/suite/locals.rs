@@ -1,0 +1,135 @@
+//! Thread-local storage of fibers, and their moves from carrier to carrier.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use carefree_runtime::{Runtime, sleep, spawn, yield_now};
+
+use crate::common::{LONG, in_forced_mode, own_tls};
+
+/// The kernel's number of the carrier.
+fn carrier() -> i64 {
+    // SAFETY: gettid has no arguments and always succeeds.
+    unsafe { libc::syscall(libc::SYS_gettid) }
+}
+
+#[test]
+fn each_fiber_has_its_own_and_ends_it() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(1000) };
+        static COUNTED: RefCell<Option<Counted>> = const { RefCell::new(None) };
+    }
+    if !own_tls() {
+        return;
+    }
+    let ended = Arc::new(AtomicUsize::new(0));
+    // Twice: the second time on stacks and blocks that were used before.
+    for round in 1..=2 {
+        let handles: Vec<_> = (0..100)
+            .map(|n| {
+                let ended = ended.clone();
+                spawn(move || {
+                    assert_eq!(NUMBER.replace(n), 1000);
+                    assert!(COUNTED.replace(Some(Counted(ended))).is_none());
+                    for _ in 0..3 {
+                        yield_now();
+                        assert_eq!(NUMBER.get(), n);
+                    }
+                })
+            })
+            .collect();
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        assert_eq!(ended.load(Ordering::Relaxed), round * 100);
+    }
+}
+
+#[test]
+fn the_error_number_is_a_fibers_own() {
+    if !own_tls() {
+        return;
+    }
+    // SAFETY: errno is the fiber's own variable.
+    let errno = || unsafe { libc::__errno_location() };
+    let handles: Vec<_> = (1..20)
+        .map(|n| {
+            spawn(move || {
+                for _ in 0..50 {
+                    // SAFETY: as above; the address is asked for anew each time.
+                    unsafe { *errno() = n };
+                    yield_now();
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { *errno() }, n);
+                }
+            })
+        })
+        .collect();
+    for handle in handles {
+        handle.join().unwrap();
+    }
+}
+
+#[test]
+fn fibers_migrate_and_nothing_is_mixed_up() {
+    thread_local! {
+        static MINE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    }
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let begun = Instant::now();
+    let rounds = if in_forced_mode() { 100 } else { 400 };
+    loop {
+        let handles: Vec<_> = (0..64)
+            .map(|n| {
+                runtime.spawn(move || {
+                    let id = std::thread::current().id();
+                    let mut carriers = HashSet::from([carrier()]);
+                    let mut kept = Vec::new();
+                    for round in 0..rounds {
+                        // Allocated on one carrier and, as it happens, freed on another.
+                        kept.push(vec![n; 1 + (round * 37 + n) % 500]);
+                        if kept.len() > 8 {
+                            let old = kept.swap_remove(round % 8);
+                            assert!(old.iter().all(|value| *value == n));
+                        }
+                        if own_tls() {
+                            MINE.with_borrow_mut(|mine| mine.push(n));
+                        }
+                        if round % 40 == 39 {
+                            sleep(Duration::from_micros(50));
+                        } else {
+                            yield_now();
+                        }
+                        carriers.insert(carrier());
+                        if own_tls() {
+                            assert_eq!(std::thread::current().id(), id);
+                            MINE.with_borrow(|mine| assert_eq!(mine.len(), round + 1));
+                        }
+                    }
+                    if own_tls() {
+                        MINE.with_borrow(|mine| assert!(mine.iter().all(|m| *m == n)));
+                    }
+                    carriers.len()
+                })
+            })
+            .collect();
+        let most = handles.into_iter().map(|handle| handle.join().unwrap()).max().unwrap();
+        if !own_tls() {
+            assert_eq!(most, 1, "fibers stay on their carriers in shared mode");
+            return;
+        }
+        if most > 1 {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "no fiber was ever on two carriers");
+    }
+}

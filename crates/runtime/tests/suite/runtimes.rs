@@ -1,0 +1,147 @@
+//! Runtimes of one's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use carefree_runtime::{
+    Builder, Runtime, available_parallelism, current, metrics, park, run, sleep, spawn, yield_now,
+};
+
+use crate::common::{in_forced_mode, until, within_reason};
+
+fn runtime(carriers: usize) -> Runtime {
+    Runtime::builder().carriers(carriers).name("test").build().unwrap()
+}
+
+#[test]
+fn the_number_of_carriers_is_checked() {
+    for wrong in [0, 65, usize::MAX] {
+        let error = Runtime::builder().carriers(wrong).build().unwrap_err();
+        assert!(error.to_string().contains("1 to 64"), "{error}");
+    }
+    assert_eq!(runtime(3).run(|| available_parallelism().unwrap().get()), 3);
+}
+
+#[test]
+fn fibers_of_several_runtimes_work_together() {
+    within_reason(|| {
+        let (one, other) = (Arc::new(runtime(1)), runtime(2));
+        let inner = one.clone();
+        let sum = other.run(move || {
+            // A fiber waits for one of another runtime, and the other way round.
+            let outer = current();
+            let handle = Builder::new().spawn_on(&inner, move || {
+                sleep(Duration::from_micros(100));
+                outer.unpark();
+                yield_now();
+                1
+            });
+            park();
+            let nested = inner.run(|| spawn(|| run(|| 2)).join().unwrap());
+            handle.unwrap().join().unwrap() + nested + spawn(|| 4).join().unwrap()
+        });
+        assert_eq!(sum, 7);
+    });
+}
+
+#[test]
+fn dropping_one_waits_for_its_fibers() {
+    within_reason(|| {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let runtime = runtime(2);
+        let handles: Vec<_> = (0..20u64)
+            .map(|n| {
+                let ended = ended.clone();
+                runtime.spawn(move || {
+                    sleep(Duration::from_micros(n * 100));
+                    let ended = ended.clone();
+                    // Nobody keeps the handle.
+                    drop(spawn(move || {
+                        sleep(Duration::from_micros(n * 100));
+                        ended.fetch_add(1, Ordering::Relaxed);
+                    }));
+                    n
+                })
+            })
+            .collect();
+        drop(runtime);
+        assert_eq!(ended.load(Ordering::Relaxed), 20);
+        // Handles outlive it.
+        for (n, handle) in handles.into_iter().enumerate() {
+            assert!(handle.is_finished());
+            handle.thread().unpark();
+            handle.cancel();
+            assert_eq!(handle.join().unwrap(), n as u64);
+        }
+    });
+}
+
+#[test]
+fn one_can_be_dropped_on_a_fiber() {
+    within_reason(|| {
+        // Of another runtime: waits without blocking the carrier.
+        let (outer, inner) = (runtime(1), runtime(1));
+        let ended = Arc::new(AtomicBool::new(false));
+        let theirs = ended.clone();
+        outer.run(move || {
+            let waits = inner.spawn(park);
+            let fiber = waits.thread().clone();
+            let wakes = spawn(move || {
+                sleep(Duration::from_millis(1));
+                theirs.store(true, Ordering::Release);
+                fiber.unpark();
+            });
+            drop(inner);
+            assert!(waits.is_finished());
+            wakes.join().unwrap();
+        });
+        assert!(ended.load(Ordering::Acquire));
+
+        // Its own: it ends after its last fiber.
+        let own = runtime(2);
+        let slot = Arc::new(std::sync::Mutex::new(None));
+        let theirs = slot.clone();
+        let handle = own.spawn(move || {
+            until("the runtime is there", || theirs.lock().unwrap().is_some());
+            let own: Option<Runtime> = theirs.lock().unwrap().take();
+            drop(own);
+            sleep(Duration::from_millis(1));
+            spawn(|| 5).join().unwrap()
+        });
+        *slot.lock().unwrap() = Some(own);
+        assert_eq!(handle.join().unwrap(), 5);
+    });
+}
+
+/// The last fiber of a runtime is woken by a thread, which may still be on its way when the runtime
+/// is gone.
+#[test]
+fn one_can_end_while_a_thread_still_wakes_its_last_fiber() {
+    let rounds = if in_forced_mode() { 20 } else { 150 };
+    within_reason(move || {
+        for n in 0..rounds {
+            let runtime = runtime(1 + n % 2);
+            let handle = runtime.spawn(park);
+            let fiber = handle.thread().clone();
+            let wakes = std::thread::spawn(move || fiber.unpark());
+            drop(runtime);
+            wakes.join().unwrap();
+            handle.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn counts_count() {
+    let before = metrics();
+    let runtime = runtime(1);
+    runtime.run(|| {
+        spawn(|| ()).join().unwrap();
+        sleep(Duration::from_micros(1));
+    });
+    let during = metrics();
+    assert!(during.carriers > 0);
+    assert!(during.spawned >= before.spawned);
+    assert!(during.switches > 0 && during.parks > 0);
+}

@@ -1,0 +1,151 @@
+//! Everything at once, at random.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use carefree_runtime::{
+    Fiber, Runtime, Semaphore, check, current, park_timeout, scope, shield, sleep, spawn, timeout,
+    yield_now,
+};
+
+use crate::common::{Random, in_forced_mode, within_reason};
+
+struct World {
+    peers: Mutex<Vec<Fiber>>,
+    permits: Semaphore,
+    inside: AtomicUsize,
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+const PERMITS: usize = 2;
+
+fn micros(random: &mut Random) -> Duration {
+    Duration::from_micros(random.below(150))
+}
+
+/// Somebody, perhaps one that has ended.
+fn peer(world: &World, random: &mut Random) -> Option<Fiber> {
+    let peers = world.peers.lock().unwrap();
+    let end = peers.len() as u64;
+    (end > 0).then(|| peers[random.below(end) as usize].clone())
+}
+
+fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
+    world.begun.fetch_add(1, Ordering::Relaxed);
+    let mut random = Random(seed);
+    for _ in 0..steps {
+        match random.below(13) {
+            0..=2 => yield_now(),
+            3 => sleep(micros(&mut random)),
+            4 => park_timeout(micros(&mut random)),
+            5 | 6 => {
+                if let Some(peer) = peer(world, &mut random) {
+                    peer.unpark();
+                }
+            }
+            7 => {
+                if let Some(peer) = peer(world, &mut random).filter(|_| random.below(8) == 0) {
+                    peer.cancel();
+                }
+            }
+            8 => {
+                if let Ok(_permit) = world.permits.acquire() {
+                    assert!(world.inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
+                    if random.below(2) == 0 {
+                        yield_now();
+                    }
+                    world.inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            }
+            9 if depth > 0 => {
+                let (theirs, seed) = (world.clone(), random.next());
+                let handle = spawn(move || live(&theirs, seed, steps / 2, depth - 1));
+                match random.below(3) {
+                    0 => drop(handle),
+                    // Cut short, perhaps, if this fiber was cancelled.
+                    _ => assert!(handle.join().unwrap_or(seed) == seed),
+                }
+            }
+            10 if depth > 0 => {
+                let mut sums = [0; 3];
+                scope(|s| {
+                    for sum in &mut sums {
+                        let seed = random.next();
+                        s.spawn(move || *sum = live(world, seed, steps / 3, depth - 1));
+                    }
+                });
+                assert!(sums.iter().all(|sum| *sum != 0));
+            }
+            11 => {
+                let limit = micros(&mut random);
+                let _ = timeout(limit, || {
+                    shield(yield_now);
+                    sleep(2 * limit);
+                    check()
+                });
+            }
+            _ => {
+                std::hint::black_box(vec![seed; random.below(200) as usize]);
+            }
+        }
+    }
+    world.ended.fetch_add(1, Ordering::Relaxed);
+    seed
+}
+
+fn stress(carriers: usize) {
+    let steps = if in_forced_mode() { 12 } else { 30 };
+    // Always the same seeds, and one that nobody has tried.
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let new = time.map_or(3, |time| time.as_nanos() as u64);
+    for seed in [1, 2, new] {
+        eprintln!("stress on {carriers} carriers with seed {seed}");
+        within_reason(move || {
+            let world = Arc::new(World {
+                peers: Mutex::default(),
+                permits: Semaphore::new(PERMITS),
+                inside: AtomicUsize::new(0),
+                begun: AtomicUsize::new(0),
+                ended: AtomicUsize::new(0),
+            });
+            let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+            let mut random = Random(seed);
+            let handles: Vec<_> = (0..24)
+                .map(|_| {
+                    let (world, seed) = (world.clone(), random.next() | 1);
+                    let handle = runtime.spawn(move || {
+                        world.peers.lock().unwrap().push(current());
+                        live(&world, seed, steps, 2) == seed
+                    });
+                    handle
+                })
+                .collect();
+            // A plain thread takes part.
+            live(&world, seed, steps, 0);
+            for handle in handles {
+                assert!(handle.join().unwrap());
+            }
+            drop(runtime);
+            let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+            assert_eq!(count(&world.begun), count(&world.ended));
+            assert_eq!(world.permits.available(), PERMITS);
+        });
+    }
+}
+
+#[test]
+fn on_one_carrier() {
+    stress(1);
+}
+
+#[test]
+fn on_two_carriers() {
+    stress(2);
+}
+
+#[test]
+fn on_four_carriers() {
+    stress(4);
+}

@@ -1,0 +1,206 @@
+//! Sleeping, deadlines, time limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use carefree_context::{Coroutine, CoroutineState, Suspender};
+use carefree_runtime::{
+    Interrupted, Runtime, Semaphore, TimedOut, check, park, park_timeout, run, shield, sleep,
+    spawn, timeout,
+};
+
+use crate::common::{FOREVER, Random, in_forced_mode, panic_on_purpose};
+
+const SHORT: Duration = Duration::from_millis(4);
+
+#[test]
+fn nobody_wakes_early() {
+    let mut random = Random(7);
+    let handles: Vec<_> = (0..300)
+        .map(|n| {
+            let duration = Duration::from_nanos(random.below(15_000_000));
+            spawn(move || {
+                let begun = Instant::now();
+                if n % 3 == 0 {
+                    park_timeout(duration)
+                } else {
+                    sleep(duration)
+                }
+                (begun.elapsed(), duration)
+            })
+        })
+        .collect();
+    for handle in handles {
+        let (slept, asked) = handle.join().unwrap();
+        assert!(slept >= asked, "slept {slept:?} instead of {asked:?}");
+    }
+    let begun = Instant::now();
+    sleep(SHORT);
+    assert!(begun.elapsed() >= SHORT, "a plain thread");
+}
+
+#[test]
+fn sleepers_wake_in_order() {
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let handles: Vec<_> = [40u64, 5, 20, 10, 30]
+        .map(|ms| {
+            let order = order.clone();
+            runtime.spawn(move || {
+                sleep(Duration::from_millis(ms));
+                order.lock().unwrap().push(ms);
+            })
+        })
+        .into();
+    for handle in handles {
+        handle.join().unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [5, 10, 20, 30, 40]);
+}
+
+#[test]
+fn a_hundred_thousand_sleep() {
+    let sleepers = if in_forced_mode() { 2_000 } else { 100_000 };
+    run(move || {
+        let handles: Vec<_> = (0..sleepers)
+            .map(|n| {
+                spawn(move || {
+                    let begun = Instant::now();
+                    let duration = Duration::from_millis(20 + n % 50);
+                    sleep(duration);
+                    assert!(begun.elapsed() >= duration);
+                })
+            })
+            .collect();
+        for handle in handles {
+            handle.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn limits_cut_waits_short() {
+    fn cut(f: impl FnOnce()) {
+        let begun = Instant::now();
+        assert_eq!(timeout(SHORT, f), Err(TimedOut));
+        assert!(begun.elapsed() >= SHORT);
+    }
+    fn all() {
+        cut(|| sleep(FOREVER));
+        cut(park);
+        cut(|| park_timeout(FOREVER));
+        let nobody = Semaphore::new(0);
+        cut(|| assert_eq!(nobody.acquire().err(), Some(Interrupted::TimedOut)));
+        let parked = spawn(park);
+        let fiber = parked.thread().clone();
+        cut(move || assert!(parked.join().unwrap_err().is::<TimedOut>()));
+        fiber.unpark();
+        cut(|| {
+            while check() != Err(Interrupted::TimedOut) {
+                std::hint::spin_loop();
+            }
+        });
+        // A limit without a wait does nothing.
+        assert_eq!(timeout(Duration::ZERO, || 5), Ok(5));
+        assert_eq!(timeout(FOREVER, || sleep(Duration::from_micros(10))), Ok(()));
+        assert!(check().is_ok());
+    }
+    run(all);
+    // On a plain thread alike.
+    all();
+}
+
+#[test]
+fn limits_are_nested() {
+    run(|| {
+        // The outer one is earlier: both end.
+        let both = timeout(SHORT, || timeout(FOREVER, || sleep(FOREVER)));
+        assert_eq!(both, Err(TimedOut));
+        // The inner one is earlier: it alone does, and the outer one is in force again.
+        let inner = timeout(FOREVER, || {
+            assert_eq!(timeout(SHORT, || sleep(FOREVER)), Err(TimedOut));
+            check().unwrap();
+            sleep(Duration::from_micros(1));
+            "on"
+        });
+        assert_eq!(inner, Ok("on"));
+        let outer = timeout(Duration::from_millis(10), || {
+            let inner = timeout(Duration::from_millis(1), || sleep(FOREVER));
+            assert_eq!(inner, Err(TimedOut));
+            sleep(FOREVER);
+        });
+        assert_eq!(outer, Err(TimedOut));
+        // A panic lifts a limit.
+        let caught = std::panic::catch_unwind(|| timeout(SHORT, || panic_on_purpose()));
+        assert!(caught.is_err());
+        sleep(2 * SHORT);
+        check().unwrap();
+    });
+}
+
+#[test]
+fn a_shield_defers_a_limit() {
+    run(|| {
+        let begun = Instant::now();
+        let late = timeout(SHORT, || {
+            shield(|| {
+                sleep(3 * SHORT);
+                assert!(check().is_ok());
+            });
+            assert!(begun.elapsed() >= 3 * SHORT);
+            assert_eq!(check(), Err(Interrupted::TimedOut));
+        });
+        assert_eq!(late, Err(TimedOut));
+    });
+}
+
+/// A coroutine is suspended under a limit of its own, and goes on under one of its resumer's: they
+/// end in the order in which they began, not the other way round.
+#[test]
+fn limits_end_in_any_order_with_those_of_coroutines() {
+    run(|| {
+        let mut coroutine = Coroutine::new(|suspender: &Suspender<(), ()>, ()| {
+            timeout(FOREVER, || suspender.suspend(()))
+        });
+        assert!(matches!(coroutine.resume(()), CoroutineState::Yielded(())));
+        let value = timeout(Duration::from_millis(20), || {
+            assert!(matches!(coroutine.resume(()), CoroutineState::Complete(Ok(()))));
+            drop(coroutine);
+            // What was the coroutine's stack is another's now.
+            let mut other =
+                Coroutine::new(|_: &Suspender<(), ()>, ()| std::hint::black_box([0xffu8; 8192])[0]);
+            assert!(matches!(other.resume(()), CoroutineState::Complete(0xff)));
+            sleep(FOREVER);
+        });
+        // The resumer's own limit is still in force, and none is left.
+        assert_eq!(value, Err(TimedOut));
+        check().unwrap();
+        sleep(Duration::from_micros(1));
+    });
+}
+
+#[test]
+fn a_timer_of_a_wait_that_is_over_ends_no_other() {
+    // Many short waits, each woken just around its deadline; a late timer must not end the next.
+    run(|| {
+        let woken = Arc::new(AtomicBool::new(false));
+        let theirs = woken.clone();
+        let handle = spawn(move || {
+            for n in 0..500u64 {
+                park_timeout(Duration::from_micros(n % 60));
+            }
+            let begun = Instant::now();
+            while !theirs.load(Ordering::Acquire) {
+                park_timeout(FOREVER);
+            }
+            assert!(begun.elapsed() < FOREVER);
+        });
+        while !handle.is_finished() {
+            sleep(Duration::from_micros(30));
+            handle.thread().unpark();
+            woken.store(true, Ordering::Release);
+        }
+        handle.join().unwrap();
+    });
+}
