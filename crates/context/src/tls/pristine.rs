@@ -243,6 +243,9 @@ impl Findings {
         self.measure()?;
         // SAFETY: this thread's own block; the copy is large enough, as measured.
         unsafe {
+            // What was asked so far may have failed and said so: getauxval does, on kernels that do
+            // not tell the size of rseq (before 6.3).
+            *libc::__errno_location() = 0;
             ptr::copy_nonoverlapping(
                 (self.tp - self.below) as *const u8,
                 self.snapshot.as_mut_ptr().cast::<u8>().add(self.below() - self.below),
