@@ -96,6 +96,9 @@ fn compare(options: &Options) -> ExitCode {
     };
     let clock = if options.scale.cpu { "processor time" } else { "time" };
     println!("one core ({core}) of {}, medians of {clock}", machine::processor());
+    if let Ok(cost) = machine::page_cost() {
+        println!("a page of fresh memory, which every cold stack needs: {} ns", cost.as_nanos());
+    }
     #[cfg(has_boost)]
     println!("Boost {}", carefree_benches::boost::version());
 
