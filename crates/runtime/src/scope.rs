@@ -35,6 +35,20 @@ use crate::wait::{self, Until};
 /// The wait at the end cannot be cut short: what the fibers borrow must outlive them.
 /// When the caller is cancelled meanwhile, so are they.
 ///
+/// Nothing that ends with the scope can be taken out of it, neither by a fiber nor by a handle:
+///
+/// ```compile_fail,E0373
+/// carefree_runtime::scope(|s| {
+///     let inside = String::from("ends before the fiber does");
+///     s.spawn(|| inside.len());
+/// });
+/// ```
+///
+/// ```compile_fail,E0521
+/// let mut escaped = None;
+/// carefree_runtime::scope(|s| escaped = Some(s.spawn(|| 1)));
+/// ```
+///
 /// # Panics
 /// With `f`'s panic; or if a fiber panicked whose handle was not joined.
 pub fn scope<'env, F, T>(f: F) -> T

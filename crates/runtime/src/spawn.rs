@@ -238,7 +238,21 @@ where
     // SAFETY: `place` passes the fiber.
     let me = unsafe { FiberRef::from_ptr(data) };
     arrive(me);
-    // SAFETY: `place` put the closure there, and the fiber is entered once.
+    // SAFETY: the fiber has just begun.
+    unsafe { live::<F, T>(me) }
+}
+
+/// A fiber's life. A function of its own so that, in unoptimized programs, a large value makes its
+/// frame large and not that of `entry`: an overflow comes after the fiber is known by its name.
+///
+/// # Safety
+/// The calling fiber is `me`, it was made by [`place`] for the same types, and this is its first
+/// call.
+unsafe fn live<F, T>(me: FiberRef) -> !
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: `place` put the closure there, and it is taken once.
     let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
     let result = panic::catch_unwind(AssertUnwindSafe(f));
     fetch_end(me);
@@ -326,6 +340,18 @@ fn end_thread_locals(me: FiberRef) {
 /// ```
 /// let handle = carefree_runtime::spawn(|| 6 * 7);
 /// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+///
+/// What a fiber uses must be its own, and may be sent:
+///
+/// ```compile_fail,E0373
+/// let text = String::from("borrowed");
+/// carefree_runtime::spawn(|| text.len());
+/// ```
+///
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// carefree_runtime::spawn(move || *shared);
 /// ```
 #[inline]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>

@@ -99,12 +99,11 @@ fn a_shield_defers_it() {
     handle.thread().unpark();
     assert_eq!(handle.join().unwrap(), Err(Interrupted::Cancelled));
     // A panic lowers it.
-    let lowered = cancelled(|| {
+    cancelled(|| {
         let caught = std::panic::catch_unwind(|| shield(|| crate::common::panic_on_purpose()));
         assert!(caught.is_err());
         sleep(FOREVER);
     });
-    let () = lowered;
 }
 
 #[test]

@@ -115,11 +115,10 @@ fn stress(carriers: usize) {
             let handles: Vec<_> = (0..24)
                 .map(|_| {
                     let (world, seed) = (world.clone(), random.next() | 1);
-                    let handle = runtime.spawn(move || {
+                    runtime.spawn(move || {
                         world.peers.lock().unwrap().push(current());
                         live(&world, seed, steps, 2) == seed
-                    });
-                    handle
+                    })
                 })
                 .collect();
             // A plain thread takes part.

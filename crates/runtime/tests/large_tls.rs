@@ -1,0 +1,57 @@
+//! A program with more thread-local storage than the smallest stacks have room for.
+
+use std::cell::RefCell;
+use std::io::ErrorKind;
+
+use carefree_context::tls;
+use carefree_runtime::{Builder, spawn, yield_now};
+
+const LARGE: usize = 20_000;
+
+thread_local! {
+    static BUFFER: RefCell<[u8; LARGE]> = const { RefCell::new([7; LARGE]) };
+}
+
+/// Fills the buffer with `new`, and says whether it was full of `old`.
+fn refill(old: u8, new: u8) -> bool {
+    BUFFER.with_borrow_mut(|buffer| {
+        let was = buffer.iter().all(|byte| *byte == old);
+        buffer.fill(new);
+        was
+    })
+}
+
+#[test]
+fn a_stack_without_room_for_it_is_refused() {
+    if tls::mode().layout().is_none() {
+        return;
+    }
+    let small = Builder::new().stack_size(16 << 10).spawn(|| refill(7, 1));
+    let error = small.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let text = error.to_string();
+    assert!(text.contains("a stack of 16384 bytes has no room"), "{text}");
+    // What it says to ask for is enough.
+    let enough: usize = text.rsplit(' ').next().unwrap().parse().unwrap();
+    let handle = Builder::new().stack_size(enough).spawn(|| refill(7, 1)).unwrap();
+    assert!(handle.join().unwrap());
+}
+
+#[test]
+fn it_is_each_fibers_own() {
+    if tls::mode().layout().is_none() {
+        return;
+    }
+    let handles: Vec<_> = (0..50)
+        .map(|n| {
+            spawn(move || {
+                let fresh = refill(7, n);
+                yield_now();
+                fresh && refill(n, 0)
+            })
+        })
+        .collect();
+    for handle in handles {
+        assert!(handle.join().unwrap());
+    }
+}
