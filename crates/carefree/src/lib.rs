@@ -1,8 +1,8 @@
 //! Threads at the price of fibers.
 //!
 //! `carefree` has the API of [`std::thread`]: replace `std::thread::spawn` by `carefree::spawn` and
-//! get a thread that starts in a fraction of a microsecond, switches in some 30 nanoseconds, and
-//! costs one page of memory.
+//! get a thread that starts hundreds of times faster, switches without the kernel, and costs little
+//! more than one page of memory. (`carefree bench` says how much faster on your machine.)
 //!
 //! ```
 //! let handles: Vec<_> = (0..10_000)
@@ -41,6 +41,7 @@
 //! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
 //! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
 //! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
+//! | `CAREFREE_MEMBARRIER` | `off`: order memory by fences instead of `membarrier(2)` |
 
 #![warn(missing_docs)]
 

@@ -1,9 +1,9 @@
 //! A lock biased to one owner, who pays two plain stores and a load for it.
 //!
 //! Each carrier owns its run queue and uses it at every switch; others come only to steal. So the
-//! owner should not pay for a locked instruction (some 6 ns here, twice a switch). This is Dekker's
-//! mutual exclusion with the fence between each side's store and load split unevenly
-//! ([`light`]/[`heavy`]).
+//! owner should not pay for a locked instruction (a third of a switch without thread-local storage:
+//! `cargo run --release -p carefree-context --example switch_costs`). This is Dekker's mutual
+//! exclusion with the fence between each side's store and load split unevenly ([`light`]/[`heavy`]).
 //!
 //! # Proof
 //!

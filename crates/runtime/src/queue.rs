@@ -232,7 +232,7 @@ impl Inner {
     /// Brings what the next switches will touch into the cache.
     ///
     /// With thousands of fibers, the first touch of a fiber's stack misses the cache and, since
-    /// stacks lie 256 KiB apart, the TLB: 150 ns on the 2-core VM, ten times the switch itself. The
+    /// stacks lie 256 KiB apart, the TLB: several times the cost of the switch itself. The
     /// queue knows who is next, so the miss can be waited for while others run. A stack's address is
     /// in its header, so the header must come earlier still.
     #[inline(always)]
