@@ -1,8 +1,10 @@
 //! What ends the program, and with which line. Each case runs in a process of its own.
 
+mod reexec;
+
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use carefree_context::coroutine::{Coroutine, Suspender};
 
@@ -13,7 +15,7 @@ fn is_child() -> bool {
 }
 
 fn in_child(test: &str) -> Output {
-    Command::new(std::env::current_exe().unwrap())
+    reexec::this_program()
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .output()

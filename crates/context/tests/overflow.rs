@@ -1,12 +1,14 @@
 //! What a program says and does when a stack overflows, and that other faults stay what they were.
 //! Each case runs in a process of its own, since it ends it.
 
+mod reexec;
+
 use carefree_context::arch::{Context, Message, prepare, switch};
 use carefree_context::overflow;
 use carefree_context::stack::{StackInfo, StackPool, StackSize};
 use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::ptr;
 
 /// Runs one of the tests below again, as a child with this variable set.
@@ -17,7 +19,7 @@ fn is_child() -> bool {
 }
 
 fn in_child(test: &str, variables: &[(&str, &str)]) -> Output {
-    Command::new(std::env::current_exe().unwrap())
+    reexec::this_program()
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .envs(variables.iter().copied())

@@ -1,8 +1,10 @@
 //! Each limit is really met, in a process of its own, and named in the error.
 
+mod reexec;
+
 use carefree_context::stack::{self, GuardMode, Stack, StackPool, StackSize};
 use std::io::ErrorKind;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// Runs one of the tests below again, as a child with this variable set.
 const CHILD: &str = "CAREFREE_TEST_CHILD";
@@ -12,7 +14,7 @@ fn is_child() -> bool {
 }
 
 fn in_child(test: &str, variables: &[(&str, &str)]) -> Output {
-    Command::new(std::env::current_exe().unwrap())
+    reexec::this_program()
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .envs(variables.iter().copied())

@@ -33,6 +33,8 @@ pub struct Guards {
     pub reason: String,
     /// How many stacks' worth of advice goes in one system call.
     pub(super) batch: Batch,
+    /// `MADV_GUARD_INSTALL` does what it says, or says that it does not.
+    honest: bool,
 }
 
 /// How advice on many ranges reaches the kernel.
@@ -65,9 +67,34 @@ pub fn guards() -> &'static Guards {
 /// What the kernel can do.
 #[derive(Clone, Copy, Debug)]
 struct Probed {
-    /// What it said to `MADV_GUARD_INSTALL`.
-    guard: Result<(), Errno>,
+    /// What came of `MADV_GUARD_INSTALL`.
+    guard: Result<(), Refusal>,
     batch: Batch,
+}
+
+/// Why `MADV_GUARD_INSTALL` cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// The kernel says so.
+    Error(Errno),
+    /// It was accepted and nothing came of it: QEMU's user mode takes any advice it does not know.
+    Ignored,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Error(errno) => write!(
+                out,
+                "the kernel refuses MADV_GUARD_INSTALL, which Linux has since 6.13: {}",
+                errno.to_io()
+            ),
+            Refusal::Ignored => out.write_str(
+                "MADV_GUARD_INSTALL, which Linux has since 6.13, is accepted but guards nothing, as \
+                 in emulators",
+            ),
+        }
+    }
 }
 
 fn probe() -> Probed {
@@ -75,11 +102,14 @@ fn probe() -> Probed {
     let range = match sys::reserve(page) {
         Ok(range) => range,
         Err(errno) => {
-            return Probed { guard: Err(errno), batch: Batch::None };
+            return Probed { guard: Err(Refusal::Error(errno)), batch: Batch::None };
         }
     };
     // SAFETY: the page is ours, new, and unmapped below.
-    let guard = unsafe { sys::madvise(range, page, sys::MADV_GUARD_INSTALL) };
+    let guard = match unsafe { sys::madvise(range, page, sys::MADV_GUARD_INSTALL) } {
+        Ok(()) if sys::is_readable(range) => Err(Refusal::Ignored),
+        answer => answer.map_err(Refusal::Error),
+    };
     // Linux lets process_madvise give any advice to the caller itself since 6.13, and does nothing
     // at all for MADV_DONTNEED on this page: so it tells whether batches work and which way.
     let whole = [Range { iov_base: range.cast(), iov_len: page }];
@@ -106,9 +136,9 @@ fn choose(asked: Option<&str>, probed: Probed) -> Guards {
         (Some("madvise"), Ok(())) => {
             (GuardMode::Madvise, "CAREFREE_GUARDS=madvise asks for it".to_string())
         }
-        (Some("madvise"), Err(errno)) => (
+        (Some("madvise"), Err(refusal)) => (
             GuardMode::Mprotect,
-            format!("CAREFREE_GUARDS=madvise asks for madvise, but {}", refused(errno)),
+            format!("CAREFREE_GUARDS=madvise asks for madvise, but {refusal}"),
         ),
         (other, guard) => {
             let ignored = match other {
@@ -121,15 +151,12 @@ fn choose(asked: Option<&str>, probed: Probed) -> Guards {
                 Ok(()) => {
                     (GuardMode::Madvise, format!("the kernel has MADV_GUARD_INSTALL{ignored}"))
                 }
-                Err(errno) => (GuardMode::Mprotect, format!("{}{ignored}", refused(errno))),
+                Err(refusal) => (GuardMode::Mprotect, format!("{refusal}{ignored}")),
             }
         }
     };
-    Guards { mode, reason, batch: probed.batch }
-}
-
-fn refused(errno: Errno) -> String {
-    format!("the kernel refuses MADV_GUARD_INSTALL, which Linux has since 6.13: {}", errno.to_io())
+    let honest = probed.guard != Err(Refusal::Ignored);
+    Guards { mode, reason, batch: probed.batch, honest }
 }
 
 /// A piece of memory in a slot.
@@ -141,7 +168,7 @@ pub(super) type Range = libc::iovec;
 /// The ranges are the caller's and nobody needs what is in them.
 pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Option<Errno>) {
     let mut done = 0;
-    if mode == GuardMode::Madvise {
+    if mode == GuardMode::Madvise && guards().honest {
         // SAFETY: the caller's promise.
         let (advised, error) = unsafe { advise(ranges, sys::MADV_GUARD_INSTALL) };
         match error {
@@ -231,14 +258,14 @@ unsafe fn process_madvise(batch: Batch, ranges: &[Range], advice: i32) -> Result
 mod tests {
     use super::*;
 
-    fn chosen(asked: Option<&str>, guard: Result<(), Errno>) -> (GuardMode, String) {
+    fn chosen(asked: Option<&str>, guard: Result<(), Refusal>) -> (GuardMode, String) {
         let guards = choose(asked, Probed { guard, batch: Batch::None });
         (guards.mode, guards.reason)
     }
 
     #[test]
     fn the_kernel_decides_unless_somebody_asks() {
-        let refused = Err(Errno(libc::EINVAL));
+        let refused = Err(Refusal::Error(Errno(libc::EINVAL)));
         assert_eq!(chosen(None, Ok(())).0, GuardMode::Madvise);
         assert_eq!(chosen(Some(""), Ok(())).0, GuardMode::Madvise);
         assert_eq!(chosen(Some("mprotect"), Ok(())).0, GuardMode::Mprotect);
@@ -248,8 +275,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_accepted_and_not_done_is_not_relied_on() {
+        let (mode, reason) = chosen(None, Err(Refusal::Ignored));
+        assert_eq!(mode, GuardMode::Mprotect);
+        assert!(reason.contains("guards nothing"), "{reason}");
+
+        let page = sys::page_size();
+        let range = sys::reserve(page).unwrap();
+        assert!(sys::is_readable(range));
+        // SAFETY: a page of our own.
+        unsafe { sys::forbid(range, page) }.unwrap();
+        assert!(!sys::is_readable(range));
+        // SAFETY: nobody uses it any more.
+        unsafe { sys::unmap(range, page) }.unwrap();
+    }
+
+    #[test]
     fn what_cannot_be_had_is_said() {
-        let (mode, reason) = chosen(Some("madvise"), Err(Errno(libc::EINVAL)));
+        let (mode, reason) = chosen(Some("madvise"), Err(Refusal::Error(Errno(libc::EINVAL))));
         assert_eq!(mode, GuardMode::Mprotect);
         assert!(
             reason.starts_with("CAREFREE_GUARDS=madvise asks for madvise, but the kernel refuses"),

@@ -99,6 +99,17 @@ pub(super) fn reserve(bytes: usize) -> Result<*mut u8, Errno> {
     Ok(address as *mut u8)
 }
 
+/// Whether the byte at `address` can be read, where it is zero if so. The kernel is asked to read it,
+/// so that no fault is risked.
+pub(super) fn is_readable(address: *const u8) -> bool {
+    // A path is what the kernel reads without anything coming of it: an empty one does not exist.
+    let at = libc::AT_FDCWD as usize;
+    let path = address as usize;
+    // SAFETY: the call only reads the path.
+    let answer = unsafe { call(libc::SYS_faccessat, [at, path, libc::F_OK as usize, 0, 0, 0]) };
+    answer != Err(Errno(libc::EFAULT))
+}
+
 /// Unmaps a range.
 ///
 /// # Safety
