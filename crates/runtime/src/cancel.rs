@@ -1,11 +1,10 @@
 //! Cancellation: cooperative, and visible to who asks.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use carefree_reactor::clock;
 
-use crate::fiber::{CANCELLED, FiberRef};
+use crate::fiber::FiberRef;
 use crate::timeout::{self, TimedOut};
 use crate::wait;
 
@@ -58,8 +57,7 @@ impl From<Interrupted> for std::io::Error {
 }
 
 pub(crate) fn cancel(fiber: FiberRef) {
-    // Ordered with the waiter's read-modify-write: it sees the flag, or we see its wait.
-    fiber.cancel.fetch_or(CANCELLED, Ordering::AcqRel);
+    fiber.cancel.send();
     wait::wake_cancelled(fiber);
 }
 
@@ -76,7 +74,7 @@ pub fn check() -> Result<(), Interrupted> {
     if me.shields.get() > 0 {
         return Ok(());
     }
-    if me.cancel.load(Ordering::Acquire) & CANCELLED != 0 {
+    if me.cancel.peek() {
         return Err(Interrupted::Cancelled);
     }
     let limit = timeout::innermost(me, true);

@@ -11,6 +11,7 @@ use crate::carrier::Carrier;
 use crate::episode::Episode;
 use crate::furnish::FiberStack;
 use crate::reason::Reason;
+use crate::signal::Signal;
 use crate::timeout::Deadline;
 
 /// The part of a fiber that outlives its stack: two cache lines, the first of them what a switch
@@ -34,10 +35,10 @@ pub(crate) struct Header {
     pub(crate) previous: Cell<Option<FiberRef>>,
     pub(crate) linked: Cell<bool>,
     pub(crate) kind: Cell<Kind>,
-    /// `park`'s token: 1 when `unpark` came before.
-    pub(crate) token: AtomicU8,
-    /// [`CANCELLED`], or 0.
-    pub(crate) cancel: AtomicU8,
+    /// `park`'s token: sent by `unpark`.
+    pub(crate) token: Signal,
+    /// Sent by `cancel`, and never taken back.
+    pub(crate) cancel: Signal,
     /// How many shields defer the cancellation.
     pub(crate) shields: Cell<u16>,
     pub(crate) reason: AtomicU8,
@@ -76,9 +77,6 @@ pub(crate) const AWAITED: u32 = 2;
 /// Nobody will ask for the result.
 pub(crate) const DETACHED: u32 = 4;
 
-/// The bit of [`Header::cancel`].
-pub(crate) const CANCELLED: u8 = 1;
-
 /// Values of [`Header::run`]: whether the header is in use, for those who look at all of them.
 pub(crate) const FREE: u8 = 0;
 pub(crate) const ALIVE: u8 = 1;
@@ -95,8 +93,8 @@ impl Header {
             previous: Cell::new(None),
             linked: Cell::new(false),
             kind: Cell::new(Kind::Fiber),
-            token: AtomicU8::new(0),
-            cancel: AtomicU8::new(0),
+            token: Signal::new(),
+            cancel: Signal::new(),
             shields: Cell::new(0),
             reason: AtomicU8::new(0),
             run: AtomicU8::new(FREE),
@@ -113,8 +111,8 @@ impl Header {
     /// Prepares the header for a new fiber or thread with `references` counted references.
     pub(crate) fn begin(&self, kind: Kind, id: u64, name: Option<Box<str>>, references: u32) {
         self.kind.set(kind);
-        self.token.store(0, Ordering::Relaxed);
-        self.cancel.store(0, Ordering::Relaxed);
+        self.token.clear();
+        self.cancel.clear();
         self.shields.set(0);
         self.deadline.set(ptr::null());
         self.id.store(id, Ordering::Relaxed);

@@ -12,6 +12,9 @@
 
 mod bias;
 mod episode;
+#[cfg(all(test, loom))]
+mod handshake;
+mod signal;
 mod sleepers;
 mod sync;
 

@@ -16,7 +16,7 @@ use carefree_reactor::clock::{self, NEVER};
 use crate::carrier::{self, Next};
 use crate::deadlock::{self, Watch};
 use crate::episode::{BY_CANCEL, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket};
-use crate::fiber::{CANCELLED, FiberRef, Kind};
+use crate::fiber::{FiberRef, Kind};
 use crate::lot;
 use crate::queue::Place;
 use crate::reason::Reason;
@@ -107,22 +107,20 @@ pub(crate) fn park_self(until: Until) -> Outcome {
     let me = current();
     let plan = Plan::new(me, Reason::Park, until, BY_TOKEN);
     let ticket = plan.begin(me, 0);
-    // Both sides do a read-modify-write of the token, so they are ordered: either this one finds
-    // the token, or `unpark`, coming after, finds the wait that has just begun.
-    if me.token.swap(0, Ordering::AcqRel) == 1 {
+    if me.token.take() {
         return give_up(me, ticket, Outcome::Unparked);
     }
     let outcome = wait(me, ticket, &plan);
     // `unpark` left its token too; it has been used.
     if outcome == Outcome::Unparked {
-        me.token.swap(0, Ordering::Acquire);
+        me.token.take();
     }
     outcome
 }
 
 /// Wakes `fiber` from [`park_self`], or leaves it a token.
 pub(crate) fn unpark(fiber: FiberRef) {
-    fiber.token.swap(1, Ordering::AcqRel);
+    fiber.token.send();
     wake(fiber, fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked), Place::Next);
 }
 
@@ -166,8 +164,7 @@ fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
 fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
     let &Plan { reason, flags, deadline, limit } = plan;
     if flags & BY_CANCEL != 0 {
-        // As with the token: the flag is written and read by read-modify-writes.
-        let cancelled = me.cancel.fetch_or(0, Ordering::AcqRel) & CANCELLED != 0;
+        let cancelled = me.cancel.is_sent();
         if cancelled || (limit != NEVER && limit <= clock::now()) {
             let interruption = if cancelled { Outcome::Cancelled } else { Outcome::TimedOut };
             let outcome = give_up(me, ticket, interruption);
