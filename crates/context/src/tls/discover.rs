@@ -26,8 +26,9 @@ use super::layout::{DTV_FROM_TP, Layout, debugger_field, symbol};
 use super::libraries::{Changes, Libraries, Statics};
 use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, rseq_from_tp, stack_size};
 
-/// What the first frames of a fiber are given of its first page before the reserve is.
-const FIRST_FRAMES: usize = 1024;
+/// What the runtime's bookkeeping and the first frames of a fiber are given of its first page
+/// before the reserve is.
+const FIRST_FRAMES: usize = 1280;
 /// The least reserve for libraries loaded later; libstdc++ and libgomp fit.
 const RESERVE_MIN: usize = 256;
 
