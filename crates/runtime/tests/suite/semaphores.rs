@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carefree_runtime::{Runtime, Semaphore, park_timeout, scope, sleep, spawn, timeout, yield_now};
 
-use crate::common::{FOREVER, Random, in_forced_mode, until};
+use crate::common::{FOREVER, Random, in_forced_mode, until, within_reason};
 
 #[test]
 fn permits_are_counted() {
@@ -86,6 +86,10 @@ fn several_are_woken_at_once() {
 /// Fibers and threads; some give up waiting. No permit is lost or made, and nobody is left waiting.
 #[test]
 fn a_crowd_of_fibers_and_threads() {
+    within_reason(crowd);
+}
+
+fn crowd() {
     const PERMITS: usize = 3;
     let (fibers, threads) = (24, 4);
     let rounds = if in_forced_mode() { 60 } else { 300 };

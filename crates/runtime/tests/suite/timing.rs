@@ -10,7 +10,7 @@ use carefree_runtime::{
     spawn, timeout,
 };
 
-use crate::common::{FOREVER, Random, in_forced_mode, panic_on_purpose};
+use crate::common::{FOREVER, Random, in_forced_mode, panic_on_purpose, within_reason};
 
 const SHORT: Duration = Duration::from_millis(4);
 
@@ -159,25 +159,27 @@ fn a_shield_defers_a_limit() {
 /// end in the order in which they began, not the other way round.
 #[test]
 fn limits_end_in_any_order_with_those_of_coroutines() {
-    run(|| {
-        let mut coroutine = Coroutine::new(|suspender: &Suspender<(), ()>, ()| {
-            timeout(FOREVER, || suspender.suspend(()))
-        });
-        assert!(matches!(coroutine.resume(()), CoroutineState::Yielded(())));
-        let value = timeout(Duration::from_millis(20), || {
-            assert!(matches!(coroutine.resume(()), CoroutineState::Complete(Ok(()))));
-            drop(coroutine);
-            // What was the coroutine's stack is another's now.
-            let mut other =
-                Coroutine::new(|_: &Suspender<(), ()>, ()| std::hint::black_box([0xffu8; 8192])[0]);
-            assert!(matches!(other.resume(()), CoroutineState::Complete(0xff)));
-            sleep(FOREVER);
-        });
-        // The resumer's own limit is still in force, and none is left.
-        assert_eq!(value, Err(TimedOut));
-        check().unwrap();
-        sleep(Duration::from_micros(1));
+    within_reason(|| run(coroutine_under_a_limit));
+}
+
+fn coroutine_under_a_limit() {
+    let mut coroutine = Coroutine::new(|suspender: &Suspender<(), ()>, ()| {
+        timeout(FOREVER, || suspender.suspend(()))
     });
+    assert!(matches!(coroutine.resume(()), CoroutineState::Yielded(())));
+    let value = timeout(Duration::from_millis(20), || {
+        assert!(matches!(coroutine.resume(()), CoroutineState::Complete(Ok(()))));
+        drop(coroutine);
+        // What was the coroutine's stack is another's now.
+        let mut other =
+            Coroutine::new(|_: &Suspender<(), ()>, ()| std::hint::black_box([0xffu8; 8192])[0]);
+        assert!(matches!(other.resume(()), CoroutineState::Complete(0xff)));
+        sleep(FOREVER);
+    });
+    // The resumer's own limit is still in force, and none is left.
+    assert_eq!(value, Err(TimedOut));
+    check().unwrap();
+    sleep(Duration::from_micros(1));
 }
 
 #[test]
