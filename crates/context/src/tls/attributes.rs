@@ -6,7 +6,7 @@
 //! definition stands in front of libc's: it answers for fibers and hands over threads.
 
 use std::ffi::{c_int, c_void};
-use std::mem::transmute;
+use std::mem::{MaybeUninit, transmute};
 use std::sync::OnceLock;
 
 use super::block::is_fiber_id;
@@ -23,8 +23,64 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The layout of fibers' blocks, once there may be any.
-static KNOWN: OnceLock<&'static Layout> = OnceLock::new();
+/// What is known once there may be fibers.
+struct Known {
+    layout: &'static Layout,
+    words: Option<Words>,
+}
+
+static KNOWN: OnceLock<Known> = OnceLock::new();
+
+/// Which words of a `pthread_attr_t` hold the stack's end and its length.
+///
+/// `pthread_attr_setstack` writes them, but refuses stacks shorter than it would start a thread on
+/// (16 KiB, and more where vector registers are long). A fiber's may be shorter.
+#[derive(Clone, Copy)]
+struct Words {
+    end: usize,
+    size: usize,
+}
+
+impl Words {
+    /// Finds them by setting a stack that no one else would have.
+    fn find() -> Option<Words> {
+        const BASE: usize = 0x1234_5678_9000;
+        const SIZE: usize = 0x7654_3000;
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: initialised before use, destroyed after; the stack is noted, not touched.
+        let words = unsafe {
+            if libc::pthread_attr_init(attributes) != 0 {
+                return None;
+            }
+            let failed =
+                pthread_attr_setstack(attributes, std::ptr::without_provenance_mut(BASE), SIZE);
+            let words = attributes.cast::<[usize; size_of::<libc::pthread_attr_t>() / 8]>().read();
+            libc::pthread_attr_destroy(attributes);
+            if failed != 0 {
+                return None;
+            }
+            words
+        };
+        let only = |value| {
+            let mut all = words.iter().enumerate().filter(|(_, word)| **word == value);
+            let (index, _) = all.next()?;
+            all.next().is_none().then_some(index)
+        };
+        Some(Words { end: only(BASE + SIZE)?, size: only(SIZE)? })
+    }
+
+    /// # Safety
+    /// The attributes are initialised.
+    unsafe fn set(self, attributes: *mut libc::pthread_attr_t, base: *mut c_void, size: usize) {
+        let words = attributes.cast::<usize>();
+        // SAFETY: both are words of the attributes, found as such.
+        unsafe {
+            words.add(self.end).write(base as usize + size);
+            words.add(self.size).write(size);
+        }
+    }
+}
 
 fn libcs() -> Option<GetAttributes> {
     static NEXT: OnceLock<usize> = OnceLock::new();
@@ -46,7 +102,7 @@ pub unsafe extern "C" fn pthread_getattr_np(
     thread: libc::pthread_t,
     attributes: *mut libc::pthread_attr_t,
 ) -> c_int {
-    if let Some(layout) = KNOWN.get() {
+    if let Some(Known { layout, words }) = KNOWN.get() {
         let low = (thread as usize).wrapping_sub(layout.pthread.start) as *const u8;
         // SAFETY: every pthread_t is the address of a `struct pthread`, in which these lie.
         unsafe {
@@ -54,10 +110,15 @@ pub unsafe extern "C" fn pthread_getattr_np(
                 let base = low.add(layout.stack_base).cast::<*mut c_void>().read();
                 let size = low.add(layout.stack_size).cast::<usize>().read();
                 let failed = libc::pthread_attr_init(attributes);
-                return if failed == 0 {
-                    pthread_attr_setstack(attributes, base, size)
-                } else {
-                    failed
+                if failed != 0 {
+                    return failed;
+                }
+                return match words {
+                    Some(words) => {
+                        words.set(attributes, base, size);
+                        0
+                    }
+                    None => pthread_attr_setstack(attributes, base, size),
                 };
             }
         }
@@ -71,5 +132,5 @@ pub unsafe extern "C" fn pthread_getattr_np(
 
 /// Makes fibers known to [`pthread_getattr_np`].
 pub(super) fn know(layout: &'static Layout) {
-    KNOWN.get_or_init(|| layout);
+    KNOWN.get_or_init(|| Known { layout, words: Words::find() });
 }

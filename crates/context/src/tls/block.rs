@@ -219,18 +219,20 @@ impl Block {
         let mut words = Vec::new();
         for part in [&layout.pthread, &layout.libc] {
             for index in part.start / 8..part.end.div_ceil(8) {
-                if own.iter().any(|own| own / 8 == index) {
-                    continue;
-                }
-                let moved = layout.rebase.binary_search(&(index as u32)).is_ok();
-                let pristine = layout.image[index] + if moved { low as u64 } else { 0 };
+                let pristine = layout.image[index];
                 // SAFETY: within the block.
                 let value = unsafe { low.cast::<u64>().add(index).read() };
-                if value != pristine {
-                    let inside = (low as u64..end as u64).contains(&value);
-                    let value = if inside { value - low as u64 } else { value };
-                    words.push(Word { index: index as u32, inside, value });
+                // So for most words.
+                if value == pristine
+                    || value.wrapping_sub(low as u64) == pristine
+                        && layout.rebase.binary_search(&(index as u32)).is_ok()
+                    || own.iter().any(|own| own / 8 == index)
+                {
+                    continue;
                 }
+                let inside = (low as u64..end as u64).contains(&value);
+                let value = if inside { value - low as u64 } else { value };
+                words.push(Word { index: index as u32, inside, value });
             }
         }
         // In a child of fork the kernel has put the child's id in.

@@ -29,8 +29,9 @@ use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, rseq_from_tp, stack_si
 /// What the runtime's bookkeeping and the first frames of a fiber are given of its first page
 /// before the reserve is.
 const FIRST_FRAMES: usize = 1280;
-/// The least reserve for libraries loaded later; libstdc++ and libgomp fit.
-const RESERVE_MIN: usize = 256;
+/// The least reserve for libraries loaded later; libstdc++ and libgomp fit. On aarch64 the loader
+/// also puts libraries there that could do without, up to 512 bytes (`rtld.optional_static_tls`).
+const RESERVE_MIN: usize = if cfg!(target_arch = "x86_64") { 256 } else { 576 };
 
 /// Starts a pristine thread and evaluates what it saw.
 pub(super) fn discover() -> Result<Layout, String> {

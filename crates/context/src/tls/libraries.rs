@@ -274,32 +274,41 @@ impl Layout {
     }
 }
 
-/// The file name of the object that libc has given `id`.
-fn name(id: usize) -> String {
-    struct Search {
-        id: usize,
-        name: Option<String>,
-    }
-    unsafe extern "C" fn visit(
+/// Calls `visit` with libc's number and the file name of each loaded object, until it says true.
+fn any_object(mut visit: &mut dyn FnMut(usize, &str) -> bool) -> bool {
+    unsafe extern "C" fn call(
         info: *mut libc::dl_phdr_info,
         _size: usize,
-        argument: *mut c_void,
+        visit: *mut c_void,
     ) -> c_int {
         // SAFETY: the loader's description, and the caller's variable.
-        let (info, search) = unsafe { (&*info, &mut *argument.cast::<Search>()) };
-        if info.dlpi_tls_modid == search.id && !info.dlpi_name.is_null() {
+        let (info, visit) =
+            unsafe { (&*info, &mut *visit.cast::<&mut dyn FnMut(usize, &str) -> bool>()) };
+        let mut name = c"";
+        if !info.dlpi_name.is_null() {
             // SAFETY: a C string of the loader's.
-            let name = unsafe { CStr::from_ptr(info.dlpi_name) };
-            search.name = Some(name.to_string_lossy().into_owned());
-            return 1;
+            name = unsafe { CStr::from_ptr(info.dlpi_name) };
         }
-        0
+        c_int::from(visit(info.dlpi_tls_modid, &name.to_string_lossy()))
     }
-    let mut search = Search { id, name: None };
     // SAFETY: the callback gets a variable of the type it expects.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    match search.name {
-        Some(name) if !name.is_empty() => name,
-        _ => "a library".into(),
-    }
+    unsafe { libc::dl_iterate_phdr(Some(call), (&raw mut visit).cast()) != 0 }
+}
+
+/// The file name of the object that has the number `id`.
+fn name(id: usize) -> String {
+    let mut found = String::new();
+    any_object(&mut |other, name| {
+        let is_it = other == id;
+        if is_it {
+            found = name.to_owned();
+        }
+        is_it
+    });
+    if found.is_empty() { "a library".into() } else { found }
+}
+
+/// Whether some loaded object's file name contains `part`.
+pub(super) fn is_loaded(part: &str) -> bool {
+    any_object(&mut |_, name| name.contains(part))
 }

@@ -10,16 +10,17 @@
 //! # How a block is made
 //!
 //! glibc documents neither the size of its thread control block (`struct pthread`) nor its
-//! fields. Nothing here is a constant of some version; `layout.rs` finds everything anew in each
+//! fields. Nothing here is a constant of some version; `discover.rs` finds everything anew in each
 //! process:
 //!
 //! * sizes and field offsets from the tables glibc ships for debuggers (`_thread_db_*`), which
-//!   have been stable since 2003 and which sanitizers read as well;
-//! * where each module's variables lie, from `dl_iterate_phdr`;
+//!   have been stable since 2003 and which sanitizers read as well. (Programs can see them since
+//!   glibc 2.33. With an older one the mode is shared.)
+//! * where each library's variables lie, from `dl_iterate_phdr` (`libraries.rs`);
 //! * contents, by copying the block of a *pristine thread*: one started with `pthread_create` on a
 //!   stack of ours that has run nothing yet (`pristine.rs`). Words of it that point into itself are
 //!   rebased for every copy;
-//! * destructors of pthread keys, by creating a key and finding its entry (`destructors.rs`).
+//! * what no table tells, by changing it on that thread and looking what changed (`probe.rs`).
 //!
 //! Before the first use a self-test (`selftest.rs`) runs a function on a block and checks what libc
 //! and `std` make of it. If anything is not as expected the process uses
@@ -28,23 +29,45 @@
 //!
 //! # The life of a block
 //!
-//! `build` (pristine copy) → fiber runs → `run_destructors` on the fiber → idle → `reset` → next
-//! fiber runs … → `retire` when the stack's memory is given back.
+//! `build` (pristine copy) → `reset` → fiber `enter`s, runs, `run_destructors` → idle → `reset` →
+//! next fiber … → `retire` when the stack's memory is given back.
 //!
-//! `reset` gives every module its initial values again *except libc's own*: what libc keeps there
-//! are caches (malloc's thread cache, resolver state, message buffers) that a real thread would
-//! free on exit through functions we cannot call. Keeping them leaks nothing, keeps malloc warm, and
-//! what a program could see of them (`errno`, the locale) is set anew as each fiber starts. For the
-//! same reason `retire` remembers the words in which libc's part differs from a pristine one; the
-//! next block that is built adopts them.
+//! `reset` gives every library's variables their initial values again *except libc's own*: what
+//! libc keeps there are caches (malloc's for a thread, resolver state, message buffers) that a
+//! thread frees on exit through functions we cannot call. Keeping them leaks nothing, keeps malloc
+//! warm, and what a program could see of them is set anew for each fiber: `errno`, `h_errno`, the
+//! cancellation state and type by `reset`, the locale by `enter`, `dlerror`'s text, values of
+//! pthread keys and the list of robust mutexes by `run_destructors`. For the same reason `retire`
+//! remembers the words in which libc's part differs from a pristine one; the next block that is
+//! built adopts them. (A resolver's options that a fiber set in `_res` do stay.)
+//!
+//! # Designs that were rejected
+//!
+//! * *Have libc make each block*: start a real thread on the fiber's stack, let it end by a bare
+//!   `exit` system call and keep what libc believes to be a living thread. Right by construction,
+//!   in libc's lists too, and 20 us a block.
+//! * *Enter copies into libc's list of threads*, so that `dlopen` and `dlclose` know fibers. The
+//!   list's lock cannot be had.
+//! * *Switch the thread pointer lazily*, only for code that uses it: nobody can tell which does.
 //!
 //! # What is not as on a thread
 //!
-//! * A library loaded with `dlopen` whose code uses the *initial-exec* model needs room in every
-//!   existing block. `CAREFREE_TLS_RESERVE` bytes (see [`Layout::reserve`]) are kept for such;
-//!   fibers already alive see zeros in place of initial values.
-//! * The kernel knows the carrier, not the fiber: signal masks, `gettid`, scheduling parameters,
-//!   robust and priority-inheriting mutexes are the carrier's.
+//! * The kernel knows the carrier, not the fiber. Signal masks, alternate signal stacks, names
+//!   (`pthread_setname_np`), processor affinity, scheduling parameters and clocks are the carrier's
+//!   where they are asked of "this thread", and errors (`ESRCH`) where they are asked of the
+//!   fiber's `pthread_t`. Mutexes with priority inheritance or protection do not work.
+//! * libc knows the carrier, not the fiber: a fiber's `pthread_t` cannot be joined, detached,
+//!   cancelled or sent signals by others, and `pthread_exit` is for threads.
+//! * A library loaded with `dlopen` that is given a *fixed place* in every thread's block (see
+//!   `libraries.rs` for which are) gets one in every fiber's too: that is what the reserve is for
+//!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). Fibers that start after the next
+//!   [`Layout::refresh`] find its initial values there. Those that were alive before, among them
+//!   the one that called `dlopen`, find zeros in their place.
+//! * `dlclose`, and a `dlopen` that enlarges the global scope, wait until no thread is in the
+//!   middle of binding a symbol before they free what was searched. They do not wait for fibers.
+//!   Programs that bind at the start (`-z now`, as Rust's do) have no such middle.
+//! * In a child of `fork` the fiber that called it is the only thread, and libc takes it for one:
+//!   it may do what POSIX allows in such a child, but not switch to other fibers.
 
 mod attributes;
 mod block;
@@ -100,10 +123,10 @@ pub fn mode() -> &'static Mode {
 
 /// Finds the layout and tries it out.
 fn find() -> Result<&'static Layout, String> {
-    match std::env::var("CAREFREE_TLS").as_deref() {
-        Err(_) | Ok("" | "own") => {}
-        Ok("shared") => return Err("CAREFREE_TLS=shared asks for it".into()),
-        Ok(other) => {
+    match std::env::var_os("CAREFREE_TLS").unwrap_or_default().to_string_lossy().as_ref() {
+        "" | "own" => {}
+        "shared" => return Err("CAREFREE_TLS=shared asks for it".into()),
+        other => {
             return Err(format!(
                 "CAREFREE_TLS={other} is neither `own` nor `shared`, so the safe one is taken"
             ));
@@ -121,17 +144,17 @@ fn find() -> Result<&'static Layout, String> {
 fn refuse_instrumentation() -> Result<(), String> {
     for (symbol, tool) in [
         (c"__asan_init", "AddressSanitizer"),
-        (c"__tsan_init", "ThreadSanitizer"),
+        (c"__hwasan_init", "HWAddressSanitizer"),
+        (c"__lsan_init", "LeakSanitizer"),
         (c"__msan_init", "MemorySanitizer"),
+        (c"__tsan_init", "ThreadSanitizer"),
     ] {
         if !layout::symbol(symbol).is_null() {
             return Err(format!("{tool} tracks threads by their thread pointer"));
         }
     }
-    // Valgrind preloads a library of its own into every program it runs.
-    if std::env::var_os("LD_PRELOAD")
-        .is_some_and(|list| list.to_string_lossy().contains("vgpreload"))
-    {
+    // Valgrind loads a library of its own into every program it runs.
+    if libraries::is_loaded("/vgpreload_") {
         return Err("valgrind tracks threads by their thread pointer".into());
     }
     Ok(())

@@ -26,8 +26,10 @@ pub(crate) fn layout() -> &'static Layout {
 
 /// A block on a stack of its own, on which one closure after the other can run.
 pub(crate) struct Slot {
-    memory: Memory,
     block: Option<Block>,
+    /// Where libc takes the stack to lie, and how long for.
+    stack: (usize, usize),
+    _memory: Memory,
 }
 
 /// A mapping.
@@ -36,19 +38,8 @@ struct Memory(*mut u8, usize);
 // SAFETY: plain memory.
 unsafe impl Send for Memory {}
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped by Slot::with_stack, and not used any more.
-        unsafe { libc::munmap(self.0.cast(), self.1) };
-    }
-}
-
-impl Slot {
-    pub(crate) fn new() -> Slot {
-        Slot::with_stack(STACK)
-    }
-
-    pub(crate) fn with_stack(size: usize) -> Slot {
+impl Memory {
+    fn new(size: usize) -> Memory {
         // SAFETY: a new private mapping.
         let map = unsafe {
             libc::mmap(
@@ -61,10 +52,40 @@ impl Slot {
             )
         };
         assert_ne!(map, libc::MAP_FAILED);
-        let memory = Memory(map.cast(), size);
+        Memory(map.cast(), size)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped above, and not used any more.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
+    }
+}
+
+impl Slot {
+    pub(crate) fn new() -> Slot {
+        Slot::with_stack(STACK)
+    }
+
+    pub(crate) fn with_stack(size: usize) -> Slot {
+        Slot::in_memory(Memory::new(size), 0)
+    }
+
+    /// A slot that takes its stack for no longer than `size` bytes, though there is more below.
+    pub(crate) fn with_short_stack(size: usize) -> Slot {
+        Slot::in_memory(Memory::new(STACK), STACK - size)
+    }
+
+    fn in_memory(memory: Memory, hidden: usize) -> Slot {
+        let (base, end) = (memory.0.wrapping_add(hidden), memory.0.wrapping_add(memory.1));
         // SAFETY: zeroed memory of this slot's own.
-        let block = unsafe { Block::build(layout(), memory.0..memory.0.wrapping_add(size)) };
-        Slot { memory, block: Some(block.unwrap()) }
+        let block = unsafe { Block::build(layout(), base..end) };
+        Slot {
+            stack: (base as usize, end as usize - base as usize),
+            _memory: memory,
+            block: block.ok(),
+        }
     }
 
     pub(crate) fn block(&self) -> &Block {
@@ -72,7 +93,7 @@ impl Slot {
     }
 
     pub(crate) fn stack(&self) -> (usize, usize) {
-        (self.memory.0 as usize, self.memory.1)
+        self.stack
     }
 }
 
@@ -373,7 +394,7 @@ pub(crate) fn child(test: &str, environment: &[(&str, &str)], runner: &[&str]) -
 pub(crate) fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if alone(test) {
         // SAFETY: no preconditions.
-        unsafe { libc::alarm(180) };
+        unsafe { libc::alarm(120) };
         body();
         return;
     }

@@ -143,8 +143,10 @@ fn pthread_getattr_np_tells_the_fibers_stack() {
     // SAFETY: no preconditions.
     let me = || unsafe { libc::pthread_self() };
     let library = build("bounds", "bounds.c", &["-pthread"]).map(|path| Library::open(&path));
-    for size in [32 * 1024, 64 * 1024, 1024 * 1024] {
-        let slot = Slot::with_stack(size);
+    let long = [32 * 1024, 64 * 1024, 1024 * 1024].map(Slot::with_stack);
+    // A thread's could not be that short.
+    let short = [8 * 1024, 16 * 1024 - 64].map(Slot::with_short_stack);
+    for slot in long.into_iter().chain(short) {
         let stack = slot.stack();
         run_on(slot, move || {
             assert_eq!(bounds(me()), stack);

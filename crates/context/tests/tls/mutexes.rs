@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::{Fiber, Slot, bodies, run_all, run_on, yield_now};
+use crate::harness::{Fiber, Slot, bodies, isolated, run_all, run_on, yield_now};
 
 struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
@@ -112,6 +112,11 @@ fn an_error_checking_mutex_knows_its_owner_after_moves() {
 
 #[test]
 fn a_robust_mutex_tells_that_its_owner_ended() {
+    // Alone, since it would wait for ever if it were not told.
+    isolated("mutexes::a_robust_mutex_tells_that_its_owner_ended", &[], robust_mutexes);
+}
+
+fn robust_mutexes() {
     let probe = std::thread::spawn(|| Mutex::new(libc::PTHREAD_MUTEX_NORMAL, true));
     let Ok(first) = probe.join() else {
         println!("skipped: this kernel has no robust mutexes");
