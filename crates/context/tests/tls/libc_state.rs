@@ -145,7 +145,7 @@ fn pthread_getattr_np_tells_the_fibers_stack() {
     let library = build("bounds", "bounds.c", &["-pthread"]).map(|path| Library::open(&path));
     let long = [32 * 1024, 64 * 1024, 1024 * 1024].map(Slot::with_stack);
     // A thread's could not be that short.
-    let short = [8 * 1024, 16 * 1024 - 64].map(Slot::with_short_stack);
+    let short = [layout().size() + 8 * 1024, 16 * 1024 - 64].map(Slot::with_short_stack);
     for slot in long.into_iter().chain(short) {
         let stack = slot.stack();
         run_on(slot, move || {
