@@ -24,7 +24,7 @@ use std::ffi::c_void;
 
 use super::layout::{DTV_FROM_TP, Layout, debugger_field, symbol};
 use super::libraries::{Changes, Libraries, Statics};
-use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, rseq_from_tp, stack_size};
+use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, stack_size};
 
 /// What the runtime's bookkeeping and the first frames of a fiber are given of its first page
 /// before the reserve is.
@@ -114,7 +114,7 @@ pub(super) fn discover() -> Result<Layout, String> {
     }
     rebase.retain(|index| *index as usize * 8 != tp + DTV_FROM_TP);
 
-    if let Some(rseq) = rseq_from_tp() {
+    if let Some(rseq) = &found.rseq {
         // cpu_id_start 0, cpu_id -1 (not registered), no critical section: the kernel writes to
         // the carrier's area, so a fiber must not read a processor number here. sched_getcpu asks
         // the kernel then, and code with restartable sequences takes its slow path.

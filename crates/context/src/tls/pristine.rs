@@ -2,8 +2,9 @@
 //!
 //! The thread runs on memory of ours, so that its stack's address and length, which libc writes
 //! into `struct pthread`, are known and can be recognised. Until the snapshot is taken it must not
-//! allocate (malloc would leave its thread cache in the snapshot), touch a `thread_local`, or
-//! panic; everything it needs is allocated before.
+//! allocate (malloc would leave its thread cache in the snapshot), touch a `thread_local`, call
+//! what can fail and then sets errno or dlerror, or panic; everything it needs is allocated and
+//! looked up before.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -66,6 +67,8 @@ pub(super) struct Findings {
     pub(super) below: usize,
     pub(super) above: usize,
     pub(super) snapshot: Box<[u64]>,
+    /// Where libc keeps the restartable-sequences area, relative to the thread pointer.
+    pub(super) rseq: Option<Range<isize>>,
     pub(super) probes: Probes,
     /// The thread's stack; not mapped any more.
     pub(super) stack: Range<usize>,
@@ -147,6 +150,8 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
         below: 0,
         above: 0,
         snapshot: vec![0; BLOCK_MAX / 8].into_boxed_slice(),
+        // Here, not on the thread: what is not there leaves traces in dlerror and errno.
+        rseq: rseq_from_tp(),
         probes: Probes::new(thorough),
         stack: 0..0,
         failure: None,
@@ -243,9 +248,6 @@ impl Findings {
         self.measure()?;
         // SAFETY: this thread's own block; the copy is large enough, as measured.
         unsafe {
-            // What was asked so far may have failed and said so: getauxval does, on kernels that do
-            // not tell the size of rseq (before 6.3).
-            *libc::__errno_location() = 0;
             ptr::copy_nonoverlapping(
                 (self.tp - self.below) as *const u8,
                 self.snapshot.as_mut_ptr().cast::<u8>().add(self.below() - self.below),
@@ -306,7 +308,7 @@ impl Findings {
             low = low.min(module.from_tp);
             high = high.max(module.from_tp + module.size as isize);
         }
-        if let Some(rseq) = rseq_from_tp() {
+        if let Some(rseq) = &self.rseq {
             low = low.min(rseq.start);
             high = high.max(rseq.end);
         }
@@ -386,7 +388,7 @@ fn wants_fixed_place(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr]) ->
 ///
 /// The area is there even where registering it was turned off or failed (`__rseq_size` is 0 then),
 /// and libc reads it all the same, in `sched_getcpu`. glibc before 2.35 has none.
-pub(super) fn rseq_from_tp() -> Option<Range<isize>> {
+fn rseq_from_tp() -> Option<Range<isize>> {
     /// The kernel's original size of it, which is also the least.
     const ORIGINAL: usize = 32;
     /// The auxiliary vector's entry for the size that the kernel knows.
