@@ -370,17 +370,40 @@ pub(crate) fn alone(test: &str) -> bool {
     std::env::var_os(ALONE).is_some_and(|name| name == test)
 }
 
+/// Whether an emulator stands in for the kernel.
+pub(crate) fn emulated() -> bool {
+    std::env::var_os("CAREFREE_TEST_RUNNER").is_some()
+}
+
+/// Whether the kernel keeps lists of robust mutexes; qemu's emulation of it does not.
+pub(crate) fn has_robust_lists() -> bool {
+    let (mut head, mut length) = (0_usize, 0_usize);
+    // SAFETY: the kernel writes the two variables.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    if answer != 0 {
+        println!("skipped: this kernel has no lists of robust mutexes");
+    }
+    answer == 0
+}
+
+/// A command that runs this program, under `runner` if that is not empty.
+///
+/// `CAREFREE_TEST_RUNNER` names an emulator with its arguments where the kernel cannot start the
+/// program by itself.
+pub(crate) fn myself(runner: &[&str]) -> Command {
+    let executable = std::env::current_exe().unwrap();
+    let emulator = std::env::var("CAREFREE_TEST_RUNNER").unwrap_or_default();
+    let mut words = runner.iter().copied().chain(emulator.split_whitespace());
+    let Some(first) = words.next() else { return Command::new(executable) };
+    let mut command = Command::new(first);
+    command.args(words).arg(executable);
+    command
+}
+
 /// Runs `test` alone in a child, with `environment`, under `runner` if that is not empty.
 pub(crate) fn child(test: &str, environment: &[(&str, &str)], runner: &[&str]) -> Output {
-    let executable = std::env::current_exe().unwrap();
-    let mut command = match runner {
-        [] => Command::new(executable),
-        [program, arguments @ ..] => {
-            let mut command = Command::new(program);
-            command.args(arguments).arg(executable);
-            command
-        }
-    };
+    let mut command = myself(runner);
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(ALONE, test)

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use carefree_context::tls::{self, Mode};
 
-use crate::harness::{alone, child};
+use crate::harness::{alone, child, emulated, myself};
 
 /// Sanitizers are to say what they are here, not what they think of the test's runner.
 const QUIET: [(&str, &str); 2] =
@@ -47,6 +47,9 @@ fn the_mode_and_its_reason() {
     }
     expect(&[("CAREFREE_TLS_RESERVE", "much")], &[], "shared: ", "is not a number of bytes");
     expect(&[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[], "own: ", "");
+    if emulated() {
+        return println!("skipped: valgrind and sanitizers do not run in an emulator");
+    }
     match Command::new("valgrind").arg("--version").output() {
         Ok(_) => drop(expect(&[], &["valgrind", "-q"], "shared: ", "valgrind")),
         Err(_) => println!("skipped: valgrind is not installed"),
@@ -79,11 +82,7 @@ fn all_of_it_without_fsgsbase() {
     if std::env::var_os(VARIABLE).is_some() {
         return;
     }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--skip", "modes::"])
-        .env(VARIABLE, "1")
-        .output()
-        .unwrap();
+    let output = myself(&[]).args(["--skip", "modes::"]).env(VARIABLE, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains(" passed"), "{text}");
 }

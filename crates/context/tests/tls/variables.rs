@@ -46,8 +46,8 @@ fn errno_is_the_fibers_own_and_starts_as_0() {
         // SAFETY: the caller's own errno, which lives as long as the caller.
         unsafe { &mut *libc::__errno_location() }
     }
-    *errno() = 77;
     let slot = Slot::new();
+    *errno() = 77;
     let slot = run_on(slot, || {
         assert_eq!(*errno(), 0);
         // SAFETY: fails: there is no such descriptor.
@@ -58,8 +58,8 @@ fn errno_is_the_fibers_own_and_starts_as_0() {
         assert_eq!(*errno(), libc::EBADF);
         assert_eq!(errno() as *mut i32, before);
     });
-    run_on(slot, || assert_eq!(*errno(), 0));
     assert_eq!(*errno(), 77);
+    run_on(slot, || assert_eq!(*errno(), 0));
 }
 
 #[test]
