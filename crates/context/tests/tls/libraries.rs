@@ -50,7 +50,8 @@ fn variables_with_storage_at_first_use() {
 
 #[test]
 fn variables_by_descriptor() {
-    isolated("libraries::variables_by_descriptor", &[], || {
+    let reserve = [("CAREFREE_TLS_RESERVE", "1024")];
+    isolated("libraries::variables_by_descriptor", &reserve, || {
         // Descriptors are what aarch64's compilers use; the loader gives such a library a fixed
         // place while it has room, and storage at first use afterwards.
         let dialect: &[&str] =
