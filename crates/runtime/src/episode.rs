@@ -227,11 +227,18 @@ mod model {
                 })
             };
             let (unparker, timer) = (claimant(false), claimant(true));
-            // Saving the context, then the commit by who runs next.
+            // Saving the context, then the commit by who runs next: a thread of its own, for loom
+            // has no claim come before the commit if this one, which spawns both, does it.
             world.context.store(1, Ordering::Relaxed);
-            if !world.episode.commit() {
-                world.make_ready();
-            }
+            let next = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    if !world.episode.commit() {
+                        world.make_ready();
+                    }
+                })
+            };
+            next.join().unwrap();
             let (unparked, timed_out) = (unparker.join().unwrap(), timer.join().unwrap());
             assert!(unparked != timed_out, "exactly one ends it");
             assert_eq!(world.ready.load(Ordering::Relaxed), 1);

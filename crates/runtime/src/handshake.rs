@@ -105,6 +105,18 @@ fn an_unpark_and_a_cancellation_are_not_missed() {
 }
 
 #[test]
+fn a_cancellation_alone_is_not_missed() {
+    model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let theirs = fiber.clone();
+        let canceller = thread::spawn(move || theirs.cancel());
+        let at_once = fiber.park();
+        canceller.join().unwrap();
+        assert!(at_once.is_some() || fiber.episode.is_woken(), "it sleeps for ever");
+    });
+}
+
+#[test]
 fn every_unpark_lets_a_park_through() {
     model(|| {
         let fiber = Arc::new(Fiber::new());

@@ -256,6 +256,44 @@ mod model {
         });
     }
 
+    /// Two fibers that never end, the second pushed when one carrier searches already: that one runs
+    /// the first for ever, and must have seen to it that the other carrier is awake.
+    #[test]
+    fn who_finds_a_fiber_hands_the_search_on() {
+        bounded(3, || {
+            let world = world(1);
+            // The second one sleeps.
+            world.sleepers.search();
+            world.sleepers.lie_down(1);
+            let carrier = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    if world.take() {
+                        world.wake(world.sleepers.found());
+                        return;
+                    }
+                    world.sleepers.lie_down(0);
+                    if world.ready.load(Ordering::Relaxed) > 0 {
+                        let by_itself = world.sleepers.wake_up(0);
+                        assert!(world.take());
+                        world.wake(world.sleepers.found());
+                        if !by_itself {
+                            // The token was for this.
+                            return;
+                        }
+                    }
+                })
+            };
+            world.push();
+            world.push();
+            carrier.join().unwrap();
+            let [first, second] = [0, 1].map(|me| world.tokens[me].load(Ordering::Acquire));
+            let waiting = world.ready.load(Ordering::Relaxed);
+            // The first is busy or was woken; either way the second is needed for the rest.
+            assert!(waiting == 0 || second > 0 || (waiting == 2 && first > 0));
+        });
+    }
+
     /// One producer finds the carrier asleep and comes too late to wake it; the other must not take
     /// the first one's attempt for a search.
     #[test]
