@@ -302,7 +302,8 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, or a kernel thread cannot be started.
+    /// When the number of carriers is not 1 to 64, a kernel thread cannot be started, or this process
+    /// was forked from one that runs fibers.
     pub fn build(self) -> io::Result<Runtime> {
         let carriers = self.carriers.unwrap_or_else(available_carriers);
         if !(1..=CARRIERS_MAX).contains(&carriers) {
@@ -311,7 +312,9 @@ impl RuntimeBuilder {
                 format!("a runtime has 1 to {CARRIERS_MAX} carriers, not {carriers}"),
             ));
         }
+        refuse_after_fork()?;
         prepare_process();
+        STARTED.store(true, Ordering::Relaxed);
         let shared = Shared::new(carriers);
         let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };
         for index in 0..carriers {
@@ -403,11 +406,39 @@ pub fn prepare_process() {
             arch::force_no_fsgsbase();
         }
         wait::locate_current();
+        // SAFETY: the handler is valid for good, and stores one flag.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
         // SAFETY: it reads the running fiber's header and calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };
         // Without it an overflow still ends the process, only without saying why.
         let _ = overflow::install();
     });
+}
+
+/// Set in a process that was forked from one with carriers: it has their memory, not them.
+static FORKED: AtomicBool = AtomicBool::new(false);
+/// Set by the first carriers.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn in_forked_child() {
+    if STARTED.load(Ordering::Relaxed) {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// For a plain thread that wants a fiber run.
+///
+/// # Errors
+/// When there are no carriers to run it, because the process was forked.
+pub(crate) fn refuse_after_fork() -> io::Result<()> {
+    if FORKED.load(Ordering::Relaxed) {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this process was forked from one that runs fibers, and their carriers, like all \
+             threads, were left behind: fork before the first fiber, or call exec",
+        ));
+    }
+    Ok(())
 }
 
 /// Says whose stack overflowed. Called by a signal handler: no allocation, no lock.

@@ -63,7 +63,8 @@ impl Builder {
     /// # Errors
     /// When there is no memory for its stack, naming the limit that was reached; when the size asked
     /// for is out of range; or when the process's runtime cannot be started, be it that
-    /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
+    /// `CAREFREE_CARRIERS` is not a number from 1 to 64, or that the process was forked from one that
+    /// runs fibers.
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -143,6 +144,7 @@ impl Builder {
                 Ok(JoinHandle::from_counted(fiber))
             }
             None => {
+                runtime::refuse_after_fork()?;
                 let runtime = match on {
                     Some(runtime) => runtime,
                     None => runtime::global()?,

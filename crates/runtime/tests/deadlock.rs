@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use carefree_runtime::{
-    Builder, JoinHandle, Runtime, Semaphore, current, park, run, scope, sleep, spawn, timeout,
+    Builder, JoinHandle, Runtime, Semaphore, current, park, park_timeout, run, scope, sleep, spawn,
+    timeout,
 };
 
 const CASE: &str = "CAREFREE_TEST_CASE";
@@ -37,6 +38,7 @@ const CASES: &[(&str, fn(), End)] = &[
     ("a_scope", a_scope, Report(&[DEADLOCK, "waits for the fibers of its scope", "is parked"])),
     ("a_semaphore", a_semaphore, Report(&[DEADLOCK, "waits for a permit", "is parked"])),
     ("a_limit", a_limit, Report(&[DEADLOCK, "waits until fewer fibers of its scope run"])),
+    ("a_timer_taken_back", a_timer_taken_back, Report(&[DEADLOCK, "'the waiter' is parked"])),
     ("a_runtime_dropped", a_runtime_dropped, Report(&[DEADLOCK, "is parked"])),
     ("two_threads", two_threads, Report(&[DEADLOCK, "'one'", "'other'"])),
     ("many", many, Report(&[DEADLOCK, "… and 20"])),
@@ -55,6 +57,17 @@ fn named(name: &str, f: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 
 fn a_join() {
     named("the waiter", park).join().unwrap();
+}
+
+/// A deadline of a wait that was over long before is nothing to wait for.
+fn a_timer_taken_back() {
+    let handle = named("the waiter", || {
+        park_timeout(Duration::from_secs(3600));
+        park();
+    });
+    thread::sleep(Duration::from_millis(50));
+    handle.thread().unpark();
+    handle.join().unwrap();
 }
 
 fn a_join_of_oneself() {

@@ -147,3 +147,39 @@ fn destructors_of_thread_locals_may_wait_and_spawn() {
     }
     assert_eq!(count.load(Ordering::Relaxed), 50);
 }
+
+#[test]
+fn a_handle_can_go_while_the_fiber_ends_its_thread_locals() {
+    /// Says that it is being dropped, and waits.
+    struct Last(Arc<[AtomicBool; 2]>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0[0].store(true, Ordering::Release);
+            until("the handle is gone", || self.0[1].load(Ordering::Acquire));
+        }
+    }
+    struct Value(Arc<AtomicUsize>);
+    impl Drop for Value {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    thread_local! {
+        static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
+    }
+    if !own_tls() {
+        return;
+    }
+    let (flags, dropped) = (Arc::<[AtomicBool; 2]>::default(), Arc::new(AtomicUsize::new(0)));
+    let (last, value) = (Last(flags.clone()), Value(dropped.clone()));
+    let handle = spawn(move || {
+        LAST.set(Some(last));
+        value
+    });
+    until("the fiber ends its thread-locals", || flags[0].load(Ordering::Acquire));
+    // Its value is stored by now, and it has not finished.
+    assert!(!handle.is_finished());
+    drop(handle);
+    flags[1].store(true, Ordering::Release);
+    until("the value is dropped", || dropped.load(Ordering::Relaxed) == 1);
+}
