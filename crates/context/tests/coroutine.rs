@@ -71,13 +71,16 @@ fn values_go_both_ways() {
 
 /// Sends `value` there and back a few times, as input, as yield and as return value.
 fn travels<T: Clone + PartialEq + Debug + 'static>(value: T) {
-    let mut echo = Coroutine::<T, T, T>::new(|suspender, first| {
+    // Builds without optimisation copy a value many times on its way.
+    let size = StackSize::new(2 << 20).unwrap();
+    let mut echo = Coroutine::<T, T, T>::with_stack_size(size, |suspender, first| {
         let mut value = first;
         for _ in 0..5 {
             value = suspender.suspend(value);
         }
         value
-    });
+    })
+    .expect("2 MiB are to be had");
     for _ in 0..5 {
         assert_eq!(echo.resume(value.clone()), Yielded(value.clone()));
     }
