@@ -411,7 +411,8 @@ impl ModelWorld {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
 
     #[test]
     fn coroutines_do_as_the_model(acts in prop::collection::vec(act(), 1..40)) {
