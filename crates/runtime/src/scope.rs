@@ -120,6 +120,9 @@ impl<'scope> Scope<'scope, '_> {
     /// Lets at most `fibers` of this scope run at once: from now on, spawning one more waits until
     /// another has ended. To be called before the first is spawned.
     ///
+    /// A fiber of the scope that spawns another keeps its own place while it waits for one more: when
+    /// all that run wait so, none ever ends.
+    ///
     /// # Panics
     /// If `fibers` is 0, or the scope has a limit or a fiber already.
     ///
