@@ -15,8 +15,10 @@
 //! * A [`ThreadContext`] carries a fiber that stands in for a thread, on which C code may run. C
 //!   code may call `fesetround` and then block, and a thread's floating-point environment is its
 //!   own. So [`switch_thread`] saves the control words, and loads the other side's only where they
-//!   differ, because loading stalls the processor and storing does not. It can also exchange the
-//!   thread pointer, and with it every thread-local variable.
+//!   differ. Reading MXCSR alone takes 6 ns on a Zen 3: callers that are Rust code, as a scheduler
+//!   is, know theirs and use [`switch_thread_from_rust`], which costs nothing and still gives the
+//!   other side its own. Both can also exchange the thread pointer, and with it every thread-local
+//!   variable.
 //!
 //! A coroutine's registers are saved in its context, not on its stack: the whole switch then touches
 //! one cache line, which holds both sides ([`Pair`]), and the registers can all be loaded at once,
