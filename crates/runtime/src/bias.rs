@@ -138,6 +138,7 @@ mod model {
     fn owner_and_thieves_exclude_each_other_and_see_each_others_writes() {
         loom::model(|| {
             let shared = Arc::new(Shared { bias: Bias::new(), value: UnsafeCell::new(0) });
+            // SAFETY: called inside the bias only; that this is enough is what loom checks.
             let add = |s: &Shared| s.value.with_mut(|v| unsafe { *v += 1 });
             let thief = {
                 let shared = shared.clone();
@@ -151,7 +152,7 @@ mod model {
                 unsafe { shared.bias.leave() };
             }
             let stolen = thief.join().unwrap() as usize;
-            // SAFETY: the thief has ended.
+            // SAFETY: the thief has ended, and this thread is the owner.
             let value = shared.value.with_mut(|v| unsafe { *v });
             assert_eq!(value, 2 + stolen);
         });

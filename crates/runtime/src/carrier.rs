@@ -36,7 +36,7 @@ use crate::wait::{self, set_current, try_current};
 const ROUND: u32 = 61;
 /// Fibers taken from the injector at once.
 const INJECTED: usize = 64;
-/// Visits between two looks for libraries that were loaded meanwhile (50 ns each).
+/// Visits between two looks for libraries that were loaded meanwhile.
 const REFRESH: u64 = 16;
 /// How much later than the first sleeper the others look at the timers: in case it is busy again.
 const STAGGER: u64 = 1_000_000;

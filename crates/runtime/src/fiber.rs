@@ -46,7 +46,7 @@ pub(crate) struct Header {
 
     pub(crate) id: AtomicU64,
     pub(crate) references: AtomicU32,
-    /// [`FINISHED`], [`FIBER_JOINS`], [`DETACHED`].
+    /// [`FINISHED`], [`AWAITED`], [`DETACHED`].
     pub(crate) join: AtomicU32,
     /// Of a fiber that has one: its stack. Of a thread: where it sleeps, a `*mut Idle`.
     pub(crate) stack: AtomicPtr<FiberStack>,

@@ -48,7 +48,8 @@ pub(crate) fn light() {
     fence(Ordering::SeqCst);
 }
 
-/// The dear half (1 to 5 µs): for those who come rarely. See [`light`].
+/// The dear half, a system call (`cargo run --release -p carefree-context --example switch_costs`
+/// prints its cost): for those who come rarely. See [`light`].
 pub(crate) fn heavy() {
     #[cfg(not(loom))]
     if membarrier::ready() {

@@ -15,15 +15,15 @@
 //! * A [`ThreadContext`] carries a fiber that stands in for a thread, on which C code may run. C
 //!   code may call `fesetround` and then block, and a thread's floating-point environment is its
 //!   own. So [`switch_thread`] saves the control words, and loads the other side's only where they
-//!   differ. Reading MXCSR alone takes 6 ns on a Zen 3: callers that are Rust code, as a scheduler
+//!   differ. Reading MXCSR takes longer than the rest of the switch: callers that are Rust code, as a scheduler
 //!   is, know theirs and use [`switch_thread_from_rust`], which costs nothing and still gives the
 //!   other side its own. Both can also exchange the thread pointer, and with it every thread-local
 //!   variable.
 //!
 //! A coroutine's registers are saved in its context, not on its stack: the whole switch then touches
 //! one cache line, which holds both sides ([`Pair`]), and the registers can all be loaded at once,
-//! where a frame on the stack can only be read when the stack pointer is there. (A thousand coroutines
-//! in a round: 4 ns a switch; with frames on the stack it was 10.) A fiber's are saved on its stack:
+//! where a frame on the stack can only be read when the stack pointer is there. (A round of
+//! a thousand coroutines was more than twice as slow with frames on the stack.) A fiber's are saved on its stack:
 //! what a scheduler keeps of a fiber should be small, and its switch has other costs.
 //!
 //! Each processor has a file of its own with the same names; each starts with the diagram and the

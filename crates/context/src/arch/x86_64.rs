@@ -42,7 +42,7 @@
 //! for several switches in a row.
 //!
 //! *`jmp`, not `ret`*: the processor predicts a `ret` by the last `call`, which was on the other
-//! stack; each switch by `ret` is a misprediction (5.4 against 1.5 ns on a Zen 3). An indirect jump
+//! stack; each switch by `ret` is a misprediction, several times the rest of the switch. An indirect jump
 //! is predicted by where it went the last time.
 
 use core::arch::{asm, global_asm};
@@ -350,7 +350,8 @@ macro_rules! switch_thread {
 /// they are compared too.) With `OWN_TLS` the thread pointer belongs to each side too: the other side runs
 /// under `to`'s. (`from`'s is not written: a fiber keeps its own for life.)
 ///
-/// Saving MXCSR costs 6 ns on a Zen 3 (`stmxcsr` is microcode there). A caller that is Rust code need
+/// Reading MXCSR is slow (`stmxcsr` is microcode on a Zen 3; `cargo run --release -p carefree-context
+/// --example switch_costs` prints both kinds). A caller that is Rust code need
 /// not pay it: [`switch_thread_from_rust`]. The two can be mixed at will.
 ///
 /// # Safety

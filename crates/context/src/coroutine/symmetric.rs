@@ -58,7 +58,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
     /// called it to fetch its input. If it panics, it is the target that panics.
     ///
     /// Any coroutine of these types can be a target, symmetric or not, started or not, but only a
-    /// symmetric one can transfer. No more than one turn is taken, 2 ns or so, and no stack grows: two
+    /// symmetric one can transfer. No more than one turn is taken, and no stack grows: two
     /// coroutines may pass control to and fro for ever.
     ///
     /// ```

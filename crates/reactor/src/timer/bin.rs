@@ -1,8 +1,8 @@
 //! Bins: what a wheel's slots hold their entries in.
 //!
 //! A textbook timing wheel chains the timers of a slot through the timers themselves. Walking such
-//! a chain is one cache miss after the other, each waiting for the last: 80 ns a timer once the
-//! timers outgrow the cache. Here a slot chains *blocks* of fifteen entries, each entry a deadline
+//! a chain is one cache miss after the other, each waiting for the last, once the timers
+//! outgrow the cache. Here a slot chains *blocks* of fifteen entries, each entry a deadline
 //! and the index of its timer, so that a walk reads neighbouring words and knows the next fifteen
 //! timers at once. Taking an entry out of the middle moves the slot's last entry into the hole,
 //! which gives up the order inside a slot; the wheel sorts what falls due instead.
