@@ -54,6 +54,39 @@ fn each_fiber_has_its_own_and_ends_it() {
     }
 }
 
+/// A fiber that spawns takes stacks from its carrier, a plain thread from the process's pool: both
+/// must hand out blocks with initial values.
+#[test]
+fn the_next_fiber_on_a_stack_starts_anew_whoever_spawns_it() {
+    struct Ends(Arc<AtomicUsize>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(1000) };
+        static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
+    }
+    if !own_tls() {
+        return;
+    }
+    let ended = Arc::new(AtomicUsize::new(0));
+    let in_turn = |ended: &Arc<AtomicUsize>| {
+        for n in 0..100 {
+            let ended = ended.clone();
+            let handle = spawn(move || {
+                assert_eq!(NUMBER.replace(n), 1000);
+                assert!(ENDS.replace(Some(Ends(ended))).is_none());
+            });
+            handle.join().unwrap();
+        }
+    };
+    in_turn(&ended);
+    carefree_runtime::run(|| in_turn(&ended));
+    assert_eq!(ended.load(Ordering::Relaxed), 200);
+}
+
 #[test]
 fn the_error_number_is_a_fibers_own() {
     if !own_tls() {
