@@ -47,6 +47,9 @@
 
 mod platform;
 
+// For its symbols, which stand in for libc's in every program that links this crate.
+use carefree_interpose as _;
+
 pub use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
 pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{

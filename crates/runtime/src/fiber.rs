@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -35,6 +36,9 @@ pub(crate) struct Header {
     pub(crate) previous: Cell<Option<FiberRef>>,
     pub(crate) linked: Cell<bool>,
     pub(crate) kind: Cell<Kind>,
+    /// Above 0: what it calls of libc is the plain call. Always so in a thread; in a fiber, while
+    /// the runtime's own code runs on its stack. See [`crate::wait::without_parking`].
+    pub(crate) plain: Cell<u8>,
     /// `park`'s token: sent by `unpark`.
     pub(crate) token: Signal,
     /// Sent by `cancel`, and never taken back.
@@ -42,8 +46,9 @@ pub(crate) struct Header {
     /// How many shields defer the cancellation.
     pub(crate) shields: Cell<u16>,
     pub(crate) reason: AtomicU8,
-    pub(crate) run: AtomicU8,
 
+    /// [`FREE`] or [`ALIVE`].
+    pub(crate) run: AtomicU8,
     pub(crate) id: AtomicU64,
     pub(crate) references: AtomicU32,
     /// [`FINISHED`], [`AWAITED`], [`DETACHED`].
@@ -57,6 +62,8 @@ pub(crate) struct Header {
     /// What the fiber's function returned, or a box of it: see [`crate::join`].
     pub(crate) result: UnsafeCell<[usize; 2]>,
 }
+
+const _: () = assert!(mem::size_of::<Header>() == 128 && mem::offset_of!(Header, run) >= 64);
 
 // SAFETY: which party may touch which field when is said at each; what is shared is atomic, what
 // is not belongs to the running fiber or is handed over by the episode's or a lock's ordering.
@@ -93,6 +100,7 @@ impl Header {
             previous: Cell::new(None),
             linked: Cell::new(false),
             kind: Cell::new(Kind::Fiber),
+            plain: Cell::new(1),
             token: Signal::new(),
             cancel: Signal::new(),
             shields: Cell::new(0),
@@ -111,6 +119,7 @@ impl Header {
     /// Prepares the header for a new fiber or thread with `references` counted references.
     pub(crate) fn begin(&self, kind: Kind, id: u64, name: Option<Box<str>>, references: u32) {
         self.kind.set(kind);
+        self.plain.set(u8::from(kind == Kind::Thread));
         self.token.clear();
         self.cancel.clear();
         self.shields.set(0);

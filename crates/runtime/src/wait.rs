@@ -8,7 +8,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use carefree_context::arch;
+use carefree_context::{arch, kernel};
 
 use carefree_reactor::Idle;
 use carefree_reactor::clock::{self, NEVER};
@@ -235,11 +235,19 @@ fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) 
 #[cold]
 fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
     while !me.episode.is_woken() {
-        std::thread::sleep(std::time::Duration::from_micros(50));
+        nap();
         if deadline != NEVER && clock::now() >= deadline {
             me.episode.claim(ticket, Outcome::TimedOut);
         }
     }
+}
+
+/// Sleeps for 50 us without libc, whose `nanosleep` would park.
+fn nap() {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    // SAFETY: the kernel reads the time, and nothing else is asked of it. That a signal ends it
+    // early does no harm.
+    let _ = unsafe { kernel::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Wakes a thread whose wait the caller has ended.
@@ -329,6 +337,43 @@ pub(crate) fn current_fiber() -> Option<FiberRef> {
 #[inline(always)]
 pub(crate) fn current() -> FiberRef {
     try_current().unwrap_or_else(become_known)
+}
+
+/// Whether the caller is a fiber that may park here: one read of a thread-local, and one of the
+/// fiber's header if it is a fiber.
+///
+/// For those who stand in for libc's blocking calls. It is `false` on plain threads, and on a fiber
+/// while the runtime's own code runs on its stack: what that calls of libc (an allocator's lock,
+/// say) must not lead back into the scheduler.
+///
+/// ```
+/// use carefree_runtime::{run, wait::on_fiber};
+/// assert!(!on_fiber());
+/// assert!(run(on_fiber));
+/// ```
+#[inline(always)]
+pub fn on_fiber() -> bool {
+    try_current().is_some_and(|me| me.plain.get() == 0)
+}
+
+/// Runs `f` on the caller's stack with libc's calls being the plain ones, which block the carrier.
+///
+/// For a few instructions of the runtime's own that must not be interrupted by a switch, and yet
+/// call what is not ours: the allocator, as a rule. `f` must not park.
+#[inline]
+pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
+    struct Leave(FiberRef);
+    impl Drop for Leave {
+        #[inline]
+        fn drop(&mut self) {
+            self.0.plain.set(self.0.plain.get() - 1);
+        }
+    }
+    // In the carrier's own context and on plain threads, calls are plain anyway.
+    let Some(me) = current_fiber() else { return f() };
+    me.plain.set(me.plain.get() + 1);
+    let _leave = Leave(me);
+    f()
 }
 
 struct ThreadHeader(FiberRef);

@@ -10,6 +10,8 @@
 
 use std::sync::atomic::AtomicU32;
 
+use crate::kernel;
+
 /// An error number, as the kernel returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
@@ -31,60 +33,11 @@ pub(super) const PIDFD_SELF: i32 = -10_000;
 /// Makes a system call of up to six arguments.
 ///
 /// # Safety
-/// The call must be one that leaves alone all memory that Rust owns, other than what `args` lets it
-/// write.
-#[cfg(target_arch = "x86_64")]
+/// As for [`kernel::call`].
 #[inline]
 unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
-    let returned: isize;
-    // SAFETY: the kernel's contract for `syscall`: number in rax, arguments in rdi, rsi, rdx, r10,
-    // r8, r9; it overwrites rax, rcx and r11 and no other register, and uses no user stack. What
-    // the call does to memory the caller answers for.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => returned,
-            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
-            in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    outcome(returned)
-}
-
-/// Makes a system call of up to six arguments.
-///
-/// # Safety
-/// The call must be one that leaves alone all memory that Rust owns, other than what `args` lets it
-/// write.
-#[cfg(target_arch = "aarch64")]
-#[inline]
-unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
-    let returned: isize;
-    // SAFETY: the kernel's contract for `svc 0`: number in x8, arguments in x0 to x5; it overwrites
-    // x0 and no other register, and uses no user stack. What the call does to memory the caller
-    // answers for.
-    unsafe {
-        std::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") args[0] => returned,
-            in("x1") args[1], in("x2") args[2], in("x3") args[3],
-            in("x4") args[4], in("x5") args[5],
-            options(nostack),
-        );
-    }
-    outcome(returned)
-}
-
-fn outcome(returned: isize) -> Result<usize, Errno> {
-    // The kernel keeps the last page of the number space for errors.
-    if (-4095..0).contains(&returned) {
-        Err(Errno(-returned as i32))
-    } else {
-        Ok(returned as usize)
-    }
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, args) }.map_err(Errno)
 }
 
 /// Reserves `bytes` of readable, writable, private memory that counts for nothing until it is

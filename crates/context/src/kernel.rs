@@ -1,0 +1,55 @@
+//! One system call, without libc.
+//!
+//! Carefree defines libc's blocking calls anew, `syscall` among them, to let fibers park there. Code
+//! that must not find itself in the scheduler (the scheduler's own, above all) enters the kernel
+//! here. And a call from here leaves `errno` alone.
+
+/// Enters the kernel for system call `number`. Arguments that it does not take are ignored.
+///
+/// ```
+/// use carefree_context::kernel;
+///
+/// // SAFETY: getpid takes nothing and touches nothing.
+/// let pid = unsafe { kernel::call(libc::SYS_getpid, [0; 6]) };
+/// assert_eq!(pid, Ok(std::process::id() as usize));
+/// ```
+///
+/// # Errors
+/// The `errno` value that the kernel answered with.
+///
+/// # Safety
+/// What the kernel does with these arguments, to memory and to the thread, must be sound.
+#[inline]
+pub unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
+    let returned: isize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the kernel's contract for `syscall`: number in rax, arguments in rdi, rsi, rdx, r10,
+    // r8, r9; it overwrites rax, rcx and r11 and no other register, and uses no user stack. What
+    // the call does to memory the caller answers for.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => returned,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the kernel's contract for `svc 0`: number in x8, arguments in x0 to x5; it overwrites
+    // x0 and no other register, and uses no user stack. What the call does to memory the caller
+    // answers for.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => returned,
+            in("x1") args[1], in("x2") args[2], in("x3") args[3],
+            in("x4") args[4], in("x5") args[5],
+            options(nostack),
+        );
+    }
+    // The kernel keeps the last page of the number space for errors.
+    if (-4095..0).contains(&returned) { Err(-returned as i32) } else { Ok(returned as usize) }
+}

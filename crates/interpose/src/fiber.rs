@@ -1,0 +1,25 @@
+//! What every stand-in needs to know of who calls it.
+
+use std::ffi::c_int;
+
+pub(crate) use carefree_runtime::wait::on_fiber;
+
+/// Sets the caller's `errno`.
+#[inline]
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: the address of a variable of the calling thread or fiber. It is asked for anew each time: after a wait, the caller may be on another
+    // carrier, and in shared mode even its `errno` is that carrier's.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// What a function of libc returns for the kernel's answer: the number, or -1 with `errno` set.
+#[inline]
+pub(crate) fn answer(returned: Result<usize, c_int>) -> isize {
+    match returned {
+        Ok(number) => number as isize,
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}

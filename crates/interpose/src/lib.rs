@@ -1,0 +1,26 @@
+//! libc's blocking calls, so that they park a fiber instead of blocking its carrier.
+//!
+//! A program that links this crate (through `carefree`) calls the functions defined here wherever
+//! it says `read`, `nanosleep` or `pthread_mutex_lock`, and so do `std` and the C libraries it
+//! loads: the dynamic loader, which looks at the program first, finds ours before libc's.
+//!
+//! * **Off a fiber** a call is passed on to libc's own function, for the price of a read of a
+//!   thread-local. Signals, cancellation points and all else are as ever.
+//! * **On a fiber** it does without blocking what it can, and parks the fiber until the rest is
+//!   done. `errno` and results are as libc's.
+//!
+//! There is nothing to call here by a Rust name. One file per family:
+//!
+//! | family | file |
+//! |---|---|
+//! | `sched_yield` | `rest` |
+//!
+//! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
+
+#![warn(missing_docs)]
+
+#[macro_use]
+mod original;
+mod fiber;
+
+pub mod rest;
