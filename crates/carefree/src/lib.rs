@@ -30,6 +30,7 @@
 //! * [`JoinHandle::cancel`], [`check`], [`shield`]: cooperative cancellation.
 //! * [`Scope::cancel_on_failure`] and [`Scope::limit`].
 //! * [`Semaphore`].
+//! * [`offload`]: a call that blocks its kernel thread, made on one where that does no harm.
 //! * [`Coroutine`]: the bare resumable function, which does not need the runtime.
 //!
 //! # Environment
@@ -41,6 +42,7 @@
 //! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
 //! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
 //! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
+//! | `CAREFREE_OFFLOAD` | threads for calls that block, at most: see [`offload`] |
 //! | `CAREFREE_MEMBARRIER` | `off`: order memory by fences instead of `membarrier(2)` |
 
 #![warn(missing_docs)]
@@ -55,6 +57,7 @@ pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Fiber, FiberId, Interrupted, JoinHandle, Metrics, Permit, Runtime,
     RuntimeBuilder, Scope, ScopedJoinHandle, Semaphore, TimedOut, available_parallelism, check,
-    current, metrics, park, park_timeout, run, scope, shield, sleep, spawn, timeout, yield_now,
+    current, metrics, offload, park, park_timeout, run, scope, shield, sleep, spawn, timeout,
+    yield_now,
 };
 pub use platform::{GuardMode, Platform, TlsMode, platform};

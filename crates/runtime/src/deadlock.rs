@@ -17,7 +17,9 @@
 //! from the first to the second. Suppose that a fiber was ready or running after the first look. It
 //! was made ready by one that ran later than the first look at its own runtime, and so on back to
 //! one that was running or ready at that look; which found it so, or found it not, and then it was
-//! entered later and counted.
+//! entered later and counted. A fiber that waits for an offloaded call is as good as running, and so
+//! nothing is dormant while such calls are under way; they are asked for before the runtimes are
+//! looked at, since a call that begins after that was begun by a fiber.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 use crate::cancel::shield;
 use crate::fiber::Fiber;
+use crate::offload;
 use crate::reason::Reason;
 use crate::registry;
 use crate::rest;
@@ -105,7 +108,9 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn look(&mut self) {
-        let (mut dormant, mut alive, mut activity, mut carriers) = (true, 0, 0, 0);
+        let offload_threads = offload::threads();
+        let mut dormant = offload::under_way() == 0;
+        let (mut alive, mut activity, mut carriers) = (0, 0, 0);
         for_each_runtime(|runtime| {
             dormant &= runtime.is_dormant();
             alive += runtime.alive();
@@ -119,7 +124,10 @@ impl Watch {
         }
         self.silent += 1;
         let threads = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
-        if threads == carriers + WAITING.load(Ordering::SeqCst) {
+        // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
+        // If one has ended meanwhile, the next look will tell.
+        let idle = offload_threads + WAITING.load(Ordering::SeqCst);
+        if threads == carriers + idle && offload::threads() == offload_threads {
             report("deadlock: every fiber waits, and no thread is left that could wake one");
             std::process::abort();
         }

@@ -35,6 +35,8 @@ pub mod lot;
 #[cfg(not(loom))]
 mod metrics;
 #[cfg(not(loom))]
+mod offload;
+#[cfg(not(loom))]
 mod queue;
 #[cfg(not(loom))]
 mod reason;
@@ -66,6 +68,7 @@ pub use {
     fiber::{Fiber, FiberId},
     join::JoinHandle,
     metrics::{Metrics, metrics},
+    offload::{offload, offload_unchecked},
     reason::Reason,
     rest::{park, park_timeout, sleep, yield_now},
     runtime::{Runtime, RuntimeBuilder, available_parallelism, prepare_process},

@@ -23,12 +23,14 @@ pub enum Reason {
     Semaphore,
     /// It waits for a place among the fibers that may run at once.
     Limit,
+    /// It waits for a call that another thread makes for it: see [`offload`](crate::offload).
+    Offload,
     /// It waits for something else, through [`park`](crate::wait::park).
     Other,
 }
 
 impl Reason {
-    const ALL: [Reason; 9] = [
+    const ALL: [Reason; 10] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,
@@ -37,6 +39,7 @@ impl Reason {
         Reason::Scope,
         Reason::Semaphore,
         Reason::Limit,
+        Reason::Offload,
         Reason::Other,
     ];
 
@@ -61,6 +64,7 @@ impl fmt::Display for Reason {
             Reason::Scope => "waits for the fibers of its scope",
             Reason::Semaphore => "waits for a permit of a semaphore",
             Reason::Limit => "waits until fewer fibers of its scope run",
+            Reason::Offload => "waits for a call that another thread makes for it",
             Reason::Other => "waits",
         })
     }

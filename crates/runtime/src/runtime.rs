@@ -16,6 +16,7 @@ use crate::carrier::{Carrier, Stats};
 use crate::deadlock;
 use crate::fiber::FiberRef;
 use crate::join::JoinHandle;
+use crate::offload;
 use crate::sleepers::{CARRIERS_MAX, Sleepers};
 use crate::spawn::Builder;
 use crate::sync::{light, membarrier};
@@ -302,8 +303,8 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, a kernel thread cannot be started, or this process
-    /// was forked from one that runs fibers.
+    /// When the number of carriers is not 1 to 64, `CAREFREE_OFFLOAD` is not a number of threads, a
+    /// kernel thread cannot be started, or this process was forked from one that runs fibers.
     pub fn build(self) -> io::Result<Runtime> {
         let carriers = self.carriers.unwrap_or_else(available_carriers);
         if !(1..=CARRIERS_MAX).contains(&carriers) {
@@ -313,6 +314,7 @@ impl RuntimeBuilder {
             ));
         }
         refuse_after_fork()?;
+        offload::configure()?;
         prepare_process();
         STARTED.store(true, Ordering::Relaxed);
         let shared = Shared::new(carriers);

@@ -132,6 +132,24 @@ pub(crate) fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     wait(me, ticket, &plan)
 }
 
+/// Waits until [`end_claimed`] with the ticket that `start` is given. If `start` says that nobody
+/// will, there is no wait. It must not park or panic.
+pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> bool) {
+    let me = current();
+    let plan = Plan::new(me, reason, Until::WOKEN_ONLY, 0);
+    let ticket = plan.begin(me, 0);
+    if start(me, ticket) {
+        wait(me, ticket, &plan);
+    } else {
+        give_up(me, ticket, Outcome::Unparked);
+    }
+}
+
+/// Ends the wait `ticket`.
+pub(crate) fn end_claimed(fiber: FiberRef, ticket: Ticket) {
+    wake(fiber, fiber.episode.claim(ticket, Outcome::Unparked), Place::Last);
+}
+
 /// Ends the wait of a cancelled fiber.
 pub(crate) fn wake_cancelled(fiber: FiberRef) {
     wake(fiber, fiber.episode.claim_by(BY_CANCEL, Outcome::Cancelled), Place::Last);

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use carefree_runtime::{
-    Builder, JoinHandle, Runtime, Semaphore, current, park, park_timeout, run, scope, sleep, spawn,
-    timeout,
+    Builder, JoinHandle, Runtime, Semaphore, current, offload, park, park_timeout, run, scope,
+    sleep, spawn, timeout,
 };
 
 const CASE: &str = "CAREFREE_TEST_CASE";
@@ -47,6 +47,8 @@ const CASES: &[(&str, fn(), End)] = &[
     ("a_join_under_a_limit", a_join_under_a_limit, Silence),
     ("a_sleeper", a_sleeper, Silence),
     ("one_that_computes", one_that_computes, Silence),
+    ("an_offloaded_call", an_offloaded_call, Silence),
+    ("after_offloaded_calls", after_offloaded_calls, Report(&[DEADLOCK, "'the waiter' is parked"])),
     ("nobody_waits", nobody_waits, Silence),
     ("a_foreign_thread", a_foreign_thread, Suspicion(&["unless another thread wakes one"])),
 ];
@@ -195,6 +197,25 @@ fn one_that_computes() {
         fiber.unpark();
     }));
     handle.join().unwrap();
+}
+
+/// A call on another thread ends some time, and its fiber goes on then.
+fn an_offloaded_call() {
+    let handle = spawn(park);
+    let fiber = handle.thread().clone();
+    drop(spawn(move || {
+        offload(|| thread::sleep(LONGER_THAN_A_LOOK));
+        fiber.unpark();
+    }));
+    handle.join().unwrap();
+}
+
+/// Threads that made such calls can wake nobody.
+fn after_offloaded_calls() {
+    for _ in 0..3 {
+        run(|| offload(|| ()));
+    }
+    named("the waiter", park).join().unwrap();
 }
 
 /// Fibers that are left to themselves may wait for as long as they like.

@@ -6,6 +6,7 @@ mod fairness;
 mod limits;
 mod locals;
 mod modes;
+mod offloading;
 mod runtimes;
 mod scopes;
 mod semaphores;
