@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 pub mod env;
+pub mod fetch;
 pub mod limits;
 pub mod memory;
 pub mod noise;

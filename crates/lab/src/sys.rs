@@ -2,6 +2,8 @@
 
 use std::io;
 use std::mem::{self, MaybeUninit};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 
 /// How often the kernel took a thread off its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +93,24 @@ pub(crate) fn pin_to(core: usize) -> io::Result<()> {
 pub(crate) fn end_with_parent() {
     // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory of ours.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Has the kernel hold up to `most` connections that nobody has accepted yet; the system's own
+/// limit (`net.core.somaxconn`) stands above it.
+pub(crate) fn set_backlog(listener: &TcpListener, most: i32) -> io::Result<()> {
+    // SAFETY: listen takes a descriptor, which `listener` keeps open, and touches no memory of
+    // ours. On a socket that listens already it changes the number alone.
+    match unsafe { libc::listen(listener.as_raw_fd(), most) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Ends listening: every `accept` under way, and every later one, fails at once.
+pub(crate) fn shut_down(listener: &TcpListener) {
+    // SAFETY: shutdown takes a descriptor, which `listener` keeps open, and touches no memory of
+    // ours. It can fail for sockets that do not listen; this one does.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
 /// The size of a page in bytes.

@@ -1,0 +1,12 @@
+//! The `fetch` workload: some dozens of HTTP GETs at a time, by each language's usual client.
+//!
+//! The lab serves them itself ([`server`]), on loopback, with an answer that takes as long as it is
+//! told to: what is measured is the client, not a network. One server serves one sample, so that
+//! what it counted ([`Tally`]) proves what that sample's client says.
+
+mod request;
+mod response;
+pub mod server;
+
+pub use response::Encoding;
+pub use server::{Server, Settings, Tally};

@@ -1,0 +1,208 @@
+//! What the server answers.
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::request::{Refusal, Request};
+use crate::workload::unknown;
+
+/// The longest chunk, bytes. Small, so that a body of the default size comes in more than one and
+/// a client that takes the first chunk for the whole is found out.
+const CHUNK_MOST: usize = 512;
+
+/// How a body's end is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// Its length stands in the head.
+    #[default]
+    Fixed,
+    /// It comes in chunks, each with its length.
+    Chunked,
+}
+
+impl Encoding {
+    /// Both, in the order in which they are explained.
+    pub const ALL: [Encoding; 2] = [Encoding::Fixed, Encoding::Chunked];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Fixed => "fixed",
+            Encoding::Chunked => "chunked",
+        }
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Encoding {
+    type Err = String;
+
+    /// Finds an encoding by its name.
+    ///
+    /// # Errors
+    /// One line that names the right ones.
+    fn from_str(name: &str) -> Result<Encoding, String> {
+        Encoding::ALL
+            .into_iter()
+            .find(|encoding| encoding.name() == name)
+            .ok_or_else(|| unknown("encoding", name, Encoding::ALL.map(Encoding::name)))
+    }
+}
+
+/// A body, ready to be sent in either form.
+#[derive(Debug)]
+pub(crate) struct Body {
+    encoding: Encoding,
+    plain: Vec<u8>,
+    chunked: Vec<u8>,
+}
+
+impl Body {
+    pub(crate) fn new(length: usize, encoding: Encoding) -> Body {
+        let plain: Vec<u8> = (b'a'..=b'z').cycle().take(length).collect();
+        let mut chunked = Vec::new();
+        if encoding == Encoding::Chunked {
+            for chunk in plain.chunks(CHUNK_MOST) {
+                // Writing to memory cannot fail.
+                let _ = write!(chunked, "{:x}\r\n", chunk.len());
+                chunked.extend_from_slice(chunk);
+                chunked.extend_from_slice(b"\r\n");
+            }
+            chunked.extend_from_slice(b"0\r\n\r\n");
+        }
+        Body { encoding, plain, chunked }
+    }
+
+    /// The body's own length, whatever form it is sent in.
+    pub(crate) fn length(&self) -> usize {
+        self.plain.len()
+    }
+
+    /// A whole answer. It is sent by one write, so that head and body share their packets.
+    pub(crate) fn answer(&self, request: &Request) -> Vec<u8> {
+        let chunked = self.encoding == Encoding::Chunked && request.chunks;
+        let body = if chunked { &self.chunked } else { &self.plain };
+        let mut answer = Vec::with_capacity(body.len() + 256);
+        start(&mut answer, "200 OK");
+        let length = self.plain.len();
+        let _ = match chunked {
+            true => write!(answer, "Transfer-Encoding: chunked\r\n"),
+            false => write!(answer, "Content-Length: {length}\r\n"),
+        };
+        let _ = write!(answer, "Content-Type: text/plain\r\n");
+        if !request.keep {
+            let _ = write!(answer, "Connection: close\r\n");
+        } else if !request.chunks {
+            // A client of HTTP/1.0 has to be told.
+            let _ = write!(answer, "Connection: keep-alive\r\n");
+        }
+        answer.extend_from_slice(b"\r\n");
+        if !request.head_only {
+            answer.extend_from_slice(body);
+        }
+        answer
+    }
+}
+
+/// The whole answer to a request that gets none.
+pub(crate) fn refuse(refusal: Refusal) -> Vec<u8> {
+    let mut answer = Vec::with_capacity(256);
+    let status = refusal.status();
+    start(&mut answer, status);
+    if refusal == Refusal::NotAllowed {
+        let _ = write!(answer, "Allow: GET, HEAD\r\n");
+    }
+    let _ = write!(
+        answer,
+        "Content-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{status}\n",
+        status.len() + 1
+    );
+    answer
+}
+
+fn start(answer: &mut Vec<u8>, status: &str) {
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let _ = write!(answer, "HTTP/1.1 {status}\r\nDate: {date}\r\nServer: carefree-lab\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Request = Request { head: 0, body: 0, head_only: false, chunks: true, keep: true };
+
+    fn parts(answer: &[u8]) -> (String, Vec<u8>) {
+        let text = String::from_utf8_lossy(answer);
+        let at = text.find("\r\n\r\n").expect("an end of the head") + 4;
+        (text[..at].to_owned(), answer[at..].to_vec())
+    }
+
+    #[test]
+    fn a_fixed_body_has_its_length() {
+        let (head, body) = parts(&Body::new(30, Encoding::Fixed).answer(&KEPT));
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\nDate: "), "{head}");
+        assert!(head.contains("Content-Length: 30\r\n") && !head.contains("chunked"), "{head}");
+        assert_eq!(body, b"abcdefghijklmnopqrstuvwxyzabcd");
+    }
+
+    #[test]
+    fn chunks_add_up_and_end() {
+        let (head, body) = parts(&Body::new(1_025, Encoding::Chunked).answer(&KEPT));
+        assert!(head.contains("Transfer-Encoding: chunked\r\n"), "{head}");
+        assert!(!head.contains("Content-Length"), "never both: {head}");
+        let (mut rest, mut lengths) = (body.as_slice(), Vec::new());
+        loop {
+            let line = rest.iter().position(|&byte| byte == b'\r').expect("a length");
+            let digits = std::str::from_utf8(&rest[..line]).expect("digits");
+            let length = usize::from_str_radix(digits, 16).expect("a length");
+            assert_eq!(&rest[line + 2 + length..line + 4 + length], b"\r\n");
+            rest = &rest[line + 4 + length..];
+            lengths.push(length);
+            if length == 0 {
+                break;
+            }
+        }
+        assert_eq!((lengths, rest), (vec![512, 512, 1, 0], &b""[..]));
+        let (_, empty) = parts(&Body::new(0, Encoding::Chunked).answer(&KEPT));
+        assert_eq!(empty, b"0\r\n\r\n");
+    }
+
+    #[test]
+    fn a_client_of_1_0_gets_no_chunks_and_is_told_that_the_connection_is_kept() {
+        let old = Request { chunks: false, ..KEPT };
+        let (head, body) = parts(&Body::new(3, Encoding::Chunked).answer(&old));
+        assert!(head.contains("Content-Length: 3\r\n"), "{head}");
+        assert!(head.contains("Connection: keep-alive\r\n"), "{head}");
+        assert_eq!(body, b"abc");
+        let last = Request { keep: false, ..KEPT };
+        assert!(
+            parts(&Body::new(3, Encoding::Fixed).answer(&last)).0.contains("Connection: close")
+        );
+    }
+
+    #[test]
+    fn a_head_is_the_same_without_its_body() {
+        let body = Body::new(9, Encoding::Fixed);
+        let without = parts(&body.answer(&Request { head_only: true, ..KEPT }));
+        assert!(without.0.contains("Content-Length: 9\r\n") && without.1.is_empty());
+    }
+
+    #[test]
+    fn a_refusal_is_whole_and_final() {
+        let (head, body) = parts(&refuse(Refusal::NotAllowed));
+        assert!(head.starts_with("HTTP/1.1 405 "), "{head}");
+        assert!(head.contains("Allow: GET, HEAD\r\n"), "{head}");
+        assert!(head.contains("Connection: close\r\n"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    }
+}
