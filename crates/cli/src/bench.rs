@@ -64,7 +64,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         progress: &mut |progress| bar.show(progress),
     }
     .run(&trials);
-    let record = Record::new(environment, &plan, outcome);
+    let record = Record::of_plan(environment, &plan, outcome);
 
     let interrupted = record.run.interrupted;
     if interrupted && record.results.is_empty() {
@@ -76,7 +76,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
             let path = orders.out.as_deref().map(|path| path.display().to_string());
             eprintln!(
                 "carefree: {} samples in {}, written to {}",
-                record.trials.len(),
+                record.samples.len(),
                 spoken(started.elapsed()),
                 path.unwrap_or_default()
             );
@@ -89,10 +89,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     // In the other formats, or in a file, failures are easily overlooked.
     if orders.out.is_some() || format != Format::Text {
         for failure in &record.failures {
-            complain(&format!(
-                "{} {}: {}",
-                failure.unit, failure.workload, failure.failure.message
-            ));
+            complain(&format!("{}: {}", failure.subject.spoken(), failure.message));
         }
     }
     Ok(if interrupted {

@@ -22,8 +22,19 @@ fn small(more: &[&str]) -> std::process::Output {
     output
 }
 
+/// A record's lines, each under its type.
 fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+    let mut record = serde_json::json!({"result": [], "sample": [], "warning": [], "failure": []});
+    for line in text.lines() {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
+        let kind = line["type"].as_str().expect("a type").to_owned();
+        match record[&kind].as_array_mut() {
+            Some(lines) => lines.push(line),
+            None => record[&kind] = line,
+        }
+    }
+    record
 }
 
 /// What each workload has to tell, with the unit it is told in.
@@ -48,7 +59,7 @@ const UNITS: [(&str, &str); 3] =
 #[test]
 fn json_has_every_figure_of_every_unit_and_workload() {
     let record = json(stdout(&small(&["--format", "json"])));
-    assert_eq!(record["schema"], 1);
+    assert_eq!(record["environment"]["schema"], 2);
     let environment = record["environment"].as_object().expect("an environment");
     for key in ["cpu", "cores", "governor", "kernel", "libc", "memory", "page_size", "thp", "aslr"]
     {
@@ -57,7 +68,7 @@ fn json_has_every_figure_of_every_unit_and_workload() {
     for key in ["carefree", "rustc", "tls_mode", "guard_mode"] {
         assert!(environment[key].is_string(), "no {key}");
     }
-    let results = record["results"].as_array().expect("results");
+    let results = record["result"].as_array().expect("results");
     let mut expected = 0;
     for (workload, metrics) in METRICS {
         for (unit, runtime) in UNITS {
@@ -93,15 +104,15 @@ fn json_has_every_figure_of_every_unit_and_workload() {
 #[test]
 fn each_sample_has_a_process_of_its_own_and_proves_its_switches() {
     let record = json(stdout(&small(&["--format", "json"])));
-    let trials = record["trials"].as_array().expect("trials");
+    let trials = record["sample"].as_array().expect("trials");
     assert_eq!(trials.len(), 2 * METRICS.len() * UNITS.len());
     let processes: BTreeSet<u64> =
-        trials.iter().map(|t| t["sample"]["process"].as_u64().expect("a process")).collect();
+        trials.iter().map(|t| t["proof"]["process"].as_u64().expect("a process")).collect();
     assert_eq!(processes.len(), trials.len());
     for trial in trials {
-        let sample = &trial["sample"];
+        let sample = &trial["proof"];
         let count = |key: &str| sample[key].as_u64().expect("a count");
-        let parameters = &sample["parameters"];
+        let parameters = &trial["parameters"];
         let rounds = parameters["rounds"].as_u64().unwrap_or(1);
         let each = parameters["switches"].as_u64().expect("a count");
         assert_eq!(count("switches_asked"), 20 * each * rounds, "{trial}");
@@ -121,7 +132,7 @@ fn each_sample_has_a_process_of_its_own_and_proves_its_switches() {
     let (first, second) = trials.split_at(trials.len() / 2);
     assert_ne!(order(first), order(second), "the order is drawn anew for each round");
     let again = json(stdout(&small(&["--format", "json"])));
-    assert_eq!(order(trials), order(again["trials"].as_array().expect("trials")));
+    assert_eq!(order(trials), order(again["sample"].as_array().expect("trials")));
 }
 
 #[test]
@@ -153,7 +164,7 @@ fn a_file_gets_the_format_of_its_name_and_standard_output_stays_empty() {
         assert!(stderr(&output).contains("written to"), "{output:?}");
         let text = fs::read_to_string(at(name)).expect("written");
         match name {
-            "record.json" => assert_eq!(json(&text)["schema"], 1),
+            "record.json" => assert_eq!(json(&text)["environment"]["schema"], 2),
             "record.csv" => assert!(text.starts_with("runtime,version,unit,"), "{text}"),
             "record.md" => assert!(text.starts_with("## Fiber vs Thread Benchmark"), "{text}"),
             _ => assert!(text.contains("\nContext Switching Performance\n"), "{text}"),
@@ -170,7 +181,7 @@ fn only_what_was_named_is_measured() {
         .iter()
         .map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
-            assert_eq!(cells[7], "1", "pinned to one core: {line}");
+            assert_eq!(cells[4], "1", "pinned to one core: {line}");
             (cells[2], cells[3])
         })
         .collect();
@@ -228,7 +239,7 @@ fn ctrl_c_keeps_what_was_measured() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let record = json(stdout(&output));
     assert_eq!(record["run"]["interrupted"], true);
-    let samples = record["results"][0]["samples"].as_array().expect("samples").len();
+    let samples = record["result"][0]["samples"].as_array().expect("samples").len();
     assert!((2..10_000).contains(&samples), "{samples}");
 }
 

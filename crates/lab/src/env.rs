@@ -12,7 +12,9 @@ use crate::memory::field;
 use crate::sys;
 
 /// What figures depend on, as far as the machine tells. What it does not tell is `None`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+// A record made elsewhere may not know everything.
+#[serde(default)]
 pub struct Environment {
     /// When the run began, UTC, as in RFC 3339.
     pub started: String,

@@ -1,18 +1,16 @@
 //! What may have disturbed the figures, as values: each warning says what was seen and what to do
 //! about it, and a report can show, count or ignore it.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
-use crate::memory::Method;
-use crate::record::Measurement;
-use crate::run::Taken;
+use crate::record::{Measurement, Reading, RunFacts};
 use crate::stats::spread;
 use crate::sys::{self, Who};
-use crate::unit::Unit;
-use crate::workload::{Metric, list};
+use crate::workload::list;
 
 /// A reason to doubt figures, with what would help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,11 +133,11 @@ const SAMPLES: usize = 8;
 /// Everything there is to doubt about `measurements`.
 pub(crate) fn warnings(
     environment: &Environment,
-    load: Load,
-    quick: bool,
-    taken: &[Taken],
+    run: &RunFacts,
+    taken: &[Reading],
     measurements: &[Measurement],
 ) -> Vec<Warning> {
+    let load = run.load;
     let mut found = Vec::new();
     let mut warn = |kind, message: String, advice: String| {
         found.push(Warning { kind, message, advice });
@@ -197,7 +195,8 @@ pub(crate) fn warnings(
         warn(
             WarningKind::FewSamples,
             format!("some figures rest on {fewest} {samples}: their intervals say little"),
-            if quick { "run without --quick" } else { "let it finish, or raise --samples" }.into(),
+            if run.quick { "run without --quick" } else { "let it finish, or raise --samples" }
+                .into(),
         );
     }
     if let Some(message) = spread_of(measurements) {
@@ -215,7 +214,9 @@ pub(crate) fn warnings(
             "compare with --pin, where units on one core always have somebody to yield to".into(),
         );
     }
-    let fibers = taken.iter().any(|taken| taken.unit == Unit::Fiber);
+    let fibers = taken
+        .iter()
+        .any(|taken| (&*taken.subject.runtime, &*taken.subject.unit) == ("carefree", "fiber"));
     if fibers && environment.tls_mode == "shared" {
         warn(
             WarningKind::SharedTls,
@@ -227,9 +228,10 @@ pub(crate) fn warnings(
             "see carefree doctor".into(),
         );
     }
-    let by_meminfo = |taken: &Taken| {
-        taken.workload.metrics().contains(&Metric::WholeMemoryPerUnit)
-            && taken.sample.memory.whole_method == Some(Method::Meminfo)
+    let by_meminfo = |taken: &Reading| {
+        let method = taken.proof.get("memory").and_then(|memory| memory.get("whole_method"));
+        taken.figures.contains_key("whole_memory_per_unit")
+            && method.and_then(|method| method.as_str()).is_some_and(|m| m.contains("meminfo"))
     };
     if taken.iter().any(by_meminfo) {
         warn(
@@ -252,7 +254,7 @@ fn spread_of(measurements: &[Measurement]) -> Option<String> {
     wide.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (worst, rest) = wide.split_first()?;
     let name = |(spread, m): &(f64, &Measurement)| {
-        format!("{} {} {} by {}", m.unit, m.workload, m.metric, percent(*spread))
+        format!("{} {} by {}", m.subject.spoken(), m.metric, percent(*spread))
     };
     Some(match rest.len() {
         0 => format!("samples differ by more than {}: {}", percent(SPREAD), name(worst)),
@@ -266,20 +268,23 @@ fn spread_of(measurements: &[Measurement]) -> Option<String> {
 }
 
 /// Units that made fewer switches than asked, over all their samples.
-fn switches_missing(taken: &[Taken]) -> Option<String> {
-    let mut kinds: Vec<_> = taken.iter().map(|taken| (taken.workload, taken.unit)).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
+fn switches_missing(taken: &[Reading]) -> Option<String> {
+    let mut kinds: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for reading in taken {
+        // A workload that asks for none has nothing to miss.
+        if let (Some(made), Some(asked)) =
+            (reading.count("switches_made"), reading.count("switches_asked"))
+        {
+            let name = reading.subject.spoken();
+            let sum = kinds.entry(name).or_default();
+            *sum = (sum.0 + made, sum.1 + asked);
+        }
+    }
     let short: Vec<String> = kinds
         .into_iter()
-        .filter_map(|(workload, unit)| {
-            let samples = taken.iter().filter(|t| (t.workload, t.unit) == (workload, unit));
-            let (made, asked) = samples.fold((0, 0), |(made, asked), taken| {
-                (made + taken.sample.switches_made, asked + taken.sample.switches_asked)
-            });
+        .filter_map(|(name, (made, asked))| {
             let share = made as f64 / asked as f64;
-            (asked > 0 && share < SWITCHES)
-                .then(|| format!("{unit} {workload} made {}", percent(share)))
+            (asked > 0 && share < SWITCHES).then(|| format!("{name} made {}", percent(share)))
         })
         .collect();
     if short.is_empty() {
@@ -299,8 +304,10 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Round, Sample};
-    use crate::workload::{Parameters, Size, Workload};
+    use crate::record::{Parameters, Subject};
+
+    const CGROUP: &str = "cgroup2 memory.peak";
+    const MEMINFO: &str = "resident set + KernelStack, PageTables and Slab of /proc/meminfo";
 
     fn quiet() -> Environment {
         Environment {
@@ -312,42 +319,51 @@ mod tests {
         }
     }
 
-    fn taken(workload: Workload, made: u64, method: Method) -> Taken {
-        let parameters: Parameters = workload.parameters(Size::Full, 2);
-        let memory = crate::memory::Memory {
-            own: crate::memory::Footprint::default(),
-            whole: Some(crate::memory::Footprint::default()),
-            whole_method: Some(method),
-        };
-        let sample = Sample {
-            process: 7,
-            parameters,
-            switches_asked: parameters.switches_asked(),
-            switches_made: made,
-            voluntary: 0,
-            involuntary: 0,
-            user_ns: 0,
-            system_ns: 0,
-            rounds: vec![Round::default()],
-            memory,
-        };
-        Taken { unit: Unit::Thread, workload, position: 0, pin: None, sample }
+    fn subject(unit: &str, workload: &str) -> Subject {
+        Subject {
+            runtime: if unit == "thread" { "rust" } else { "carefree" }.into(),
+            version: "1".into(),
+            unit: unit.into(),
+            workload: workload.into(),
+            parameters: Parameters::default(),
+        }
     }
+
+    fn taken(unit: &str, workload: &str, (made, asked): (u64, u64), method: &str) -> Reading {
+        let proof = serde_json::json!({
+            "switches_made": made,
+            "switches_asked": asked,
+            "memory": {"whole_method": method},
+        });
+        let weighed = ["alloc", "parked"].contains(&workload);
+        let metric = if weighed { "whole_memory_per_unit" } else { "time_per_switch" };
+        Reading {
+            subject: subject(unit, workload),
+            run: "2026-01-31T12:00:00Z".into(),
+            position: 0,
+            pin: None,
+            program: String::new(),
+            figures: BTreeMap::from([(metric.to_owned(), 1.0)]),
+            proof: proof.as_object().expect("an object").clone(),
+        }
+    }
+
+    const ALL_MADE: (u64, u64) = (20_000, 20_000);
 
     fn measurement(samples: &[f64]) -> Measurement {
         Measurement {
-            runtime: "rust".into(),
-            version: "1".into(),
-            unit: Unit::Thread,
-            workload: Workload::Switch,
-            parameters: Workload::Switch.parameters(Size::Full, 1),
-            metric: Metric::TimePerSwitch,
+            subject: subject("thread", "switch"),
+            metric: "time_per_switch".into(),
             value_unit: "ns".into(),
             median: 1.0,
-            ci_low: 1.0,
-            ci_high: 1.0,
+            ci_low: Some(1.0),
+            ci_high: Some(1.0),
             samples: samples.to_vec(),
         }
+    }
+
+    fn run(load: Load, quick: bool) -> RunFacts {
+        RunFacts { load, quick, ..RunFacts::default() }
     }
 
     fn kinds(warnings: &[Warning]) -> Vec<WarningKind> {
@@ -356,9 +372,8 @@ mod tests {
 
     #[test]
     fn a_quiet_machine_with_close_samples_gets_no_warning() {
-        let good = taken(Workload::Alloc, 20_000, Method::Cgroup2);
-        let found =
-            warnings(&quiet(), Load::default(), false, &[good], &[measurement(&[100.0; 10])]);
+        let good = taken("thread", "alloc", ALL_MADE, CGROUP);
+        let found = warnings(&quiet(), &RunFacts::default(), &[good], &[measurement(&[100.0; 10])]);
         assert_eq!(found, []);
     }
 
@@ -372,7 +387,7 @@ mod tests {
             ..quiet()
         };
         let load = Load { others: 0.2, steal: 0.03 };
-        let found = warnings(&environment, load, false, &[], &[]);
+        let found = warnings(&environment, &run(load, false), &[], &[]);
         assert_eq!(
             kinds(&found),
             [
@@ -390,7 +405,7 @@ mod tests {
     fn advice_fits_the_cause() {
         let wide = [measurement(&[100.0, 200.0, 300.0])];
         let advice = |load, quick| {
-            let found = warnings(&quiet(), load, quick, &[], &wide);
+            let found = warnings(&quiet(), &run(load, quick), &[], &wide);
             assert_eq!(
                 kinds(&found)
                     .into_iter()
@@ -412,10 +427,10 @@ mod tests {
     #[test]
     fn yields_that_did_not_switch_show() {
         let some = [
-            taken(Workload::Throughput, 400_000, Method::Cgroup2),
-            taken(Workload::Warm, 99_990, Method::Cgroup2),
+            taken("thread", "throughput", (400_000, 1_000_000), CGROUP),
+            taken("thread", "warm", (99_990, 100_000), CGROUP),
         ];
-        let found = warnings(&quiet(), Load::default(), false, &some, &[]);
+        let found = warnings(&quiet(), &RunFacts::default(), &some, &[]);
         assert_eq!(kinds(&found), [WarningKind::SwitchesMissing]);
         assert!(found[0].message.starts_with("thread throughput made 40% of the switches"));
     }
@@ -424,26 +439,21 @@ mod tests {
     fn fibers_that_are_no_full_threads_are_marked() {
         let shared = Environment { tls_mode: "shared".into(), ..quiet() };
         let of = |unit| {
-            let some = Taken { unit, ..taken(Workload::Alloc, 20_000, Method::Cgroup2) };
-            kinds(&warnings(&shared, Load::default(), false, &[some], &[]))
+            let some = taken(unit, "alloc", ALL_MADE, CGROUP);
+            kinds(&warnings(&shared, &RunFacts::default(), &[some], &[]))
         };
-        assert_eq!(of(Unit::Fiber), [WarningKind::SharedTls]);
-        assert_eq!(of(Unit::Thread), []);
+        assert_eq!(of("fiber"), [WarningKind::SharedTls]);
+        assert_eq!(of("thread"), []);
     }
 
     #[test]
     fn figures_of_the_whole_machine_are_marked_where_they_are_used() {
         let of = |workload| {
-            let parameters = workload_switches(workload);
-            let found = [taken(workload, parameters, Method::Meminfo)];
-            kinds(&warnings(&quiet(), Load::default(), false, &found, &[]))
+            let found = [taken("thread", workload, ALL_MADE, MEMINFO)];
+            kinds(&warnings(&quiet(), &RunFacts::default(), &found, &[]))
         };
-        assert_eq!(of(Workload::Parked), [WarningKind::SharedMemoryFigures]);
-        assert_eq!(of(Workload::Switch), []);
-    }
-
-    fn workload_switches(workload: Workload) -> u64 {
-        workload.parameters(Size::Full, 2).switches_asked()
+        assert_eq!(of("parked"), [WarningKind::SharedMemoryFigures]);
+        assert_eq!(of("switch"), []);
     }
 
     #[test]

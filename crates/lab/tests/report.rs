@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 
 use carefree_lab::env::Environment;
-use carefree_lab::memory::{Footprint, Memory, Method};
 use carefree_lab::noise::{Load, Warning, WarningKind};
-use carefree_lab::record::{Measurement, Record, RunFacts, SCHEMA};
+use carefree_lab::record::{Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject};
 use carefree_lab::report::{Format, render};
-use carefree_lab::run::{Failed, Taken};
-use carefree_lab::sample::{Failure, Round, Sample};
 use carefree_lab::unit::Unit;
-use carefree_lab::workload::{Metric, Parameters, Size, Workload};
+use carefree_lab::workload::{self, Metric, Size, Workload};
 
 fn environment() -> Environment {
     Environment {
@@ -41,23 +38,29 @@ fn environment() -> Environment {
     }
 }
 
-fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> Measurement {
+fn subject(workload: Workload, unit: Unit) -> Subject {
     let (runtime, version) = match unit {
         Unit::Thread => ("rust", "1.95.0"),
         _ => ("carefree", "0.1.0"),
     };
     let cores = if workload == Workload::Switch { 1 } else { 2 };
-    Measurement {
+    Subject {
         runtime: runtime.into(),
         version: version.into(),
-        unit,
-        workload,
-        parameters: workload.parameters(Size::Full, cores),
-        metric,
+        unit: unit.name().into(),
+        workload: workload.name().into(),
+        parameters: Parameters::from(&workload.parameters(Size::Full, cores)),
+    }
+}
+
+fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> Measurement {
+    Measurement {
+        subject: subject(workload, unit),
+        metric: metric.name().into(),
         value_unit: metric.value_unit().into(),
         median,
-        ci_low: median * 0.97,
-        ci_high: median * 1.04,
+        ci_low: Some(median * 0.97),
+        ci_high: Some(median * 1.04),
         samples: vec![median * 1.04, median, median * 0.97],
     }
 }
@@ -89,32 +92,23 @@ fn record() -> Record {
                 .map(move |(unit, median)| measurement(workload, unit, metric, median))
         })
         .collect();
-    let footprint = Footprint { base: 1 << 20, rest: 42 << 20, peak: 43 << 20 };
-    let parameters = Workload::Alloc.parameters(Size::Full, 2);
-    let trial = Taken {
-        unit: Unit::Fiber,
-        workload: Workload::Alloc,
+    let proof = serde_json::json!({
+        "process": 7,
+        "switches_asked": 20_000,
+        "switches_made": 20_000,
+        "rounds": [{"create_ns": 40_000_000, "run_ns": 4_050_000}],
+    });
+    let sample = Reading {
+        subject: subject(Workload::Alloc, Unit::Fiber),
+        run: "2026-01-31T12:00:00Z".into(),
         position: 0,
         pin: None,
-        sample: Sample {
-            process: 7,
-            parameters,
-            switches_asked: 20_000,
-            switches_made: 20_000,
-            voluntary: 3,
-            involuntary: 1,
-            user_ns: 30_000_000,
-            system_ns: 12_000_000,
-            rounds: vec![Round { create_ns: 40_000_000, run_ns: 4_050_000 }],
-            memory: Memory {
-                own: footprint,
-                whole: Some(footprint),
-                whole_method: Some(Method::Cgroup2),
-            },
-        },
+        program: "85944171f73967e8".into(),
+        figures: BTreeMap::from([("time_per_unit".into(), 4_405.0)]),
+        proof: proof.as_object().expect("an object").clone(),
     };
     Record {
-        schema: SCHEMA,
+        source: None,
         environment: environment(),
         run: RunFacts {
             seed: 42,
@@ -123,6 +117,7 @@ fn record() -> Record {
             pinned: false,
             interrupted: false,
             load: Load { others: 0.25, steal: 0.0 },
+            command: "carefree bench".into(),
         },
         warnings: vec![Warning {
             kind: WarningKind::OtherLoad,
@@ -130,16 +125,14 @@ fn record() -> Record {
             advice: "end what else is running (top shows it), or take more samples".into(),
         }],
         failures: vec![Failed {
-            unit: Unit::Thread,
-            workload: Workload::Parked,
+            subject: subject(Workload::Parked, Unit::Thread),
             times: 2,
-            failure: Failure {
-                message: "thread 499 of 10000 could not be started: no room".into(),
-                advice: Some("raise the limit".into()),
-            },
+            message: "thread 499 of 10000 could not be started: no room".into(),
+            advice: Some("raise the limit".into()),
+            stderr: None,
         }],
         results,
-        trials: vec![trial],
+        samples: vec![sample],
     }
 }
 
@@ -182,7 +175,7 @@ fn the_five_tables_stand_under_their_published_names_and_in_their_order() {
 #[test]
 fn what_was_not_measured_leaves_no_table_and_no_column() {
     let mut record = record();
-    record.results.retain(|m| m.workload == Workload::Switch && m.unit != Unit::Fiber);
+    record.results.retain(|m| m.subject.workload == "switch" && m.subject.unit != "fiber");
     let report = render(&record, Format::Text, false);
     assert!(report.contains("Context Switching Performance"), "{report}");
     for absent in ["Memory Usage", "Cache Warming", "Throughput Performance", "Fiber", "Ratio"] {
@@ -195,9 +188,9 @@ fn what_was_not_measured_leaves_no_table_and_no_column() {
 fn a_difference_that_chance_may_have_made_is_not_claimed() {
     let mut record = record();
     for m in &mut record.results {
-        if m.metric == Metric::TimePerUnit {
-            m.median = if m.unit == Unit::Fiber { 50_000.0 } else { 51_000.0 };
-            (m.ci_low, m.ci_high) = (m.median * 0.9, m.median * 1.1);
+        if m.metric == "time_per_unit" {
+            m.median = if m.subject.unit == "fiber" { 50_000.0 } else { 51_000.0 };
+            (m.ci_low, m.ci_high) = (Some(m.median * 0.9), Some(m.median * 1.1));
         }
     }
     let report = render(&record, Format::Text, false);
@@ -212,8 +205,8 @@ fn a_difference_that_chance_may_have_made_is_not_claimed() {
 fn a_fiber_that_loses_is_said_to_lose() {
     let mut record = record();
     for m in &mut record.results {
-        if m.metric == Metric::TimePerUnit && m.unit == Unit::Fiber {
-            (m.ci_low, m.median, m.ci_high) = (110_000.0, 112_380.0, 115_000.0);
+        if m.metric == "time_per_unit" && m.subject.unit == "fiber" {
+            (m.ci_low, m.median, m.ci_high) = (Some(110_000.0), 112_380.0, Some(115_000.0));
         }
     }
     let report = render(&record, Format::Text, false);
@@ -240,7 +233,7 @@ fn a_report_fits_a_hundred_columns() {
 #[test]
 fn a_record_reads_back_as_it_was_written() {
     let record = record();
-    let back: Record = serde_json::from_str(&render(&record, Format::Json, false)).expect("JSON");
+    let back = Record::from_lines(&render(&record, Format::Json, false)).expect("a record");
     assert_eq!(back, record);
 }
 
@@ -248,6 +241,6 @@ fn a_record_reads_back_as_it_was_written() {
 fn sizes_of_one_round_are_written_as_the_format_has_them() {
     let text = serde_json::to_string(&Workload::Alloc.parameters(Size::Full, 2)).expect("data");
     assert_eq!(text, r#"{"units":10000,"switches":2,"cores":2}"#);
-    let back: Parameters = serde_json::from_str(&text).expect("what was written");
+    let back: workload::Parameters = serde_json::from_str(&text).expect("what was written");
     assert_eq!(back.rounds, 1);
 }

@@ -1,38 +1,51 @@
 //! The figures of a record, one a line, for spreadsheets. The raw samples are in the JSON.
 
+use std::collections::BTreeSet;
+
 use crate::record::Record;
 
-const HEADINGS: &str = "runtime,version,unit,workload,units,switches,rounds,cores,metric,value_unit,\
-                        median,ci_low,ci_high,min,max,samples";
+/// The columns that every figure has. Between the workload and the metric there is one for each
+/// parameter that any figure has, in the order of their names.
+const BEFORE: [&str; 4] = ["runtime", "version", "unit", "workload"];
+const AFTER: [&str; 8] =
+    ["metric", "value_unit", "median", "ci_low", "ci_high", "min", "max", "samples"];
 
 pub(super) fn render(record: &Record) -> String {
-    let mut lines = format!("{HEADINGS}\n");
+    let names: BTreeSet<&str> = record
+        .results
+        .iter()
+        .flat_map(|m| m.subject.parameters.iter().map(|(name, _)| name))
+        .collect();
+    let headings: Vec<&str> =
+        BEFORE.into_iter().chain(names.iter().copied()).chain(AFTER).collect();
+    let mut lines = line(headings.into_iter().map(str::to_owned));
     for m in &record.results {
-        let least = m.samples.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = m.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let parameters = m.parameters;
-        let cells = [
-            m.runtime.clone(),
-            m.version.clone(),
-            m.unit.to_string(),
-            m.workload.to_string(),
-            parameters.units.to_string(),
-            parameters.switches.to_string(),
-            parameters.rounds.to_string(),
-            parameters.cores.to_string(),
-            m.metric.to_string(),
+        let least = m.samples.iter().copied().reduce(f64::min);
+        let most = m.samples.iter().copied().reduce(f64::max);
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        let subject = &m.subject;
+        let before = [&subject.runtime, &subject.version, &subject.unit, &subject.workload];
+        let parameters = names
+            .iter()
+            .map(|name| subject.parameters.get(name).map_or_else(String::new, ToString::to_string));
+        let after = [
+            m.metric.clone(),
             m.value_unit.clone(),
             m.median.to_string(),
-            m.ci_low.to_string(),
-            m.ci_high.to_string(),
-            least.to_string(),
-            most.to_string(),
+            number(m.ci_low),
+            number(m.ci_high),
+            number(least),
+            number(most),
             m.samples.len().to_string(),
         ];
-        lines += &cells.map(|cell| quoted(&cell)).join(",");
-        lines.push('\n');
+        lines += &line(before.into_iter().cloned().chain(parameters).chain(after));
     }
     lines
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.map(|cell| quoted(&cell)).collect();
+    cells.join(",") + "\n"
 }
 
 /// RFC 4180: in quotes where it has to be, quotes doubled.

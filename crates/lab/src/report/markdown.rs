@@ -26,7 +26,7 @@ pub(super) fn render(record: &Record) -> String {
         page += &format!("  - {}. *{}.*\n", warning.message, warning.advice);
     }
     for failed in &record.failures {
-        let advice = failed.failure.advice.as_ref();
+        let advice = failed.advice.as_ref();
         let advice = advice.map_or_else(String::new, |advice| format!(" *{advice}.*"));
         page += &format!("  - {}{advice}\n", text::failure(failed));
     }

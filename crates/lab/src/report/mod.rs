@@ -1,7 +1,6 @@
 //! Shows a record: for people as text or Markdown, for programs as JSON or CSV.
 
 mod csv;
-mod json;
 mod markdown;
 mod number;
 mod table;
@@ -47,7 +46,7 @@ impl Format {
     pub fn of_file(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()? {
             "txt" => Some(Format::Text),
-            "json" => Some(Format::Json),
+            "json" | "jsonl" => Some(Format::Json),
             "md" | "markdown" => Some(Format::Markdown),
             "csv" => Some(Format::Csv),
             _ => None,
@@ -81,7 +80,7 @@ impl FromStr for Format {
 pub fn render(record: &Record, format: Format, colour: bool) -> String {
     match format {
         Format::Text => text::render(record, colour),
-        Format::Json => json::render(record),
+        Format::Json => record.to_lines(),
         Format::Markdown => markdown::render(record),
         Format::Csv => csv::render(record),
     }

@@ -24,9 +24,28 @@ fn cell(found: Option<&Measurement>, show: &Cell<'_>) -> String {
     found.map_or_else(|| NOTHING.into(), show)
 }
 
+/// The figure of a unit in a workload, if it was measured.
+pub(super) fn find(
+    record: &Record,
+    workload: Workload,
+    unit: Unit,
+    metric: Metric,
+) -> Option<&Measurement> {
+    let wanted = (workload.name(), unit.name(), metric.name());
+    record.results.iter().find(|m| (&*m.subject.workload, &*m.subject.unit, &*m.metric) == wanted)
+}
+
+fn units_of(measurement: &Measurement) -> f64 {
+    measurement.subject.parameters.number("units").unwrap_or(0) as f64
+}
+
+fn bound(measurement: &Measurement, end: Option<f64>) -> String {
+    end.map_or_else(|| NOTHING.into(), |end| number::value(&measurement.metric, end))
+}
+
 /// The units that have this figure, in order.
 fn units(record: &Record, workload: Workload, metric: Metric) -> Vec<Unit> {
-    Unit::ALL.into_iter().filter(|&unit| record.find(workload, unit, metric).is_some()).collect()
+    Unit::ALL.into_iter().filter(|&unit| find(record, workload, unit, metric).is_some()).collect()
 }
 
 /// How many times the second is the first, where both were measured.
@@ -36,8 +55,8 @@ fn quotient(
     metric: Metric,
     (by, of): (Unit, Unit),
 ) -> Option<String> {
-    let by = record.find(workload, by, metric)?.median;
-    let of = record.find(workload, of, metric)?.median;
+    let by = find(record, workload, by, metric)?.median;
+    let of = find(record, workload, of, metric)?.median;
     Some(number::ratio(of / by))
 }
 
@@ -45,7 +64,7 @@ fn quotient(
 fn runtimes(record: &Record) -> String {
     let mut names: Vec<String> = Vec::new();
     for unit in Unit::ALL {
-        let found = record.results.iter().find(|m| m.unit == unit);
+        let found = record.results.iter().find(|m| m.subject.unit == unit.name());
         if let Some(name) = found.map(runtime).filter(|name| !names.contains(name)) {
             names.push(name);
         }
@@ -54,7 +73,7 @@ fn runtimes(record: &Record) -> String {
 }
 
 fn runtime(measurement: &Measurement) -> String {
-    format!("{} {}", measurement.runtime, measurement.version)
+    format!("{} {}", measurement.subject.runtime, measurement.subject.version)
 }
 
 /// `Fiber`.
@@ -68,22 +87,24 @@ fn title(unit: Unit) -> &'static str {
 
 /// `10,000 units × 2 switches, 2 cores`, as the samples had it.
 fn crowd(record: &Record, workload: Workload) -> String {
-    let Some(measurement) = record.results.iter().find(|m| m.workload == workload) else {
+    let Some(measurement) = record.results.iter().find(|m| m.subject.workload == workload.name())
+    else {
         return String::new();
     };
-    let parameters = measurement.parameters;
+    let parameters = &measurement.subject.parameters;
+    let number = |name| parameters.number(name).unwrap_or(0);
     let count = |count: u64, one: &str, more: &str| {
         format!("{} {}", grouped(count as f64, 0), if count == 1 { one } else { more })
     };
-    let rounds = match parameters.rounds {
+    let rounds = match parameters.number("rounds").unwrap_or(1) {
         1 => String::new(),
         rounds => format!(", {rounds} rounds"),
     };
     format!(
         "{} × {}{rounds}, {}",
-        count(parameters.units, "unit", "units"),
-        count(parameters.switches, "switch", "switches"),
-        count(parameters.cores as u64, "core", "cores"),
+        count(number("units"), "unit", "units"),
+        count(number("switches"), "switch", "switches"),
+        count(number("cores"), "core", "cores"),
     )
 }
 
@@ -98,7 +119,7 @@ fn summary(record: &Record) -> Option<Table> {
         for unit in units(record, workload, metric) {
             table = table.column(format!("{} {heading}", title(unit)), Align::Right);
             let show = move |m: &Measurement| micros(m.median, digits);
-            row.push(cell(record.find(workload, unit, metric), &show));
+            row.push(cell(find(record, workload, unit, metric), &show));
         }
         if let Some(times) = quotient(record, workload, metric, (Unit::Fiber, Unit::Thread)) {
             table = table.column(ratio, Align::Right);
@@ -129,7 +150,7 @@ fn switching(record: &Record) -> Option<Table> {
     let mut row = vec![runtimes(record)];
     for unit in units(record, workload, metric) {
         table = table.column(format!("{} Switches/sec", title(unit)), Align::Right);
-        row.push(cell(record.find(workload, unit, metric), &|m| grouped(m.median, 0)));
+        row.push(cell(find(record, workload, unit, metric), &|m| grouped(m.median, 0)));
     }
     if row.len() == 1 {
         return None;
@@ -151,7 +172,7 @@ fn memory(record: &Record) -> Option<Table> {
     ];
     let units: Vec<Unit> = Unit::ALL
         .into_iter()
-        .filter(|&unit| kinds.iter().any(|&(w, m, _)| record.find(w, unit, m).is_some()))
+        .filter(|&unit| kinds.iter().any(|&(w, m, _)| find(record, w, unit, m).is_some()))
         .collect();
     if units.is_empty() {
         return None;
@@ -168,11 +189,12 @@ fn memory(record: &Record) -> Option<Table> {
     let label = runtimes(record);
     let mut labels = label.lines();
     for (workload, metric, name) in kinds {
-        let found: Vec<_> = units.iter().map(|&unit| record.find(workload, unit, metric)).collect();
+        let found: Vec<_> =
+            units.iter().map(|&unit| find(record, workload, unit, metric)).collect();
         let Some(any) = found.iter().flatten().next() else {
             continue;
         };
-        let count = any.parameters.units as f64;
+        let count = units_of(any);
         let mut row =
             vec![labels.next().unwrap_or_default().to_owned(), name.to_owned(), grouped(count, 0)];
         row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
@@ -200,7 +222,7 @@ fn by_mode(
 ) -> Option<Table> {
     let mut last = String::new();
     for unit in Unit::ALL {
-        let [first, second] = metrics.map(|metric| record.find(workload, unit, metric));
+        let [first, second] = metrics.map(|metric| find(record, workload, unit, metric));
         let (Some(first), Some(second)) = (first, second) else {
             continue;
         };
@@ -249,11 +271,7 @@ fn throughput(record: &Record) -> Option<Table> {
     ));
     let metrics = [Metric::Time, Metric::UnitsPerSecond];
     by_mode(record, table, Workload::Throughput, metrics, &|time, rate| {
-        vec![
-            grouped(time.median, 1),
-            grouped(time.parameters.units as f64, 0),
-            grouped(rate.median, 0),
-        ]
+        vec![grouped(time.median, 1), grouped(units_of(time), 0), grouped(rate.median, 0)]
     })
 }
 
@@ -269,12 +287,12 @@ pub(super) fn intervals(record: &Record) -> Option<Table> {
         .column("Samples", Align::Right);
     for m in &record.results {
         table.rows.push(vec![
-            m.workload.to_string(),
-            m.unit.to_string(),
-            m.metric.name().replace('_', " "),
-            number::value(m.metric, m.median),
-            number::value(m.metric, m.ci_low),
-            number::value(m.metric, m.ci_high),
+            m.subject.workload.clone(),
+            m.subject.unit.clone(),
+            m.metric.replace('_', " "),
+            number::value(&m.metric, m.median),
+            bound(m, m.ci_low),
+            bound(m, m.ci_high),
             m.samples.len().to_string(),
         ]);
     }

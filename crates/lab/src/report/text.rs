@@ -68,7 +68,7 @@ pub(super) fn render(record: &Record, colour: bool) -> String {
         for failed in &record.failures {
             let line = failure(failed);
             text += &format!("  {}\n", ink.red(&line));
-            if let Some(advice) = &failed.failure.advice {
+            if let Some(advice) = &failed.advice {
                 text += &format!("    What to do: {advice}.\n");
             }
         }
@@ -80,12 +80,9 @@ pub(super) fn render(record: &Record, colour: bool) -> String {
 }
 
 /// `thread alloc: thread 499 of 10000 could not be started (10 samples).`
-pub(super) fn failure(failed: &crate::run::Failed) -> String {
+pub(super) fn failure(failed: &crate::record::Failed) -> String {
     let samples = if failed.times == 1 { "sample" } else { "samples" };
-    format!(
-        "{} {}: {} ({} {samples}).",
-        failed.unit, failed.workload, failed.failure.message, failed.times
-    )
+    format!("{}: {} ({} {samples}).", failed.subject.spoken(), failed.message, failed.times)
 }
 
 /// Where and how it ran, in a few lines.
@@ -118,7 +115,7 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
         format!("guards by {}", environment.guard_mode),
     ];
     fibers.extend(environment.variables.iter().map(|(name, value)| format!("{name}={value}")));
-    let run = record.run;
+    let run = &record.run;
     let samples = if run.samples == 1 { "sample" } else { "samples" };
     let mut order = format!(
         "{} {samples} of each, every one in a process of its own, in random order (seed {})",

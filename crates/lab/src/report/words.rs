@@ -1,6 +1,7 @@
 //! What the figures come down to, in plain words.
 
 use super::number::{times, value};
+use super::tables;
 use crate::record::Record;
 use crate::unit::Unit;
 use crate::workload::{Metric, Workload};
@@ -61,21 +62,24 @@ pub(super) fn sentences(record: &Record) -> Vec<String> {
 }
 
 fn sentence(record: &Record, point: &Point) -> Option<String> {
-    let find = |unit| record.find(point.workload, unit, point.metric);
+    let find = |unit| tables::find(record, point.workload, unit, point.metric);
     let thread = find(Unit::Thread)?;
     let light = find(Unit::Fiber).or_else(|| find(Unit::Coroutine))?;
     // Of all these figures less is better. Where the intervals meet, chance may have decided.
     let (winner, loser) =
         if light.median <= thread.median { (light, thread) } else { (thread, light) };
-    let told_apart = winner.ci_high < loser.ci_low;
+    let told_apart = match (winner.ci_high, loser.ci_low) {
+        (Some(high), Some(low)) => high < low,
+        _ => false,
+    };
     let (template, winner, loser) =
         if told_apart { (point.better, winner, loser) } else { (point.equal, light, thread) };
     let claim = template
-        .replace("{w}", winner.unit.name())
-        .replace("{l}", loser.unit.name())
+        .replace("{w}", &winner.subject.unit)
+        .replace("{l}", &loser.subject.unit)
         .replace("{x}", &times(loser.median / winner.median));
     let doubt = if told_apart { "" } else { ", as far as these samples can tell" };
-    let figure = |median| value(point.metric, median);
+    let figure = |median| value(point.metric.name(), median);
     Some(format!(
         "{claim}{doubt} ({} against {}{}).",
         figure(winner.median),

@@ -1,0 +1,88 @@
+//! Telling machines apart, without telling who owns them.
+
+use crate::env::Environment;
+
+/// A name for the machine, in records' file names: `amd-epyc-7b13-2-cores-3f9a2c`. It comes from
+/// the hardware alone, so that it is the same in a container and in the next boot, and gives no
+/// host name away.
+pub fn name(environment: &Environment) -> String {
+    let mut slug = String::new();
+    let cpu = environment.cpu.as_deref().unwrap_or("unknown").to_lowercase();
+    // What every processor is called says nothing.
+    for word in cpu.split(|c: char| !c.is_ascii_alphanumeric()) {
+        if !word.is_empty() && !["r", "tm", "cpu", "processor", "core"].contains(&word) {
+            slug = if slug.is_empty() { word.into() } else { format!("{slug}-{word}") };
+        }
+        if slug.len() > 24 {
+            break;
+        }
+    }
+    let key = hardware(environment);
+    format!("{slug}-{}-cores-{}", environment.cores_allowed, &fingerprint(key.as_bytes())[..6])
+}
+
+/// What figures depend on most.
+fn hardware(environment: &Environment) -> String {
+    let Environment { cpu, cores, cores_allowed, memory, virtual_machine, .. } = environment;
+    format!("{cpu:?} {cores} {cores_allowed} {memory:?} {virtual_machine:?}")
+}
+
+/// What two environments differ in, as far as figures care: nothing, when they are one machine's.
+pub fn differences(one: &Environment, other: &Environment) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut check = |what: &str, one: Option<String>, other: Option<String>| {
+        if one != other {
+            let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".into());
+            found.push(format!("{what}: {} and {}", known(one), known(other)));
+        }
+    };
+    let number = |count: usize| (count > 0).then(|| count.to_string());
+    // Some kernels take a little more or less of it for themselves.
+    let memory = |bytes: Option<u64>| {
+        bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)))
+    };
+    check("processor", one.cpu.clone(), other.cpu.clone());
+    check("cores in use", number(one.cores_allowed), number(other.cores_allowed));
+    check("memory", memory(one.memory), memory(other.memory));
+    found
+}
+
+/// A fingerprint of bytes, in hexadecimal: FNV-1a, 64 bits. The same on every machine and in every
+/// version; it tells programs apart, and resists nobody who wants two to be alike.
+pub fn fingerprint(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_those_of_fnv() {
+        // From the algorithm's published test vectors.
+        assert_eq!(fingerprint(b""), "cbf29ce484222325");
+        assert_eq!(fingerprint(b"a"), "af63dc4c8601ec8c");
+        assert_eq!(fingerprint(b"foobar"), "85944171f73967e8");
+    }
+
+    #[test]
+    fn a_machine_keeps_its_name_whatever_runs_on_it() {
+        let here = Environment {
+            cpu: Some("Intel(R) Core(TM) i7-1185G7 CPU @ 3.00GHz".into()),
+            cores: 8,
+            cores_allowed: 8,
+            memory: Some(16 << 30),
+            ..Environment::default()
+        };
+        let later = Environment { kernel: "Linux 7.0".into(), started: "x".into(), ..here.clone() };
+        assert_eq!(name(&here), name(&later));
+        assert!(name(&here).starts_with("intel-i7-1185g7-3-00ghz-8-cores-"), "{}", name(&here));
+        let other = Environment { cores_allowed: 4, ..here.clone() };
+        assert_ne!(name(&here), name(&other));
+        assert_eq!(differences(&here, &later), Vec::<String>::new());
+        assert_eq!(differences(&here, &other), ["cores in use: 8 and 4"]);
+    }
+}

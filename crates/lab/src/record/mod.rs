@@ -1,0 +1,168 @@
+//! A record: everything one run found, and what is needed to judge it. `docs/record-format.md`
+//! describes it as JSON Lines.
+
+mod gather;
+mod line;
+mod machine;
+mod metric;
+mod order;
+mod reading;
+mod store;
+mod subject;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use line::{Heading, Line, SCHEMA, Source};
+pub use machine::{differences, fingerprint, name as machine_name};
+pub use metric::{more_is_better, value_unit};
+pub use order::version_key;
+pub use reading::Reading;
+pub use store::{Store, default_folder};
+pub use subject::{Parameters, Subject, Value};
+
+use crate::env::Environment;
+use crate::noise::{self, Load, Warning};
+use crate::stats::{self, Random};
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// For figures that were published elsewhere: where.
+    pub source: Option<Source>,
+    /// Where it ran.
+    pub environment: Environment,
+    /// How it ran.
+    pub run: RunFacts,
+    /// Reasons to doubt the figures.
+    pub warnings: Vec<Warning>,
+    /// Samples that could not be taken.
+    pub failures: Vec<Failed>,
+    /// The figures.
+    pub results: Vec<Measurement>,
+    /// The samples the figures were made from, in the order in which they were taken.
+    pub samples: Vec<Reading>,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunFacts {
+    /// Fixes the order of the samples and the draws of the bootstrap.
+    pub seed: u64,
+    /// Samples asked for of each subject.
+    pub samples: u32,
+    /// Whether the crowds were the smaller ones of `--quick`.
+    pub quick: bool,
+    /// Whether every workload, and not `switch` alone, stayed on one core.
+    pub pinned: bool,
+    /// Whether it was broken off, or has not come to its end yet.
+    pub interrupted: bool,
+    /// What else the machine did.
+    pub load: Load,
+    /// The command line, as a person would type it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub command: String,
+}
+
+/// One figure of one subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What it is about.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// Which figure of it this is.
+    pub metric: String,
+    /// The unit its values are in.
+    pub value_unit: String,
+    /// The median of the samples.
+    pub median: f64,
+    /// The lower end of the median's 95% interval; none for published figures that have none.
+    pub ci_low: Option<f64>,
+    /// The upper end of the median's 95% interval.
+    pub ci_high: Option<f64>,
+    /// The values themselves, in the order in which they were taken.
+    pub samples: Vec<f64>,
+}
+
+/// Samples that could not be taken, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// What they were to be about.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// How many failed in this way.
+    pub times: u32,
+    /// What went wrong.
+    pub message: String,
+    /// What would help, where that is known.
+    pub advice: Option<String>,
+    /// What the process said on standard error, the last lines of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+}
+
+impl Record {
+    /// Makes the record of samples that were taken: their figures, and the reasons for doubt.
+    pub fn new(
+        environment: Environment,
+        run: RunFacts,
+        samples: Vec<Reading>,
+        failures: Vec<Failed>,
+    ) -> Record {
+        let mut record = Record { environment, run, failures, samples, ..Record::default() };
+        record.conclude();
+        record
+    }
+
+    /// Makes figures and warnings from the samples.
+    fn conclude(&mut self) {
+        self.results = measurements(self.run.seed, &self.samples);
+        self.warnings = noise::warnings(&self.environment, &self.run, &self.samples, &self.results);
+    }
+
+    /// What a store has yet to be told when the last sample is in it: how the run went, and what
+    /// came of it.
+    pub fn closing_lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::Run(self.run.clone())];
+        lines.extend(self.warnings.iter().cloned().map(Line::Warning));
+        lines.extend(self.failures.iter().cloned().map(Line::Failure));
+        lines.extend(self.results.iter().cloned().map(Line::Result));
+        lines
+    }
+
+    /// Whether everything that was asked for has at least one sample.
+    pub fn is_complete(&self) -> bool {
+        let measured =
+            |failed: &Failed| self.samples.iter().any(|sample| sample.subject == failed.subject);
+        !self.run.interrupted && self.failures.iter().all(measured)
+    }
+}
+
+fn measurements(seed: u64, samples: &[Reading]) -> Vec<Measurement> {
+    let mut values: BTreeMap<(&Subject, &str), Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        for (metric, &value) in &sample.figures {
+            values.entry((&sample.subject, metric)).or_default().push(value);
+        }
+    }
+    let figure = |((subject, metric), samples): ((&Subject, &str), Vec<f64>)| {
+        // A stream of its own for each figure: what else is measured does not change it.
+        let name = format!("{subject} {} {metric}", subject.parameters);
+        let stream = u64::from_str_radix(&fingerprint(name.as_bytes()), 16).unwrap_or(0);
+        let estimate = stats::estimate(&samples, &mut Random::new(seed ^ stream));
+        Measurement {
+            subject: subject.clone(),
+            metric: metric.to_owned(),
+            value_unit: value_unit(metric).to_owned(),
+            median: estimate.median,
+            ci_low: Some(estimate.low),
+            ci_high: Some(estimate.high),
+            samples,
+        }
+    };
+    let mut found: Vec<Measurement> = values.into_iter().map(figure).collect();
+    order::sort(&mut found);
+    found
+}

@@ -1,0 +1,59 @@
+//! The order in which reports show things, whatever the order they were measured in.
+
+use super::{Measurement, metric};
+
+const WORKLOADS: [&str; 7] = ["alloc", "switch", "warm", "throughput", "parked", "feed", "fetch"];
+const OURS: [&str; 2] = ["carefree", "rust"];
+const UNITS: [&str; 3] = ["coroutine", "fiber", "thread"];
+
+/// The place of `name` among `known`, the unknown ones behind, by name.
+fn place<'a>(known: &[&str], name: &'a str) -> (usize, &'a str) {
+    let at = known.iter().position(|known| *known == name);
+    (at.unwrap_or(known.len()), name)
+}
+
+/// A version taken apart, so that 3.10 comes after 3.9, and 3.5-rc before 3.5.
+pub fn version_key(version: &str) -> Vec<(u8, u64, String)> {
+    let mut parts = Vec::new();
+    let split = |c: char| c == '.' || c == '-' || c == '+' || c == '_';
+    for part in version.split(split) {
+        parts.push(match part.parse::<u64>() {
+            Ok(number) => (2, number, String::new()),
+            // Of a word such as rc1, the number counts too.
+            Err(_) => {
+                let word = part.trim_end_matches(|c: char| c.is_ascii_digit());
+                (0, part[word.len()..].parse().unwrap_or(0), word.to_owned())
+            }
+        });
+    }
+    // What comes after the end: more than a word, less than a number.
+    parts.push((1, 0, String::new()));
+    parts
+}
+
+/// Puts figures in order.
+pub(super) fn sort(results: &mut [Measurement]) {
+    results.sort_by(|a, b| {
+        let (one, other) = (&a.subject, &b.subject);
+        place(&WORKLOADS, &one.workload)
+            .cmp(&place(&WORKLOADS, &other.workload))
+            .then_with(|| metric::rank(&a.metric).cmp(&metric::rank(&b.metric)))
+            .then_with(|| a.metric.cmp(&b.metric))
+            .then_with(|| place(&OURS, &one.runtime).cmp(&place(&OURS, &other.runtime)))
+            .then_with(|| version_key(&one.version).cmp(&version_key(&other.version)))
+            .then_with(|| place(&UNITS, &one.unit).cmp(&place(&UNITS, &other.unit)))
+            .then_with(|| one.parameters.cmp(&other.parameters))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_in_the_order_of_their_release() {
+        let mut versions = ["3.10", "3.5-rc1", "2.7", "3.9.1", "3.5", "3.5-rc2", "3.5.0", "3.9"];
+        versions.sort_by_key(|version| version_key(version));
+        assert_eq!(versions, ["2.7", "3.5-rc1", "3.5-rc2", "3.5", "3.5.0", "3.9", "3.9.1", "3.10"]);
+    }
+}
