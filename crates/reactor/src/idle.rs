@@ -1,17 +1,23 @@
 //! What a carrier does when it has nothing to run.
 //!
+//! It sleeps in one of two beds: on a futex, or, while operations are pending, in the kernel's wait
+//! for their completions (a ring or epoll, see [`Driver`](crate::Driver)). One word serves both, so
+//! a waker need not know which it is.
+//!
 //! # The protocol, and why no wake-up is lost
 //!
-//! One word with three values:
+//! The word has four values:
 //!
 //! * `EMPTY`: nobody waits, no wake-up is pending.
-//! * `WAITING`: the carrier is asleep or about to be; no wake-up is pending.
+//! * `WAITING`: the carrier is asleep on the futex or about to be; no wake-up is pending.
+//! * `LISTENING`: the same in the driver, which watches the bell.
 //! * `WOKEN`: a wake-up is pending (the token). Any number of wake-ups make one token.
 //!
 //! ```text
-//!  wait:  W1  EMPTY -> WAITING        wake:  K1  old = swap(WOKEN)
-//!             (was WOKEN: go to W3)          K2  if old was WAITING: futex wake
-//!         W2  futex wait while WAITING
+//!  wait:  W1  EMPTY -> WAITING (or LISTENING)   wake:  K1  old = swap(WOKEN)
+//!             (was WOKEN: go to W3)                    K2  if old was WAITING: futex wake
+//!         W2  futex wait while WAITING                     if old was LISTENING: ring the bell
+//!             (or sleep until the bell rings)
 //!         W3  old = swap(EMPTY)
 //!             return: was it WOKEN?
 //! ```
@@ -22,35 +28,36 @@
 //! read-modify-writes of one location, so K1 falls between two of the waiter's:
 //!
 //! 1. Before W1 (after an earlier W3): W1 sees `WOKEN` and goes to W3 without sleeping.
-//! 2. After W1, before the kernel compares in W2: the comparison fails and W2 returns.
+//! 2. After W1 on the futex, before the kernel compares in W2: the comparison fails and W2 returns.
 //! 3. After the comparison: the carrier sleeps, or is awake again already. The word was `WAITING`,
 //!    so K2 calls the kernel, which puts comparing and lying down before K2's wake-up in its own
 //!    order: the sleep ends. A second waker that finds `WOKEN` skips K2 and may: whoever set
 //!    `WOKEN` over `WAITING` is bound to make the call.
+//! 4. After W1 in the driver: the word was `LISTENING`, so K2 rings the bell. The driver compares
+//!    no word, but the bell keeps what the futex does not: a ring before the kernel lies down in W2
+//!    has left a completion or a ready descriptor, and W2 returns at once. (Nothing takes that away
+//!    in between, for all that fetches completions comes before W1 or after W2.)
 //!
-//! The call of K2 can come after the carrier has got up for another reason (deadline, signal) and
-//! lain down again; it then ends a wait whose word is still `WAITING`. That is a spurious return,
-//! which `wait` allows itself, and no token is lost by it. ∎
+//! The call of K2 can come after the carrier has got up for another reason (deadline, signal,
+//! completion) and lain down again, in the same bed or the other; it then ends a wait whose word is
+//! `WAITING` or `LISTENING` still, or rings a bell that ends a later wait. That is a spurious
+//! return, which waits allow themselves, and no token is lost by it. ∎
 //!
 //! K1 releases and W1/W3 acquire, so what the waker wrote before `wake` is seen after the `wait`
 //! that took its token. Nothing more is ordered: a scheduler that pushes work and then looks who
 //! sleeps needs its own fence between the two.
 //!
-//! Checked by loom (`tests` below): a waiter with two wakers, with a deadline, with a late K2.
-//!
-//! # Ring to come
-//!
-//! A carrier that also waits for I/O sleeps in its ring instead of W2 and is roused by a message
-//! to that ring instead of K2. The word and the proof stay: they need of the kernel only that a
-//! rouse after the word changed ends a sleep that began before.
+//! Checked by loom (`tests` below): a waiter with two wakers, with a deadline, with a late K2, and
+//! one that changes beds.
 
-use crate::sys::{self, Futex};
+use crate::sys::{self, Bell, Futex};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const EMPTY: u32 = 0;
 const WAITING: u32 = 1;
 const WOKEN: u32 = 2;
+const LISTENING: u32 = 3;
 
 /// The timer slack of a carrier, in nanoseconds.
 ///
@@ -80,6 +87,8 @@ const TIMER_SLACK: usize = 1;
 #[derive(Debug)]
 pub struct Idle {
     word: Futex,
+    /// What rouses it from its driver.
+    bell: Bell,
     /// Whether the waiting thread's timer slack has been seen to.
     sharp: AtomicBool,
 }
@@ -87,7 +96,7 @@ pub struct Idle {
 impl Idle {
     /// A bed nobody lies in, without a token.
     pub fn new() -> Self {
-        Idle { word: Futex::new(EMPTY), sharp: AtomicBool::new(false) }
+        Idle { word: Futex::new(EMPTY), bell: Bell::new(), sharp: AtomicBool::new(false) }
     }
 
     /// Blocks the calling thread until [`wake`](Idle::wake) or until `deadline`, in nanoseconds on
@@ -100,13 +109,23 @@ impl Idle {
     /// # Panics
     /// When another thread is waiting here already: a bed is for one.
     pub fn wait(&self, deadline: Option<u64>) -> bool {
-        if deadline.is_some() && !self.sharp.load(Relaxed) {
+        self.lie_down(WAITING, deadline.is_some(), || self.word.wait(WAITING, deadline))
+    }
+
+    /// As [`wait`](Idle::wait), but in `sleep`: the kernel's wait for completions, which ends when
+    /// the bell rings or has rung since the last time. `timed` says whether it has a deadline.
+    pub(crate) fn listen(&self, timed: bool, sleep: impl FnOnce()) -> bool {
+        self.lie_down(LISTENING, timed, sleep)
+    }
+
+    fn lie_down(&self, bed: u32, timed: bool, sleep: impl FnOnce()) -> bool {
+        if timed && !self.sharp.load(Relaxed) {
             self.sharp.store(true, Relaxed);
             sys::set_timer_slack(TIMER_SLACK);
         }
         let word = self.word.word();
-        match word.compare_exchange(EMPTY, WAITING, Acquire, Acquire) {
-            Ok(_) => self.word.wait(WAITING, deadline),
+        match word.compare_exchange(EMPTY, bed, Acquire, Acquire) {
+            Ok(_) => sleep(),
             Err(WOKEN) => {}
             Err(_) => panic!("two threads wait on one Idle: each carrier needs its own"),
         }
@@ -116,9 +135,17 @@ impl Idle {
     /// Ends the wait under way, or else the next one. Callable from any thread; enters the kernel
     /// only when the carrier is asleep or on its way there.
     pub fn wake(&self) {
-        if self.word.word().swap(WOKEN, Release) == WAITING {
-            self.word.wake();
+        match self.word.word().swap(WOKEN, Release) {
+            WAITING => self.word.wake(),
+            LISTENING => self.bell.ring(),
+            _ => {}
         }
+    }
+
+    /// The bell, for a driver to watch.
+    #[cfg(not(all(test, loom)))]
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 }
 
@@ -210,6 +237,52 @@ mod tests {
             wait_for(&idle, &work, 1);
             waker.join().unwrap();
             clock.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_changes_beds_is_found_in_either() {
+        model(|| {
+            let (idle, work) = setting();
+            let wakers = [0, 1].map(|_| {
+                let (idle, work) = (Arc::clone(&idle), Arc::clone(&work));
+                thread::spawn(move || {
+                    work.fetch_add(1, Relaxed);
+                    idle.wake();
+                })
+            });
+            let mut listens = true;
+            while work.load(Relaxed) != 2 {
+                if listens {
+                    idle.listen(false, || idle.bell.sleep());
+                } else {
+                    idle.wait(None);
+                }
+                listens = !listens;
+            }
+            for waker in wakers {
+                waker.join().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_late_ring_of_an_old_wake_up_does_no_harm_to_the_next() {
+        model(|| {
+            let (idle, work) = setting();
+            let waker = {
+                let (idle, work) = (Arc::clone(&idle), Arc::clone(&work));
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        work.fetch_add(1, Relaxed);
+                        idle.wake();
+                    }
+                })
+            };
+            while work.load(Relaxed) != 2 {
+                idle.listen(false, || idle.bell.sleep());
+            }
+            waker.join().unwrap();
         });
     }
 

@@ -9,11 +9,12 @@
 //! | [`clock`] | the one clock: nanoseconds of `CLOCK_MONOTONIC` as a `u64` |
 //! | [`timer`] | a million deadlines: a hierarchical timing wheel, [`Wheel`] |
 //! | [`idle`] | what a carrier does with nothing to run: [`Idle`], a wait that a wake-up or a deadline ends |
+//! | [`op`] | what the kernel is asked to do: [`Op`] in, [`Completion`] out |
+//! | [`driver`] | a carrier's access to the kernel, [`Driver`], over one of several backends |
 //!
-//! So far a carrier waits for two things only, another carrier's wake-up and the earliest
-//! deadline, and both fit one futex word. Waiting for files and sockets adds a third; [`Idle`]
-//! keeps the kernel behind one call in each direction (sleep, rouse) so that a ring can take the
-//! futex's place without its callers noticing.
+//! A carrier waits for three things: another carrier's wake-up, the earliest deadline, and
+//! completions. [`Idle`] serves the first two with one futex word; [`Driver::wait`] serves all
+//! three, and the word is the same, so a waker need not know where the carrier sleeps.
 //!
 //! ```
 //! use carefree_reactor::{Idle, Wheel, clock};
@@ -34,9 +35,15 @@
 #![cfg(target_os = "linux")]
 
 pub mod clock;
+#[cfg(not(all(test, loom)))]
+pub mod driver;
 pub mod idle;
+pub mod op;
 mod sys;
 pub mod timer;
 
+#[cfg(not(all(test, loom)))]
+pub use driver::{Driver, Kind, Waker};
 pub use idle::Idle;
+pub use op::{Completion, Op, Unsupported};
 pub use timer::{TimerKey, Wheel};

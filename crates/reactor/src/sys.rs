@@ -1,17 +1,25 @@
-//! The kernel, as far as this crate needs it: a futex and a thread's timer slack.
+//! The kernel, as far as this crate needs it: a futex, a thread's timer slack, and the backends.
 //!
 //! System calls are made here and not through `libc::syscall`, because Carefree interposes that
 //! very symbol to let std's locks park fibers: a carrier that went to sleep through it would ask
 //! itself whether it may sleep.
 
 mod raw;
+#[cfg(not(all(test, loom)))]
+pub(crate) mod uring;
 
+#[cfg(not(all(test, loom)))]
+mod bell;
+#[cfg(all(test, loom))]
+#[path = "sys/bell_model.rs"]
+mod bell;
 #[cfg(not(all(test, loom)))]
 mod futex;
 #[cfg(all(test, loom))]
 #[path = "sys/futex_model.rs"]
 mod futex;
 
+pub(crate) use bell::Bell;
 pub(crate) use futex::Futex;
 
 /// Asks the kernel to end this thread's timed waits within `nanoseconds` of their time instead of

@@ -1,0 +1,207 @@
+//! One carrier's access to the kernel: operations in, completions out.
+//!
+//! # Who may call what
+//!
+//! A driver belongs to the thread that made it, its *owner*: only the owner submits, cancels, polls
+//! and waits. [`harvest`](Driver::harvest) is for other threads, while the owner computes; the
+//! caller puts a lock around the driver for that, which is what `&mut` asks for. A [`Waker`] may be
+//! used by anybody at any time.
+//!
+//! # Why the memory of an operation is safe
+//!
+//! An operation's buffers are in the kernel's hands from [`submit`](Driver::submit) until its
+//! completion is handed out, also when it was cancelled: a cancel only hurries the completion. So
+//! whoever submits keeps the memory until then. A parked fiber does by itself, for its stack stays.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::idle::Idle;
+use crate::op::{Completion, Op, Unsupported};
+use crate::sys::uring::Ring;
+
+/// The backends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// io_uring: the kernel performs the operations.
+    Uring,
+}
+
+/// One carrier's reactor. See the [module](self) for who may call what.
+///
+/// ```
+/// use carefree_reactor::{Driver, Kind, Op, op::CURRENT};
+/// use std::io::Write;
+/// use std::os::{fd::AsRawFd, unix::net::UnixStream};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let (reader, mut writer) = UnixStream::pair()?;
+/// let mut driver = Driver::new(Kind::Uring)?;
+/// let mut buffer = [0u8; 16];
+/// let read = Op::Read {
+///     fd: reader.as_raw_fd(),
+///     buffer: buffer.as_mut_ptr(),
+///     length: buffer.len(),
+///     offset: CURRENT,
+/// };
+/// // SAFETY: the buffer is left alone until the completion has come.
+/// unsafe { driver.submit(7, &read) }.unwrap();
+///
+/// let mut done = Vec::new();
+/// driver.poll(&mut done);
+/// assert!(done.is_empty() && driver.pending() == 1);
+/// writer.write_all(b"hello")?;
+/// while done.is_empty() {
+///     driver.wait(None, &mut done);
+/// }
+/// assert_eq!((done[0].token, done[0].result), (7, 5));
+/// assert_eq!(&buffer[..5], b"hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Driver {
+    backend: Backend,
+    idle: Arc<Idle>,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Uring(Ring),
+}
+
+impl Driver {
+    /// The largest token a caller may use; those above are the driver's own.
+    pub const TOKEN_MAX: u64 = u64::MAX - 16;
+
+    /// A driver owned by the calling thread, with a bed of its own.
+    ///
+    /// # Errors
+    /// What the kernel said when it refused: see [`choice`](crate::choice()) for what to use.
+    pub fn new(kind: Kind) -> io::Result<Driver> {
+        Driver::with_idle(kind, Arc::new(Idle::new()))
+    }
+
+    /// A driver owned by the calling thread, which shares `idle` with it: a wake-up ends a wait in
+    /// either.
+    ///
+    /// # Errors
+    /// As for [`new`](Driver::new).
+    pub fn with_idle(kind: Kind, idle: Arc<Idle>) -> io::Result<Driver> {
+        idle.bell().hang()?;
+        let backend = match kind {
+            Kind::Uring => Backend::Uring(Ring::new()?),
+        };
+        Ok(Driver { backend, idle })
+    }
+
+    /// Which backend this is.
+    pub fn kind(&self) -> Kind {
+        match self.backend {
+            Backend::Uring(_) => Kind::Uring,
+        }
+    }
+
+    /// Begins an operation; its completion will carry `token`, which must be at most
+    /// [`TOKEN_MAX`](Driver::TOKEN_MAX) and of no other operation under way.
+    ///
+    /// Never blocks, and need not enter the kernel: the next [`poll`](Driver::poll) or
+    /// [`wait`](Driver::wait) hands over all that has been submitted. Takes any number of
+    /// operations. Best called after the plain call was tried without blocking: sockets are first
+    /// waited for and then read or written.
+    ///
+    /// # Errors
+    /// [`Unsupported`] when the backend cannot wait for it; nothing has happened then.
+    ///
+    /// # Safety
+    /// What the operation's pointers name stays valid, and unused by others as the system call
+    /// demands, until the completion has been handed out.
+    pub unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
+        match &mut self.backend {
+            // SAFETY: the caller's promise.
+            Backend::Uring(ring) => unsafe { ring.submit(token, op) },
+        }
+    }
+
+    /// Asks for the end of the operation submitted under `token`. Its completion still comes: with
+    /// `-ECANCELED` (or `-EINTR` for one that had begun), or with its result if that was faster.
+    /// Nothing happens when no such operation is under way.
+    pub fn cancel(&mut self, token: u64) {
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.cancel(token),
+        }
+    }
+
+    /// Hands over what was submitted and appends what is done to `out`. Enters the kernel only when
+    /// there is something to hand over or to fetch.
+    pub fn poll(&mut self, out: &mut Vec<Completion>) {
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.poll(out),
+        }
+    }
+
+    /// As [`poll`](Driver::poll), but when nothing is done sleeps until something is, until a
+    /// wake-up, or until `deadline`: nanoseconds on the clock of [`clock::now`](crate::clock::now),
+    /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also
+    /// return early for no reason.
+    pub fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool {
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.wait(&self.idle, deadline, out),
+        }
+    }
+
+    /// Appends what is done to `out`, on behalf of the owner, who computes. Submits nothing. With
+    /// operations on sockets and pipes the kernel needs the owner's processor for a moment, at the
+    /// latest at its next timer interrupt; what is done is seen after that.
+    pub fn harvest(&mut self, out: &mut Vec<Completion>) {
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.harvest(out),
+        }
+    }
+
+    /// Ends the wait under way or the next one. Cheap to make and to keep.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.idle))
+    }
+
+    /// Operations submitted whose completion has not been handed out.
+    pub fn pending(&self) -> usize {
+        match &self.backend {
+            Backend::Uring(ring) => ring.pending(),
+        }
+    }
+
+    /// Lets go of a driver in the child of a `fork`: closes the child's descriptors and touches
+    /// nothing that the parent's driver uses. (Dropping it there would cancel and await operations
+    /// that are the parent's.)
+    pub fn abandon(self) {
+        match self.backend {
+            Backend::Uring(ring) => ring.abandon(),
+        }
+    }
+}
+
+/// Wakes the owner of a [`Driver`].
+///
+/// ```
+/// use carefree_reactor::{Driver, Kind};
+/// # fn main() -> std::io::Result<()> {
+/// let mut driver = Driver::new(Kind::Uring)?;
+/// let waker = driver.waker();
+/// std::thread::spawn(move || waker.wake());
+/// while !driver.wait(None, &mut Vec::new()) {}
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<Idle>);
+
+impl Waker {
+    /// Ends the wait under way, or else the next one. No system call unless the owner sleeps or is
+    /// about to.
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+}

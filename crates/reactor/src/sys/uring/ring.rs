@@ -1,0 +1,332 @@
+//! One ring: what is queued for the kernel, and what it has done.
+//!
+//! # Nothing is lost
+//!
+//! *Entries.* A full submission queue is handed over on the spot. Should the kernel not take it just
+//! then (out of memory, or it wants its own backlog of completions fetched first), entries wait in
+//! `backlog`, in order, and follow at the next call.
+//!
+//! *Completions.* When the completion queue is full the kernel keeps the rest (`NODROP`) and raises
+//! a flag in the ring; `reap` then lets it move them over, until none is left.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
+
+use super::entry;
+use crate::clock;
+use crate::idle::Idle;
+use crate::op::{Completion, Op, Unsupported};
+use crate::sys::raw::syscall;
+
+/// Entries that can be queued without entering the kernel, 64 bytes each.
+const SUBMISSIONS: u32 = 256;
+/// Completions the kernel can post before it keeps them to itself, 16 bytes each.
+const COMPLETIONS: u32 = 4 * SUBMISSIONS;
+
+/// What the driver itself submits goes under tokens above [`Driver::TOKEN_MAX`](crate::Driver).
+const BELL: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+const ENTER_GETEVENTS: u32 = 1;
+const ENTER_EXT_ARG: u32 = 1 << 3;
+
+/// `struct io_uring_getevents_arg`: how `io_uring_enter` takes a time limit.
+#[repr(C)]
+struct WaitArgument {
+    sigmask: u64,
+    sigmask_size: u32,
+    pad: u32,
+    limit: u64,
+}
+
+pub(crate) struct Ring {
+    ring: ManuallyDrop<IoUring>,
+    /// Entries the kernel would not take yet.
+    backlog: VecDeque<Entry>,
+    pending: usize,
+    /// The operations the kernel knows: bit n for `IORING_OP_` number n.
+    known: u128,
+    /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
+    watching: bool,
+}
+
+/// The set-up flags, best first. All sets keep completions visible to other threads while the owner
+/// computes, which `DEFER_TASKRUN` would not: it runs a completion's last step only inside the
+/// owner's own `io_uring_enter`.
+///
+/// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step waits for
+///   the owner's next way through the kernel, a timer interrupt at the latest.
+/// * `TASKRUN_FLAG` says in shared memory that such a step waits, so `poll` can go and fetch it.
+/// * `SINGLE_ISSUER` (6.0) spares locks.
+/// * `SUBMIT_ALL` (5.18) goes on after an entry the kernel refuses.
+fn builders() -> [io_uring::Builder; 3] {
+    let mut plain = IoUring::builder();
+    plain.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
+    let mut cooperative = plain.clone();
+    cooperative.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
+    let mut single = cooperative.clone();
+    single.setup_single_issuer();
+    [single, cooperative, plain]
+}
+
+impl Ring {
+    /// A ring for the calling thread.
+    pub(crate) fn new() -> io::Result<Ring> {
+        let mut refusal = None;
+        for builder in builders() {
+            match builder.build(SUBMISSIONS) {
+                Ok(ring) => return Ring::checked(ring),
+                // A kernel that does not know a flag says so like this.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refusal.expect("there is a builder"))
+    }
+
+    fn checked(ring: IoUring) -> io::Result<Ring> {
+        let has = ring.params();
+        // Tagged resources came with Linux 5.13, as did polls that stay; those have no bit.
+        if !(has.is_feature_nodrop()
+            && has.is_feature_ext_arg()
+            && has.is_feature_resource_tagging())
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel's io_uring is older than Linux 5.13",
+            ));
+        }
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let known = (0..128).filter(|&code| probe.is_supported(code));
+        let known = known.fold(0, |known, code| known | 1 << code);
+        Ok(Ring {
+            known,
+            ring: ManuallyDrop::new(ring),
+            backlog: VecDeque::new(),
+            pending: 0,
+            watching: false,
+        })
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// # Safety
+    /// As for [`Driver::submit`](crate::Driver::submit).
+    pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        if self.known & 1 << entry::code(op) == 0 {
+            return Err(Unsupported);
+        }
+        self.push(entry::of(op).user_data(token));
+        self.pending += 1;
+        Ok(())
+    }
+
+    pub(crate) fn cancel(&mut self, token: u64) {
+        self.push(opcode::AsyncCancel::new(token).build().user_data(CANCEL));
+    }
+
+    pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+        self.hand_over();
+        self.reap(out);
+    }
+
+    pub(crate) fn wait(
+        &mut self,
+        idle: &Idle,
+        deadline: Option<u64>,
+        out: &mut Vec<Completion>,
+    ) -> bool {
+        if self.pending == 0 {
+            // Nothing to wait for but wake-ups and the deadline, and a futex is cheaper to be woken
+            // from. A cancel may be left to hand over; it concerns nobody any more.
+            return idle.wait(deadline);
+        }
+        let before = out.len();
+        self.reap(out);
+        if out.len() > before {
+            self.poll(out);
+            return false;
+        }
+        if !self.watching {
+            let bell = types::Fd(idle.bell().fd());
+            let watch = opcode::PollAdd::new(bell, libc::POLLIN as u32).multi(true);
+            self.push(watch.build().user_data(BELL));
+            self.watching = true;
+        }
+        if !self.backlog.is_empty() {
+            self.hand_over();
+        }
+        let woken = idle.listen(deadline.is_some(), || self.sleep(deadline));
+        self.reap(out);
+        woken
+    }
+
+    pub(crate) fn harvest(&mut self, out: &mut Vec<Completion>) {
+        self.reap(out);
+    }
+
+    /// Lets go of a ring that belongs to the parent process.
+    pub(crate) fn abandon(mut self) {
+        // SAFETY: the descriptor is this process's own copy, and closing it cancels nothing as long
+        // as the parent has its own. Neither the ring, which is not mapped in the child
+        // (`dontfork`), nor `Drop` is used again.
+        unsafe {
+            let _ = syscall(libc::SYS_close, [self.ring.as_raw_fd() as usize, 0, 0, 0, 0, 0]);
+        }
+        self.backlog = VecDeque::new();
+        std::mem::forget(self);
+    }
+
+    /// Queues an entry; hands over what is queued to make room.
+    fn push(&mut self, entry: Entry) {
+        if self.backlog.is_empty() && self.queue(&entry) {
+            return;
+        }
+        self.backlog.push_back(entry);
+        self.hand_over();
+    }
+
+    fn queue(&mut self, entry: &Entry) -> bool {
+        // SAFETY: entries are made from operations whose memory stays valid until they complete, as
+        // `submit` asks for, or name no memory.
+        unsafe { self.ring.submission().push(entry).is_ok() }
+    }
+
+    /// Hands over what is queued, and fetches what the kernel holds back. No system call when there
+    /// is neither.
+    fn hand_over(&mut self) {
+        loop {
+            while let Some(entry) = self.backlog.pop_front() {
+                if !self.queue(&entry) {
+                    self.backlog.push_front(entry);
+                    break;
+                }
+            }
+            let (queued, held_back) = {
+                let queue = self.ring.submission();
+                (queue.len(), queue.taskrun() || queue.cq_overflow())
+            };
+            if queued == 0 && !held_back {
+                return;
+            }
+            let flags = if held_back { ENTER_GETEVENTS } else { 0 };
+            let taken = self.enter(queued, 0, flags, None);
+            if !matches!(taken, Ok(taken) if taken > 0) || self.backlog.is_empty() {
+                // Not taken: later. The next call tries again.
+                return;
+            }
+        }
+    }
+
+    /// Hands over what is queued and sleeps until a completion is there, or until `deadline`.
+    fn sleep(&mut self, deadline: Option<u64>) {
+        let limit = deadline.map(|deadline| {
+            let span = deadline.saturating_sub(clock::now());
+            types::Timespec::new().sec(span / 1_000_000_000).nsec((span % 1_000_000_000) as u32)
+        });
+        let queued = self.ring.submission().len();
+        match self.enter(queued, 1, ENTER_GETEVENTS, limit.as_ref()) {
+            Ok(_) | Err(libc::ETIME | libc::EINTR) => {}
+            Err(_) => {
+                // It would not take entries (or, before Linux 6.0, not before its own backlog was
+                // fetched): give it a moment, or what completes first.
+                let moment = types::Timespec::new().nsec(1_000_000);
+                let _ = self.enter(0, 1, ENTER_GETEVENTS, Some(&moment));
+            }
+        }
+    }
+
+    /// `io_uring_enter`. Returns how many entries were taken.
+    fn enter(
+        &mut self,
+        submit: usize,
+        complete: u32,
+        flags: u32,
+        limit: Option<&types::Timespec>,
+    ) -> Result<usize, i32> {
+        let argument = WaitArgument {
+            sigmask: 0,
+            sigmask_size: 0,
+            pad: 0,
+            limit: limit.map_or(0, |limit| &raw const *limit as u64),
+        };
+        // SAFETY: the descriptor is a ring's, and the argument and the time limit live until the
+        // call returns. What the queued entries name is valid: see `queue`.
+        let result = unsafe {
+            syscall(
+                libc::SYS_io_uring_enter,
+                [
+                    self.ring.as_raw_fd() as usize,
+                    submit,
+                    complete as usize,
+                    (flags | ENTER_EXT_ARG) as usize,
+                    &raw const argument as usize,
+                    size_of::<WaitArgument>(),
+                ],
+            )
+        };
+        if let Err(errno @ (libc::EBADF | libc::EOPNOTSUPP | libc::EBADFD)) = result {
+            panic!(
+                "io_uring_enter failed with errno {errno}: has the program closed a descriptor \
+                 that it did not open?"
+            );
+        }
+        result
+    }
+
+    /// Takes all completions, also those the kernel has kept for want of room.
+    fn reap(&mut self, out: &mut Vec<Completion>) {
+        loop {
+            let mut more = false;
+            for done in self.ring.completion() {
+                match done.user_data() {
+                    CANCEL => {}
+                    // The watch ends when the completion queue is full; it must be set anew.
+                    BELL => self.watching = cqueue::more(done.flags()),
+                    token => {
+                        self.pending -= 1;
+                        more = true;
+                        out.push(Completion { token, result: done.result() });
+                    }
+                }
+            }
+            if !self.ring.submission().cq_overflow() {
+                return;
+            }
+            // Any thread may ask for this.
+            if self.enter(0, 0, ENTER_GETEVENTS, None).is_err() && !more {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// Ends what is pending, so that the kernel is out of the callers' memory.
+    fn drop(&mut self) {
+        if self.pending > 0 {
+            let all = types::CancelBuilder::any();
+            self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL));
+            let mut out = Vec::new();
+            while self.pending > 0 {
+                self.sleep(None);
+                self.reap(&mut out);
+            }
+        }
+        // SAFETY: not used again.
+        unsafe { ManuallyDrop::drop(&mut self.ring) }
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Ring").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}

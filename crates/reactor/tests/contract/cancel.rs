@@ -1,0 +1,91 @@
+//! Cancelling: a completion always comes, and only one.
+
+use super::kit::*;
+use carefree_reactor::Kind;
+use std::io::Write;
+
+over_all! {
+    a_waiting_operation_ends_cancelled
+    one_not_yet_handed_over_ends_cancelled
+    one_that_is_done_keeps_its_result
+    only_the_one_named_is_cancelled
+    what_is_not_under_way_cannot_be_cancelled
+}
+
+fn a_waiting_operation_ends_cancelled(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    bench.start(1, read(&reader, &mut buffer));
+    bench.start(2, poll(&reader, libc::POLLIN));
+    bench.is_waiting(1);
+    bench.driver.cancel(1);
+    bench.driver.cancel(2);
+    assert_eq!(bench.finish(1), -libc::ECANCELED);
+    assert_eq!(bench.finish(2), -libc::ECANCELED);
+    // It has eaten nothing.
+    writer.write_all(b"abc").unwrap();
+    assert_eq!(bench.run(read(&reader, &mut buffer)), 3);
+}
+
+fn one_not_yet_handed_over_ends_cancelled(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, _writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    bench.start(1, read(&reader, &mut buffer));
+    bench.driver.cancel(1);
+    assert_eq!(bench.finish(1), -libc::ECANCELED);
+}
+
+fn one_that_is_done_keeps_its_result(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    bench.start(1, read(&reader, &mut buffer));
+    bench.poll();
+    writer.write_all(b"abc").unwrap();
+    bench.driver.cancel(1);
+    match bench.finish(1) {
+        3 => assert_eq!(&buffer[..3], b"abc"),
+        // The kernel has not looked at the pipe yet.
+        result => {
+            assert_eq!(result, -libc::ECANCELED);
+            assert_eq!(bench.run(read(&reader, &mut buffer)), 3, "nothing is eaten");
+        }
+    }
+    // After the end, its token may be used anew.
+    bench.driver.cancel(1);
+    bench.start(1, read(&reader, &mut buffer));
+    bench.poll();
+    writer.write_all(b"d").unwrap();
+    assert_eq!(bench.finish(1), 1);
+}
+
+fn only_the_one_named_is_cancelled(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffers = [[0u8; 1]; 3];
+    for (token, buffer) in buffers.iter_mut().enumerate() {
+        bench.start(token as u64, read(&reader, buffer));
+    }
+    bench.is_waiting(1);
+    bench.driver.cancel(1);
+    assert_eq!(bench.finish(1), -libc::ECANCELED);
+    bench.is_waiting(0);
+    bench.is_waiting(2);
+    writer.write_all(b"xy").unwrap();
+    assert_eq!((bench.finish(0), bench.finish(2)), (1, 1));
+}
+
+fn what_is_not_under_way_cannot_be_cancelled(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    bench.driver.cancel(9);
+    bench.poll();
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    bench.start(1, read(&reader, &mut buffer));
+    bench.driver.cancel(9);
+    bench.is_waiting(1);
+    writer.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(1), 1);
+}

@@ -1,0 +1,152 @@
+//! What the contract's tests are written with.
+
+use carefree_reactor::{Completion, Driver, Kind, Op, Unsupported, clock};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::time::Duration;
+
+/// How long a test waits for what must come. Long, for the machine may be busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A driver, and what it has completed.
+pub(crate) struct Bench {
+    pub(crate) driver: Driver,
+    done: HashMap<u64, i32>,
+}
+
+impl Bench {
+    pub(crate) fn new(kind: Kind) -> Bench {
+        let driver = Driver::new(kind).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        assert_eq!(driver.kind(), kind);
+        Bench { driver, done: HashMap::new() }
+    }
+
+    /// Submits an operation whose memory the test keeps.
+    pub(crate) fn submit(&mut self, token: u64, op: Op) -> Result<(), Unsupported> {
+        // SAFETY: the tests keep buffers until the completion has come.
+        unsafe { self.driver.submit(token, &op) }
+    }
+
+    pub(crate) fn start(&mut self, token: u64, op: Op) {
+        self.submit(token, op).unwrap_or_else(|_| panic!("{} is unsupported", op.name()));
+    }
+
+    pub(crate) fn note(&mut self, out: Vec<Completion>) {
+        for Completion { token, result } in out {
+            let before = self.done.insert(token, result);
+            assert_eq!(before, None, "two completions of {token}");
+        }
+    }
+
+    pub(crate) fn poll(&mut self) {
+        let mut out = Vec::new();
+        self.driver.poll(&mut out);
+        self.note(out);
+    }
+
+    /// Waits for the end of an operation and gives its result.
+    pub(crate) fn finish(&mut self, token: u64) -> i32 {
+        let end = clock::after(PATIENCE);
+        loop {
+            if let Some(result) = self.done.remove(&token) {
+                return result;
+            }
+            assert!(clock::now() < end, "operation {token} does not end");
+            let mut out = Vec::new();
+            self.driver.wait(Some(end), &mut out);
+            self.note(out);
+        }
+    }
+
+    /// Does an operation from beginning to end.
+    pub(crate) fn run(&mut self, op: Op) -> i32 {
+        const TOKEN: u64 = 1 << 40;
+        self.start(TOKEN, op);
+        self.finish(TOKEN)
+    }
+
+    /// The result of an operation if it has one already.
+    pub(crate) fn result(&mut self, token: u64) -> Option<i32> {
+        self.poll();
+        self.done.remove(&token)
+    }
+
+    /// Asserts that an operation is still under way, though the kernel had time to end it.
+    pub(crate) fn is_waiting(&mut self, token: u64) {
+        for _ in 0..3 {
+            let mut out = Vec::new();
+            self.driver.wait(Some(clock::after(Duration::from_millis(2))), &mut out);
+            self.note(out);
+            assert_eq!(self.done.get(&token), None, "operation {token} has ended");
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.driver.pending(), 0, "operations left behind");
+            assert!(self.done.is_empty(), "completions left behind: {:?}", self.done);
+        }
+    }
+}
+
+/// One test for each backend there is.
+macro_rules! over_all {
+    ($($name:ident)*) => {
+        mod uring {
+            $(#[test] fn $name() { super::$name(carefree_reactor::Kind::Uring); })*
+        }
+    };
+}
+pub(crate) use over_all;
+
+pub(crate) fn read(fd: &impl AsRawFd, buffer: &mut [u8]) -> Op {
+    read_at(fd, buffer, carefree_reactor::op::CURRENT)
+}
+
+pub(crate) fn read_at(fd: &impl AsRawFd, buffer: &mut [u8], offset: u64) -> Op {
+    let (buffer, length) = (buffer.as_mut_ptr(), buffer.len());
+    Op::Read { fd: fd.as_raw_fd(), buffer, length, offset }
+}
+
+pub(crate) fn write(fd: &impl AsRawFd, buffer: &[u8]) -> Op {
+    write_at(fd, buffer, carefree_reactor::op::CURRENT)
+}
+
+pub(crate) fn write_at(fd: &impl AsRawFd, buffer: &[u8], offset: u64) -> Op {
+    let (buffer, length) = (buffer.as_ptr(), buffer.len());
+    Op::Write { fd: fd.as_raw_fd(), buffer, length, offset }
+}
+
+pub(crate) fn receive(fd: &impl AsRawFd, buffer: &mut [u8], flags: i32) -> Op {
+    let (buffer, length) = (buffer.as_mut_ptr(), buffer.len());
+    Op::Receive { fd: fd.as_raw_fd(), buffer, length, flags }
+}
+
+pub(crate) fn send(fd: &impl AsRawFd, buffer: &[u8], flags: i32) -> Op {
+    let (buffer, length) = (buffer.as_ptr(), buffer.len());
+    Op::Send { fd: fd.as_raw_fd(), buffer, length, flags }
+}
+
+pub(crate) fn poll(fd: &impl AsRawFd, events: i16) -> Op {
+    Op::Poll { fd: fd.as_raw_fd(), events: events as u32 }
+}
+
+pub(crate) fn accept(fd: &impl AsRawFd) -> Op {
+    let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+    Op::Accept { fd: fd.as_raw_fd(), address, length, flags: libc::SOCK_CLOEXEC }
+}
+
+/// The reading and the writing end.
+pub(crate) fn pipe() -> std::io::Result<(File, File)> {
+    let mut ends = [-1; 2];
+    // SAFETY: the kernel writes two descriptors there, which nobody else owns.
+    unsafe {
+        match libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) {
+            0 => Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Waiting: deadlines, wake-ups, and more than fits into the queues.
+
+use super::kit::*;
+use carefree_reactor::{Driver, Kind, clock};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+over_all! {
+    a_deadline_ends_a_wait_and_never_early
+    a_wake_up_before_the_wait_is_kept
+    a_wake_up_ends_the_wait_under_way
+    wake_ups_by_turns_are_all_heard
+    more_than_the_queues_hold_is_not_lost
+    another_thread_can_harvest
+    dropping_a_driver_ends_what_is_pending
+}
+
+/// Waits until a wake-up or the deadline; whether it was a wake-up.
+fn rest(driver: &mut Driver, deadline: u64) -> bool {
+    loop {
+        let mut out = Vec::new();
+        if driver.wait(Some(deadline), &mut out) {
+            return true;
+        }
+        assert!(out.is_empty());
+        if clock::now() >= deadline {
+            return false;
+        }
+    }
+}
+
+fn a_deadline_ends_a_wait_and_never_early(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    for pending in [false, true] {
+        if pending {
+            bench.start(1, read(&reader, &mut buffer));
+        }
+        for micros in [0, 1, 50, 300, 2_000, 10_000] {
+            let deadline = clock::after(Duration::from_micros(micros));
+            assert!(!rest(&mut bench.driver, deadline));
+        }
+        assert!(!rest(&mut bench.driver, 0), "long past");
+    }
+    writer.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(1), 1);
+}
+
+fn a_wake_up_before_the_wait_is_kept(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    let waker = bench.driver.waker();
+    for pending in [false, true] {
+        if pending {
+            bench.start(1, read(&reader, &mut buffer));
+        }
+        waker.wake();
+        waker.clone().wake();
+        assert!(bench.driver.wait(None, &mut Vec::new()));
+        let soon = clock::after(Duration::from_millis(3));
+        assert!(!rest(&mut bench.driver, soon), "two wake-ups are one token");
+    }
+    writer.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(1), 1);
+}
+
+fn a_wake_up_ends_the_wait_under_way(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    for pending in [false, true] {
+        if pending {
+            bench.start(1, read(&reader, &mut buffer));
+        }
+        for millis in [0, 1, 5] {
+            let waker = bench.driver.waker();
+            let other = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(millis));
+                waker.wake();
+            });
+            assert!(rest(&mut bench.driver, clock::after(PATIENCE)), "not heard");
+            other.join().unwrap();
+        }
+    }
+    writer.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(1), 1);
+}
+
+/// Two threads that wake each other, each sleeping in its bed or, every other time, in its driver.
+fn wake_ups_by_turns_are_all_heard(kind: Kind) {
+    const TURNS: u64 = 5_000;
+    let ball = Arc::new(AtomicU64::new(0));
+    let (tell, told) = std::sync::mpsc::channel();
+    let play = |side: u64, tell: std::sync::mpsc::Sender<_>, told: std::sync::mpsc::Receiver<_>| {
+        let ball = Arc::clone(&ball);
+        move || {
+            let mut bench = Bench::new(kind);
+            let (reader, mut writer) = pipe().unwrap();
+            let mut buffer = [0; 4];
+            tell.send(bench.driver.waker()).unwrap();
+            let other: carefree_reactor::Waker = told.recv().unwrap();
+            for turn in (side..2 * TURNS).step_by(2) {
+                if turn & 2 == 0 {
+                    bench.start(1, read(&reader, &mut buffer));
+                }
+                let end = clock::after(PATIENCE);
+                while ball.load(Ordering::Relaxed) != turn {
+                    bench.driver.wait(Some(end), &mut Vec::new());
+                    assert!(clock::now() < end, "wake-up {turn} was lost");
+                }
+                ball.store(turn + 1, Ordering::Relaxed);
+                other.wake();
+                if turn & 2 == 0 {
+                    writer.write_all(b"x").unwrap();
+                    assert_eq!(bench.finish(1), 1);
+                }
+            }
+        }
+    };
+    let (tell_other, told_other) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(play(1, tell, told_other));
+    play(0, tell_other, told)();
+    other.join().unwrap();
+}
+
+fn more_than_the_queues_hold_is_not_lost(kind: Kind) {
+    const MANY: u64 = 10_000;
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    for token in 0..MANY {
+        bench.start(token, poll(&reader, libc::POLLIN));
+    }
+    assert_eq!(bench.driver.pending(), MANY as usize);
+    bench.is_waiting(0);
+    // All at once.
+    writer.write_all(b"x").unwrap();
+    for token in 0..MANY {
+        assert_eq!(bench.finish(token), libc::POLLIN.into());
+    }
+    assert_eq!(bench.driver.pending(), 0);
+    // And the watch for wake-ups has survived it.
+    let waker = bench.driver.waker();
+    bench.start(1, read(&writer, &mut []));
+    bench.poll();
+    let _ = bench.finish(1);
+    let mut buffer = [0; 1];
+    assert_eq!(bench.run(read(&reader, &mut buffer)), 1);
+    bench.start(1, read(&reader, &mut buffer));
+    for _ in 0..3 {
+        let waker = waker.clone();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(1));
+            waker.wake();
+        });
+        assert!(rest(&mut bench.driver, clock::after(PATIENCE)), "not heard");
+        other.join().unwrap();
+    }
+    writer.write_all(b"x").unwrap();
+    assert_eq!(bench.finish(1), 1);
+}
+
+fn another_thread_can_harvest(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    bench.start(1, read(&reader, &mut buffer));
+    bench.poll();
+    writer.write_all(b"abc").unwrap();
+    let driver = std::sync::Mutex::new(&mut bench.driver);
+    let computing = std::sync::atomic::AtomicBool::new(true);
+    let out = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let end = clock::after(PATIENCE);
+            let mut out = Vec::new();
+            while out.is_empty() && clock::now() < end {
+                driver.lock().unwrap().harvest(&mut out);
+                std::thread::yield_now();
+            }
+            computing.store(false, Ordering::Relaxed);
+            out
+        });
+        while computing.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        other.join().unwrap()
+    });
+    bench.note(out);
+    assert_eq!(bench.result(1), Some(3));
+}
+
+fn dropping_a_driver_ends_what_is_pending(kind: Kind) {
+    let mut driver = Driver::new(kind).unwrap();
+    let (reader, mut writer) = pipe().unwrap();
+    let mut buffer = [0; 4];
+    // SAFETY: the buffer outlives the driver.
+    unsafe { driver.submit(1, &read(&reader, &mut buffer)).unwrap() };
+    driver.poll(&mut Vec::new());
+    drop(driver);
+    writer.write_all(b"abc").unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(buffer, [0; 4], "nobody reads any more");
+    let mut bench = Bench::new(kind);
+    assert_eq!(bench.run(read(&reader, &mut buffer)), 3);
+}
