@@ -339,6 +339,7 @@ mod tests {
         let metric = if weighed { "whole_memory_per_unit" } else { "time_per_switch" };
         Reading {
             subject: subject(unit, workload),
+            role: None,
             run: "2026-01-31T12:00:00Z".into(),
             position: 0,
             pin: None,
@@ -353,6 +354,7 @@ mod tests {
     fn measurement(samples: &[f64]) -> Measurement {
         Measurement {
             subject: subject("thread", "switch"),
+            role: None,
             metric: "time_per_switch".into(),
             value_unit: "ns".into(),
             median: 1.0,

@@ -56,6 +56,7 @@ fn subject(workload: Workload, unit: Unit) -> Subject {
 fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> Measurement {
     Measurement {
         subject: subject(workload, unit),
+        role: None,
         metric: metric.name().into(),
         value_unit: metric.value_unit().into(),
         median,
@@ -100,6 +101,7 @@ fn record() -> Record {
     });
     let sample = Reading {
         subject: subject(Workload::Alloc, Unit::Fiber),
+        role: None,
         run: "2026-01-31T12:00:00Z".into(),
         position: 0,
         pin: None,

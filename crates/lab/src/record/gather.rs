@@ -79,6 +79,7 @@ fn reading(run: &str, taken: &Taken) -> Reading {
     proof.remove("parameters");
     Reading {
         subject: subject(taken.unit, taken.workload, Some(&sample.parameters)),
+        role: None,
         run: run.to_owned(),
         position: taken.position,
         pin: taken.pin,

@@ -20,7 +20,7 @@ pub use metric::{more_is_better, value_unit};
 pub use order::version_key;
 pub use reading::Reading;
 pub use store::{Store, default_folder};
-pub use subject::{Parameters, Subject, Value};
+pub use subject::{Parameters, Side, Subject, Value};
 
 use crate::env::Environment;
 use crate::noise::{self, Load, Warning};
@@ -72,6 +72,9 @@ pub struct Measurement {
     /// What it is about.
     #[serde(flatten)]
     pub subject: Subject,
+    /// Which side of the comparison the unit stands on, as in [`Reading::role`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// Which figure of it this is.
     pub metric: String,
     /// The unit its values are in.
@@ -101,6 +104,13 @@ pub struct Failed {
     /// What the process said on standard error, the last lines of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+}
+
+impl Measurement {
+    /// Which side of the comparison the unit stands on.
+    pub fn side(&self) -> Side {
+        Side::of(self.role.as_deref(), &self.subject.unit)
+    }
 }
 
 impl Record {
@@ -142,7 +152,9 @@ impl Record {
 
 fn measurements(seed: u64, samples: &[Reading]) -> Vec<Measurement> {
     let mut values: BTreeMap<(&Subject, &str), Vec<f64>> = BTreeMap::new();
+    let mut roles: BTreeMap<&Subject, &Option<String>> = BTreeMap::new();
     for sample in samples {
+        roles.insert(&sample.subject, &sample.role);
         for (metric, &value) in &sample.figures {
             values.entry((&sample.subject, metric)).or_default().push(value);
         }
@@ -154,6 +166,7 @@ fn measurements(seed: u64, samples: &[Reading]) -> Vec<Measurement> {
         let estimate = stats::estimate(&samples, &mut Random::new(seed ^ stream));
         Measurement {
             subject: subject.clone(),
+            role: roles.get(subject).copied().cloned().flatten(),
             metric: metric.to_owned(),
             value_unit: value_unit(metric).to_owned(),
             median: estimate.median,

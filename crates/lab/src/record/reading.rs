@@ -12,6 +12,10 @@ pub struct Reading {
     /// What it is about.
     #[serde(flatten)]
     pub subject: Subject,
+    /// Which side of the comparison the unit stands on: `fiber`, switched by its runtime, or
+    /// `thread`, switched by the kernel. Where it is not told, the unit's name tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// When the run began that took it, as in its environment. Another run that uses it again
     /// leaves this as it is.
     pub run: String,

@@ -207,6 +207,7 @@ mod tests {
                 workload: "alloc".into(),
                 parameters: Parameters::default().with("units", 100_u64),
             },
+            role: None,
             run: started.into(),
             position,
             pin: None,

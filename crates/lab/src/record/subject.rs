@@ -42,6 +42,29 @@ impl fmt::Display for Subject {
 #[serde(transparent)]
 pub struct Parameters(BTreeMap<String, Value>);
 
+/// Which side of the comparison a unit stands on. Runtimes call their units by many names; this is
+/// what makes a goroutine comparable to a fiber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Switched by the runtime: fibers, coroutines, goroutines, tasks, processes of Erlang.
+    Fiber,
+    /// Switched by the kernel.
+    Thread,
+}
+
+impl Side {
+    /// The side a record names, or else the one that the unit's own name tells.
+    pub fn of(role: Option<&str>, unit: &str) -> Side {
+        let kernels = ["thread", "platform", "worker", "locked"];
+        match role {
+            Some("thread") => Side::Thread,
+            Some("fiber") => Side::Fiber,
+            _ if kernels.iter().any(|name| unit.contains(name)) => Side::Thread,
+            _ => Side::Fiber,
+        }
+    }
+}
+
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -115,6 +138,18 @@ impl fmt::Display for Value {
     }
 }
 
+impl Value {
+    /// The value that `text` spells: a flag, a number, or else a word.
+    pub fn of(text: &str) -> Value {
+        match (text.parse::<bool>(), text.parse::<u64>()) {
+            (Ok(flag), _) => Value::Flag(flag),
+            // Not "007", which would not read back as it was.
+            (_, Ok(number)) if number.to_string() == text => Value::Number(number),
+            _ => Value::Word(text.to_owned()),
+        }
+    }
+}
+
 impl From<bool> for Value {
     fn from(flag: bool) -> Value {
         Value::Flag(flag)
@@ -149,6 +184,14 @@ mod tests {
         let mine = published.clone().with("cores", 2_u64);
         assert!(published.agrees(&mine) && mine.agrees(&published));
         assert!(!mine.agrees(&mine.clone().with("units", 2_000_u64)));
+    }
+
+    #[test]
+    fn orders_of_the_protocol_become_values() {
+        assert_eq!(Value::of("true"), Value::Flag(true));
+        assert_eq!(Value::of("2048"), Value::Number(2048));
+        assert_eq!(Value::of("chunked"), Value::Word("chunked".into()));
+        assert_eq!(Value::of("007"), Value::Word("007".into()));
     }
 
     #[test]
