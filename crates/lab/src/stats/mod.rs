@@ -1,42 +1,13 @@
-//! Medians, their uncertainty, and a source of chance that a seed fixes.
+//! Medians and their uncertainty; whether two sets of samples differ; which samples stand out; and
+//! when there are enough of them.
 
-/// A stream of random numbers that is the same for the same seed, on every machine and in every
-/// version: a recorded seed has to bring back the order of the samples (SplitMix64).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
+mod difference;
+mod outliers;
+mod random;
 
-impl Random {
-    /// Starts the stream of `seed`.
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, each with the same chance as nearly as makes no difference here:
-    /// the bias is below `bound / 2^64`.
-    ///
-    /// # Panics
-    /// When `bound` is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        assert!(bound > 0, "no number is below 0");
-        // The high half of a 128-bit product: a multiplication in place of a remainder.
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    /// Puts `items` in random order.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
-        }
-    }
-}
+pub use difference::{Difference, mann_whitney};
+pub use outliers::outliers;
+pub use random::Random;
 
 /// The middle value, or the mean of the two middle ones.
 ///
@@ -84,27 +55,87 @@ pub fn estimate(values: &[f64], random: &mut Random) -> Estimate {
 }
 
 fn bootstrap(values: &[f64], resamples: usize, random: &mut Random) -> Estimate {
-    let mut sorted = values.to_vec();
-    sort(&mut sorted);
-    let median = of_sorted(&sorted);
-    let mut drawn = vec![0.0; sorted.len()];
-    let mut medians: Vec<f64> = (0..resamples)
-        .map(|_| {
-            for slot in &mut drawn {
-                *slot = sorted[random.below(sorted.len())];
-            }
-            sort(&mut drawn);
-            of_sorted(&drawn)
-        })
-        .collect();
-    sort(&mut medians);
-    let cut = resamples / 40;
-    // With very few samples the cut can fall on the far side of the median itself.
-    Estimate {
-        median,
-        low: medians[cut].min(median),
-        high: medians[resamples - 1 - cut].max(median),
+    let mut draw = Draw::new(values);
+    let median = of_sorted(&draw.sorted);
+    percentiles(median, (0..resamples).map(|_| draw.median(random)).collect())
+}
+
+/// How many times the median of `old` the median of `new` is, and that ratio's 95% interval: both
+/// sets are drawn anew, each from itself, and their medians divided. `None` where the median of
+/// `old`, or of one of its draws, is zero: then nothing is a multiple of it.
+///
+/// # Panics
+/// When one of them has no values, or a value is not a number.
+pub fn ratio(old: &[f64], new: &[f64], random: &mut Random) -> Option<Estimate> {
+    bootstrap_ratio(old, new, RESAMPLES, random)
+}
+
+fn bootstrap_ratio(
+    old: &[f64],
+    new: &[f64],
+    resamples: usize,
+    random: &mut Random,
+) -> Option<Estimate> {
+    let (mut old, mut new) = (Draw::new(old), Draw::new(new));
+    let median = of_sorted(&new.sorted) / of_sorted(&old.sorted);
+    let ratios: Vec<f64> =
+        (0..resamples).map(|_| new.median(random) / old.median(random)).collect();
+    let divided = median.is_finite() && ratios.iter().all(|ratio| ratio.is_finite());
+    divided.then(|| percentiles(median, ratios))
+}
+
+/// Values to draw from, with replacement.
+struct Draw {
+    sorted: Vec<f64>,
+    drawn: Vec<f64>,
+}
+
+impl Draw {
+    fn new(values: &[f64]) -> Draw {
+        let mut sorted = values.to_vec();
+        sort(&mut sorted);
+        let drawn = vec![0.0; sorted.len()];
+        Draw { sorted, drawn }
     }
+
+    /// The median of as many values drawn anew.
+    fn median(&mut self, random: &mut Random) -> f64 {
+        for slot in &mut self.drawn {
+            *slot = self.sorted[random.below(self.sorted.len())];
+        }
+        sort(&mut self.drawn);
+        of_sorted(&self.drawn)
+    }
+}
+
+/// Cuts 2.5% off each end of what the draws came to.
+fn percentiles(median: f64, mut drawn: Vec<f64>) -> Estimate {
+    sort(&mut drawn);
+    let cut = drawn.len() / 40;
+    // With very few samples the cut can fall on the far side of the median itself.
+    Estimate { median, low: drawn[cut].min(median), high: drawn[drawn.len() - 1 - cut].max(median) }
+}
+
+/// With fewer samples than this the interval is mostly their range, and three that happen to be
+/// alike would pass for precise.
+const LEAST: usize = 5;
+
+/// Whether more samples are not needed: there are at least five, and neither end of the median's
+/// 95% interval is further from it than `precision`, as a share of the median. 0.02 asks for 2%.
+///
+/// Who stops by this stops sooner by luck, too: the interval of a run ended this way is a little
+/// narrower than one of a number of samples fixed beforehand.
+///
+/// # Panics
+/// When a value is not a number.
+pub fn enough(values: &[f64], precision: f64, random: &mut Random) -> bool {
+    if values.len() < LEAST {
+        return false;
+    }
+    // A decision needs fewer digits than a report.
+    let found = bootstrap(values, 2_000, random);
+    let reach = (found.high - found.median).max(found.median - found.low);
+    reach <= precision * found.median.abs()
 }
 
 /// The spread of `values` around their median, relative to it: the median absolute deviation,
@@ -197,16 +228,48 @@ mod tests {
     }
 
     #[test]
-    fn shuffles_keep_every_item_and_depend_on_the_seed_alone() {
-        let order = |seed| {
-            let mut items: Vec<u32> = (0..50).collect();
-            Random::new(seed).shuffle(&mut items);
-            items
+    fn a_ratio_is_that_of_the_medians_and_lies_in_its_interval() {
+        let old = [10.0, 11.0, 9.0, 10.0, 10.5, 9.5, 10.0];
+        let new: Vec<f64> = old.iter().map(|value| value * 3.0).collect();
+        let found = ratio(&old, &new, &mut Random::new(5)).expect("a ratio");
+        assert!((found.median - 3.0).abs() < 1e-12, "{found:?}");
+        // Medians of draws lie between 9.5 and 10.5 nearly always, so the ratio's ends do between
+        // 3 * 9.5 / 10.5 and 3 * 10.5 / 9.5.
+        assert!(found.low >= 3.0 * 9.0 / 10.5 && found.low < 3.0, "{found:?}");
+        assert!(found.high <= 3.0 * 10.5 / 9.0 && found.high > 3.0, "{found:?}");
+        assert_eq!(ratio(&[0.0; 5], &new, &mut Random::new(5)), None);
+        assert_eq!(ratio(&[0.0, 0.0, 1.0, 1.0, 1.0], &new, &mut Random::new(5)), None);
+    }
+
+    /// Two sets from one distribution: the interval has to hold 1 about as often as it says.
+    #[test]
+    fn intervals_of_ratios_cover_no_change_as_often_as_they_claim() {
+        let mut random = Random::new(11);
+        let draw = |random: &mut Random| -> Vec<f64> {
+            (0..15).map(|_| 100.0 + random.below(1_000) as f64 / 100.0).collect()
         };
-        assert_eq!(order(1), order(1));
-        assert_ne!(order(1), order(2));
-        let mut sorted = order(3);
-        sorted.sort_unstable();
-        assert!(sorted.into_iter().eq(0..50));
+        let experiments = 100;
+        let held = (0..experiments)
+            .filter(|_| {
+                let (old, new) = (draw(&mut random), draw(&mut random));
+                let found = bootstrap_ratio(&old, &new, 1_000, &mut random).expect("no zeroes");
+                found.low <= 1.0 && 1.0 <= found.high
+            })
+            .count();
+        assert!((90..=100).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn samples_are_enough_when_there_are_five_and_their_interval_is_narrow() {
+        let enough =
+            |values: &[f64], precision| super::enough(values, precision, &mut Random::new(1));
+        let close = [100.0, 101.0, 99.0, 100.0, 100.5, 99.5, 100.0, 100.2];
+        assert!(enough(&close, 0.02));
+        assert!(!enough(&close, 0.000_1));
+        assert!(!enough(&close[..4], 0.5), "too few to tell");
+        let wide = [50.0, 150.0, 100.0, 60.0, 140.0, 100.0];
+        assert!(!enough(&wide, 0.02));
+        assert!(enough(&[7.0; 5], 0.0), "all alike");
+        assert!(!enough(&[], 0.5));
     }
 }
