@@ -14,6 +14,9 @@
 //! | family | file |
 //! |---|---|
 //! | `sched_yield` | `rest` |
+//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
+//! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg`, `accept`, `accept4`, `connect` | `socket` |
+//! | `close`, `dup2`, `dup3`, `close_range`, `setsockopt` | `descriptor` |
 //!
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
 
@@ -21,6 +24,14 @@
 
 #[macro_use]
 mod original;
+#[macro_use]
+mod fallback;
+mod buffers;
+pub mod descriptor;
 mod fiber;
+mod files;
+mod parking;
 
 pub mod rest;
+pub mod socket;
+pub mod stream;

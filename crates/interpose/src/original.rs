@@ -125,8 +125,14 @@ impl<F: Copy> Original<F> {
 ///
 /// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
 /// function can also be called by the name `read::original`.
+///
+/// With `anywhere` before it all, what is written is done off a fiber as well.
 macro_rules! interpose {
+    (anywhere $($rest:tt)*) => {
+        interpose! { @when (true) $($rest)* }
+    };
     (
+        @when ($condition:expr)
         $(#[$meta:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
             $(, version $version:literal)? $(, else $fallback:path)?
@@ -193,12 +199,15 @@ macro_rules! interpose {
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller's promise.
             unsafe {
-                if $crate::fiber::on_fiber() {
+                if $condition {
                     $name::on_fiber($($argument),*)
                 } else {
                     $name::original($($argument),*)
                 }
             }
         }
+    };
+    ($($rest:tt)*) => {
+        interpose! { @when ($crate::fiber::on_fiber()) $($rest)* }
     };
 }

@@ -19,12 +19,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use carefree_context::arch::{self, ThreadContext};
 use carefree_context::{overflow, tls};
 use carefree_reactor::clock::{self, NEVER};
-use carefree_reactor::{Idle, TimerKey};
+use carefree_reactor::{Op, TimerKey, Unsupported};
 use crossbeam_deque::{Injector, Steal};
 
 use crate::episode::Ticket;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
+use crate::io::Io;
 use crate::queue::{Place, Queue};
 use crate::registry;
 use crate::runtime::Shared;
@@ -70,10 +71,11 @@ pub(crate) struct Carrier {
     /// In shared mode: fibers made ready elsewhere that may only run here.
     inbox: Injector<FiberRef>,
     shard: Shard,
-    pub(crate) idle: Idle,
+    io: Io,
 }
 
-// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `random`) is touched by the
+// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `random`, and `io` as far as
+// it does not say otherwise) is touched by the
 // carrier's own kernel thread only, be it in its own context or in that of a fiber it runs.
 unsafe impl Sync for Carrier {}
 // SAFETY: built by one thread and handed to the one that runs it.
@@ -182,7 +184,7 @@ impl Carrier {
             queue: Queue::new(),
             inbox: Injector::new(),
             shard: Shard::new(),
-            idle: Idle::new(),
+            io: Io::new(),
         }
     }
 
@@ -361,6 +363,43 @@ impl Carrier {
         self.shard.next()
     }
 
+    /// Wakes the carrier's thread, or keeps it from its next sleep.
+    pub(crate) fn wake(&self) {
+        self.io.wake();
+    }
+
+    /// Has the kernel do `op` for a fiber that runs here.
+    pub(crate) fn submit(&self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        // SAFETY: the caller runs here; the driver calls nobody back.
+        unsafe { self.io.submit(token, op) }
+    }
+
+    /// Cancels an operation that was submitted here; for a fiber that runs here.
+    pub(crate) fn cancel(&self, token: u64) {
+        // SAFETY: as above.
+        unsafe { self.io.cancel(token) };
+    }
+
+    /// Cancels an operation that was submitted here; for a fiber that runs elsewhere.
+    pub(crate) fn send_errand(&self, token: u64) {
+        self.io.leave_errand(token);
+        if self.runtime().sleepers.claim_one(self.index) {
+            self.wake();
+        }
+    }
+
+    /// Whether fibers wait for the kernel here. A hint, but for the carrier itself.
+    pub(crate) fn has_operations(&self) -> bool {
+        self.io.is_waiting() || self.io.has_errands()
+    }
+
+    /// Wakes the fibers whose operations are done, for a carrier that has been busy for long. For
+    /// threads that are not the carrier's.
+    #[allow(dead_code, reason = "for the watchdog")]
+    pub(crate) fn rescue(&self) {
+        self.io.rescue();
+    }
+
     // ---- The carrier's own context ----
 
     /// The body of the carrier's thread.
@@ -373,6 +412,8 @@ impl Carrier {
         for visit in 0u64.. {
             self.round.set(ROUND);
             self.fire_timers();
+            // SAFETY: this is the carrier's own context.
+            unsafe { self.io.poll() };
             if visit % REFRESH == 0 {
                 notice_libraries();
             }
@@ -443,6 +484,8 @@ impl Carrier {
         sleepers.search();
         loop {
             self.fire_timers();
+            // SAFETY: this is the carrier's own context.
+            unsafe { self.io.poll() };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
                 runtime.wake(sleepers.found());
@@ -463,6 +506,7 @@ impl Carrier {
         let runtime = self.runtime();
         runtime.has_stopped()
             || !self.inbox.is_empty()
+            || self.io.has_errands()
             || !runtime.injector.is_empty()
             || (self.own_tls && runtime.carriers.iter().any(|c| !c.queue.is_empty()))
     }
@@ -471,14 +515,20 @@ impl Carrier {
         let runtime = self.runtime();
         let next = runtime.next_timer();
         if next == NEVER {
-            self.idle.wait(None);
+            self.lie(None);
         } else if runtime.keep_time(next) {
-            self.idle.wait(Some(next));
+            self.lie(Some(next));
             runtime.kept_time(next);
         } else {
             // Another sleeper sees to the timers; this one only if that one is kept busy.
-            self.idle.wait(Some(next.saturating_add(STAGGER)));
+            self.lie(Some(next.saturating_add(STAGGER)));
         }
+    }
+
+    /// Lies down until woken, until an operation is done, or until `deadline`.
+    fn lie(&self, deadline: Option<u64>) {
+        // SAFETY: this is the carrier's own context.
+        unsafe { self.io.sleep(deadline) };
     }
 
     /// Takes fibers from another carrier.

@@ -47,8 +47,10 @@ pub(crate) const BY_CANCEL: u64 = 1 << 5;
 pub(crate) const OF_THREAD: u64 = 1 << 6;
 /// It waits without a time limit and is [counted](crate::deadlock) as unable to wake others.
 pub(crate) const COUNTED: u64 = 1 << 7;
+/// The wait also ends by the completion of an operation of the kernel's.
+pub(crate) const BY_COMPLETION: u64 = 1 << 8;
 
-const NUMBER_SHIFT: u32 = 8;
+const NUMBER_SHIFT: u32 = 9;
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,8 @@ mod fiber;
 #[cfg(not(loom))]
 mod furnish;
 #[cfg(not(loom))]
+mod io;
+#[cfg(not(loom))]
 mod join;
 #[cfg(not(loom))]
 pub mod lot;
@@ -36,6 +38,8 @@ pub mod lot;
 mod metrics;
 #[cfg(not(loom))]
 mod offload;
+#[cfg(not(loom))]
+pub mod operation;
 #[cfg(not(loom))]
 mod queue;
 #[cfg(not(loom))]

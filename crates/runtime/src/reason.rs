@@ -25,12 +25,24 @@ pub enum Reason {
     Limit,
     /// It waits for a call that another thread makes for it: see [`offload`](crate::offload).
     Offload,
+    /// It waits for data to read.
+    Read,
+    /// It waits until there is room for what it writes.
+    Write,
+    /// It waits for a connection to accept.
+    Accept,
+    /// It waits for a connection to be made.
+    Connect,
+    /// It waits for something to happen on a file.
+    Poll,
+    /// It waits until others have left a file that it closes.
+    Close,
     /// It waits for something else, through [`park`](crate::wait::park).
     Other,
 }
 
 impl Reason {
-    const ALL: [Reason; 10] = [
+    const ALL: [Reason; 16] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,
@@ -40,6 +52,12 @@ impl Reason {
         Reason::Semaphore,
         Reason::Limit,
         Reason::Offload,
+        Reason::Read,
+        Reason::Write,
+        Reason::Accept,
+        Reason::Connect,
+        Reason::Poll,
+        Reason::Close,
         Reason::Other,
     ];
 
@@ -65,6 +83,12 @@ impl fmt::Display for Reason {
             Reason::Semaphore => "waits for a permit of a semaphore",
             Reason::Limit => "waits until fewer fibers of its scope run",
             Reason::Offload => "waits for a call that another thread makes for it",
+            Reason::Read => "waits for data to read",
+            Reason::Write => "waits until it can write",
+            Reason::Accept => "waits for a connection",
+            Reason::Connect => "waits to be connected",
+            Reason::Poll => "waits for something to happen on a file",
+            Reason::Close => "waits until others have left the file it closes",
             Reason::Other => "waits",
         })
     }

@@ -74,7 +74,7 @@ impl Shared {
     /// Wakes a carrier that the sleepers' protocol has named.
     pub(crate) fn wake(&self, sleeper: Option<usize>) {
         if let Some(index) = sleeper {
-            self.carriers[index].idle.wake();
+            self.carriers[index].wake();
         }
     }
 
@@ -95,7 +95,7 @@ impl Shared {
     fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
         carrier.deliver(fiber);
         if self.sleepers.claim_one(carrier.index()) {
-            carrier.idle.wake();
+            carrier.wake();
         }
     }
 
@@ -176,7 +176,7 @@ impl Shared {
 
     fn wake_all(&self) {
         for carrier in &self.carriers {
-            carrier.idle.wake();
+            carrier.wake();
         }
     }
 
@@ -191,7 +191,7 @@ impl Shared {
         all_sleep()
             && self.next_timer() == NEVER
             && self.injector.is_empty()
-            && self.carriers.iter().all(|c| c.is_empty())
+            && self.carriers.iter().all(|c| c.is_empty() && !c.has_operations())
             // Again: one may have found a fiber between the looks at it and at where it was.
             && all_sleep()
     }

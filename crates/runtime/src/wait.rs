@@ -15,7 +15,9 @@ use carefree_reactor::clock::{self, NEVER};
 
 use crate::carrier::{self, Next};
 use crate::deadlock::{self, Watch};
-use crate::episode::{BY_CANCEL, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket};
+use crate::episode::{
+    BY_CANCEL, BY_COMPLETION, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket,
+};
 use crate::fiber::{FiberRef, Kind};
 use crate::lot;
 use crate::queue::Place;
@@ -148,6 +150,27 @@ pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> 
 /// Ends the wait `ticket`.
 pub(crate) fn end_claimed(fiber: FiberRef, ticket: Ticket) {
     wake(fiber, fiber.episode.claim(ticket, Outcome::Unparked), Place::Last);
+}
+
+/// Waits for the completion of an operation of the kernel's, or returns at once if `over` says so
+/// when the wait has begun. Also returns whether a [`timeout`](crate::timeout) has cut it short.
+pub(crate) fn await_signal(
+    me: FiberRef,
+    over: impl FnOnce() -> bool,
+    reason: Reason,
+    key: usize,
+    until: Until,
+) -> (Outcome, bool) {
+    let plan = Plan::new(me, reason, until, BY_COMPLETION);
+    let ticket = plan.begin(me, key);
+    let outcome =
+        if over() { give_up(me, ticket, Outcome::Unparked) } else { wait(me, ticket, &plan) };
+    (outcome, plan.limit <= plan.deadline)
+}
+
+/// Ends the wait of a fiber for an operation.
+pub(crate) fn wake_completed(fiber: FiberRef) {
+    wake(fiber, fiber.episode.claim_by(BY_COMPLETION, Outcome::Unparked), Place::Last);
 }
 
 /// Ends the wait of a cancelled fiber.

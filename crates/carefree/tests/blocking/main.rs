@@ -1,0 +1,3 @@
+//! Blocking calls of `std` on fibers.
+
+mod sockets;

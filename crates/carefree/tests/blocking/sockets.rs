@@ -1,0 +1,284 @@
+//! `std::net` and `std::os::unix::net`.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use carefree::{run, scope, spawn};
+
+/// Longer than anything here takes, shorter than a person waits.
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn hundreds_of_connections_echo_at_once() {
+    run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        const CONNECTIONS: usize = 300;
+        let alive = AtomicUsize::new(0);
+        scope(|s| {
+            s.spawn(|| {
+                for _ in 0..CONNECTIONS {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    spawn(move || {
+                        let mut buffer = [0; 64];
+                        loop {
+                            match stream.read(&mut buffer).unwrap() {
+                                0 => return,
+                                n => stream.write_all(&buffer[..n]).unwrap(),
+                            }
+                        }
+                    });
+                }
+            });
+            for number in 0..CONNECTIONS {
+                let alive = &alive;
+                s.spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    // All of them wait here, so none has a carrier of its own.
+                    alive.fetch_add(1, Ordering::SeqCst);
+                    while alive.load(Ordering::SeqCst) < CONNECTIONS {
+                        carefree::yield_now();
+                    }
+                    for round in 0..5 {
+                        let text = format!("{number} {round}");
+                        stream.write_all(text.as_bytes()).unwrap();
+                        let mut answer = vec![0; text.len()];
+                        stream.read_exact(&mut answer).unwrap();
+                        assert_eq!(answer, text.as_bytes());
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_reader_waits_for_a_writer_on_the_same_carrier() {
+    carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
+        let (mut reader, mut writer) = UnixStream::pair().unwrap();
+        let reading = spawn(move || {
+            let mut buffer = [0; 5];
+            reader.read_exact(&mut buffer).unwrap();
+            buffer
+        });
+        carefree::sleep(Duration::from_millis(5));
+        writer.write_all(b"hel").unwrap();
+        carefree::sleep(Duration::from_millis(5));
+        writer.write_all(b"lo").unwrap();
+        assert_eq!(&reading.join().unwrap(), b"hello");
+    });
+}
+
+#[test]
+fn a_write_that_does_not_fit_goes_on_as_it_is_read() {
+    run(|| {
+        let (mut reader, mut writer) = UnixStream::pair().unwrap();
+        let text: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
+        let sent = text.clone();
+        let writing = spawn(move || writer.write(&sent).unwrap());
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert_eq!(writing.join().unwrap(), text.len());
+        assert!(got == text);
+    });
+}
+
+#[test]
+fn time_limits_of_a_socket_end_a_read() {
+    run(|| {
+        let (reader, _writer) = UnixStream::pair().unwrap();
+        let other = reader.try_clone().unwrap();
+        other.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let begun = Instant::now();
+        let error = (&reader).read(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+    });
+}
+
+#[test]
+fn a_nonblocking_socket_does_not_wait() {
+    run(|| {
+        let (mut reader, mut writer) = UnixStream::pair().unwrap();
+        reader.set_nonblocking(true).unwrap();
+        for _ in 0..40 {
+            assert_eq!(reader.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+        writer.write_all(b"x").unwrap();
+        assert_eq!(reader.read(&mut [0; 8]).unwrap(), 1);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        // And back.
+        reader.set_nonblocking(false).unwrap();
+        let reading = spawn(move || reader.read(&mut [0; 8]).unwrap());
+        carefree::sleep(Duration::from_millis(5));
+        writer.write_all(b"yz").unwrap();
+        assert_eq!(reading.join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn cancellation_reaches_into_a_read() {
+    run(|| {
+        let (mut reader, _writer) = UnixStream::pair().unwrap();
+        let reading = spawn(move || reader.read(&mut [0; 8]));
+        carefree::sleep(Duration::from_millis(5));
+        reading.cancel();
+        let error = reading.join().unwrap().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+    });
+}
+
+#[test]
+fn a_timeout_reaches_into_an_accept() {
+    run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut error = None;
+        let limited = carefree::timeout(Duration::from_millis(20), || {
+            error = listener.accept().err();
+        });
+        assert!(limited.is_err());
+        assert_eq!(error.unwrap().kind(), ErrorKind::TimedOut);
+        // Nothing is left behind: the listener works.
+        let client = spawn({
+            let address = listener.local_addr().unwrap();
+            move || TcpStream::connect(address).unwrap()
+        });
+        listener.accept().unwrap();
+        client.join().unwrap();
+    });
+}
+
+#[test]
+fn what_was_read_is_not_lost_to_a_timeout() {
+    run(|| {
+        // Again and again with the data on its way just when the limit is reached.
+        let (mut reader, mut writer) = UnixStream::pair().unwrap();
+        const BYTES: usize = 200;
+        let writing = spawn(move || {
+            for byte in 0..BYTES {
+                carefree::sleep(Duration::from_micros(500));
+                writer.write_all(&[byte as u8]).unwrap();
+            }
+        });
+        let mut got = Vec::new();
+        while got.len() < BYTES {
+            let mut byte = [0];
+            let limit = Duration::from_micros(450);
+            let mut read = Err(ErrorKind::Other.into());
+            let _ = carefree::timeout(limit, || read = reader.read(&mut byte));
+            if let Ok(1) = read {
+                got.push(byte[0]);
+            }
+        }
+        writing.join().unwrap();
+        assert!(got.iter().enumerate().all(|(i, byte)| i as u8 == *byte), "{got:?}");
+    });
+}
+
+#[test]
+fn closing_ends_the_reads_of_others_and_the_number_starts_anew() {
+    run(|| {
+        for _ in 0..50 {
+            let (mut reader, _writer) = UnixStream::pair().unwrap();
+            let fd = reader.as_raw_fd();
+            let reading = spawn(move || {
+                let result = reader.read(&mut [0; 8]).map_err(|e| e.raw_os_error());
+                std::mem::forget(reader);
+                result
+            });
+            carefree::yield_now();
+            // SAFETY: the reader forgets it.
+            assert_eq!(unsafe { libc::close(fd) }, 0);
+            let (mut next, mut other) = UnixStream::pair().unwrap();
+            other.write_all(b"new").unwrap();
+            assert_eq!(reading.join().unwrap(), Err(Some(libc::EBADF)));
+            let mut text = [0; 3];
+            next.read_exact(&mut text).unwrap();
+            assert_eq!(&text, b"new");
+        }
+    });
+}
+
+#[test]
+fn end_of_file_and_reset_are_seen() {
+    run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let reading = spawn(move || {
+            let end = server.read(&mut [0; 8]).unwrap();
+            (server, end)
+        });
+        carefree::sleep(Duration::from_millis(2));
+        client.shutdown(Shutdown::Write).unwrap();
+        let (mut server, end) = reading.join().unwrap();
+        assert_eq!(end, 0);
+        // Half-closed: the other direction still works.
+        server.write_all(b"bye").unwrap();
+        let mut text = [0; 3];
+        client.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"bye");
+        // Closed with unread data: a reset.
+        server.write_all(b"unread").unwrap();
+        carefree::sleep(Duration::from_millis(2));
+        let reading = spawn(move || server.read(&mut [0; 8]).map_err(|e| e.kind()));
+        drop(client);
+        let reset = reading.join().unwrap();
+        assert!(matches!(reset, Ok(0) | Err(ErrorKind::ConnectionReset)), "{reset:?}");
+    });
+}
+
+#[test]
+fn datagrams_say_where_they_come_from() {
+    run(|| {
+        let one = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let two = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = one.local_addr().unwrap();
+        let from = two.local_addr().unwrap();
+        let receiving = spawn(move || {
+            let mut buffer = [0; 16];
+            let (length, address) = one.recv_from(&mut buffer).unwrap();
+            (buffer[..length].to_vec(), address)
+        });
+        carefree::sleep(Duration::from_millis(5));
+        two.send_to(b"datagram", to).unwrap();
+        assert_eq!(receiving.join().unwrap(), (b"datagram".to_vec(), from));
+    });
+}
+
+#[test]
+fn a_refused_connection_is_an_error() {
+    run(|| {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(TcpStream::connect(port).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert!(TcpStream::connect_timeout(&port, LONG).is_err());
+    });
+}
+
+#[test]
+fn threads_and_fibers_talk_to_each_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        stream.write_all(text.to_uppercase().as_bytes()).unwrap();
+    });
+    let answer = run(|| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"thread").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    });
+    server.join().unwrap();
+    assert_eq!(answer, "THREAD");
+}

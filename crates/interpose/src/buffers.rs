@@ -1,0 +1,116 @@
+//! Several buffers as one, of which a part has been used.
+
+use libc::iovec;
+
+/// The buffers of a call, without the part of them that was used.
+///
+/// Usually a call uses all or ends early, so they are copied only when a part was used.
+pub(crate) struct Buffers {
+    first: *const iovec,
+    count: usize,
+    /// Bytes left in them.
+    left: usize,
+    copy: Vec<iovec>,
+}
+
+impl Buffers {
+    /// # Safety
+    /// `first` points to `count` descriptions of buffers, which stay as long as this.
+    pub(crate) unsafe fn new(first: *const iovec, count: usize) -> Buffers {
+        // SAFETY: the caller's promise.
+        let all = unsafe { slice(first, count) };
+        let left = all.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len));
+        Buffers { first, count, left, copy: Vec::new() }
+    }
+
+    pub(crate) fn first(&self) -> *const iovec {
+        self.first
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The first `used` bytes have been used.
+    pub(crate) fn advance(&mut self, used: usize) {
+        self.left -= used.min(self.left);
+        // SAFETY: the promise of `new`, or our own copy.
+        let mut rest = unsafe { slice(self.first, self.count) }.to_vec();
+        let mut used = used;
+        let whole = rest.iter().take_while(|one| {
+            let fits = one.iov_len <= used;
+            used -= if fits { one.iov_len } else { 0 };
+            fits
+        });
+        let whole = whole.count();
+        rest.drain(..whole);
+        if let Some(first) = rest.first_mut() {
+            first.iov_base = first.iov_base.wrapping_byte_add(used);
+            first.iov_len -= used;
+        }
+        self.copy = rest;
+        self.first = self.copy.as_ptr();
+        self.count = self.copy.len();
+    }
+}
+
+/// # Safety
+/// `first` points to `count` buffers' descriptions, or `count` is 0.
+unsafe fn slice<'a>(first: *const iovec, count: usize) -> &'a [iovec] {
+    if count == 0 || first.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+impl std::fmt::Debug for Buffers {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Buffers").field("count", &self.count).field("left", &self.left).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    /// The bytes that `buffers` has left, one after the other.
+    fn content(buffers: &Buffers) -> Vec<u8> {
+        // SAFETY: made from arrays of the tests.
+        unsafe { slice(buffers.first, buffers.count) }
+            .iter()
+            // SAFETY: as above.
+            .flat_map(|one| unsafe {
+                std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len).to_vec()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_was_used_is_left_out_wherever_it_ends() {
+        let mut texts = [b"ab".to_vec(), b"".to_vec(), b"cde".to_vec(), b"f".to_vec()];
+        let all = texts
+            .each_mut()
+            .map(|text| iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() });
+        for first in 0..=6 {
+            for second in 0..=6 - first {
+                // SAFETY: the array outlives it.
+                let mut buffers = unsafe { Buffers::new(all.as_ptr(), all.len()) };
+                assert_eq!(buffers.left(), 6);
+                buffers.advance(first);
+                buffers.advance(second);
+                assert_eq!(content(&buffers), &b"abcdef"[first + second..]);
+                assert_eq!(buffers.left(), 6 - first - second);
+            }
+        }
+        // SAFETY: no buffers are described.
+        let none = unsafe { Buffers::new(ptr::null(), 0) };
+        assert_eq!((none.left(), content(&none)), (0, Vec::new()));
+    }
+}

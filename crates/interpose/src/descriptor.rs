@@ -1,0 +1,143 @@
+//! `close`, `dup2` and what else changes the meaning of a file descriptor; `fcntl`, `ioctl` and
+//! `setsockopt`, as far as they change a file's mode or time limits.
+//!
+//! These do their work off fibers as well: a thread may close what a fiber waits on.
+
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+
+use libc::socklen_t;
+
+use crate::fiber::set_errno;
+use crate::files;
+
+system_call!(fn raw_close(fd: c_int) -> c_int = SYS_close);
+system_call!(fn raw_dup3(from: c_int, to: c_int, flags: c_int) -> c_int = SYS_dup3);
+system_call!(
+    fn raw_close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = SYS_close_range
+);
+system_call!(
+    fn raw_setsockopt(
+        fd: c_int,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        length: socklen_t,
+    ) -> c_int = SYS_setsockopt
+);
+
+unsafe extern "C" fn raw_dup2(from: c_int, to: c_int) -> c_int {
+    if from != to {
+        // SAFETY: the caller's promise.
+        return unsafe { raw_dup3(from, to, 0) };
+    }
+    // Nothing to do, but `from` must be there.
+    // SAFETY: no memory is involved.
+    if unsafe { raw_fcntl(from, libc::F_GETFD, 0) } < 0 { -1 } else { to }
+}
+
+interpose! { anywhere
+    /// `close(2)`. Fibers that wait on the file end their calls with `EBADF` first.
+    fn close(fd: c_int) -> c_int, else raw_close {
+        if !files::prepare_to_close(fd) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(fd) }
+    }
+}
+
+interpose! { anywhere
+    /// `dup2(2)`, which closes `to`.
+    fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
+        if from != to && !files::prepare_to_close(to) {
+            set_errno(libc::EBUSY);
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(from, to) }
+    }
+}
+
+interpose! { anywhere
+    /// `dup3(2)`, which closes `to`.
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else raw_dup3 {
+        if from != to && !files::prepare_to_close(to) {
+            set_errno(libc::EBUSY);
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(from, to, flags) }
+    }
+}
+
+interpose! { anywhere
+    /// `close_range(2)`.
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
+        if flags as c_uint & libc::CLOSE_RANGE_CLOEXEC == 0 {
+            files::prepare_to_close_range(first, last);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(first, last, flags) }
+    }
+}
+
+interpose! { anywhere
+    /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
+    fn setsockopt(
+        fd: c_int,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        length: socklen_t,
+    ) -> c_int, else raw_setsockopt {
+        // SAFETY: the caller's promise.
+        let failed = unsafe { original(fd, level, option, value, length) };
+        if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
+            files::limit_changed();
+        }
+        failed
+    }
+}
+
+// The third argument is optional, and of different types. On both processors a function that is
+// called with optional arguments gets them where it would get fixed ones: in a register here.
+
+system_call!(fn raw_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl);
+system_call!(fn raw_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int = SYS_ioctl);
+
+interpose! { anywhere
+    /// `fcntl(2)`: minds changes of a file's mode.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd, command, argument) };
+        if command == libc::F_SETFL {
+            files::mode_changed();
+        }
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `fcntl64(2)`: the same.
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd, command, argument) };
+        if command == libc::F_SETFL {
+            files::mode_changed();
+        }
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `ioctl(2)`: minds changes of a file's mode.
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, else raw_ioctl {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd, request, argument) };
+        if request == libc::FIONBIO {
+            files::mode_changed();
+        }
+        result
+    }
+}

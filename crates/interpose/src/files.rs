@@ -1,0 +1,375 @@
+//! What is known of each file descriptor: who waits on it, and how it has behaved.
+//!
+//! # Closing a file that others wait on
+//!
+//! An operation that waits refers to its file by number until the reactor has handed it to the
+//! kernel. Were the number closed and given to another file meanwhile, the operation would be done
+//! on that one. So `close` first tells the waiters to give up, waits until they have, and only then
+//! closes:
+//!
+//! ```text
+//!  waiter:  count += 1; was CLOSING: count -= 1, EBADF      closer:  CLOSING = 1
+//!           begin to wait; is it CLOSING? give up                    interrupt those who wait
+//!           …                                                        park until count = 0
+//!           count -= 1; was CLOSING and count now 0: unpark          word = 0; close
+//! ```
+//!
+//! *Nobody is missed*: count and `CLOSING` share one word, changed by read-modify-writes only. A
+//! waiter that counted himself before `CLOSING` was set either has begun to wait when the closer
+//! looks, and is interrupted, or begins later and then sees `CLOSING`. *Nobody is late*: who counts
+//! himself after it sees it at once. *The word is cleared before the number is free*, so that the
+//! next file with this number begins anew. (Who calls `read` between the two, on a number another
+//! fiber is closing, would have the same race on threads.)
+//!
+//! Files closed by others than the interposed `close` (libc's own `fclose`, a raw system call)
+//! leave what is known behind. So all of it is a hint but the count, which is exact.
+//!
+//! # What is remembered of a file
+//!
+//! A system call that asks for a file's mode or time limits costs as much as one that reads from it,
+//! so the answers are remembered, until any file's are changed by a call seen here. A mode changed by
+//! a raw system call is noticed if that happens before a fiber waits on the file for the first time,
+//! as it does with those who set it when they open one.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use carefree_context::kernel;
+use carefree_reactor::clock::NEVER;
+use carefree_runtime::wait::{self, Until};
+use carefree_runtime::{Reason, lot, operation};
+
+/// In [`File::word`]: it is being closed.
+const CLOSING: u32 = 1 << 31;
+
+/// What is known of one file descriptor.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// How many fibers wait on it, and [`CLOSING`].
+    word: AtomicU32,
+    /// The value of [`MODES`] when its mode was asked for; 0 if never.
+    mode_asked: AtomicU32,
+    /// The value of [`LIMITS`] when its time limits were asked for; 0 if never.
+    limits_asked: AtomicU32,
+    /// Whether it was in blocking mode then.
+    blocking: AtomicBool,
+    /// A [`Kind`].
+    kind: AtomicU8,
+    /// How often in a row it had nothing to read when it was tried.
+    dry: AtomicU8,
+    /// Its `SO_RCVTIMEO` and `SO_SNDTIMEO` in nanoseconds, [`NEVER`] for none.
+    limits: [AtomicU64; 2],
+}
+
+/// Counts the changes of any file's mode (`O_NONBLOCK`). Which file is not enough to know: the mode
+/// is the open file's, which may go by several numbers.
+static MODES: AtomicU32 = AtomicU32::new(1);
+/// Counts the changes of any socket's time limits.
+static LIMITS: AtomicU32 = AtomicU32::new(1);
+
+/// The mode of some file may have been changed.
+pub(crate) fn mode_changed() {
+    MODES.fetch_add(1, Ordering::Release);
+}
+
+/// A time limit of some socket may have been changed.
+pub(crate) fn limit_changed() {
+    LIMITS.fetch_add(1, Ordering::Release);
+}
+
+/// A time limit of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// `SO_RCVTIMEO`: for what receives.
+    Receive = 0,
+    /// `SO_SNDTIMEO`: for what sends.
+    Send = 1,
+}
+
+/// What a file descriptor refers to, as far as that matters for trying without blocking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Nobody has asked yet.
+    Unknown,
+    /// A socket.
+    Socket,
+    /// A regular file or a disk: reads come short at its end only.
+    Regular,
+    /// A pipe, a terminal, …
+    Stream,
+}
+
+/// Tries that must have failed in a row before one is left out.
+const DRY: u8 = 3;
+/// Of so many, one is tried all the same.
+const SOUNDING: u8 = 16;
+
+/// Files a chunk of the table describes.
+const CHUNK: usize = 512;
+/// Chunks: enough for the most file descriptors the kernel gives a process unless told otherwise
+/// (`fs.nr_open`). Those beyond are not known; fibers wait on them all the same.
+const CHUNKS: usize = (1 << 20) / CHUNK;
+
+static TABLE: [AtomicPtr<[File; CHUNK]>; CHUNKS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+
+/// What is known of `fd`, if anything is.
+#[inline]
+pub(crate) fn known(fd: c_int) -> Option<&'static File> {
+    let index = usize::try_from(fd).ok()?;
+    let chunk = TABLE.get(index / CHUNK)?.load(Ordering::Acquire);
+    // SAFETY: chunks are never freed.
+    unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK])
+}
+
+/// The place for what is known of `fd`; `None` for numbers beyond the table.
+#[inline]
+pub(crate) fn file(fd: c_int) -> Option<&'static File> {
+    known(fd).or_else(|| enter(fd))
+}
+
+#[cold]
+fn enter(fd: c_int) -> Option<&'static File> {
+    let slot = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
+    let new = Box::into_raw(Box::new([const { File::new() }; CHUNK]));
+    if slot.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: from Box::into_raw just above, and nobody has seen it.
+        drop(unsafe { Box::from_raw(new) });
+    }
+    known(fd)
+}
+
+/// Names the waits on `fd` to the runtime, and the closer's wait for them. Not an address that
+/// anybody could have.
+fn key(fd: c_int) -> usize {
+    1 << 63 | fd as usize
+}
+
+impl File {
+    const fn new() -> File {
+        File {
+            word: AtomicU32::new(0),
+            mode_asked: AtomicU32::new(0),
+            limits_asked: AtomicU32::new(0),
+            blocking: AtomicBool::new(false),
+            kind: AtomicU8::new(Kind::Unknown as u8),
+            dry: AtomicU8::new(0),
+            limits: [const { AtomicU64::new(NEVER) }; 2],
+        }
+    }
+
+    /// What it refers to; asks the kernel the first time.
+    #[inline]
+    pub(crate) fn kind(&self, fd: c_int) -> Kind {
+        match self.kind.load(Ordering::Relaxed) {
+            1 => Kind::Socket,
+            2 => Kind::Regular,
+            3 => Kind::Stream,
+            _ => self.look(fd),
+        }
+    }
+
+    /// Asks the kernel what it refers to now.
+    #[cold]
+    pub(crate) fn look(&self, fd: c_int) -> Kind {
+        let kind = look(fd);
+        self.kind.store(kind as u8, Ordering::Relaxed);
+        kind
+    }
+
+    /// Whether a read should be tried before it is submitted: not if such tries have kept failing.
+    #[inline]
+    pub(crate) fn is_worth_a_try(&self) -> bool {
+        let dry = self.dry.load(Ordering::Relaxed);
+        if dry < DRY {
+            return true;
+        }
+        let sounding = dry == DRY + SOUNDING;
+        self.dry.store(if sounding { DRY } else { dry + 1 }, Ordering::Relaxed);
+        sounding
+    }
+
+    /// A read was tried: whether there was anything.
+    #[inline]
+    pub(crate) fn tried(&self, found: bool) {
+        let dry = self.dry.load(Ordering::Relaxed);
+        if found && dry != 0 {
+            self.dry.store(0, Ordering::Relaxed);
+        } else if !found && dry < DRY {
+            self.dry.store(dry + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is in blocking mode.
+    #[inline]
+    pub(crate) fn is_blocking(&self, fd: c_int) -> bool {
+        let now = MODES.load(Ordering::Acquire);
+        if self.blocking.load(Ordering::Relaxed) && self.mode_asked.load(Ordering::Relaxed) == now {
+            return true;
+        }
+        // Who is told EAGAIN by mistake may fail, so that is never answered from memory.
+        let blocking = is_blocking(fd);
+        self.blocking.store(blocking, Ordering::Relaxed);
+        self.mode_asked.store(now, Ordering::Relaxed);
+        blocking
+    }
+
+    /// How long a call that waits may take by the socket's own limit, in nanoseconds.
+    pub(crate) fn limit(&self, fd: c_int, limit: Limit) -> u64 {
+        if self.kind(fd) != Kind::Socket {
+            return NEVER;
+        }
+        let now = LIMITS.load(Ordering::Acquire);
+        if self.limits_asked.load(Ordering::Relaxed) != now {
+            for limit in [Limit::Receive, Limit::Send] {
+                self.limits[limit as usize].store(limit_of(fd, limit), Ordering::Relaxed);
+            }
+            self.limits_asked.store(now, Ordering::Relaxed);
+        }
+        self.limits[limit as usize].load(Ordering::Relaxed)
+    }
+
+    fn is_closing(&self) -> bool {
+        // A read-modify-write: see the proof above.
+        self.word.fetch_or(0, Ordering::AcqRel) & CLOSING != 0
+    }
+}
+
+/// What `fd` refers to, by the kernel.
+fn look(fd: c_int) -> Kind {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: there is room for the answer.
+    if unsafe { libc::fstat(fd, status.as_mut_ptr()) } != 0 {
+        return Kind::Unknown;
+    }
+    // SAFETY: the call has succeeded and so filled it.
+    match unsafe { status.assume_init() }.st_mode & libc::S_IFMT {
+        libc::S_IFSOCK => Kind::Socket,
+        libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR => Kind::Regular,
+        _ => Kind::Stream,
+    }
+}
+
+/// Whether `fd` is in blocking mode, by the kernel.
+pub(crate) fn is_blocking(fd: c_int) -> bool {
+    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    let mode = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
+    mode.is_ok_and(|mode| mode as c_int & libc::O_NONBLOCK == 0)
+}
+
+/// A time limit of a socket by the kernel, in nanoseconds; [`NEVER`] for none.
+pub(crate) fn limit_of(fd: c_int, limit: Limit) -> u64 {
+    let option = match limit {
+        Limit::Receive => libc::SO_RCVTIMEO,
+        Limit::Send => libc::SO_SNDTIMEO,
+    };
+    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = size_of::<libc::timeval>() as libc::socklen_t;
+    let arguments = [
+        fd as usize,
+        libc::SOL_SOCKET as usize,
+        option as usize,
+        &raw mut value as usize,
+        &raw mut length as usize,
+        0,
+    ];
+    // SAFETY: there is room for the answer, and its length is said.
+    let asked = unsafe { kernel::call(libc::SYS_getsockopt, arguments) };
+    if asked.is_err() || (value.tv_sec == 0 && value.tv_usec == 0) {
+        return NEVER;
+    }
+    (value.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(value.tv_usec as u64 * 1000)
+}
+
+/// A fiber that waits on a file.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    fd: c_int,
+    file: Option<&'static File>,
+}
+
+impl Waiter {
+    /// Counts the caller among those who wait on `fd`; `None` if it is just being closed.
+    #[inline]
+    pub(crate) fn new(fd: c_int) -> Option<Waiter> {
+        let file = file(fd);
+        let waiter = Waiter { fd, file };
+        // Dropping it counts back.
+        (file.is_none_or(|f| f.word.fetch_add(1, Ordering::AcqRel) & CLOSING == 0))
+            .then_some(waiter)
+    }
+
+    /// Names this wait to the runtime.
+    #[inline]
+    pub(crate) fn key(&self) -> usize {
+        key(self.fd)
+    }
+
+    /// Whether the file is still there to wait on.
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        !self.file.is_some_and(File::is_closing)
+    }
+}
+
+impl Drop for Waiter {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(file) = self.file else { return };
+        if file.word.fetch_sub(1, Ordering::AcqRel) == CLOSING + 1 {
+            lot::unpark(key(self.fd), usize::MAX);
+        }
+    }
+}
+
+/// Prepares for `fd` to be closed: those who wait on it give up, and what is known of it is
+/// forgotten. False: another thread or fiber is closing it already.
+#[inline]
+pub(crate) fn prepare_to_close(fd: c_int) -> bool {
+    known(fd).is_none_or(|file| {
+        if file.word.load(Ordering::Relaxed) != 0 && !drive_out(fd, file) {
+            return false;
+        }
+        file.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+        file.dry.store(0, Ordering::Relaxed);
+        file.mode_asked.store(0, Ordering::Relaxed);
+        file.limits_asked.store(0, Ordering::Relaxed);
+        true
+    })
+}
+
+/// [`prepare_to_close`] for all from `first` to `last`.
+pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
+    for (index, slot) in TABLE.iter().enumerate() {
+        let begin = index * CHUNK;
+        let range =
+            begin.max(first as usize)..(begin + CHUNK).min((last as usize).saturating_add(1));
+        if range.is_empty() || slot.load(Ordering::Relaxed).is_null() {
+            continue;
+        }
+        for fd in range {
+            // Who closes one of them at the same time closes it.
+            prepare_to_close(fd as c_int);
+        }
+    }
+}
+
+#[cold]
+fn drive_out(fd: c_int, file: &File) -> bool {
+    let before = file.word.fetch_or(CLOSING, Ordering::AcqRel);
+    if before & CLOSING != 0 {
+        return false;
+    }
+    if before != 0 {
+        operation::interrupt(key(fd));
+        let someone = || file.word.load(Ordering::Acquire) != CLOSING;
+        while someone() {
+            wait::park(key(fd), someone, Reason::Close, Until::WOKEN_ONLY);
+        }
+    }
+    file.word.store(0, Ordering::Release);
+    true
+}

@@ -1,0 +1,76 @@
+//! The one way a call waits for a file: submit, park, and say what became of it as a call does.
+
+use std::ffi::c_int;
+
+use carefree_reactor::Op;
+use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::{Interrupted, Reason};
+
+use crate::files::{self, Limit, Waiter};
+
+/// What a call came to: the kernel's number, or an `errno`.
+pub(crate) type Answer = Result<usize, c_int>;
+
+/// A wait for a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct On {
+    pub(crate) fd: c_int,
+    pub(crate) reason: Reason,
+    /// The socket's time limit that holds for it, if any does.
+    pub(crate) limit: Option<Limit>,
+}
+
+/// How a wait for a file ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parked {
+    /// The kernel has answered, or the fiber was interrupted.
+    Answered(Answer),
+    /// The socket's own time limit has passed.
+    Late,
+    /// Nothing was done: the reactor cannot do it, or the fiber cannot park.
+    Unsupported,
+}
+
+/// Parks the calling fiber until the kernel has done `op`.
+///
+/// # Safety
+/// What `op` points to is valid until this returns.
+pub(crate) unsafe fn perform(op: &Op, on: On) -> Parked {
+    let Some(waiter) = Waiter::new(on.fd) else {
+        return Parked::Answered(Err(libc::EBADF));
+    };
+    let deadline = deadline(on.fd, on.limit);
+    let how = Wait { reason: on.reason, key: waiter.key(), deadline, holds: &|| waiter.holds() };
+    loop {
+        // SAFETY: the caller's promise.
+        let ended = unsafe { operation::perform(op, &how) };
+        return Parked::Answered(match ended {
+            // Some signal reached a thread of the kernel's; it was not meant for this fiber.
+            Ended::Done(result) if result == -libc::EINTR => continue,
+            Ended::Done(result) => usize::try_from(result).map_err(|_| -result),
+            Ended::Interrupted(why) => Err(interruption(why)),
+            Ended::Pointless => Err(libc::EBADF),
+            Ended::Late => return Parked::Late,
+            Ended::Unsupported => return Parked::Unsupported,
+        });
+    }
+}
+
+/// The `errno` of a call that was interrupted.
+pub(crate) fn interruption(why: Interrupted) -> c_int {
+    match why {
+        Interrupted::Cancelled => libc::ECANCELED,
+        Interrupted::TimedOut => libc::ETIMEDOUT,
+    }
+}
+
+/// When a call on `fd` gives up by the socket's own time limit.
+fn deadline(fd: c_int, limit: Option<Limit>) -> u64 {
+    let Some(limit) = limit else { return NEVER };
+    let span = match files::file(fd) {
+        Some(file) => file.limit(fd, limit),
+        None => files::limit_of(fd, limit),
+    };
+    if span == NEVER { NEVER } else { clock::now().saturating_add(span) }
+}

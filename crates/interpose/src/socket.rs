@@ -1,0 +1,534 @@
+//! `recv`, `send` and their kin; `accept` and `connect`.
+//!
+//! As in [`stream`](crate::stream): first without blocking (`MSG_DONTWAIT`), then parked. `accept`
+//! and `connect` cannot be tried on a socket in blocking mode, and are submitted at once.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use carefree_runtime::offload_unchecked as offload;
+use libc::{iovec, msghdr, sockaddr, socklen_t};
+
+use crate::buffers::Buffers;
+use crate::fiber::answer;
+use crate::files::{self, File, Limit};
+use crate::parking::{self, Answer, On, Parked};
+use crate::stream::blocking;
+
+unsafe extern "C" fn raw_recv(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { raw_recvfrom(fd, to, length, flags, ptr::null_mut(), ptr::null_mut()) }
+}
+unsafe extern "C" fn raw_send(
+    fd: c_int,
+    from: *const c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { raw_sendto(fd, from, length, flags, ptr::null(), 0) }
+}
+system_call!(
+    fn raw_recvfrom(
+        fd: c_int,
+        buffer: *mut c_void,
+        length: usize,
+        flags: c_int,
+        address: *mut sockaddr,
+        address_length: *mut socklen_t,
+    ) -> isize = SYS_recvfrom
+);
+system_call!(
+    fn raw_sendto(
+        fd: c_int,
+        buffer: *const c_void,
+        length: usize,
+        flags: c_int,
+        address: *const sockaddr,
+        address_length: socklen_t,
+    ) -> isize = SYS_sendto
+);
+system_call!(
+    fn raw_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize = SYS_recvmsg
+);
+system_call!(
+    fn raw_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize = SYS_sendmsg
+);
+system_call!(
+    fn raw_accept4(
+        fd: c_int,
+        address: *mut sockaddr,
+        length: *mut socklen_t,
+        flags: c_int,
+    ) -> c_int = SYS_accept4
+);
+system_call!(
+    fn raw_accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int = SYS_accept
+);
+system_call!(
+    fn raw_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int = SYS_connect
+);
+
+interpose! {
+    /// `recv(2)`.
+    fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize, else raw_recv {
+        // SAFETY: the caller's promise.
+        answer(unsafe { receive(fd, buffer, length, flags, ptr::null_mut(), ptr::null_mut()) })
+    }
+}
+
+interpose! {
+    /// `recvfrom(2)`.
+    fn recvfrom(
+        fd: c_int,
+        buffer: *mut c_void,
+        length: usize,
+        flags: c_int,
+        address: *mut sockaddr,
+        address_length: *mut socklen_t,
+    ) -> isize, else raw_recvfrom {
+        // SAFETY: the caller's promise.
+        answer(unsafe { receive(fd, buffer, length, flags, address, address_length) })
+    }
+}
+
+interpose! {
+    /// `send(2)`.
+    fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize, else raw_send {
+        // SAFETY: the caller's promise.
+        answer(unsafe { transmit(fd, buffer, length, flags, ptr::null(), 0) })
+    }
+}
+
+interpose! {
+    /// `sendto(2)`.
+    fn sendto(
+        fd: c_int,
+        buffer: *const c_void,
+        length: usize,
+        flags: c_int,
+        address: *const sockaddr,
+        address_length: socklen_t,
+    ) -> isize, else raw_sendto {
+        // SAFETY: the caller's promise.
+        answer(unsafe { transmit(fd, buffer, length, flags, address, address_length) })
+    }
+}
+
+interpose! {
+    /// `recvmsg(2)`.
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, else raw_recvmsg {
+        // SAFETY: the caller's promise.
+        answer(unsafe { receive_message(fd, message, flags) })
+    }
+}
+
+interpose! {
+    /// `sendmsg(2)`.
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, else raw_sendmsg {
+        // SAFETY: the caller's promise.
+        answer(unsafe { transmit_message(fd, message, flags) })
+    }
+}
+
+interpose! {
+    /// `accept(2)`.
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else raw_accept
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { take_connection(fd, address, length, 0) }) as c_int
+    }
+}
+
+interpose! {
+    /// `accept4(2)`.
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
+        else raw_accept4
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { take_connection(fd, address, length, flags) }) as c_int
+    }
+}
+
+interpose! {
+    /// `connect(2)`.
+    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int,
+        else raw_connect
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { make_connection(fd, address, length) }) as c_int
+    }
+}
+
+/// Whether a call with these flags answers at once in any case.
+fn never_waits(flags: c_int) -> bool {
+    flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
+}
+
+/// Whether receiving should be tried before it is submitted.
+fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
+    file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd))
+}
+
+/// Whether a receiving call goes on until it has all that was asked for.
+fn wants_all(flags: c_int) -> bool {
+    flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0
+}
+
+/// A part of a call's work may be done; what the call answers if it ends now.
+fn or_so_far(so_far: usize, answer: Answer) -> Answer {
+    match answer {
+        Err(_) if so_far > 0 => Ok(so_far),
+        Err(errno) => Err(errno),
+        Ok(more) => Ok(so_far + more),
+    }
+}
+
+/// `recvfrom(2)` as it is.
+unsafe fn plain_receive(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> Answer {
+    let arguments = [
+        fd as usize,
+        buffer as usize,
+        length,
+        flags as usize,
+        address as usize,
+        address_length as usize,
+    ];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(libc::SYS_recvfrom, arguments) }
+}
+
+/// Receives.
+unsafe fn receive(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> Answer {
+    let plain = |buffer, length, flags| {
+        // SAFETY: the caller's promise.
+        unsafe { plain_receive(fd, buffer, length, flags, address, address_length) }
+    };
+    let file = files::file(fd);
+    if never_waits(flags) {
+        return plain(buffer, length, flags);
+    }
+    let mut got = 0;
+    let mut worth_a_try = is_worth_a_try(file, fd);
+    loop {
+        let (buffer, left) = (buffer.wrapping_byte_add(got), length - got);
+        let answer = if worth_a_try {
+            let tried = plain(buffer, left, flags | libc::MSG_DONTWAIT);
+            if let Some(file) = file {
+                file.tried(tried != Err(libc::EAGAIN));
+            }
+            tried
+        } else {
+            Err(libc::EAGAIN)
+        };
+        let answer = match answer {
+            Err(libc::EAGAIN) if !blocking(file, fd) => Err(libc::EAGAIN),
+            Err(libc::EAGAIN) if address.is_null() => {
+                let op = Op::Receive { fd, buffer: buffer.cast(), length: left, flags };
+                let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+                // SAFETY: the caller's promise.
+                match unsafe { parking::perform(&op, on) } {
+                    Parked::Late => return or_so_far(got, Err(libc::EAGAIN)),
+                    Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+                        // SAFETY: the caller's promise.
+                        unsafe { offload_receive(fd, buffer, left, flags) }
+                    }
+                    Parked::Answered(answer) => answer,
+                }
+            }
+            Err(libc::EAGAIN) => {
+                let mut buffer = iovec { iov_base: buffer, iov_len: left };
+                // SAFETY: the caller's promise, and the buffer stays as long as this.
+                unsafe { receive_from(fd, &raw mut buffer, flags, address, address_length) }
+            }
+            answer => answer,
+        };
+        match answer {
+            Ok(more) if more != 0 && wants_all(flags) && got + more < length => {
+                got += more;
+                worth_a_try = true;
+            }
+            answer => return or_so_far(got, answer),
+        }
+    }
+}
+
+unsafe fn offload_receive(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise, who waits.
+    unsafe { offload(|| plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut())) }
+}
+
+/// Receives, and says from where.
+unsafe fn receive_from(
+    fd: c_int,
+    buffer: *mut iovec,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> Answer {
+    // SAFETY: zeros are a header without anything; its padding differs between libcs.
+    let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = buffer;
+    message.msg_iovlen = 1;
+    message.msg_name = address.cast();
+    // SAFETY: who asks for the address says how much room it has.
+    message.msg_namelen = unsafe { *address_length };
+    // SAFETY: built from what the caller has promised to be valid.
+    let answer = unsafe { receive_message(fd, &raw mut message, flags) };
+    if answer.is_ok() {
+        // SAFETY: as above.
+        unsafe { *address_length = message.msg_namelen };
+    }
+    answer
+}
+
+/// A call with a message header as it is.
+unsafe fn plain_message(
+    number: libc::c_long,
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
+}
+
+unsafe fn offload_message(
+    number: libc::c_long,
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> Answer {
+    // SAFETY: the caller's promise, who waits.
+    unsafe { offload(|| plain_message(number, fd, message, flags)) }
+}
+
+/// `recvmsg`.
+pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
+    let number = libc::SYS_recvmsg;
+    let file = files::file(fd);
+    if never_waits(flags) {
+        // SAFETY: the caller's promise.
+        return unsafe { plain_message(number, fd, message, flags) };
+    }
+    if !wants_all(flags) && is_worth_a_try(file, fd) {
+        // SAFETY: as above.
+        let tried = unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
+        if let Some(file) = file {
+            file.tried(tried != Err(libc::EAGAIN));
+        }
+        if tried != Err(libc::EAGAIN) {
+            return tried;
+        }
+    }
+    if !blocking(file, fd) {
+        // SAFETY: as above.
+        return unsafe { plain_message(number, fd, message, flags) };
+    }
+    let op = Op::ReceiveMessage { fd, message, flags };
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    // SAFETY: as above.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+            // SAFETY: as above.
+            unsafe { offload_message(number, fd, message, flags) }
+        }
+        Parked::Answered(answer) => answer,
+    }
+}
+
+/// `sendto(2)` as it is.
+unsafe fn plain_send(
+    fd: c_int,
+    buffer: *const c_void,
+    length: usize,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> Answer {
+    let arguments = [
+        fd as usize,
+        buffer as usize,
+        length,
+        flags as usize,
+        address as usize,
+        address_length as usize,
+    ];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(libc::SYS_sendto, arguments) }
+}
+
+/// Sends.
+unsafe fn transmit(
+    fd: c_int,
+    buffer: *const c_void,
+    length: usize,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let first = unsafe {
+        plain_send(fd, buffer, length, flags | libc::MSG_DONTWAIT, address, address_length)
+    };
+    match first {
+        Ok(sent) if sent == length => return first,
+        Err(libc::EAGAIN) | Ok(_) if flags & libc::MSG_DONTWAIT == 0 => {}
+        _ => return first,
+    }
+    // The rest: to whom has been said if some of it is on its way.
+    let sent = first.unwrap_or(0);
+    let mut rest =
+        iovec { iov_base: buffer.wrapping_byte_add(sent).cast_mut(), iov_len: length - sent };
+    // SAFETY: zeros are a header without anything.
+    let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = &raw mut rest;
+    message.msg_iovlen = 1;
+    if sent == 0 {
+        message.msg_name = address.cast_mut().cast();
+        message.msg_namelen = address_length;
+    }
+    // SAFETY: built from what the caller has promised to be valid.
+    or_so_far(sent, unsafe { transmit_rest(fd, &message, flags) })
+}
+
+/// `sendmsg`.
+pub(crate) unsafe fn transmit_message(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise.
+    let first =
+        unsafe { plain_message(libc::SYS_sendmsg, fd, message, flags | libc::MSG_DONTWAIT) };
+    match first {
+        Err(libc::EAGAIN) | Ok(_) if flags & libc::MSG_DONTWAIT == 0 => {}
+        _ => return first,
+    }
+    // SAFETY: the kernel has found all of it readable.
+    let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen) };
+    let sent = first.unwrap_or(0);
+    if first.is_ok() && sent >= buffers.left() {
+        return first;
+    }
+    // SAFETY: as above.
+    let mut rest = unsafe { *message };
+    if first.is_ok() {
+        // Whom to, and what goes with it, has been sent.
+        buffers.advance(sent);
+        rest.msg_iov = buffers.first().cast_mut();
+        rest.msg_iovlen = buffers.count() as _;
+        rest.msg_name = ptr::null_mut();
+        rest.msg_namelen = 0;
+        rest.msg_control = ptr::null_mut();
+        rest.msg_controllen = 0;
+    }
+    // SAFETY: as above.
+    or_so_far(sent, unsafe { transmit_rest(fd, &rest, flags) })
+}
+
+/// Sends what could not be sent at once, all of it unless the socket is in non-blocking mode.
+unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
+    let number = libc::SYS_sendmsg;
+    let file = files::file(fd);
+    if !blocking(file, fd) {
+        return Err(libc::EAGAIN);
+    }
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) };
+    let mut rest = *message;
+    let mut sent = 0;
+    loop {
+        let op = Op::SendMessage { fd, message: &raw const rest, flags };
+        let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
+        // SAFETY: the caller's promise.
+        let answer = match unsafe { parking::perform(&op, on) } {
+            Parked::Late => Err(libc::EAGAIN),
+            Parked::Answered(Err(libc::EPIPE)) => {
+                // Once more here: for the signal, which the kernel's threads do not raise.
+                // SAFETY: as above.
+                unsafe { plain_message(number, fd, &raw const rest, flags | libc::MSG_DONTWAIT) }
+            }
+            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+                // SAFETY: as above.
+                unsafe { offload_message(number, fd, &raw const rest, flags) }
+            }
+            Parked::Answered(answer) => answer,
+        };
+        match answer {
+            Ok(more) if more != 0 && more < buffers.left() => {
+                sent += more;
+                buffers.advance(more);
+                rest.msg_iov = buffers.first().cast_mut();
+                rest.msg_iovlen = buffers.count() as _;
+                rest.msg_name = ptr::null_mut();
+                rest.msg_namelen = 0;
+                rest.msg_control = ptr::null_mut();
+                rest.msg_controllen = 0;
+            }
+            answer => return or_so_far(sent, answer),
+        }
+    }
+}
+
+/// Accepts a connection.
+unsafe fn take_connection(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer {
+    let file = files::file(fd);
+    let plain = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
+    if !blocking(file, fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_accept4, plain) };
+    }
+    let op = Op::Accept { fd, address, length, flags };
+    let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
+    // SAFETY: the caller's promise.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+            // SAFETY: the caller's promise, who waits.
+            unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
+        }
+        Parked::Answered(answer) => answer,
+    }
+}
+
+/// Connects.
+unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t) -> Answer {
+    let plain = [fd as usize, address as usize, length as usize, 0, 0, 0];
+    if !blocking(files::file(fd), fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_connect, plain) };
+    }
+    let op = Op::Connect { fd, address, length };
+    let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
+    // SAFETY: the caller's promise.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Late => Err(libc::EINPROGRESS),
+        Parked::Unsupported => {
+            // SAFETY: the caller's promise, who waits.
+            unsafe { offload(|| kernel::call(libc::SYS_connect, plain)) }
+        }
+        Parked::Answered(answer) => answer,
+    }
+}

@@ -1,0 +1,404 @@
+//! `read`, `write` and their kin: of sockets, pipes, terminals and files.
+//!
+//! A call is tried without blocking first (`preadv2` with `RWF_NOWAIT`, which leaves the file's own
+//! mode alone), and what cannot be done at once is submitted. A file in non-blocking mode answers a
+//! submission with `EAGAIN` as well, so its mode need not be asked for.
+//!
+//! As on a thread, a read returns what there is, but of a regular file all that was asked for; and
+//! a write to a file in blocking mode returns when all is written.
+
+use std::ffi::{c_int, c_void};
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use carefree_runtime::offload_unchecked as offload;
+use libc::{iovec, off_t};
+
+use crate::buffers::Buffers;
+use crate::fiber::answer;
+use crate::files::{self, File, Kind, Limit};
+use crate::parking::{self, Answer, On, Parked};
+
+system_call!(fn raw_read(fd: c_int, buffer: *mut c_void, length: usize) -> isize = SYS_read);
+system_call!(fn raw_write(fd: c_int, buffer: *const c_void, length: usize) -> isize = SYS_write);
+system_call!(fn raw_readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize = SYS_readv);
+system_call!(fn raw_writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize = SYS_writev);
+system_call!(
+    fn raw_pread(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> isize
+        = SYS_pread64
+);
+system_call!(
+    fn raw_pwrite(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> isize
+        = SYS_pwrite64
+);
+// The kernel takes an offset in two halves, of which 64-bit processors use the lower one alone.
+system_call!(
+    fn raw_preadv(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize
+        = SYS_preadv
+);
+system_call!(
+    fn raw_pwritev(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize
+        = SYS_pwritev
+);
+
+unsafe extern "C" fn raw_preadv2(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the caller's promise.
+    answer(unsafe { vectored(libc::SYS_preadv2, fd, buffers, count as usize, offset, flags) })
+}
+
+unsafe extern "C" fn raw_pwritev2(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the caller's promise.
+    answer(unsafe { vectored(libc::SYS_pwritev2, fd, buffers, count as usize, offset, flags) })
+}
+
+interpose! {
+    /// `read(2)`.
+    fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize, else raw_read {
+        let buffer = iovec { iov_base: buffer, iov_len: length };
+        // SAFETY: the caller's promise.
+        answer(unsafe { get(fd, &raw const buffer, 1, At::Position, 0) })
+    }
+}
+
+interpose! {
+    /// `write(2)`.
+    fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize, else raw_write {
+        let buffer = iovec { iov_base: buffer.cast_mut(), iov_len: length };
+        // SAFETY: the caller's promise.
+        answer(unsafe { put(fd, &raw const buffer, 1, At::Position, 0) })
+    }
+}
+
+interpose! {
+    /// `readv(2)`.
+    fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_readv {
+        // SAFETY: the caller's promise.
+        answer(unsafe { get(fd, buffers, count, At::Position, 0) })
+    }
+}
+
+interpose! {
+    /// `writev(2)`.
+    fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_writev {
+        // SAFETY: the caller's promise.
+        answer(unsafe { put(fd, buffers, count, At::Position, 0) })
+    }
+}
+
+/// Defines functions that read or write at an offset, under both their names.
+macro_rules! at_offset {
+    ($($name:ident, $name64:ident, $buffer:ty, $raw:ident, $way:ident);* $(;)?) => {$(
+        interpose! {
+            #[doc = concat!("`", stringify!($name), "(2)`.")]
+            fn $name(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
+                let buffer = iovec { iov_base: buffer as *mut c_void, iov_len: length };
+                // SAFETY: the caller's promise.
+                answer(unsafe { $way(fd, &raw const buffer, 1, At::Offset(offset), 0) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
+            fn $name64(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
+                // SAFETY: the caller's promise.
+                unsafe { super::$name::on_fiber(fd, buffer, length, offset) }
+            }
+        }
+    )*};
+}
+
+at_offset! {
+    pread, pread64, *mut c_void, raw_pread, get;
+    pwrite, pwrite64, *const c_void, raw_pwrite, put;
+}
+
+/// As [`at_offset`], with several buffers.
+macro_rules! vectored_at_offset {
+    ($($name:ident, $name64:ident, $raw:ident, $name2:ident, $name642:ident, $raw2:ident, $way:ident);* $(;)?) => {$(
+        interpose! {
+            #[doc = concat!("`", stringify!($name), "(2)`.")]
+            fn $name(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
+                // SAFETY: the caller's promise.
+                answer(unsafe { $way(fd, buffers, count, At::Offset(offset), 0) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
+            fn $name64(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
+                // SAFETY: the caller's promise.
+                answer(unsafe { $way(fd, buffers, count, At::Offset(offset), 0) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name2), "(2)`.")]
+            fn $name2(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
+                let at = if offset == -1 { At::Position } else { At::Offset(offset) };
+                // SAFETY: the caller's promise.
+                answer(unsafe { $way(fd, buffers, count, at, flags) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name642), "(3)`: the same.")]
+            fn $name642(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
+                let at = if offset == -1 { At::Position } else { At::Offset(offset) };
+                // SAFETY: the caller's promise.
+                answer(unsafe { $way(fd, buffers, count, at, flags) })
+            }
+        }
+    )*};
+}
+
+vectored_at_offset! {
+    preadv, preadv64, raw_preadv, preadv2, preadv64v2, raw_preadv2, get;
+    pwritev, pwritev64, raw_pwritev, pwritev2, pwritev64v2, raw_pwritev2, put;
+}
+
+/// Where in a file.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// At its own position, which moves on.
+    Position,
+    /// There.
+    Offset(off_t),
+}
+
+impl At {
+    /// As `preadv2` and the reactor have it.
+    fn number(self) -> off_t {
+        match self {
+            At::Position => -1,
+            At::Offset(offset) => offset,
+        }
+    }
+
+    fn further(self, bytes: usize) -> At {
+        match self {
+            At::Position => At::Position,
+            At::Offset(offset) => At::Offset(offset + bytes as off_t),
+        }
+    }
+}
+
+/// `preadv2` or `pwritev2`.
+unsafe fn vectored(
+    number: libc::c_long,
+    fd: c_int,
+    buffers: *const iovec,
+    count: usize,
+    offset: off_t,
+    flags: c_int,
+) -> Answer {
+    let arguments = [fd as usize, buffers as usize, count, offset as usize, 0, flags as usize];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, arguments) }
+}
+
+/// Whether the try has shown that the call can only be answered by waiting, or not be tried.
+fn must_wait(errno: c_int) -> bool {
+    // Old kernels know no RWF_NOWAIT (EOPNOTSUPP, EINVAL) or no preadv2 (ENOSYS). What else is
+    // wrong with a call, the waiting one will say as well.
+    matches!(errno, libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)
+}
+
+/// A call that cannot be made through `preadv2`: an offset that is none, no buffers.
+fn is_odd(count: c_int, at: At) -> bool {
+    count < 0 || matches!(at, At::Offset(offset) if offset < 0)
+}
+
+/// Reads.
+unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int) -> Answer {
+    if is_odd(count, at) || flags & libc::RWF_NOWAIT != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) };
+    }
+    let file = files::file(fd);
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { Buffers::new(first, count as usize) };
+    let mut got = 0;
+    if file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
+        loop {
+            // SAFETY: the caller's promise.
+            let tried = unsafe {
+                vectored(
+                    libc::SYS_preadv2,
+                    fd,
+                    buffers.first(),
+                    buffers.count(),
+                    at.further(got).number(),
+                    flags | libc::RWF_NOWAIT,
+                )
+            };
+            match tried {
+                Ok(read) => {
+                    if let Some(file) = file {
+                        file.tried(true);
+                    }
+                    got += read;
+                    // What is not in memory yet of a regular file is waited for.
+                    if read == 0
+                        || read >= buffers.left()
+                        || file.is_none_or(|file| file.kind(fd) != Kind::Regular)
+                    {
+                        return Ok(got);
+                    }
+                    buffers.advance(read);
+                }
+                Err(errno) if must_wait(errno) => {
+                    if let Some(file) = file {
+                        if got > 0 && file.look(fd) != Kind::Regular {
+                            return Ok(got);
+                        }
+                        file.tried(false);
+                    }
+                    break;
+                }
+                Err(errno) => return if got > 0 { Ok(got) } else { Err(errno) },
+            }
+        }
+    }
+    let offset = at.further(got).number() as u64;
+    let op = if buffers.count() == 1 && flags == 0 {
+        // SAFETY: there is one.
+        let one = unsafe { &*buffers.first() };
+        Op::Read { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset }
+    } else {
+        Op::ReadVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
+    };
+    if !blocking(file, fd) {
+        return if got > 0 { Ok(got) } else { Err(libc::EAGAIN) };
+    }
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    // SAFETY: the caller's promise.
+    let rest = match unsafe { parking::perform(&op, on) } {
+        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+            let (first, count) = (buffers.first(), buffers.count() as c_int);
+            let at = at.further(got);
+            // SAFETY: the caller's promise, who waits.
+            unsafe { offload(|| plainly(libc::SYS_preadv2, fd, first, count, at, flags)) }
+        }
+        Parked::Answered(answer) => answer,
+        Parked::Late => Err(libc::EAGAIN),
+    };
+    match rest {
+        Ok(read) => Ok(got + read),
+        Err(_) if got > 0 => Ok(got),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Writes.
+unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int) -> Answer {
+    if is_odd(count, at) || flags & libc::RWF_NOWAIT != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) };
+    }
+    let file = files::file(fd);
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { Buffers::new(first, count as usize) };
+    let mut put = 0;
+    let mut answer;
+    // What can be written at once.
+    // SAFETY: the caller's promise.
+    answer = unsafe {
+        vectored(
+            libc::SYS_pwritev2,
+            fd,
+            buffers.first(),
+            buffers.count(),
+            at.number(),
+            flags | libc::RWF_NOWAIT,
+        )
+    };
+    loop {
+        match answer {
+            Ok(written) => {
+                put += written;
+                if written >= buffers.left() || written == 0 {
+                    return Ok(put);
+                }
+                buffers.advance(written);
+            }
+            Err(errno) if must_wait(errno) => {}
+            Err(_) if put > 0 => return Ok(put),
+            Err(errno) => return Err(errno),
+        }
+        let here = at.further(put);
+        let offset = here.number() as u64;
+        let op = if buffers.count() == 1 && flags == 0 {
+            // SAFETY: there is one.
+            let one = unsafe { &*buffers.first() };
+            Op::Write { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset }
+        } else {
+            Op::WriteVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
+        };
+        if !blocking(file, fd) {
+            return if put > 0 { Ok(put) } else { Err(libc::EAGAIN) };
+        }
+        let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
+        // SAFETY: the caller's promise.
+        answer = match unsafe { parking::perform(&op, on) } {
+            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+                let (first, count) = (buffers.first(), buffers.count() as c_int);
+                // SAFETY: the caller's promise, who waits.
+                unsafe { offload(|| plainly(libc::SYS_pwritev2, fd, first, count, here, flags)) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => return if put > 0 { Ok(put) } else { Err(libc::EAGAIN) },
+        };
+    }
+}
+
+/// Whether `fd` is in blocking mode.
+pub(crate) fn blocking(file: Option<&File>, fd: c_int) -> bool {
+    file.map_or_else(|| files::is_blocking(fd), |file| file.is_blocking(fd))
+}
+
+/// The call as it is, which may block.
+unsafe fn plainly(
+    number: libc::c_long,
+    fd: c_int,
+    first: *const iovec,
+    count: c_int,
+    at: At,
+    flags: c_int,
+) -> Answer {
+    let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
+    if matches!(at, At::Offset(offset) if offset < 0) {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { vectored(number, fd, first, count, at.number(), flags) } {
+        // Devices that know `read` alone; and old kernels.
+        Err(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) if count == 1 && flags == 0 => {
+            // SAFETY: there is one.
+            let one = unsafe { &*first };
+            let simple = match (number == libc::SYS_preadv2, at) {
+                (true, At::Position) => libc::SYS_read,
+                (false, At::Position) => libc::SYS_write,
+                (true, At::Offset(_)) => libc::SYS_pread64,
+                (false, At::Offset(_)) => libc::SYS_pwrite64,
+            };
+            let arguments =
+                [fd as usize, one.iov_base as usize, one.iov_len, at.number() as usize, 0, 0];
+            // SAFETY: the caller's promise.
+            unsafe { kernel::call(simple, arguments) }
+        }
+        answer => answer,
+    }
+}

@@ -1,0 +1,217 @@
+//! A carrier's side towards its reactor.
+//!
+//! The reactor's driver is used by its carrier's kernel thread: fibers submit while they run there,
+//! and the carrier's own context hands over and collects, at each visit and when it sleeps. Only a
+//! carrier that a fiber keeps busy for long is helped by another thread ([`Io::rescue`]), so the
+//! lock around the driver is biased.
+
+use std::cell::{Cell, UnsafeCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use carefree_reactor::{Completion, Driver, Idle, Kind, Op, Unsupported};
+use crossbeam_deque::{Injector, Steal};
+
+use crate::bias::Bias;
+use crate::operation;
+
+/// A carrier's driver and what goes with it.
+pub(crate) struct Io {
+    lock: Bias,
+    /// Made when it is first needed, by the carrier's thread. Under the lock.
+    driver: UnsafeCell<Option<Driver>>,
+    /// It cannot be made just now, as the process is out of something; do not try each time.
+    refused: Cell<u32>,
+    /// Operations submitted and not completed. Written under the lock.
+    pending: AtomicUsize,
+    /// Operations to be cancelled, by their tokens.
+    errands: Injector<u64>,
+    /// Where the carrier sleeps.
+    idle: Arc<Idle>,
+    /// Where completions are collected; of the carrier's own context.
+    collected: UnsafeCell<Vec<Completion>>,
+}
+
+/// Operations that are refused at once after a driver could not be made.
+const PAUSE: u32 = 1000;
+
+impl Io {
+    pub(crate) fn new() -> Self {
+        Io {
+            lock: Bias::new(),
+            driver: UnsafeCell::new(None),
+            refused: Cell::new(0),
+            pending: AtomicUsize::new(0),
+            errands: Injector::new(),
+            idle: Arc::new(Idle::new()),
+            collected: UnsafeCell::default(),
+        }
+    }
+
+    /// Calls `f` with the driver, if there is one.
+    ///
+    /// # Safety
+    /// The caller runs on the carrier, and `f` does not switch, nor come here again.
+    #[inline]
+    unsafe fn with<R>(&self, f: impl FnOnce(&mut Driver) -> R) -> Option<R> {
+        // SAFETY: the carrier's thread is the owner, and it is not inside: the caller's promise.
+        unsafe { self.lock.enter() };
+        // SAFETY: the lock is held.
+        let driver = unsafe { (*self.driver.get()).as_mut() };
+        let result = driver.map(|driver| {
+            let result = f(driver);
+            self.pending.store(driver.pending(), Ordering::Relaxed);
+            result
+        });
+        // SAFETY: entered above.
+        unsafe { self.lock.leave() };
+        result
+    }
+
+    /// Has `op` done.
+    ///
+    /// # Safety
+    /// As for [`with`](Self::with); what `op` points to is valid until its completion.
+    #[inline]
+    pub(crate) unsafe fn submit(&self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.with(|driver| driver.submit(token, op)) } {
+            Some(result) => result,
+            None => {
+                self.make()?;
+                // SAFETY: as above.
+                unsafe { self.with(|driver| driver.submit(token, op)) }.unwrap_or(Err(Unsupported))
+            }
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> Result<(), Unsupported> {
+        if self.refused.get() > 0 {
+            self.refused.set(self.refused.get() - 1);
+            return Err(Unsupported);
+        }
+        match Driver::with_idle(Kind::Uring, Arc::clone(&self.idle)) {
+            Ok(driver) => {
+                // SAFETY: who helps looks at `pending` first, and nothing has been submitted.
+                unsafe { *self.driver.get() = Some(driver) };
+                Ok(())
+            }
+            Err(_) => {
+                self.refused.set(PAUSE);
+                Err(Unsupported)
+            }
+        }
+    }
+
+    /// Asks the driver to cancel an operation of its own.
+    ///
+    /// # Safety
+    /// As for [`with`](Self::with).
+    pub(crate) unsafe fn cancel(&self, token: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.with(|driver| driver.cancel(token)) };
+    }
+
+    /// Asks from elsewhere for an operation to be cancelled.
+    pub(crate) fn leave_errand(&self, token: u64) {
+        self.errands.push(token);
+    }
+
+    pub(crate) fn has_errands(&self) -> bool {
+        !self.errands.is_empty()
+    }
+
+    /// Wakes the carrier if it sleeps.
+    pub(crate) fn wake(&self) {
+        self.idle.wake();
+    }
+
+    /// Whether operations are under way. A hint, but for the carrier itself.
+    #[inline(always)]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) != 0
+    }
+
+    /// Hands over what was submitted and completes what is done, without sleeping.
+    ///
+    /// # Safety
+    /// The caller runs on the carrier, in its own context.
+    #[inline]
+    pub(crate) unsafe fn poll(&self) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            self.run_errands();
+            if self.is_waiting() {
+                let mut collected = std::mem::take(&mut *self.collected.get());
+                self.with(|driver| driver.poll(&mut collected));
+                complete_all(&mut collected);
+                *self.collected.get() = collected;
+            }
+        }
+    }
+
+    /// Sleeps until an operation is done, until the carrier is woken, or until `deadline`.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    pub(crate) unsafe fn sleep(&self, deadline: Option<u64>) {
+        if !self.is_waiting() {
+            self.idle.wait(deadline);
+            return;
+        }
+        // SAFETY: the caller's promises.
+        unsafe {
+            let mut collected = std::mem::take(&mut *self.collected.get());
+            self.with(|driver| driver.wait(deadline, &mut collected));
+            complete_all(&mut collected);
+            *self.collected.get() = collected;
+        }
+    }
+
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    unsafe fn run_errands(&self) {
+        while !self.errands.is_empty() {
+            match self.errands.steal() {
+                // SAFETY: errands are tokens of operations whose fibers wait for this.
+                Steal::Success(token) => unsafe {
+                    operation::run_errand(token, |token| self.cancel(token));
+                },
+                Steal::Retry => {}
+                Steal::Empty => break,
+            }
+        }
+    }
+
+    /// Completes what is done for a carrier that has been busy for long. For threads that are not
+    /// the carrier's.
+    #[allow(dead_code, reason = "for the watchdog")]
+    pub(crate) fn rescue(&self) {
+        if !self.is_waiting() {
+            return;
+        }
+        let mut collected = Vec::new();
+        self.lock.steal(|| {
+            // SAFETY: the lock is held.
+            if let Some(driver) = unsafe { (*self.driver.get()).as_mut() } {
+                driver.harvest(&mut collected);
+                self.pending.store(driver.pending(), Ordering::Relaxed);
+            }
+        });
+        complete_all(&mut collected);
+    }
+}
+
+fn complete_all(collected: &mut Vec<Completion>) {
+    for completion in collected.drain(..) {
+        // SAFETY: tokens are given to drivers by `perform` only, and each is completed once.
+        unsafe { operation::complete(completion.token, completion.result) };
+    }
+}
+
+impl std::fmt::Debug for Io {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Io").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}
