@@ -5,6 +5,7 @@
 //! count starts near boot and reaches 2^64 after 584 years, so every sum here saturates and
 //! [`NEVER`], the largest value, is free to mean what it says.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The deadline that never comes. Everything too far away to count saturates to it.
@@ -69,6 +70,88 @@ pub fn after(duration: Duration) -> u64 {
 #[inline]
 pub fn between(from: u64, to: u64) -> Duration {
     if to == NEVER { Duration::MAX } else { Duration::from_nanos(to.saturating_sub(from)) }
+}
+
+/// `nanoseconds` as the kernel takes spans and moments.
+#[cfg(not(all(test, loom)))]
+pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// A clock that stands still until it is set forward: the mock backend's.
+///
+/// Shared by the drivers of all carriers of a runtime. A driver with nothing to do sets it forward
+/// to the moment it was to sleep until. That is wrong while something goes on that the drivers
+/// cannot see: a call on a thread of its own, a peer that is no fiber. Whoever knows of such a
+/// thing [holds](Virtual::hold) the time meanwhile.
+///
+/// ```
+/// use carefree_reactor::{Driver, Idle, clock::Virtual};
+/// use std::sync::Arc;
+///
+/// # fn main() -> std::io::Result<()> {
+/// const HOUR: u64 = 3_600_000_000_000;
+/// let clock = Arc::new(Virtual::new());
+/// let mut driver = Driver::mock(42, Arc::clone(&clock), Arc::new(Idle::new()))?;
+/// let start = driver.now();
+/// driver.wait(Some(start + HOUR), &mut Vec::new());
+/// assert_eq!(clock.now(), start + HOUR);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Virtual {
+    now: AtomicU64,
+    holds: AtomicUsize,
+}
+
+impl Virtual {
+    /// A clock that shows one second, whenever and wherever it is made.
+    pub const fn new() -> Self {
+        Virtual { now: AtomicU64::new(1_000_000_000), holds: AtomicUsize::new(0) }
+    }
+
+    /// The time on this clock, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    /// Sets it forward to `time`; never back, and never to [`NEVER`].
+    pub fn set_forward(&self, time: u64) {
+        if time != NEVER {
+            self.now.fetch_max(time, Ordering::SeqCst);
+        }
+    }
+
+    /// Keeps drivers from setting it forward until the result is dropped.
+    pub fn hold(&self) -> Hold<'_> {
+        self.holds.fetch_add(1, Ordering::SeqCst);
+        Hold(self)
+    }
+
+    /// Whether somebody holds the time.
+    pub fn is_held(&self) -> bool {
+        self.holds.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Default for Virtual {
+    fn default() -> Self {
+        Virtual::new()
+    }
+}
+
+/// Time stands still while this lives. See [`Virtual::hold`].
+#[derive(Debug)]
+pub struct Hold<'c>(&'c Virtual);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.holds.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[cfg(test)]

@@ -16,16 +16,35 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::clock::{self, Virtual};
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
+use crate::sys::epoll::Watcher;
+use crate::sys::mock::Mock;
 use crate::sys::uring::Ring;
 
 /// The backends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// io_uring: the kernel performs the operations.
     Uring,
+    /// epoll: the kernel says when they can be performed without waiting, and the driver performs
+    /// them. Knows no files on disks, `connect`, `fsync`, `open`, `splice`, futexes and processes:
+    /// [`Unsupported`].
+    Epoll,
+    /// Like epoll, but time is [`Virtual`] and passes at once, and what completes together does so
+    /// in an order drawn from a seed.
+    Mock,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.pad(match self {
+            Kind::Uring => "io_uring",
+            Kind::Epoll => "epoll",
+            Kind::Mock => "mock",
+        })
+    }
 }
 
 /// One carrier's reactor. See the [module](self) for who may call what.
@@ -69,6 +88,19 @@ pub struct Driver {
 #[derive(Debug)]
 enum Backend {
     Uring(Ring),
+    Epoll(Watcher),
+    Mock(Mock),
+}
+
+/// The same call of whichever backend it is.
+macro_rules! each {
+    ($driver:expr, $backend:ident => $call:expr) => {
+        match $driver {
+            Backend::Uring($backend) => $call,
+            Backend::Epoll($backend) => $call,
+            Backend::Mock($backend) => $call,
+        }
+    };
 }
 
 impl Driver {
@@ -92,14 +124,36 @@ impl Driver {
         idle.bell().hang()?;
         let backend = match kind {
             Kind::Uring => Backend::Uring(Ring::new()?),
+            Kind::Epoll => Backend::Epoll(Watcher::new(&idle)?),
+            Kind::Mock => Backend::Mock(Mock::new(0, Arc::new(Virtual::new()), &idle)?),
         };
         Ok(Driver { backend, idle })
+    }
+
+    /// A driver of the kind [`Kind::Mock`]: the order of completions is drawn from `seed`, and
+    /// waiting for a deadline sets `clock` forward instead of sleeping.
+    ///
+    /// # Errors
+    /// As for [`new`](Driver::new).
+    pub fn mock(seed: u64, clock: Arc<Virtual>, idle: Arc<Idle>) -> io::Result<Driver> {
+        idle.bell().hang()?;
+        Ok(Driver { backend: Backend::Mock(Mock::new(seed, clock, &idle)?), idle })
+    }
+
+    /// The time on the clock that deadlines refer to: [`clock::now`], but for the mock its own.
+    pub fn now(&self) -> u64 {
+        match &self.backend {
+            Backend::Uring(_) | Backend::Epoll(_) => clock::now(),
+            Backend::Mock(mock) => mock.now(),
+        }
     }
 
     /// Which backend this is.
     pub fn kind(&self) -> Kind {
         match self.backend {
             Backend::Uring(_) => Kind::Uring,
+            Backend::Epoll(_) => Kind::Epoll,
+            Backend::Mock(_) => Kind::Mock,
         }
     }
 
@@ -108,8 +162,9 @@ impl Driver {
     ///
     /// Never blocks, and need not enter the kernel: the next [`poll`](Driver::poll) or
     /// [`wait`](Driver::wait) hands over all that has been submitted. Takes any number of
-    /// operations. Best called after the plain call was tried without blocking: sockets are first
-    /// waited for and then read or written.
+    /// operations. Meant for calls that were tried without waiting ([`Op::attempt`]) and would have had
+    /// to wait: descriptors are waited for first. What a call answers at once, an error say, a
+    /// backend need not notice: reading a pipe's writing end may wait for ever.
     ///
     /// # Errors
     /// [`Unsupported`] when the backend cannot wait for it; nothing has happened then.
@@ -119,27 +174,21 @@ impl Driver {
     /// demands, until the completion has been handed out.
     pub unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
-        match &mut self.backend {
-            // SAFETY: the caller's promise.
-            Backend::Uring(ring) => unsafe { ring.submit(token, op) },
-        }
+        // SAFETY: the caller's promise.
+        each!(&mut self.backend, backend => unsafe { backend.submit(token, op) })
     }
 
     /// Asks for the end of the operation submitted under `token`. Its completion still comes: with
     /// `-ECANCELED` (or `-EINTR` for one that had begun), or with its result if that was faster.
     /// Nothing happens when no such operation is under way.
     pub fn cancel(&mut self, token: u64) {
-        match &mut self.backend {
-            Backend::Uring(ring) => ring.cancel(token),
-        }
+        each!(&mut self.backend, backend => backend.cancel(token))
     }
 
     /// Hands over what was submitted and appends what is done to `out`. Enters the kernel only when
     /// there is something to hand over or to fetch.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
-        match &mut self.backend {
-            Backend::Uring(ring) => ring.poll(out),
-        }
+        each!(&mut self.backend, backend => backend.poll(out))
     }
 
     /// As [`poll`](Driver::poll), but when nothing is done sleeps until something is, until a
@@ -147,9 +196,7 @@ impl Driver {
     /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also
     /// return early for no reason.
     pub fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool {
-        match &mut self.backend {
-            Backend::Uring(ring) => ring.wait(&self.idle, deadline, out),
-        }
+        each!(&mut self.backend, backend => backend.wait(&self.idle, deadline, out))
     }
 
     /// Appends what is done to `out`, on behalf of the owner, who computes. Submits nothing. With
@@ -158,6 +205,9 @@ impl Driver {
     pub fn harvest(&mut self, out: &mut Vec<Completion>) {
         match &mut self.backend {
             Backend::Uring(ring) => ring.harvest(out),
+            // Descriptors and their readiness belong to no thread.
+            Backend::Epoll(watcher) => watcher.poll(out),
+            Backend::Mock(mock) => mock.poll(out),
         }
     }
 
@@ -168,9 +218,7 @@ impl Driver {
 
     /// Operations submitted whose completion has not been handed out.
     pub fn pending(&self) -> usize {
-        match &self.backend {
-            Backend::Uring(ring) => ring.pending(),
-        }
+        each!(&self.backend, backend => backend.pending())
     }
 
     /// Lets go of a driver in the child of a `fork`: closes the child's descriptors and touches
@@ -179,6 +227,8 @@ impl Driver {
     pub fn abandon(self) {
         match self.backend {
             Backend::Uring(ring) => ring.abandon(),
+            // Closing the child's descriptor of an epoll changes nothing in it.
+            Backend::Epoll(_) | Backend::Mock(_) => {}
         }
     }
 }

@@ -10,7 +10,8 @@
 //! | [`timer`] | a million deadlines: a hierarchical timing wheel, [`Wheel`] |
 //! | [`idle`] | what a carrier does with nothing to run: [`Idle`], a wait that a wake-up or a deadline ends |
 //! | [`op`] | what the kernel is asked to do: [`Op`] in, [`Completion`] out |
-//! | [`driver`] | a carrier's access to the kernel, [`Driver`], over one of several backends |
+//! | [`driver`] | a carrier's access to the kernel, [`Driver`], over one of three backends: io_uring, epoll, and a mock with virtual time |
+//! | [`choice`](mod@choice) | which backend this machine lets us have, and why |
 //!
 //! A carrier waits for three things: another carrier's wake-up, the earliest deadline, and
 //! completions. [`Idle`] serves the first two with one futex word; [`Driver::wait`] serves all
@@ -34,6 +35,8 @@
 #![warn(missing_docs)]
 #![cfg(target_os = "linux")]
 
+#[cfg(not(all(test, loom)))]
+pub mod choice;
 pub mod clock;
 #[cfg(not(all(test, loom)))]
 pub mod driver;
@@ -43,7 +46,9 @@ mod sys;
 pub mod timer;
 
 #[cfg(not(all(test, loom)))]
+pub use choice::{Choice, choice};
+#[cfg(not(all(test, loom)))]
 pub use driver::{Driver, Kind, Waker};
 pub use idle::Idle;
-pub use op::{Completion, Op, Unsupported};
+pub use op::{Attempt, Completion, Op, Unsupported};
 pub use timer::{TimerKey, Wheel};

@@ -15,10 +15,14 @@ pub const CURRENT: u64 = u64::MAX;
 /// [`submit`](crate::Driver::submit) and may go away after it; what its pointers name may not,
 /// until the completion has come. A fiber that parks until then keeps it on its stack.
 ///
-/// An operation does what the blocking call does, and honours `MSG_DONTWAIT` and `RWF_NOWAIT`. It
-/// waits even on a descriptor with `O_NONBLOCK` (where kernels before io_uring learned to poll
-/// sockets and pipes itself, and some operations still, answer `-EAGAIN`): so who must not wait
-/// there asks for the descriptor's flags first and submits nothing.
+/// An operation does what the blocking call does, and honours `MSG_DONTWAIT` and `RWF_NOWAIT`, with
+/// two differences:
+///
+/// * A blocking call that sends or writes goes on until everything is sent. An operation ends when
+///   some of it is; the caller goes on with the rest. (io_uring sends everything where it can.)
+/// * It waits even on a descriptor with `O_NONBLOCK` (or, with some operations and on older kernels,
+///   answers `-EAGAIN`). So who must not wait there asks for the descriptor's flags first, and
+///   submits nothing.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The fields are named as in the manual pages of the calls.
 pub enum Op {
@@ -82,6 +86,21 @@ impl Op {
             Op::WaitId { .. } => "waitid",
         }
     }
+
+    /// Makes the call now, if it need not wait, without changing the descriptor's mode: the first
+    /// try before [`submit`](crate::Driver::submit).
+    ///
+    /// A call that transfers part of what was asked for is done. Where the kernel offers no better
+    /// (terminals, timers), readiness is looked at first, and the call waits if another thread of
+    /// the program or another process is faster.
+    ///
+    /// # Safety
+    /// The operation's pointers are valid for its system call.
+    #[cfg(not(all(test, loom)))]
+    pub unsafe fn attempt(&self) -> Attempt {
+        // SAFETY: the caller's promise.
+        unsafe { crate::sys::attempt(self) }
+    }
 }
 
 /// The end of an operation.
@@ -91,6 +110,17 @@ pub struct Completion {
     pub token: u64,
     /// What the system call returned: 0 or more, or a negated `errno` value.
     pub result: i32,
+}
+
+/// What became of a call that must not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// It was made: what it returned, or a negated `errno` value.
+    Done(i32),
+    /// It would have had to wait.
+    Again,
+    /// There is no way to make it without waiting: `connect`, `fsync`, `open`, `splice`.
+    Unsupported,
 }
 
 /// This backend, on this kernel, cannot wait for this operation: make the call on a thread that

@@ -5,8 +5,18 @@
 //! itself whether it may sleep.
 
 mod raw;
+
+// Loom checks the idle word's protocol, which needs no more of the kernel than a futex and a bell.
+#[cfg(not(all(test, loom)))]
+mod attempt;
+#[cfg(not(all(test, loom)))]
+pub(crate) mod epoll;
+#[cfg(not(all(test, loom)))]
+pub(crate) mod mock;
 #[cfg(not(all(test, loom)))]
 pub(crate) mod uring;
+#[cfg(not(all(test, loom)))]
+mod waiting;
 
 #[cfg(not(all(test, loom)))]
 mod bell;
@@ -19,6 +29,8 @@ mod futex;
 #[path = "sys/futex_model.rs"]
 mod futex;
 
+#[cfg(not(all(test, loom)))]
+pub(crate) use attempt::attempt;
 pub(crate) use bell::Bell;
 pub(crate) use futex::Futex;
 

@@ -98,6 +98,12 @@ macro_rules! over_all {
         mod uring {
             $(#[test] fn $name() { super::$name(carefree_reactor::Kind::Uring); })*
         }
+        mod epoll {
+            $(#[test] fn $name() { super::$name(carefree_reactor::Kind::Epoll); })*
+        }
+        mod mock {
+            $(#[test] fn $name() { super::$name(carefree_reactor::Kind::Mock); })*
+        }
     };
 }
 pub(crate) use over_all;

@@ -17,6 +17,7 @@ over_all! {
     a_reset_is_an_error
     messages_keep_their_bounds
     a_shutdown_ends_a_receive
+    a_large_send_goes_on_while_the_peer_reads
 }
 
 fn a_receive_waits_for_data(kind: Kind) {
@@ -219,4 +220,28 @@ fn a_shutdown_ends_a_receive(kind: Kind) {
     bench.is_waiting(1);
     here.shutdown(Shutdown::Read).unwrap();
     assert_eq!(bench.finish(1), 0);
+}
+
+fn a_large_send_goes_on_while_the_peer_reads(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let data: Vec<u8> = (0..2_000_000u32).map(|n| (n / 251) as u8).collect();
+    let reader = std::thread::spawn({
+        let length = data.len();
+        move || {
+            let mut got = vec![0; length];
+            there.read_exact(&mut got).unwrap();
+            got
+        }
+    });
+    let mut sent = 0;
+    while sent < data.len() {
+        let count = bench.run(send(&here, &data[sent..], 0));
+        assert!(count > 0, "{count}");
+        if kind == Kind::Uring {
+            assert_eq!(count as usize, data.len(), "a ring sends everything");
+        }
+        sent += count as usize;
+    }
+    assert!(reader.join().unwrap() == data);
 }

@@ -8,6 +8,10 @@ use crate::op::Op;
 /// takes the bits but has no name for this one.
 const POLL_FIRST: u16 = 1;
 
+/// A flag of receiving that io_uring knows for sending as well (since Linux 5.19; ignored before):
+/// go on until everything is sent, as a blocking call does.
+const SEND_ALL: i32 = libc::MSG_WAITALL;
+
 /// The kernel transfers at most this much at once (`MAX_RW_COUNT`), whatever it is asked for; and
 /// lengths in entries have 32 bits.
 const TRANSFER_MAX: usize = 0x7fff_f000;
@@ -39,13 +43,15 @@ pub(super) fn of(op: &Op) -> Entry {
             opcode::Recv::new(Fd(fd), buffer, length(bytes)).flags(flags).ioprio(POLL_FIRST).build()
         }
         Op::Send { fd, buffer, length: bytes, flags } => {
+            let flags = flags | SEND_ALL;
             opcode::Send::new(Fd(fd), buffer, length(bytes)).flags(flags).ioprio(POLL_FIRST).build()
         }
         Op::ReceiveMessage { fd, message, flags } => {
             opcode::RecvMsg::new(Fd(fd), message).flags(flags as u32).ioprio(POLL_FIRST).build()
         }
         Op::SendMessage { fd, message, flags } => {
-            opcode::SendMsg::new(Fd(fd), message).flags(flags as u32).ioprio(POLL_FIRST).build()
+            let flags = (flags | SEND_ALL) as u32;
+            opcode::SendMsg::new(Fd(fd), message).flags(flags).ioprio(POLL_FIRST).build()
         }
         Op::Accept { fd, address, length, flags } => {
             opcode::Accept::new(Fd(fd), address, length).flags(flags).build()

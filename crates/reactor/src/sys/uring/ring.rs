@@ -113,6 +113,20 @@ impl Ring {
         })
     }
 
+    /// Whether the kernel has the operation with this number.
+    pub(super) fn knows(&self, code: u8) -> bool {
+        self.known & 1 << code != 0
+    }
+
+    /// How the ring is set up, in a few words.
+    pub(super) fn describe(&self) -> &'static str {
+        if self.ring.params().is_setup_single_issuer() {
+            "cooperative completions, a single issuer"
+        } else {
+            "an old kernel's, without cooperative completions or a single issuer"
+        }
+    }
+
     pub(crate) fn pending(&self) -> usize {
         self.pending
     }
@@ -120,7 +134,7 @@ impl Ring {
     /// # Safety
     /// As for [`Driver::submit`](crate::Driver::submit).
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
-        if self.known & 1 << entry::code(op) == 0 {
+        if !self.knows(entry::code(op)) {
             return Err(Unsupported);
         }
         self.push(entry::of(op).user_data(token));

@@ -1,0 +1,215 @@
+//! Calls made without waiting, whatever the mode of the descriptor, whose flags are shared with
+//! others and therefore left alone.
+
+use std::os::fd::RawFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::raw::syscall;
+use crate::op::{Attempt, Op};
+
+/// What a terminal takes without waiting once it says that it is writable: its drivers say so while
+/// fewer than 256 bytes (`WAKEUP_CHARS`) are queued.
+const TERMINAL_WRITE: usize = 256;
+
+/// Held from seeing that a connection is there until it is taken. Without it two carriers could see
+/// the same one, and the slower would wait in `accept`, fibers and all.
+static ACCEPTING: Mutex<()> = Mutex::new(());
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// Makes the call if it need not wait.
+///
+/// # Safety
+/// The operation's pointers are valid for its system call.
+pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
+    match *op {
+        Op::Read { fd, buffer, length, offset } => {
+            let iov = libc::iovec { iov_base: buffer.cast(), iov_len: length };
+            // SAFETY: the caller's promise; the vector lives until the call returns.
+            unsafe { transfer(Way::In, fd, &raw const iov, 1, offset, 0) }
+        }
+        Op::Write { fd, buffer, length, offset } => {
+            let iov = libc::iovec { iov_base: buffer.cast_mut().cast(), iov_len: length };
+            // SAFETY: as above.
+            unsafe { transfer(Way::Out, fd, &raw const iov, 1, offset, 0) }
+        }
+        Op::ReadVectored { fd, iov, count, offset, flags } => {
+            // SAFETY: the caller's promise.
+            unsafe { transfer(Way::In, fd, iov, count, offset, flags) }
+        }
+        Op::WriteVectored { fd, iov, count, offset, flags } => {
+            // SAFETY: the caller's promise.
+            unsafe { transfer(Way::Out, fd, iov, count, offset, flags) }
+        }
+        Op::Receive { fd, buffer, length, flags } => {
+            let flags = (flags | libc::MSG_DONTWAIT) as usize;
+            let args = [fd as usize, buffer as usize, length, flags, 0, 0];
+            // SAFETY: the caller's promise.
+            unsafe { call(libc::SYS_recvfrom, args) }
+        }
+        Op::Send { fd, buffer, length, flags } => {
+            let flags = (flags | libc::MSG_DONTWAIT) as usize;
+            let args = [fd as usize, buffer as usize, length, flags, 0, 0];
+            // SAFETY: the caller's promise.
+            unsafe { call(libc::SYS_sendto, args) }
+        }
+        Op::ReceiveMessage { fd, message, flags } => {
+            let flags = (flags | libc::MSG_DONTWAIT) as usize;
+            // SAFETY: the caller's promise.
+            unsafe { call(libc::SYS_recvmsg, [fd as usize, message as usize, flags, 0, 0, 0]) }
+        }
+        Op::SendMessage { fd, message, flags } => {
+            let flags = (flags | libc::MSG_DONTWAIT) as usize;
+            // SAFETY: the caller's promise.
+            unsafe { call(libc::SYS_sendmsg, [fd as usize, message as usize, flags, 0, 0, 0]) }
+        }
+        Op::Accept { fd, address, length, flags } => {
+            let _accepting = ACCEPTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match ready(fd, libc::POLLIN) {
+                Ok(0) => Attempt::Again,
+                Ok(_) => {
+                    let flags = flags as usize;
+                    let args = [fd as usize, address as usize, length as usize, flags, 0, 0];
+                    // SAFETY: the caller's promise.
+                    unsafe { call(libc::SYS_accept4, args) }
+                }
+                Err(errno) => Attempt::Done(-errno),
+            }
+        }
+        Op::Poll { fd, events } => match ready(fd, events as i16) {
+            Ok(0) => Attempt::Again,
+            Ok(events) => Attempt::Done(events.into()),
+            Err(errno) => Attempt::Done(-errno),
+        },
+        Op::WaitId { kind, id, info, options } => {
+            // SAFETY: plain old data; zeroes are what tells that there was no child to report.
+            let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            let found_at = &raw mut found as usize;
+            let options = (options | libc::WNOHANG) as usize;
+            // SAFETY: the kernel writes to a structure that lives until the call returns.
+            let result = unsafe {
+                call(libc::SYS_waitid, [kind as usize, id as usize, found_at, options, 0, 0])
+            };
+            // SAFETY: waitid fills in this member.
+            if result == Attempt::Done(0) && unsafe { found.si_pid() } == 0 {
+                return Attempt::Again;
+            }
+            if !info.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { info.write(found) };
+            }
+            result
+        }
+        Op::FutexWait { address, value, .. } => {
+            // SAFETY: the caller's promise. Others change the word, so it is read as an atomic.
+            let word = unsafe { AtomicU32::from_ptr(address.cast_mut()) };
+            if word.load(Ordering::SeqCst) == value {
+                Attempt::Again
+            } else {
+                Attempt::Done(-libc::EAGAIN)
+            }
+        }
+        Op::Connect { .. } | Op::Sync { .. } | Op::Open { .. } | Op::Splice { .. } => {
+            Attempt::Unsupported
+        }
+    }
+}
+
+/// A call that the kernel answers with `EAGAIN` instead of waiting.
+///
+/// # Safety
+/// As for [`syscall`].
+unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Attempt {
+    loop {
+        // SAFETY: the caller's promise.
+        match unsafe { syscall(number, args) } {
+            Ok(result) => return Attempt::Done(result as i32),
+            Err(libc::EAGAIN) => return Attempt::Again,
+            Err(libc::EINTR) => {}
+            Err(errno) => return Attempt::Done(-errno),
+        }
+    }
+}
+
+/// Which of `events` have come on `fd`, besides errors and hanging up.
+pub(crate) fn ready(fd: RawFd, events: i16) -> Result<i16, i32> {
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let args = [&raw mut poll as usize, 1, &raw const now as usize, 0, 0, 0];
+    // SAFETY: one structure to read and write, and the time, both living until the call returns.
+    match unsafe { syscall(libc::SYS_ppoll, args) } {
+        Ok(_) if poll.revents & libc::POLLNVAL != 0 => Err(libc::EBADF),
+        Ok(_) => Ok(poll.revents),
+        Err(libc::EINTR) => Ok(0),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// `preadv2` or `pwritev2` that does not wait.
+///
+/// # Safety
+/// The vector and what it names are valid for the call.
+unsafe fn transfer(
+    way: Way,
+    fd: RawFd,
+    iov: *const libc::iovec,
+    count: usize,
+    offset: u64,
+    flags: i32,
+) -> Attempt {
+    let number = if way == Way::In { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+    let args = |iov, count, flags: i32| {
+        // The offset comes in two halves, of which the second is for 32-bit machines.
+        [fd as usize, iov, count, offset as usize, 0, flags as usize]
+    };
+    // SAFETY: the caller's promise.
+    let result = unsafe { call(number, args(iov as usize, count, flags | libc::RWF_NOWAIT)) };
+    if result != Attempt::Done(-libc::EOPNOTSUPP) || flags & libc::RWF_NOWAIT != 0 {
+        return result;
+    }
+    // The file knows no such thing: terminals, timers, old kernels' pipes.
+    if is_storage(fd) {
+        // It would say that it is ready, and wait for a disk.
+        return Attempt::Again;
+    }
+    let wanted = if way == Way::In { libc::POLLIN } else { libc::POLLOUT };
+    match ready(fd, wanted) {
+        Ok(0) => return Attempt::Again,
+        Ok(_) => {}
+        Err(errno) => return Attempt::Done(-errno),
+    }
+    // Ready just now. Another reader may be faster, and then this waits; POSIX gives no better.
+    if way == Way::In {
+        // SAFETY: the caller's promise.
+        return unsafe { call(number, args(iov as usize, count, flags)) };
+    }
+    // Writable means "some of it".
+    let mut head = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    for index in 0..count {
+        // SAFETY: `count` vectors are there.
+        head = unsafe { iov.add(index).read() };
+        if head.iov_len > 0 {
+            break;
+        }
+    }
+    head.iov_len = head.iov_len.min(TERMINAL_WRITE);
+    // SAFETY: a part of what the caller named.
+    unsafe { call(number, args(&raw const head as usize, 1, flags)) }
+}
+
+/// Whether `fd` is a file on a disk, a directory or a disk.
+pub(crate) fn is_storage(fd: RawFd) -> bool {
+    // SAFETY: plain old data.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to a structure that lives until the call returns; the layout is
+    // the kernel's own on 64-bit machines.
+    let result =
+        unsafe { syscall(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
+    let kind = stat.st_mode & libc::S_IFMT;
+    result.is_ok() && matches!(kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
+}

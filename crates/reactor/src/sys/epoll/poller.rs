@@ -1,0 +1,138 @@
+//! The calls: an epoll descriptor, and its wait to the nanosecond.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::clock;
+use crate::sys::bell::Bell;
+use crate::sys::raw::syscall;
+
+/// Events taken at once.
+const BATCH: usize = 128;
+
+/// The name of the bell's events. Descriptors' names are not all ones.
+pub(super) const BELL: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Poller {
+    fd: OwnedFd,
+    /// Whether the kernel has `epoll_pwait2` (Linux 5.11), as far as is known.
+    precise: bool,
+}
+
+/// What a registration is changed to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Add,
+    Modify,
+}
+
+/// Events that came together.
+pub(crate) struct Events([libc::epoll_event; BATCH]);
+
+impl Poller {
+    /// One that hears `bell`: each time it rings is an event named [`BELL`].
+    pub(crate) fn new(bell: &Bell) -> io::Result<Poller> {
+        // SAFETY: touches no memory.
+        let fd = unsafe {
+            syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0])
+        }
+        .map_err(io::Error::from_raw_os_error)?;
+        // SAFETY: just made, owned by nobody else.
+        let poller = Poller { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, precise: true };
+        let each = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        poller.control(Change::Add, bell.fd(), each, BELL).map_err(io::Error::from_raw_os_error)?;
+        Ok(poller)
+    }
+
+    /// To be told, in a poll of this and others, that there is something to collect.
+    pub(crate) fn pollfd(&self) -> libc::pollfd {
+        libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+    }
+
+    /// Adds or changes what is reported of `fd`, and under which name.
+    pub(crate) fn control(
+        &self,
+        change: Change,
+        fd: RawFd,
+        events: u32,
+        name: u64,
+    ) -> Result<(), i32> {
+        let operation = match change {
+            Change::Add => libc::EPOLL_CTL_ADD,
+            Change::Modify => libc::EPOLL_CTL_MOD,
+        };
+        let event = libc::epoll_event { events, u64: name };
+        let args =
+            [self.number(), operation as usize, fd as usize, &raw const event as usize, 0, 0];
+        // SAFETY: the kernel reads an event that lives until the call returns.
+        unsafe { syscall(libc::SYS_epoll_ctl, args) }.map(|_| ())
+    }
+
+    /// What has happened, at once.
+    pub(crate) fn collect<'e>(&self, events: &'e mut Events) -> &'e [libc::epoll_event] {
+        let args = [self.number(), events.address(), BATCH, 0, 0, size_of::<u64>()];
+        // SAFETY: the kernel writes at most that many events. Without a mask the last argument is
+        // not looked at.
+        let count = unsafe { syscall(libc::SYS_epoll_pwait, args) };
+        events.first(count)
+    }
+
+    /// As [`collect`](Self::collect), but sleeps until something happens or until `deadline`.
+    pub(crate) fn wait<'e>(
+        &mut self,
+        deadline: Option<u64>,
+        events: &'e mut Events,
+    ) -> &'e [libc::epoll_event] {
+        let span = deadline.map(|at| clock::timespec(at.saturating_sub(clock::now())));
+        let limit = span.as_ref().map_or(0, |span| &raw const *span as usize);
+        if self.precise {
+            let args = [self.number(), events.address(), BATCH, limit, 0, size_of::<u64>()];
+            // SAFETY: as in `collect`; the limit lives until the call returns, or is null for none.
+            match unsafe { syscall(libc::SYS_epoll_pwait2, args) } {
+                // An old kernel, or a filter made for one.
+                Err(libc::ENOSYS | libc::EPERM) => self.precise = false,
+                result => return events.first(result),
+            }
+        }
+        // An epoll descriptor can itself be waited for, and to the nanosecond.
+        let mut ready = self.pollfd();
+        // SAFETY: one structure to read and write, which lives until the call returns.
+        let _ = unsafe {
+            syscall(libc::SYS_ppoll, [&raw mut ready as usize, 1, limit, 0, size_of::<u64>(), 0])
+        };
+        self.collect(events)
+    }
+
+    fn number(&self) -> usize {
+        self.fd.as_raw_fd() as usize
+    }
+}
+
+impl Events {
+    pub(crate) fn new() -> Self {
+        Events([libc::epoll_event { events: 0, u64: 0 }; BATCH])
+    }
+
+    fn address(&mut self) -> usize {
+        self.0.as_mut_ptr() as usize
+    }
+
+    /// Those the kernel has written.
+    fn first(&self, count: Result<usize, i32>) -> &[libc::epoll_event] {
+        match count {
+            Ok(count) => &self.0[..count],
+            // A signal came first: none yet.
+            Err(libc::EINTR) => &[],
+            Err(errno) => panic!(
+                "epoll_wait failed with errno {errno}: has the program closed a descriptor that \
+                 it did not open?"
+            ),
+        }
+    }
+
+    /// Whether there may be more than were taken.
+    pub(crate) fn may_be_more(taken: usize) -> bool {
+        taken == BATCH
+    }
+}

@@ -1,0 +1,142 @@
+//! The mock: real descriptors, but time that passes in an instant and an order drawn from a seed.
+//!
+//! For tests of programs that wait. Whatever is ready completes, in an order that the seed decides.
+//! When nothing is, and somebody waits for a moment, that moment comes: the clock is set forward
+//! instead of sleeping. Only when nothing is ready and nobody waits for a moment is there nothing
+//! to skip to, and the thread sleeps until a descriptor is ready or it is woken.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::is_storage;
+use super::epoll::{Events, Poller};
+use super::raw::syscall;
+use super::waiting::Waiting;
+use crate::clock::{self, Virtual};
+use crate::idle::Idle;
+use crate::op::{Completion, Op, Unsupported};
+
+/// How long to look for what happens outside while time is held.
+const LOOK: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(crate) struct Mock {
+    clock: Arc<Virtual>,
+    /// Of the last draw.
+    random: u64,
+    /// In the order they were submitted.
+    ops: Vec<(u64, Waiting)>,
+    done: Vec<Completion>,
+    /// Hears the bell.
+    poller: Poller,
+}
+
+impl Mock {
+    pub(crate) fn new(seed: u64, clock: Arc<Virtual>, idle: &Idle) -> io::Result<Mock> {
+        let poller = Poller::new(idle.bell())?;
+        Ok(Mock { clock, random: seed, ops: Vec::new(), done: Vec::new(), poller })
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.ops.len() + self.done.len()
+    }
+
+    /// # Safety
+    /// As for [`Driver::submit`](crate::Driver::submit).
+    pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        let mut waiting = Waiting::new(op).ok_or(Unsupported)?;
+        if is_storage(waiting.fd) {
+            // As epoll has it.
+            return Err(Unsupported);
+        }
+        if waiting.must_not_wait() {
+            // SAFETY: the caller's promise.
+            let result = unsafe { waiting.attempt() }.unwrap_or(-libc::EAGAIN);
+            self.done.push(Completion { token, result });
+        } else {
+            self.ops.push((token, waiting));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cancel(&mut self, token: u64) {
+        if let Some(index) = self.ops.iter().position(|&(other, _)| other == token) {
+            let (token, waiting) = self.ops.remove(index);
+            self.done.push(Completion { token, result: waiting.end(libc::ECANCELED) });
+        }
+    }
+
+    pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+        let mut order: Vec<usize> = (0..self.ops.len()).collect();
+        for place in (1..order.len()).rev() {
+            order.swap(place, self.draw(place + 1));
+        }
+        let mut ended = vec![false; order.len()];
+        for index in order {
+            let (token, waiting) = &mut self.ops[index];
+            // SAFETY: who submitted it keeps the memory valid until the completion.
+            if let Some(result) = unsafe { waiting.attempt() } {
+                self.done.push(Completion { token: *token, result });
+                ended[index] = true;
+            }
+        }
+        let mut ended = ended.into_iter();
+        self.ops.retain(|_| !ended.next().expect("one for each"));
+        out.append(&mut self.done);
+    }
+
+    pub(crate) fn wait(
+        &mut self,
+        idle: &Idle,
+        deadline: Option<u64>,
+        out: &mut Vec<Completion>,
+    ) -> bool {
+        let before = out.len();
+        self.poll(out);
+        if out.len() > before {
+            return false;
+        }
+        let woken = idle.listen(false, || match deadline {
+            Some(deadline) if !self.clock.is_held() => self.clock.set_forward(deadline),
+            Some(deadline) if self.clock.now() >= deadline => {}
+            // What holds the time says by a wake-up that it has ended, or by letting go.
+            Some(_) => self.sleep(Some(clock::after(LOOK))),
+            None => self.sleep(None),
+        });
+        self.poll(out);
+        woken
+    }
+
+    /// Sleeps until the bell rings, a descriptor may be ready, or, on the real clock, `limit`.
+    fn sleep(&mut self, limit: Option<u64>) {
+        let mut fds = vec![self.poller.pollfd()];
+        fds.extend(self.ops.iter().map(|(_, waiting)| libc::pollfd {
+            fd: waiting.fd,
+            events: waiting.events as i16,
+            revents: 0,
+        }));
+        let limit = limit.map(|limit| clock::timespec(limit.saturating_sub(clock::now())));
+        let limit = limit.as_ref().map_or(0, |span| &raw const *span as usize);
+        let args = [fds.as_mut_ptr() as usize, fds.len(), limit, 0, size_of::<u64>(), 0];
+        // SAFETY: the kernel reads and writes that many structures, and reads the limit; all live
+        // until the call returns. A failure is an early return, which waits may have.
+        let _ = unsafe { syscall(libc::SYS_ppoll, args) };
+        // The bell has been heard.
+        self.poller.collect(&mut Events::new());
+    }
+
+    /// A number below `bound`.
+    fn draw(&mut self, bound: usize) -> usize {
+        // SplitMix64: every seed is good, also 0.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.random;
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ x >> 31) % bound as u64) as usize
+    }
+}

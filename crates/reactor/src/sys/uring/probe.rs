@@ -1,0 +1,59 @@
+//! Whether there is an io_uring to be had, and if not, why.
+
+use io_uring::opcode;
+
+use super::ring::Ring;
+
+/// What a ring must know to be of use. The rest is looked at operation by operation.
+const NEEDED: [(u8, &str); 10] = [
+    (opcode::Read::CODE, "read"),
+    (opcode::Write::CODE, "write"),
+    (opcode::Readv::CODE, "readv"),
+    (opcode::Writev::CODE, "writev"),
+    (opcode::Recv::CODE, "recv"),
+    (opcode::Send::CODE, "send"),
+    (opcode::Accept::CODE, "accept"),
+    (opcode::Connect::CODE, "connect"),
+    (opcode::PollAdd::CODE, "poll"),
+    (opcode::AsyncCancel::CODE, "cancel"),
+];
+
+/// Makes a ring and lets go of it. Returns what is to be said for it.
+///
+/// # Errors
+/// Why it cannot be used, as the rest of a sentence that begins with "io_uring".
+pub(crate) fn probe() -> Result<String, String> {
+    let ring = Ring::new().map_err(|error| explain(&error))?;
+    for (code, name) in NEEDED {
+        if !ring.knows(code) {
+            return Err(format!("of this kernel does not know '{name}'"));
+        }
+    }
+    Ok(format!("io_uring is there ({})", ring.describe()))
+}
+
+fn explain(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => "is missing: the kernel was built without it, or a seccomp filter \
+                               says so"
+            .into(),
+        Some(libc::EPERM) => match switched_off() {
+            Some(value) => format!("is refused: sysctl kernel.io_uring_disabled is {value}"),
+            None => "is refused, as container engines' seccomp profiles do (EPERM)".into(),
+        },
+        Some(libc::EACCES) => "is refused by a security module (EACCES)".into(),
+        // Before Linux 5.12 rings counted as locked memory.
+        Some(libc::ENOMEM) => {
+            "found no memory: raise the limit of locked memory (ulimit -l)".into()
+        }
+        Some(libc::EMFILE) => "found no descriptor free: raise the limit (ulimit -n)".into(),
+        _ => format!("cannot be used: {error}"),
+    }
+}
+
+/// The sysctl by which administrators switch it off, if they have: 1 for most, 2 for all.
+fn switched_off() -> Option<String> {
+    let value = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
+    let value = value.trim();
+    (value != "0").then(|| value.to_owned())
+}

@@ -1,0 +1,130 @@
+//! An operation that waits for its descriptor to be ready, for the backends that make the calls
+//! themselves.
+
+use std::os::fd::RawFd;
+
+use super::attempt::attempt;
+use super::raw::syscall;
+use crate::op::{Attempt, Op};
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    op: Op,
+    pub(crate) fd: RawFd,
+    /// What it waits for, in epoll's words.
+    pub(crate) events: u32,
+    /// Whether it waits for all it asked for (`MSG_WAITALL` on a stream).
+    all: bool,
+    /// Bytes received so far, if it does.
+    received: i32,
+}
+
+// SAFETY: the pointers in the operation are used only while those who submitted it keep the memory
+// valid, by whichever thread has the driver.
+unsafe impl Send for Waiting {}
+
+impl Waiting {
+    /// `None` for an operation that may wait even when its descriptor is ready.
+    pub(crate) fn new(op: &Op) -> Option<Waiting> {
+        let (fd, events, all) = match *op {
+            Op::Read { fd, .. } | Op::ReadVectored { fd, .. } | Op::Accept { fd, .. } => {
+                (fd, libc::EPOLLIN, false)
+            }
+            Op::Write { fd, .. }
+            | Op::WriteVectored { fd, .. }
+            | Op::Send { fd, .. }
+            | Op::SendMessage { fd, .. } => (fd, libc::EPOLLOUT, false),
+            Op::Receive { fd, flags, .. } | Op::ReceiveMessage { fd, flags, .. } => {
+                // Messages come whole anyway.
+                let all = flags & libc::MSG_WAITALL != 0 && is_stream(fd);
+                let simple = matches!(op, Op::Receive { .. }) && flags & libc::MSG_PEEK == 0;
+                if all && !simple {
+                    return None;
+                }
+                let urgent = flags & libc::MSG_OOB != 0;
+                (fd, if urgent { libc::EPOLLPRI } else { libc::EPOLLIN }, all)
+            }
+            // The upper half is for epoll's own flags.
+            Op::Poll { fd, events } => (fd, (events & 0xffff) as i32, false),
+            Op::Connect { .. }
+            | Op::Sync { .. }
+            | Op::Open { .. }
+            | Op::Splice { .. }
+            | Op::FutexWait { .. }
+            | Op::WaitId { .. } => return None,
+        };
+        Some(Waiting { op: *op, fd, events: events as u32, all, received: 0 })
+    }
+
+    /// Whether the operation says itself that it does not wait.
+    pub(crate) fn must_not_wait(&self) -> bool {
+        match self.op {
+            Op::Receive { flags, .. }
+            | Op::Send { flags, .. }
+            | Op::ReceiveMessage { flags, .. }
+            | Op::SendMessage { flags, .. } => flags & libc::MSG_DONTWAIT != 0,
+            Op::ReadVectored { flags, .. } | Op::WriteVectored { flags, .. } => {
+                flags & libc::RWF_NOWAIT != 0
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_poll(&self) -> bool {
+        matches!(self.op, Op::Poll { .. })
+    }
+
+    /// Makes the call. `None` when it would have to wait still.
+    ///
+    /// # Safety
+    /// The operation's memory is valid.
+    pub(crate) unsafe fn attempt(&mut self) -> Option<i32> {
+        loop {
+            // SAFETY: the caller's promise.
+            let result = match unsafe { attempt(&self.op) } {
+                Attempt::Done(result) => result,
+                Attempt::Again => return None,
+                Attempt::Unsupported => -libc::EOPNOTSUPP,
+            };
+            let Op::Receive { buffer, length, .. } = &mut self.op else {
+                return Some(result);
+            };
+            if !self.all {
+                return Some(result);
+            }
+            if result <= 0 {
+                return Some(self.end(-result));
+            }
+            self.received += result;
+            *length -= result as usize;
+            // SAFETY: that many bytes of the buffer were filled.
+            *buffer = unsafe { buffer.add(result as usize) };
+            if *length == 0 {
+                return Some(self.received);
+            }
+        }
+    }
+
+    /// The result when the operation is ended by `errno`, or by 0: as for a call that a signal
+    /// interrupts, what came before counts.
+    pub(crate) fn end(&self, errno: i32) -> i32 {
+        if self.received > 0 { self.received } else { -errno }
+    }
+}
+
+/// Whether `fd` is a socket without message bounds.
+fn is_stream(fd: RawFd) -> bool {
+    let mut kind = 0i32;
+    let mut length = size_of_val(&kind) as libc::socklen_t;
+    let args = [
+        fd as usize,
+        libc::SOL_SOCKET as usize,
+        libc::SO_TYPE as usize,
+        &raw mut kind as usize,
+        &raw mut length as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes four bytes and their number, to where both live until it returns.
+    let result = unsafe { syscall(libc::SYS_getsockopt, args) };
+    result.is_ok() && kind == libc::SOCK_STREAM
+}
