@@ -25,7 +25,7 @@ system_call!(
     ) -> c_int = SYS_setsockopt
 );
 
-unsafe extern "C" fn raw_dup2(from: c_int, to: c_int) -> c_int {
+unsafe extern "C-unwind" fn raw_dup2(from: c_int, to: c_int) -> c_int {
     if from != to {
         // SAFETY: the caller's promise.
         return unsafe { raw_dup3(from, to, 0) };

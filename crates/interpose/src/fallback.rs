@@ -4,7 +4,7 @@
 /// arguments with zeros.
 macro_rules! system_call {
     (fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty = $number:ident) => {
-        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             let given = [$($argument as usize),*];
             let mut arguments = [0; 6];
             arguments[..given.len()].copy_from_slice(&given);

@@ -123,6 +123,10 @@ impl<F: Copy> Original<F> {
 /// }
 /// ```
 ///
+/// All of them are `extern "C-unwind"`: a thread that `pthread_cancel` ends within `read` unwinds
+/// through our frame, and a C++ exception through `pthread_once`'s. So an adapter on that way must
+/// not own what needs to be dropped. A fallback has the same ABI.
+///
 /// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
 /// function can also be called by the name `read::original`.
 ///
@@ -144,7 +148,7 @@ macro_rules! interpose {
             use super::*;
             use $crate::original::Original;
 
-            type Function = unsafe extern "C" fn($($type),*) -> $result;
+            type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
 
             #[allow(unused_mut, unused_assignments, reason = "set where the caller says so")]
             static ORIGINAL: Original<Function> = {
@@ -196,7 +200,7 @@ macro_rules! interpose {
         /// # Safety
         /// As for libc's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             // SAFETY: the caller's promise.
             unsafe {
                 if $condition {

@@ -6,7 +6,7 @@ use carefree_context::kernel;
 
 use crate::fiber::answer;
 
-unsafe extern "C" fn raw_sched_yield() -> c_int {
+unsafe extern "C-unwind" fn raw_sched_yield() -> c_int {
     // SAFETY: takes nothing and touches nothing.
     answer(unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) }) as c_int
 }

@@ -19,11 +19,16 @@ use crate::files::{self, File, Limit};
 use crate::parking::{self, Answer, On, Parked};
 use crate::stream::blocking;
 
-unsafe extern "C" fn raw_recv(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn raw_recv(
+    fd: c_int,
+    to: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
     // SAFETY: the caller's promise.
     unsafe { raw_recvfrom(fd, to, length, flags, ptr::null_mut(), ptr::null_mut()) }
 }
-unsafe extern "C" fn raw_send(
+unsafe extern "C-unwind" fn raw_send(
     fd: c_int,
     from: *const c_void,
     length: usize,

@@ -42,7 +42,7 @@ system_call!(
         = SYS_pwritev
 );
 
-unsafe extern "C" fn raw_preadv2(
+unsafe extern "C-unwind" fn raw_preadv2(
     fd: c_int,
     buffers: *const iovec,
     count: c_int,
@@ -53,7 +53,7 @@ unsafe extern "C" fn raw_preadv2(
     answer(unsafe { vectored(libc::SYS_preadv2, fd, buffers, count as usize, offset, flags) })
 }
 
-unsafe extern "C" fn raw_pwritev2(
+unsafe extern "C-unwind" fn raw_pwritev2(
     fd: c_int,
     buffers: *const iovec,
     count: c_int,

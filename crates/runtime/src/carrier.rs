@@ -20,11 +20,11 @@ use carefree_context::arch::{self, ThreadContext};
 use carefree_context::{overflow, tls};
 use carefree_reactor::clock::{self, NEVER};
 use carefree_reactor::{Op, TimerKey, Unsupported};
-use crossbeam_deque::{Injector, Steal};
 
 use crate::episode::Ticket;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
+use crate::injector::Injector;
 use crate::io::Io;
 use crate::queue::{Place, Queue};
 use crate::registry;
@@ -69,7 +69,7 @@ pub(crate) struct Carrier {
 
     pub(crate) queue: Queue,
     /// In shared mode: fibers made ready elsewhere that may only run here.
-    inbox: Injector<FiberRef>,
+    inbox: Injector,
     shard: Shard,
     io: Io,
 }
@@ -202,8 +202,12 @@ impl Carrier {
     /// Uses what the carrier keeps at hand. The caller runs on it.
     #[inline(always)]
     pub(crate) fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
-        // SAFETY: only the carrier's thread comes here, and `f` neither switches nor comes again.
-        f(unsafe { &mut *self.local.get() })
+        // `f` may allocate, and an allocator may wait for a mutex.
+        wait::without_parking(|| {
+            // SAFETY: only the carrier's thread comes here, and `f` neither switches nor comes
+            // again.
+            f(unsafe { &mut *self.local.get() })
+        })
     }
 
     /// # Safety
@@ -290,10 +294,13 @@ impl Carrier {
         let stack = fiber.stack.load(Ordering::Relaxed);
         // SAFETY: the fiber has left it for good.
         let stack = unsafe { Furnished::from_raw(stack) };
-        self.with_local(|local| local.stacks.put(stack));
-        count(&self.stats.ended);
-        self.runtime().fiber_ended();
-        registry::release(fiber);
+        // On the stack of the fiber that was just entered, which may be about to return from a wait.
+        wait::without_parking(|| {
+            self.with_local(|local| local.stacks.put(stack));
+            count(&self.stats.ended);
+            self.runtime().fiber_ended();
+            registry::release(fiber);
+        });
     }
 
     pub(crate) fn index(&self) -> usize {
@@ -352,7 +359,7 @@ impl Carrier {
         fiber: FiberRef,
         ticket: Ticket,
     ) -> (*const Shard, TimerKey) {
-        let (key, first) = self.shard.insert(deadline, fiber, ticket);
+        let (key, first) = wait::without_parking(|| self.shard.insert(deadline, fiber, ticket));
         if first {
             self.runtime().sooner(deadline);
         }
@@ -466,15 +473,9 @@ impl Carrier {
     }
 
     /// Moves fibers from `from` to the queue.
-    fn accept(&self, from: &Injector<FiberRef>) {
-        for _ in 0..INJECTED {
-            match from.steal() {
-                // SAFETY: this is the carrier's thread, in its own context.
-                Steal::Success(fiber) => unsafe { self.queue.push(fiber, Place::Last) },
-                Steal::Retry => {}
-                Steal::Empty => break,
-            }
-        }
+    fn accept(&self, from: &Injector) {
+        // SAFETY: this is the carrier's thread, in its own context.
+        from.take(INJECTED, |fiber| unsafe { self.queue.push(fiber, Place::Last) });
     }
 
     /// Looks for a fiber everywhere, sleeping in between. `None` when the runtime has stopped.

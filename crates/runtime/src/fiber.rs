@@ -4,7 +4,9 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use carefree_context::arch::{self, ThreadContext};
 
@@ -31,10 +33,12 @@ pub(crate) struct Header {
     pub(crate) episode: Episode,
     /// What it waits for, for dumps.
     pub(crate) key: AtomicUsize,
-    /// Links of the list of waiters for one key; under the lock of the key's bucket.
+    /// Links of the list of waiters for one key, under the lock of the key's bucket; or, when the
+    /// fiber is ready, of the list of those submitted ([`crate::injector`]).
     pub(crate) next: Cell<Option<FiberRef>>,
     pub(crate) previous: Cell<Option<FiberRef>>,
-    pub(crate) linked: Cell<bool>,
+    /// Whether it is in such a list; written under the lock.
+    pub(crate) linked: AtomicBool,
     pub(crate) kind: Cell<Kind>,
     /// Above 0: what it calls of libc is the plain call. Always so in a thread; in a fiber, while
     /// the runtime's own code runs on its stack. See [`crate::wait::without_parking`].
@@ -43,16 +47,19 @@ pub(crate) struct Header {
     pub(crate) token: Signal,
     /// Sent by `cancel`, and never taken back.
     pub(crate) cancel: Signal,
+    pub(crate) reason: AtomicU8,
     /// How many shields defer the cancellation.
     pub(crate) shields: Cell<u16>,
-    pub(crate) reason: AtomicU8,
 
-    /// [`FREE`] or [`ALIVE`].
-    pub(crate) run: AtomicU8,
     pub(crate) id: AtomicU64,
     pub(crate) references: AtomicU32,
     /// [`FINISHED`], [`AWAITED`], [`DETACHED`].
     pub(crate) join: AtomicU32,
+    /// In the list of waiters for a key: by what a waker may tell it from others (see
+    /// [`crate::lot`]).
+    pub(crate) tag: Cell<u32>,
+    /// [`FREE`] or [`ALIVE`].
+    pub(crate) run: AtomicU8,
     /// Of a fiber that has one: its stack. Of a thread: where it sleeps, a `*mut Idle`.
     pub(crate) stack: AtomicPtr<FiberStack>,
     /// The name, or null.
@@ -63,7 +70,7 @@ pub(crate) struct Header {
     pub(crate) result: UnsafeCell<[usize; 2]>,
 }
 
-const _: () = assert!(mem::size_of::<Header>() == 128 && mem::offset_of!(Header, run) >= 64);
+const _: () = assert!(mem::size_of::<Header>() == 128 && mem::offset_of!(Header, id) == 64);
 
 // SAFETY: which party may touch which field when is said at each; what is shared is atomic, what
 // is not belongs to the running fiber or is handed over by the episode's or a lock's ordering.
@@ -98,7 +105,7 @@ impl Header {
             key: AtomicUsize::new(0),
             next: Cell::new(None),
             previous: Cell::new(None),
-            linked: Cell::new(false),
+            linked: AtomicBool::new(false),
             kind: Cell::new(Kind::Fiber),
             plain: Cell::new(1),
             token: Signal::new(),
@@ -109,6 +116,7 @@ impl Header {
             id: AtomicU64::new(0),
             references: AtomicU32::new(0),
             join: AtomicU32::new(0),
+            tag: Cell::new(0),
             stack: AtomicPtr::new(ptr::null_mut()),
             name: AtomicPtr::new(ptr::null_mut()),
             deadline: Cell::new(ptr::null()),

@@ -115,7 +115,8 @@ impl Io {
 
     /// Asks from elsewhere for an operation to be cancelled.
     pub(crate) fn leave_errand(&self, token: u64) {
-        self.errands.push(token);
+        // It allocates, and gives the processor away when others push.
+        crate::wait::without_parking(|| self.errands.push(token));
     }
 
     pub(crate) fn has_errands(&self) -> bool {

@@ -29,6 +29,8 @@ mod fiber;
 #[cfg(not(loom))]
 mod furnish;
 #[cfg(not(loom))]
+mod injector;
+#[cfg(not(loom))]
 mod io;
 #[cfg(not(loom))]
 mod join;

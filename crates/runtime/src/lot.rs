@@ -2,7 +2,8 @@
 //!
 //! A key is any number that the waiting and the waking side agree on, an address as a rule. Keys
 //! are spread over a fixed number of buckets, each a list of waiters under a lock; a waiter is a
-//! fiber or a plain thread.
+//! fiber or a plain thread. A waiter also has a *tag*, by which a waker may choose among those that
+//! wait for one key.
 //!
 //! # No lost wake-up
 //!
@@ -11,12 +12,34 @@
 //! the waiter.
 //!
 //! A waiter whose wait was ended by something else (deadline, cancellation) is still in the list.
-//! It takes itself out when it goes on. A waker that meets it meanwhile cannot claim it, takes it
-//! out, and looks further: a wake-up is never spent on somebody who is awake.
+//! It is taken out by who ended the wait or, if it had not left its stack yet, by itself when it
+//! goes on. A waker that meets it meanwhile cannot claim it, takes it out, and looks further: a
+//! wake-up is never spent on somebody who is awake.
+//!
+//! # A waker that looks first
+//!
+//! Most of those who might have to wake somebody (each unlocking of a mutex) find nobody, and should
+//! not take a lock to learn it. So the word of a bucket's lock also tells whether its list is empty,
+//! and is 0 only when nobody is in the list and nobody is about to enter.
+//!
+//! Waiter: `lock the bucket (R); validate reads the condition (V)`. Waker: `changes the condition
+//! (C); full fence (F); reads the bucket's word (B)`. Suppose that B finds 0 although the waiter
+//! goes on to sleep: V did not see C, and B did not see R. All of R, V and F take part in the single
+//! order of `SeqCst` operations: R is a `SeqCst` read-modify-write, followed by a full fence before
+//! V ([`fence_after_lock`]). V read what was before C, so that fence comes before F; B read what was
+//! before R, so F comes before R. But R comes before the fence after it: a contradiction. (The word
+//! stays above 0 from R until the waiter has left the list again.)
+//!
+//! # Nothing here allocates
+//!
+//! Nor do a fiber's parking and its being made ready. The program's allocator may wait for a mutex,
+//! and unlock one that a fiber waits for.
 
-use std::sync::atomic::Ordering;
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use carefree_context::lock::Lock;
+use carefree_context::kernel;
 
 use crate::episode::{Claim, Outcome};
 use crate::fiber::FiberRef;
@@ -25,25 +48,182 @@ use crate::wait;
 
 const BUCKETS: usize = 4096;
 
+/// Somebody has the bucket's lock.
+const HELD: u32 = 1;
+/// Somebody may sleep until it is free.
+const CONTENDED: u32 = 2;
+/// The list is not empty. (Up to date when the lock is free.)
+const WAITED: u32 = 4;
+
+/// How often one looks again before one sleeps: about as long as a critical section takes.
+const SPINS: u32 = 100;
+
 struct Bucket {
+    word: AtomicU32,
+    list: UnsafeCell<List>,
+}
+
+// SAFETY: the list is reached under the lock only.
+unsafe impl Sync for Bucket {}
+
+struct List {
     first: Option<FiberRef>,
     last: Option<FiberRef>,
 }
 
-static LOT: [Lock<Bucket>; BUCKETS] =
-    [const { Lock::new(Bucket { first: None, last: None }) }; BUCKETS];
+static LOT: [Bucket; BUCKETS] = [const { Bucket::new() }; BUCKETS];
 
-fn bucket(key: usize) -> &'static Lock<Bucket> {
+#[inline]
+fn index(key: usize) -> usize {
     // Fibonacci hashing: the high bits of the product depend on all bits of the key.
     let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    &LOT[(hash >> (64 - BUCKETS.trailing_zeros())) as usize]
+    (hash >> (64 - BUCKETS.trailing_zeros())) as usize
+}
+
+#[inline]
+fn bucket(key: usize) -> &'static Bucket {
+    &LOT[index(key)]
 }
 
 impl Bucket {
+    const fn new() -> Bucket {
+        Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None, last: None }) }
+    }
+
+    /// Like [`carefree_context::lock::Lock`], with one word for two things.
+    #[inline]
+    fn lock(&'static self) -> Guard {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & HELD != 0
+            || self
+                .word
+                .compare_exchange(word, word | HELD, Ordering::SeqCst, Ordering::Relaxed)
+                .is_err()
+        {
+            self.wait();
+        }
+        Guard(self)
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut spins = 0;
+        // Who has slept leaves the lock as contended: others may sleep too.
+        let mut taken = HELD;
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & HELD == 0 {
+                let locked = self.word.compare_exchange(
+                    word,
+                    word | taken,
+                    Ordering::SeqCst,
+                    Ordering::Relaxed,
+                );
+                if locked.is_ok() {
+                    return;
+                }
+            } else if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else if word & CONTENDED != 0
+                || self
+                    .word
+                    .compare_exchange(word, word | CONTENDED, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                // Who unlocks swaps the word, so either it sees the bit and wakes one of us, or the
+                // word is another by now and the kernel returns at once.
+                self.futex(libc::FUTEX_WAIT, word | CONTENDED);
+                taken = HELD | CONTENDED;
+            }
+        }
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        // SAFETY: the caller has the lock.
+        let waited = unsafe { (*self.list.get()).first.is_some() };
+        let word = self.word.swap(if waited { WAITED } else { 0 }, Ordering::SeqCst);
+        if word & CONTENDED != 0 {
+            self.futex(libc::FUTEX_WAKE, 1);
+        }
+    }
+
+    #[cold]
+    fn futex(&self, operation: i32, value: u32) {
+        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+        let arguments = [self.word.as_ptr() as usize, operation, value as usize, 0, 0, 0];
+        // SAFETY: the word is a static; whatever the kernel answers, the caller looks again.
+        let _ = unsafe { kernel::call(libc::SYS_futex, arguments) };
+    }
+}
+
+/// A bucket's list, for who has its lock.
+struct Guard(&'static Bucket);
+
+impl Deref for Guard {
+    type Target = List;
+    #[inline]
+    fn deref(&self) -> &List {
+        // SAFETY: the guard is the only one.
+        unsafe { &*self.0.list.get() }
+    }
+}
+
+impl DerefMut for Guard {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut List {
+        // SAFETY: as above.
+        unsafe { &mut *self.0.list.get() }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+/// Orders what is read under a bucket's lock after the taking of the lock for all who look at the
+/// word without the lock: a full fence, which on x86-64 the locking instruction is already.
+#[inline]
+fn fence_after_lock() {
+    #[cfg(target_arch = "x86_64")]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// Whether anybody waits, or is about to wait, for `key` (or, rarely, for another one).
+///
+/// For a waker that has changed the condition, and then made a full fence: if this says `false`,
+/// it need not [`unpark`] anybody. See the module's proof.
+#[inline(always)]
+pub fn is_waited(key: usize) -> bool {
+    bucket(key).word.load(Ordering::Relaxed) != 0
+}
+
+/// A full fence for who calls [`is_waited`] next: cheaper than what compilers make of
+/// `fence(SeqCst)`.
+#[inline(always)]
+pub fn fence_before_look() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: writes back what it reads at the top of the stack. Any locked instruction orders all
+    // accesses to ordinary memory, as `mfence` does, in half the time.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0");
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+impl List {
+    #[inline]
     fn append(&mut self, fiber: FiberRef) {
         fiber.next.set(None);
         fiber.previous.set(self.last);
-        fiber.linked.set(true);
+        fiber.linked.store(true, Ordering::Relaxed);
         match self.last {
             Some(last) => last.next.set(Some(fiber)),
             None => self.first = Some(fiber),
@@ -51,6 +231,7 @@ impl Bucket {
         self.last = Some(fiber);
     }
 
+    #[inline]
     fn remove(&mut self, fiber: FiberRef) {
         let (previous, next) = (fiber.previous.get(), fiber.next.get());
         match previous {
@@ -61,7 +242,7 @@ impl Bucket {
             Some(next) => next.previous.set(previous),
             None => self.last = previous,
         }
-        fiber.linked.set(false);
+        fiber.linked.store(false, Ordering::Relaxed);
     }
 
     fn has(&self, key: usize) -> bool {
@@ -78,26 +259,37 @@ impl Bucket {
 
 /// Enters `fiber`, whose wait `begin` starts, into the list for `key`, if `validate` says that
 /// there is something to wait for.
+#[inline]
 pub(crate) fn enter<R>(
     key: usize,
+    tag: u32,
     fiber: FiberRef,
     validate: impl FnOnce() -> bool,
     begin: impl FnOnce() -> R,
 ) -> Option<R> {
-    let mut bucket = bucket(key).lock();
+    let mut list = bucket(key).lock();
+    fence_after_lock();
     if !validate() {
         return None;
     }
     let begun = begin();
-    bucket.append(fiber);
+    fiber.tag.set(tag);
+    list.append(fiber);
     Some(begun)
 }
 
-/// Takes `fiber` out of the list for `key` after its wait has ended, if it is still there.
-pub(crate) fn leave(key: usize, fiber: FiberRef) {
-    let mut bucket = bucket(key).lock();
-    if fiber.linked.get() {
-        bucket.remove(fiber);
+/// Takes `fiber` out of the list it is in, if it is in one. Its wait has been ended, by the caller
+/// if this is not the fiber itself.
+pub(crate) fn leave(fiber: FiberRef) {
+    // It was put in before its wait could be ended, and only the caller could put it in again.
+    while fiber.linked.load(Ordering::Relaxed) {
+        // It may have been moved to another key, and may be until we have the right lock.
+        let place = index(fiber.key.load(Ordering::Relaxed));
+        let mut list = LOT[place].lock();
+        if index(fiber.key.load(Ordering::Relaxed)) == place && fiber.linked.load(Ordering::Relaxed)
+        {
+            list.remove(fiber);
+        }
     }
 }
 
@@ -106,6 +298,12 @@ pub(crate) fn leave(key: usize, fiber: FiberRef) {
 /// What the caller wrote before, they see after.
 pub fn unpark(key: usize, count: usize) -> usize {
     unpark_to(key, count, Place::Next)
+}
+
+/// [`unpark`] of those only whose tag, given to [`park_tagged`](crate::wait::park_tagged),
+/// `matches`. That must not park, panic or unpark.
+pub fn unpark_matching(key: usize, count: usize, mut matches: impl FnMut(u32) -> bool) -> usize {
+    wake(key, count, Place::Next, &mut matches, |_, _| ())
 }
 
 /// [`unpark`] with a say in when those woken run.
@@ -122,39 +320,126 @@ pub(crate) fn unpark_then(
     place: Place,
     then: impl FnOnce(usize, &dyn Fn() -> bool),
 ) -> usize {
-    let mut woken = 0;
-    // Those to make ready once the lock is free, chained through `next`: they are off their stacks
-    // and out of the list, so the link is ours.
-    let (mut first, mut last): (Option<FiberRef>, Option<FiberRef>) = (None, None);
+    wake(key, count, place, |_| true, then)
+}
+
+/// Those to make ready once the lock is free, chained through `next`: they are off their stacks and
+/// out of the list, so the link is ours.
+#[derive(Default)]
+struct Woken {
+    first: Option<FiberRef>,
+    last: Option<FiberRef>,
+}
+
+impl Woken {
+    /// Ends the wait of `fiber`, which was taken out of its list. False: it was over already.
+    #[inline]
+    fn claim(&mut self, fiber: FiberRef) -> bool {
+        match fiber.episode.claim_by(u64::MAX, Outcome::Unparked) {
+            Claim::Lost => return false,
+            Claim::Early => {}
+            Claim::Thread { counted } => wait::wake_thread(fiber, counted),
+            Claim::Ready => {
+                fiber.next.set(None);
+                match self.last {
+                    Some(last) => last.next.set(Some(fiber)),
+                    None => self.first = Some(fiber),
+                }
+                self.last = Some(fiber);
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn make_ready(mut self, place: Place) {
+        while let Some(fiber) = self.first {
+            self.first = fiber.next.get();
+            wait::make_ready(fiber, place);
+        }
+    }
+}
+
+#[inline]
+fn wake(
+    key: usize,
+    count: usize,
+    place: Place,
+    mut matches: impl FnMut(u32) -> bool,
+    then: impl FnOnce(usize, &dyn Fn() -> bool),
+) -> usize {
+    let mut awake = 0;
+    let mut woken = Woken::default();
     {
-        let mut bucket = bucket(key).lock();
-        let mut cursor = bucket.first;
-        while let (Some(fiber), true) = (cursor, woken < count) {
+        let mut list = bucket(key).lock();
+        let mut cursor = list.first;
+        while let (Some(fiber), true) = (cursor, awake < count) {
             cursor = fiber.next.get();
-            if fiber.key.load(Ordering::Relaxed) != key {
+            if fiber.key.load(Ordering::Relaxed) != key || !matches(fiber.tag.get()) {
                 continue;
             }
-            bucket.remove(fiber);
-            match fiber.episode.claim_by(u64::MAX, Outcome::Unparked) {
-                Claim::Lost => continue,
-                Claim::Early => {}
-                Claim::Thread { counted } => wait::wake_thread(fiber, counted),
-                Claim::Ready => {
-                    fiber.next.set(None);
-                    match last {
-                        Some(last) => last.next.set(Some(fiber)),
-                        None => first = Some(fiber),
-                    }
-                    last = Some(fiber);
-                }
-            }
-            woken += 1;
+            list.remove(fiber);
+            awake += usize::from(woken.claim(fiber));
         }
-        then(woken, &|| bucket.has(key));
+        then(awake, &|| list.has(key));
     }
-    while let Some(fiber) = first {
-        first = fiber.next.get();
-        wait::make_ready(fiber, place);
+    woken.make_ready(place);
+    awake
+}
+
+/// Wakes up to `wake` of those that wait for `from`, and lets up to `requeue` further ones wait for
+/// `to` instead, if `validate` says so while nobody can begin to wait for either, nor be woken.
+/// Returns how many were woken and how many moved.
+pub fn requeue(
+    from: usize,
+    to: usize,
+    wake: usize,
+    requeue: usize,
+    validate: impl FnOnce() -> bool,
+) -> Option<(usize, usize)> {
+    let (mut awake, mut moved) = (0, 0);
+    let mut woken = Woken::default();
+    {
+        // In the order of their places, so that two who lock the same two do not wait for each
+        // other.
+        let (source, target) = (index(from), index(to));
+        let mut low = LOT[source.min(target)].lock();
+        let mut high = (source != target).then(|| LOT[source.max(target)].lock());
+        fence_after_lock();
+        if !validate() {
+            return None;
+        }
+        let mut cursor = match &high {
+            Some(high) if source > target => high.first,
+            _ => low.first,
+        };
+        while let (Some(fiber), true) = (cursor, awake < wake || moved < requeue) {
+            cursor = fiber.next.get();
+            if fiber.key.load(Ordering::Relaxed) != from {
+                continue;
+            }
+            let (source_list, target_list): (&mut List, Option<&mut List>) = match &mut high {
+                Some(high) if source > target => (high, Some(&mut low)),
+                Some(high) => (&mut low, Some(high)),
+                None => (&mut low, None),
+            };
+            if awake < wake {
+                source_list.remove(fiber);
+                awake += usize::from(woken.claim(fiber));
+                continue;
+            }
+            moved += 1;
+            if from == to {
+                continue;
+            }
+            source_list.remove(fiber);
+            fiber.key.store(to, Ordering::Relaxed);
+            match target_list {
+                Some(target_list) => target_list.append(fiber),
+                None => source_list.append(fiber),
+            }
+        }
     }
-    woken
+    woken.make_ready(Place::Next);
+    Some((awake, moved))
 }

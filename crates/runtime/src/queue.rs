@@ -25,7 +25,7 @@ const LIFO_RUNS: u32 = 3;
 /// Fibers a thief takes at most.
 const STEAL_MAX: usize = 128;
 /// Fibers a queue has room for at first.
-const CAPACITY: usize = 256;
+const CAPACITY: usize = 512;
 
 /// How many switches ahead a stack is fetched, and its header as many again: a switch and what is
 /// done between two of them take a fraction of a miss.
@@ -118,22 +118,24 @@ impl Queue {
         if self.is_empty() {
             return None;
         }
-        let mut loot = Vec::new();
+        let mut loot = [None; STEAL_MAX];
         let first = self.bias.steal(|| {
             self.inner.with_mut(|inner| {
                 // SAFETY: the bias keeps the owner and other thieves out.
                 let inner = unsafe { &mut *inner };
                 let half = inner.ring.len().div_ceil(2).min(STEAL_MAX);
                 let first = if half == 0 { inner.lifo.take() } else { inner.ring.pop() };
-                loot.extend((1..half).map_while(|_| inner.ring.pop()));
+                for place in loot.iter_mut().take(half.saturating_sub(1)) {
+                    *place = inner.ring.pop();
+                }
                 self.len.store(inner.len(), Ordering::Relaxed);
                 first
             })
         })??;
-        if !loot.is_empty() {
+        if loot[0].is_some() {
             // SAFETY: the caller's promise.
             let mut to = unsafe { to.lock() };
-            for fiber in loot {
+            for fiber in loot.into_iter().map_while(|place| place) {
                 to.push(fiber, Place::Last);
             }
             to.unlock();

@@ -37,12 +37,30 @@ pub enum Reason {
     Poll,
     /// It waits until others have left a file that it closes.
     Close,
+    /// It waits on a futex: for a lock, a condition or a channel of `std`, as a rule.
+    Futex,
+    /// It waits for a pthread mutex.
+    Mutex,
+    /// It waits on a pthread condition variable.
+    Condition,
+    /// It waits for a pthread read-write lock.
+    ReadWriteLock,
+    /// It waits for a POSIX semaphore (`sem_t`).
+    PosixSemaphore,
+    /// It waits at a pthread barrier.
+    Barrier,
+    /// It waits for an initialization that another caller of `pthread_once` makes.
+    Once,
+    /// It waits for the lock of a C stream.
+    Stream,
+    /// It waits for a thread to end.
+    Thread,
     /// It waits for something else, through [`park`](crate::wait::park).
     Other,
 }
 
 impl Reason {
-    const ALL: [Reason; 16] = [
+    const ALL: [Reason; 25] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,
@@ -58,6 +76,15 @@ impl Reason {
         Reason::Connect,
         Reason::Poll,
         Reason::Close,
+        Reason::Futex,
+        Reason::Mutex,
+        Reason::Condition,
+        Reason::ReadWriteLock,
+        Reason::PosixSemaphore,
+        Reason::Barrier,
+        Reason::Once,
+        Reason::Stream,
+        Reason::Thread,
         Reason::Other,
     ];
 
@@ -89,6 +116,15 @@ impl fmt::Display for Reason {
             Reason::Connect => "waits to be connected",
             Reason::Poll => "waits for something to happen on a file",
             Reason::Close => "waits until others have left the file it closes",
+            Reason::Futex => "waits for a lock, a condition or a channel (a futex)",
+            Reason::Mutex => "waits for a pthread mutex",
+            Reason::Condition => "waits on a pthread condition variable",
+            Reason::ReadWriteLock => "waits for a pthread read-write lock",
+            Reason::PosixSemaphore => "waits for a POSIX semaphore",
+            Reason::Barrier => "waits at a pthread barrier",
+            Reason::Once => "waits for a pthread_once under way",
+            Reason::Stream => "waits for the lock of a C stream",
+            Reason::Thread => "waits for a thread to end",
             Reason::Other => "waits",
         })
     }

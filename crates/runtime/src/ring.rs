@@ -1,15 +1,20 @@
 //! A queue of fibers in a buffer that grows.
 //!
-//! Like `VecDeque`, with one operation more that makes a yield cheap: [`rotate`](Ring::rotate).
+//! Like `VecDeque`, with one operation more that makes a yield cheap: [`rotate`](Ring::rotate). And
+//! its memory comes from the kernel, not from the program's allocator, which may be the one that
+//! unlocks a mutex and so has a fiber queued.
 
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use carefree_context::kernel;
 
 use crate::fiber::FiberRef;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
     /// Its length is a power of two; the `len` places from `head` on, modulo that, are filled.
-    buffer: Box<[MaybeUninit<FiberRef>]>,
+    buffer: Buffer,
     head: usize,
     len: usize,
 }
@@ -18,7 +23,7 @@ impl Ring {
     /// An empty queue with room for `capacity`, a power of two.
     pub(crate) fn new(capacity: usize) -> Ring {
         assert!(capacity.is_power_of_two());
-        Ring { buffer: vec![MaybeUninit::uninit(); capacity].into(), head: 0, len: 0 }
+        Ring { buffer: Buffer::new(capacity), head: 0, len: 0 }
     }
 
     #[inline(always)]
@@ -76,6 +81,62 @@ impl Ring {
             larger.push(fiber);
         }
         *self = larger;
+    }
+}
+
+/// Memory of its own for places in a queue.
+#[derive(Debug)]
+struct Buffer(NonNull<[MaybeUninit<FiberRef>]>);
+
+// SAFETY: it owns the memory.
+unsafe impl Send for Buffer {}
+// SAFETY: shared, it only gives shared access.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    fn new(places: usize) -> Buffer {
+        let bytes = places * size_of::<FiberRef>();
+        let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let mapped =
+            unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) };
+        let first = match mapped.map(|address| NonNull::new(address as *mut _)) {
+            Ok(Some(first)) => first,
+            // As an allocator would: who is being queued cannot be told.
+            _ => std::alloc::handle_alloc_error(
+                std::alloc::Layout::array::<FiberRef>(places).expect("fibers fit in memory"),
+            ),
+        };
+        Buffer(NonNull::slice_from_raw_parts(first, places))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = self.0.len() * size_of::<FiberRef>();
+        // SAFETY: mapped by `new`, and nobody else has it.
+        let _ = unsafe {
+            kernel::call(libc::SYS_munmap, [self.0.as_ptr() as *mut u8 as usize, bytes, 0, 0, 0, 0])
+        };
+    }
+}
+
+impl std::ops::Deref for Buffer {
+    type Target = [MaybeUninit<FiberRef>];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: mapped for as long as this exists.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        // SAFETY: as above, and it is borrowed mutably.
+        unsafe { self.0.as_mut() }
     }
 }
 

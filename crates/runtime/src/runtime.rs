@@ -10,11 +10,11 @@ use carefree_context::arch;
 use carefree_context::overflow;
 use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
-use crossbeam_deque::Injector;
 
 use crate::carrier::{Carrier, Stats};
 use crate::deadlock;
 use crate::fiber::FiberRef;
+use crate::injector::Injector;
 use crate::join::JoinHandle;
 use crate::offload;
 use crate::sleepers::{CARRIERS_MAX, Sleepers};
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) carriers: Box<[Box<Carrier>]>,
     pub(crate) sleepers: Sleepers,
     /// Fibers made ready by others than carriers, for any carrier.
-    pub(crate) injector: Injector<FiberRef>,
+    pub(crate) injector: Injector,
     own_tls: bool,
     /// In shared mode: counts spawned fibers to spread them over the carriers.
     homes: AtomicUsize,

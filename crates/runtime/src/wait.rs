@@ -56,14 +56,57 @@ impl Until {
 /// assert_eq!(park(key, || !open(), Reason::Other, Until::WOKEN), Outcome::Invalid);
 /// ```
 pub fn park(key: usize, validate: impl FnOnce() -> bool, reason: Reason, until: Until) -> Outcome {
+    park_tagged(key, 0, validate, reason, until)
+}
+
+/// [`park`] with a tag that [`unpark_matching`](crate::lot::unpark_matching) looks at.
+pub fn park_tagged(
+    key: usize,
+    tag: u32,
+    validate: impl FnOnce() -> bool,
+    reason: Reason,
+    until: Until,
+) -> Outcome {
     let me = current();
     let plan = Plan::new(me, reason, until, 0);
-    let Some(ticket) = lot::enter(key, me, validate, || plan.begin(me, key)) else {
+    let Some(ticket) = lot::enter(key, tag, me, validate, || plan.begin(me, key)) else {
         return Outcome::Invalid;
     };
     let outcome = wait(me, ticket, &plan);
     if outcome != Outcome::Unparked {
-        lot::leave(key, me);
+        lot::leave(me);
+    }
+    outcome
+}
+
+/// Begins to wait for `key`, then calls `then`, then waits: who unparks `key` from the moment
+/// `then` is called wakes the caller. For condition variables, whose mutex is unlocked in between.
+///
+/// `then` may unpark others, but must not park or panic. If it says `false`, the wait is given up
+/// and the result is [`Outcome::Invalid`].
+pub fn park_after(
+    key: usize,
+    then: impl FnOnce() -> bool,
+    reason: Reason,
+    until: Until,
+) -> Outcome {
+    let me = current();
+    let plan = Plan::new(me, reason, until, 0);
+    let ticket = lot::enter(key, 0, me, || true, || plan.begin(me, key));
+    let ticket = ticket.expect("there is no condition");
+    if !then() {
+        // `Invalid` cannot be noted in the episode, and nobody else would end a wait that way.
+        let outcome = give_up(me, ticket, Outcome::TimedOut);
+        lot::leave(me);
+        if outcome == Outcome::Unparked {
+            // Meant for somebody who waits.
+            lot::unpark(key, 1);
+        }
+        return Outcome::Invalid;
+    }
+    let outcome = wait(me, ticket, &plan);
+    if outcome != Outcome::Unparked {
+        lot::leave(me);
     }
     outcome
 }
@@ -187,7 +230,10 @@ fn wake(fiber: FiberRef, claim: Claim, place: Place) {
     match claim {
         Claim::Lost | Claim::Early => {}
         Claim::Thread { counted } => wake_thread(fiber, counted),
-        Claim::Ready => make_ready(fiber, place),
+        Claim::Ready => {
+            lot::leave(fiber);
+            make_ready(fiber, place);
+        }
     }
 }
 
@@ -229,8 +275,11 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
             }
             if let Some((shard, key)) = timer {
                 if me.episode.outcome() != Outcome::TimedOut {
-                    // SAFETY: a shard lives as long as its runtime, and that as long as its fibers.
-                    unsafe { (*shard).remove(key) };
+                    without_parking(|| {
+                        // SAFETY: a shard lives as long as its runtime, and that as long as its
+                        // fibers.
+                        unsafe { (*shard).remove(key) };
+                    });
                 }
             }
         }
@@ -321,7 +370,10 @@ pub(crate) fn or_abort<R>(f: impl FnOnce() -> R) -> R {
 /// Puts a fiber where a carrier will find it.
 pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
     match carrier::here() {
-        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber, place),
+        // Within the runtime's own code the queue may be in use: see `without_parking`.
+        Some(carrier) if registry::belongs(fiber, carrier) && !within_the_runtime() => {
+            carrier.make_ready(fiber, place)
+        }
         _ => {
             // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
             let carrier = unsafe { &*fiber.carrier.get() };
@@ -415,6 +467,12 @@ pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
     me.plain.set(me.plain.get() + 1);
     let _leave = Leave(me);
     f()
+}
+
+/// Whether the caller is a fiber in [`without_parking`].
+#[inline(always)]
+fn within_the_runtime() -> bool {
+    current_fiber().is_some_and(|me| me.plain.get() != 0)
 }
 
 struct ThreadHeader(FiberRef);
