@@ -14,6 +14,7 @@
 //! | family | file |
 //! |---|---|
 //! | `sched_yield` | `rest` |
+//! | `syscall`: the futex, and what else waits | `syscall`, `futex` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg`, `accept`, `accept4`, `connect` | `socket` |
 //! | `close`, `dup2`, `dup3`, `close_range`, `setsockopt` | `descriptor` |
@@ -30,8 +31,11 @@ mod buffers;
 pub mod descriptor;
 mod fiber;
 mod files;
+mod futex;
 mod parking;
+mod time;
 
 pub mod rest;
 pub mod socket;
 pub mod stream;
+pub mod syscall;

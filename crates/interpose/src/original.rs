@@ -133,10 +133,10 @@ impl<F: Copy> Original<F> {
 /// With `anywhere` before it all, what is written is done off a fiber as well.
 macro_rules! interpose {
     (anywhere $($rest:tt)*) => {
-        interpose! { @when (true) $($rest)* }
+        interpose! { @when (true) always $($rest)* }
     };
     (
-        @when ($condition:expr)
+        @when ($condition:expr) $inline:ident
         $(#[$meta:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
             $(, version $version:literal)? $(, else $fallback:path)?
@@ -190,8 +190,8 @@ macro_rules! interpose {
             }
 
             /// # Safety
-            /// As for libc's function; the caller is a fiber.
-            #[inline(never)]
+            /// As for libc's function; the caller is a fiber, if this is done on fibers only.
+            #[inline($inline)]
             pub(super) unsafe fn on_fiber($($argument: $type),*) -> $result $body
         }
 
@@ -212,6 +212,6 @@ macro_rules! interpose {
         }
     };
     ($($rest:tt)*) => {
-        interpose! { @when ($crate::fiber::on_fiber()) $($rest)* }
+        interpose! { @when ($crate::fiber::on_fiber()) never $($rest)* }
     };
 }

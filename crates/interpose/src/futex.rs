@@ -1,0 +1,310 @@
+//! The futex: what `std`, parking_lot and crossbeam wait on, through `syscall`.
+//!
+//! A fiber that would wait parks in the runtime's lot; its key is the word's address. A plain thread
+//! waits in the kernel. So who wakes asks both: fibers first, and the kernel for what is left of the
+//! count, always, for its waiters cannot be seen from here. That no wake-up is lost follows for each
+//! side from its own rules: the lot's ([`carefree_runtime::lot`]) for a fiber, whose look at the word
+//! is its `validate`; the kernel's for a thread. The waker has changed the word before either is
+//! asked.
+//!
+//! # Fairness
+//!
+//! Fibers first, because that saves a system call. But threads must not wait for ever because
+//! fibers come again and again: every [`TURNS`]th wake-up that finds fibers asks the kernel first.
+//!
+//! # Words shared with other processes
+//!
+//! Without `FUTEX_PRIVATE_FLAG` somebody in another process may wake, who cannot see a fiber. Such
+//! a wait ends after [`RECHECK`] at the latest, as if for no reason, which the futex contract allows
+//! at any time: the caller looks at the word again.
+
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::lot;
+use carefree_runtime::wait::{Until, park_tagged};
+use carefree_runtime::{Outcome, Reason};
+
+use crate::fiber::{answer, on_fiber, set_errno};
+use crate::syscall::syscall::original;
+use crate::time::{Clock, absolute, relative};
+
+/// How often the kernel is asked before fibers are.
+const TURNS: u32 = 16;
+/// The longest wait for a word that others than this process may change, in nanoseconds.
+const RECHECK: u64 = 5_000_000;
+
+/// Matches every waiter.
+const ANY: u32 = libc::FUTEX_BITSET_MATCH_ANY as u32;
+
+/// The arguments of `futex(2)`, as they come.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) word: usize,
+    pub(crate) operation: c_int,
+    pub(crate) value: u32,
+    /// A `timespec`, or the second count.
+    pub(crate) fourth: usize,
+    pub(crate) second_word: usize,
+    pub(crate) third_value: u32,
+}
+
+impl Call {
+    fn command(&self) -> c_int {
+        self.operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+    }
+
+    fn is_private(&self) -> bool {
+        self.operation & libc::FUTEX_PRIVATE_FLAG != 0
+    }
+
+    /// What fibers wait for. A private and a shared wait for the same word are two things.
+    fn key(&self, word: usize) -> usize {
+        word | usize::from(!self.is_private())
+    }
+
+    /// libc's own call, with another command and other counts.
+    ///
+    /// # Safety
+    /// As for the call as it came.
+    unsafe fn ask_kernel(&self, command: c_int, value: u32, fourth: usize) -> c_long {
+        let operation = self.operation & !libc::FUTEX_CMD_MASK | command;
+        // SAFETY: the caller's promise.
+        unsafe {
+            original(
+                libc::SYS_futex,
+                self.word,
+                operation as usize,
+                value as usize,
+                fourth,
+                self.second_word,
+                self.third_value as usize,
+            )
+        }
+    }
+
+    /// # Safety
+    /// As for the call as it came.
+    unsafe fn pass_on(&self) -> c_long {
+        // SAFETY: the caller's promise.
+        unsafe { self.ask_kernel(self.command(), self.value, self.fourth) }
+    }
+}
+
+/// `futex(2)` by anybody.
+///
+/// # Safety
+/// As for the system call; on a fiber, the words it is to look at are readable.
+pub(crate) unsafe fn futex(call: Call) -> c_long {
+    // SAFETY: the caller's promise, in each case.
+    unsafe {
+        match call.command() {
+            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if on_fiber() => {
+                answer(wait(call)) as c_long
+            }
+            libc::FUTEX_WAKE => wake(call, ANY),
+            libc::FUTEX_WAKE_BITSET => wake(call, call.third_value),
+            libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => requeue(call),
+            libc::FUTEX_WAKE_OP => wake_after_operation(call),
+            _ => call.pass_on(),
+        }
+    }
+}
+
+/// A fiber waits.
+///
+/// # Safety
+/// The word is readable, and so is the time if there is one.
+unsafe fn wait(call: Call) -> Result<usize, c_int> {
+    let with_mask = call.command() == libc::FUTEX_WAIT_BITSET;
+    let mask = if with_mask { call.third_value } else { ANY };
+    if mask == 0 || call.word % 4 != 0 {
+        return Err(libc::EINVAL);
+    }
+    if call.word == 0 {
+        return Err(libc::EFAULT);
+    }
+    let clock = match call.operation & libc::FUTEX_CLOCK_REALTIME {
+        0 => Clock::Monotonic,
+        _ => Clock::Realtime,
+    };
+    let time = call.fourth as *const libc::timespec;
+    // SAFETY: null or readable, says the caller.
+    let deadline = match unsafe { time.as_ref() } {
+        None => NEVER,
+        Some(time) if with_mask => absolute(time, clock)?,
+        Some(time) => relative(time)?,
+    };
+    let look_again = match call.is_private() {
+        true => NEVER,
+        false => clock::now().saturating_add(RECHECK),
+    };
+    // SAFETY: aligned and readable. Every access to a futex's word is atomic.
+    let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
+    let until = Until { deadline: deadline.min(look_again), cancellable: false };
+    let validate = || word.load(Ordering::SeqCst) == call.value;
+    match park_tagged(call.key(call.word), mask, validate, Reason::Futex, until) {
+        Outcome::Unparked => Ok(0),
+        Outcome::Invalid => Err(libc::EAGAIN),
+        Outcome::TimedOut if look_again < deadline => Ok(0),
+        Outcome::TimedOut => Err(libc::ETIMEDOUT),
+        // It is not asked for.
+        Outcome::Cancelled => Err(libc::EINTR),
+    }
+}
+
+/// How many the kernel would wake: at least one, whatever is asked for.
+fn count(value: u32) -> usize {
+    usize::try_from(value as i32).unwrap_or(0).max(1)
+}
+
+/// Whether a fiber may wait for `key`. The caller has changed the word.
+#[inline]
+fn has_fibers(key: usize) -> bool {
+    lot::fence_before_look();
+    lot::is_waited(key)
+}
+
+/// Somebody wakes.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn wake(call: Call, mask: u32) -> c_long {
+    if !call.is_private() {
+        // What waits for a process-shared lock of libc's is a fiber of this process too.
+        wake_fibers(call.word, count(call.value), ANY);
+    }
+    let key = call.key(call.word);
+    if mask == 0 || !has_fibers(key) {
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on() };
+    }
+    let count = count(call.value);
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    if TURN.fetch_add(1, Ordering::Relaxed) % TURNS == 0 {
+        // SAFETY: the caller's promise.
+        let woken = unsafe { call.pass_on() };
+        let left = count.saturating_sub(usize::try_from(woken).unwrap_or(0));
+        return woken.max(0) + wake_fibers(key, left, mask);
+    }
+    let woken = wake_fibers(key, count, mask);
+    let left = count - woken as usize;
+    if left == 0 {
+        return woken;
+    }
+    // SAFETY: the caller's promise. Fewer are asked for than there were.
+    woken + unsafe { call.ask_kernel(call.command(), left as u32, call.fourth) }.max(0)
+}
+
+fn wake_fibers(key: usize, count: usize, mask: u32) -> c_long {
+    if count == 0 || !has_fibers(key) {
+        return 0;
+    }
+    lot::unpark_matching(key, count, |waiting| waiting & mask != 0) as c_long
+}
+
+/// Somebody wakes some and lets others wait for a second word.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn requeue(call: Call) -> c_long {
+    let key = call.key(call.word);
+    if !has_fibers(key) {
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on() };
+    }
+    let compares = call.command() == libc::FUTEX_CMP_REQUEUE;
+    let [to_wake, to_move] =
+        [call.value, call.fourth as u32].map(|n| usize::try_from(n as i32).unwrap_or(0));
+    // SAFETY: the system call reads the word, so it is readable; a futex's accesses are atomic.
+    let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
+    let holds = || !compares || word.load(Ordering::SeqCst) == call.third_value;
+    let Some((woken, moved)) =
+        lot::requeue(key, call.key(call.second_word), to_wake, to_move, holds)
+    else {
+        set_errno(libc::EAGAIN);
+        return -1;
+    };
+    let here = (woken + if compares { moved } else { 0 }) as c_long;
+    let (left_to_wake, left_to_move) = (to_wake - woken, to_move - moved);
+    if left_to_wake == 0 && left_to_move == 0 {
+        return here;
+    }
+    // SAFETY: the caller's promise. If the word has changed meanwhile, then after fibers were served.
+    here + unsafe { call.ask_kernel(call.command(), left_to_wake as u32, left_to_move) }.max(0)
+}
+
+/// Somebody changes a second word, wakes waiters of the first, and if the second word was such as
+/// asked for, waiters of that too.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn wake_after_operation(call: Call) -> c_long {
+    let [first, second] = [call.word, call.second_word].map(|word| call.key(word));
+    if !has_fibers(first) && !has_fibers(second) {
+        // A fiber that comes now finds its word unchanged or is woken by who changes it: this call
+        // changes the second only, and a fiber that waits for that may sleep on until the kernel
+        // says what became of it, as if the change came after.
+        // SAFETY: the caller's promise.
+        let woken = unsafe { call.pass_on() };
+        if woken >= 0 && has_fibers(second) {
+            // Whether the condition held cannot be told any more; to wake in vain is allowed.
+            return woken + wake_fibers(second, count(call.fourth as u32), ANY);
+        }
+        return woken;
+    }
+    let encoded = call.third_value;
+    let operand = ((encoded >> 12) & 0xfff) as i32;
+    let operand =
+        if encoded >> 31 != 0 { 1i32.wrapping_shl(operand as u32) } else { sign(operand) };
+    let compared = sign((encoded & 0xfff) as i32);
+    // SAFETY: the system call changes the word, so it is writable.
+    let word = unsafe { AtomicU32::from_ptr(call.second_word as *mut u32) };
+    let change = |old: u32| {
+        let (old, operand) = (old as i32, operand);
+        let new = match (encoded >> 28) & 7 {
+            0 => operand,
+            1 => old.wrapping_add(operand),
+            2 => old | operand,
+            3 => old & !operand,
+            4 => old ^ operand,
+            _ => return None,
+        };
+        Some(new as u32)
+    };
+    let Ok(old) = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    let old = old as i32;
+    let holds = match (encoded >> 24) & 0xf {
+        0 => old == compared,
+        1 => old != compared,
+        2 => old < compared,
+        3 => old <= compared,
+        4 => old > compared,
+        5 => old >= compared,
+        _ => {
+            set_errno(libc::ENOSYS);
+            return -1;
+        }
+    };
+    let private = call.operation & libc::FUTEX_PRIVATE_FLAG;
+    let wake_one = |word, value| {
+        let operation = libc::FUTEX_WAKE | private;
+        let call = Call { word, operation, value, fourth: 0, second_word: 0, third_value: 0 };
+        // SAFETY: waking only compares addresses.
+        unsafe { wake(call, ANY) }.max(0)
+    };
+    let mut woken = wake_one(call.word, call.value);
+    if holds {
+        woken += wake_one(call.second_word, call.fourth as u32);
+    }
+    woken
+}
+
+/// The twelve bits of an argument as a signed number.
+fn sign(bits: i32) -> i32 {
+    bits << 20 >> 20
+}

@@ -1,0 +1,101 @@
+//! `syscall(2)`: system calls by their numbers.
+//!
+//! libc's function is variadic; ours has seven arguments. On the processors that Carefree knows, that
+//! is the same for a caller. x86-64 passes integers of a variadic call where it passes any others,
+//! the first six in registers and the seventh on the stack, and says in `al` how many vector
+//! registers are in use, of which we use none. aarch64 (on Linux) passes all seven in registers,
+//! variadic or not. Where the caller has given fewer, we read what happens to be there and pass it
+//! on; the kernel looks at the arguments that the call has.
+//!
+//! Calls that wait and that we stand in for elsewhere are done there when a fiber makes them; the
+//! rest goes to the kernel.
+
+use std::ffi::{c_int, c_long};
+
+use carefree_runtime::offload;
+
+use crate::fiber::{self, answer};
+use crate::futex::{self, futex};
+use crate::{rest, socket, stream};
+
+unsafe extern "C-unwind" fn raw_syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: the caller's promise.
+    answer(unsafe { carefree_context::kernel::call(number, [a, b, c, d, e, f]) }) as c_long
+}
+
+interpose! { anywhere
+    /// `syscall(2)`.
+    fn syscall(
+        number: c_long,
+        a: usize,
+        b: usize,
+        c: usize,
+        d: usize,
+        e: usize,
+        f: usize,
+    ) -> c_long, else raw_syscall {
+        // SAFETY: the caller's promise, in each case.
+        unsafe {
+            if number == libc::SYS_futex {
+                return futex(futex::Call {
+                    word: a,
+                    operation: b as c_int,
+                    value: c as u32,
+                    fourth: d,
+                    second_word: e,
+                    third_value: f as u32,
+                });
+            }
+            if fiber::on_fiber() {
+                return by_a_fiber(number, [a, b, c, d, e, f]);
+            }
+            original(number, a, b, c, d, e, f)
+        }
+    }
+}
+
+/// A fiber makes a system call, but not `futex`.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
+    let [a, b, c, d, e, f] = arguments;
+    let fd = a as c_int;
+    // SAFETY: the functions take what the system calls of the same names take.
+    unsafe {
+        match number {
+            libc::SYS_read => stream::read(fd, b as _, c) as c_long,
+            libc::SYS_write => stream::write(fd, b as _, c) as c_long,
+            libc::SYS_readv => stream::readv(fd, b as _, c as c_int) as c_long,
+            libc::SYS_writev => stream::writev(fd, b as _, c as c_int) as c_long,
+            libc::SYS_recvfrom => {
+                socket::recvfrom(fd, b as _, c, d as c_int, e as _, f as _) as c_long
+            }
+            libc::SYS_sendto => socket::sendto(fd, b as _, c, d as c_int, e as _, f as _) as c_long,
+            libc::SYS_recvmsg => socket::recvmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_sendmsg => socket::sendmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_accept => socket::accept(fd, b as _, c as _).into(),
+            libc::SYS_accept4 => socket::accept4(fd, b as _, c as _, d as c_int).into(),
+            libc::SYS_connect => socket::connect(fd, b as _, c as _).into(),
+            libc::SYS_sched_yield => rest::sched_yield().into(),
+            // A fiber waits for one word at a time. Whoever wakes asks the kernel too, so a thread
+            // can wait for many in its stead.
+            libc::SYS_futex_waitv => {
+                let wait = [a, b, c, d, e, f];
+                offload(move || {
+                    let [a, b, c, d, e, f] = wait;
+                    syscall::original(number, a, b, c, d, e, f)
+                })
+            }
+            _ => syscall::original(number, a, b, c, d, e, f),
+        }
+    }
+}

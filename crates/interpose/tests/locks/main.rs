@@ -1,0 +1,9 @@
+//! Locks of `std`, of crates and of C on fibers, and between fibers and threads: `modes` runs all of
+//! it again in every forced mode.
+
+use carefree_interpose as _;
+
+mod common;
+mod crates;
+mod modes;
+mod standard;
