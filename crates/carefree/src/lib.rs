@@ -33,6 +33,10 @@
 //! * [`offload`]: a call that blocks its kernel thread, made on one where that does no harm.
 //! * [`Coroutine`]: the bare resumable function, which does not need the runtime.
 //!
+//! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
+//! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
+//! place. `CAREFREE_WATCH` sets how long is too long, or switches this off.
+//!
 //! # Environment
 //!
 //! | variable | meaning |
@@ -43,6 +47,7 @@
 //! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
 //! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
 //! | `CAREFREE_OFFLOAD` | threads for calls that block, at most: see [`offload`] |
+//! | `CAREFREE_WATCH` | milliseconds a fiber may keep its carrier before that is reported on standard error (10), or `off` |
 //! | `CAREFREE_MEMBARRIER` | `off`: order memory by fences instead of `membarrier(2)` |
 
 #![warn(missing_docs)]

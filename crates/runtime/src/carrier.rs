@@ -14,7 +14,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use carefree_context::arch::{self, ThreadContext};
 use carefree_context::{overflow, tls};
@@ -31,6 +31,7 @@ use crate::registry;
 use crate::runtime::Shared;
 use crate::timers::Shard;
 use crate::wait::{self, set_current, try_current};
+use crate::watch;
 
 /// Switches between two visits to the carrier's own context. Go and tokio use 61 as well: it is
 /// prime, so it does not beat with the program's own rhythm.
@@ -64,6 +65,8 @@ pub(crate) struct Carrier {
     random: Cell<u64>,
 
     index: usize,
+    /// The kernel's number of its thread; 0 until that runs.
+    thread: AtomicI32,
     runtime: Cell<*const Shared>,
     pub(crate) stats: Stats,
 
@@ -179,6 +182,7 @@ impl Carrier {
             local: UnsafeCell::default(),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             index,
+            thread: AtomicI32::new(0),
             runtime: Cell::new(ptr::null()),
             stats: Stats::default(),
             queue: Queue::new(),
@@ -303,6 +307,16 @@ impl Carrier {
         });
     }
 
+    /// The kernel's number of its thread; 0 until that runs.
+    pub(crate) fn thread(&self) -> i32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Times it has entered a fiber.
+    pub(crate) fn switches(&self) -> u64 {
+        self.stats.switches.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn index(&self) -> usize {
         self.index
     }
@@ -402,7 +416,6 @@ impl Carrier {
 
     /// Wakes the fibers whose operations are done, for a carrier that has been busy for long. For
     /// threads that are not the carrier's.
-    #[allow(dead_code, reason = "for the watchdog")]
     pub(crate) fn rescue(&self) {
         self.io.rescue();
     }
@@ -412,6 +425,8 @@ impl Carrier {
     /// The body of the carrier's thread.
     pub(crate) fn run(&self) {
         CARRIER.set(self);
+        // SAFETY: it takes nothing.
+        self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
         // Threads started by std have one already.
         let _ = overflow::ensure_alternate_stack();
         // SAFETY: this thread's own; nobody else reads it before a fiber runs.
@@ -499,6 +514,7 @@ impl Carrier {
             // Counted as searching again: by ourselves, or by who woke us, and then we leave it at
             // that.
             sleepers.wake_up(self.index);
+            watch::carrier_woke();
         }
     }
 

@@ -33,6 +33,7 @@ use crate::registry;
 use crate::rest;
 use crate::runtime::Shared;
 use crate::wait;
+use crate::watch;
 use carefree_context::lock::Lock;
 
 /// Time between two looks.
@@ -127,7 +128,7 @@ impl Watch {
         // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
         // If one has ended meanwhile, the next look will tell.
         let idle = offload_threads + WAITING.load(Ordering::SeqCst);
-        if threads == carriers + idle && offload::threads() == offload_threads {
+        if threads == carriers + watch::threads() + idle && offload::threads() == offload_threads {
             report("deadlock: every fiber waits, and no thread is left that could wake one");
             std::process::abort();
         }

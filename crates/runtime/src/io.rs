@@ -187,7 +187,6 @@ impl Io {
 
     /// Completes what is done for a carrier that has been busy for long. For threads that are not
     /// the carrier's.
-    #[allow(dead_code, reason = "for the watchdog")]
     pub(crate) fn rescue(&self) {
         if !self.is_waiting() {
             return;

@@ -66,6 +66,8 @@ mod timeout;
 mod timers;
 #[cfg(not(loom))]
 pub mod wait;
+#[cfg(not(loom))]
+mod watch;
 
 #[cfg(not(loom))]
 pub use {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::deadlock;
 use crate::runtime::Shared;
+use crate::watch;
 
 /// What the runtimes of this process have done since their start. Counts may be some microseconds
 /// old.
@@ -22,6 +23,8 @@ pub struct Metrics {
     pub parks: u64,
     /// Times a carrier took fibers from another.
     pub steals: u64,
+    /// Fibers reported because they kept others from running: see `CAREFREE_WATCH`.
+    pub reports: u64,
 }
 
 /// Counts over all runtimes of the process that are running.
@@ -31,7 +34,7 @@ pub struct Metrics {
 /// assert!(carefree_runtime::metrics().spawned >= 1);
 /// ```
 pub fn metrics() -> Metrics {
-    let mut sum = Metrics::default();
+    let mut sum = Metrics { reports: watch::reports(), ..Metrics::default() };
     deadlock::for_each_runtime(|runtime: &Shared| {
         sum.carriers += runtime.carriers.len();
         sum.alive += runtime.alive();

@@ -21,6 +21,7 @@ use crate::sleepers::{CARRIERS_MAX, Sleepers};
 use crate::spawn::Builder;
 use crate::sync::{light, membarrier};
 use crate::wait;
+use crate::watch;
 
 /// What the carriers of a runtime share.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ pub(crate) struct Shared {
     /// Fibers spawned by others than carriers.
     submitted: AtomicU64,
     stopping: AtomicBool,
-    /// Who is just putting a fiber into a queue here without being one of the carriers. That fiber
-    /// may run and end meanwhile, and be the last.
+    /// Who is just putting a fiber into a queue here without being one of the carriers, where that
+    /// fiber may run and end meanwhile, and be the last; and the watchdog while it looks.
     visitors: AtomicUsize,
     /// Until when the sleeper sleeps that sees to the timers.
     time_kept: AtomicU64,
@@ -180,6 +181,15 @@ impl Shared {
         }
     }
 
+    /// The caller looks at the runtime, which does not end before it [leaves](Self::leave).
+    pub(crate) fn visit(&self) {
+        self.visitors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.visitors.fetch_sub(1, Ordering::Release);
+    }
+
     /// Switches and the like since the start: changes while anything goes on.
     pub(crate) fn activity(&self) -> u64 {
         self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
@@ -303,8 +313,8 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, `CAREFREE_OFFLOAD` is not a number of threads, a
-    /// kernel thread cannot be started, or this process was forked from one that runs fibers.
+    /// When the number of carriers is not 1 to 64, `CAREFREE_OFFLOAD` or `CAREFREE_WATCH`
+    /// is set to what it cannot be, a kernel thread cannot be started, or this process was forked from one that runs fibers.
     pub fn build(self) -> io::Result<Runtime> {
         let carriers = self.carriers.unwrap_or_else(available_carriers);
         if !(1..=CARRIERS_MAX).contains(&carriers) {
@@ -315,6 +325,7 @@ impl RuntimeBuilder {
         }
         refuse_after_fork()?;
         offload::configure()?;
+        watch::configure()?;
         prepare_process();
         STARTED.store(true, Ordering::Relaxed);
         let shared = Shared::new(carriers);
@@ -337,6 +348,7 @@ impl RuntimeBuilder {
             }
         }
         deadlock::register(&shared);
+        watch::start();
         runtime.shared = Some(shared);
         Ok(runtime)
     }

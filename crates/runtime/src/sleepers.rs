@@ -136,6 +136,11 @@ impl Sleepers {
         false
     }
 
+    /// Whether a carrier sleeps, or is just lying down or getting up.
+    pub(crate) fn is_sleeping(&self, carrier: usize) -> bool {
+        self.sleeping.load(Ordering::SeqCst) & 1 << carrier != 0
+    }
+
     /// Carriers asleep.
     pub(crate) fn sleeping(&self) -> u32 {
         self.sleeping.load(Ordering::SeqCst).count_ones()

@@ -29,6 +29,12 @@ fn plain_fences() {
     suite_with("CAREFREE_MEMBARRIER", "off");
 }
 
+/// With every fiber that runs for a millisecond interrupted.
+#[test]
+fn watched_closely() {
+    suite_with("CAREFREE_WATCH", "1");
+}
+
 #[test]
 fn one_carrier() {
     suite_with("CAREFREE_CARRIERS", "1");

@@ -1,0 +1,360 @@
+//! The watchdog: reports fibers that keep others from running.
+//!
+//! A carrier runs others whenever its fiber waits or yields. A fiber that computes for long, or makes
+//! a call that blocks the kernel thread without this crate knowing, holds up all that is ready on
+//! that carrier, its timers and its I/O. One thread of the process looks for that, every half of the
+//! threshold (10 ms; `CAREFREE_WATCH`), and says on standard error which fiber it was, and where.
+//!
+//! # What is looked at
+//!
+//! Carriers count their switches anyway. Where the count has not changed since the last look, the
+//! kernel is asked, and after another threshold has passed a fiber
+//!
+//! * *runs too long* if its carrier has used that much processor time since;
+//! * *blocks* if its carrier sleeps in the kernel, on a fiber's stack, and has neither run nor waited
+//!   for a processor for that much time since.
+//!
+//! So a carrier that merely does not get a processor, on a busy machine, is not reported; and one
+//! that is in its own context, asleep because there is nothing to do, is not on a fiber's stack.
+//!
+//! In all these cases the completions that have come in for the carrier's fibers are seen to, so that
+//! other carriers can run them.
+//!
+//! # What it costs
+//!
+//! Running fibers: nothing. A carrier that wakes up looks whether the watchdog is to be woken too. The
+//! watchdog sleeps when all carriers do: an idle process is not woken.
+
+mod capture;
+mod kernel;
+mod report;
+mod unwind;
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use carefree_context::stack;
+use carefree_reactor::{Idle, clock};
+
+use crate::carrier::Carrier;
+use crate::deadlock;
+use crate::fiber::{Fiber, FiberRef, Kind};
+use crate::furnish;
+use crate::registry;
+use crate::runtime::Shared;
+
+use capture::Capture;
+use report::{Limiter, Subject, Trouble};
+
+/// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
+const THRESHOLD: u64 = 10_000_000;
+/// No watchdog.
+const OFF: u64 = 0;
+
+static ASKED: AtomicU64 = AtomicU64::new(THRESHOLD);
+/// 1 once the watchdog's thread has been started.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// Reports printed.
+static REPORTS: AtomicU64 = AtomicU64::new(0);
+/// Whether the watchdog is about to sleep until a carrier wakes.
+static RESTS: AtomicBool = AtomicBool::new(false);
+static BED: OnceLock<Idle> = OnceLock::new();
+
+/// Reads `CAREFREE_WATCH`.
+///
+/// # Errors
+/// When it is neither a number of milliseconds nor `off`.
+pub(crate) fn configure() -> io::Result<()> {
+    const MOST: u64 = 3_600_000;
+    let Some(text) = std::env::var("CAREFREE_WATCH").ok().filter(|text| !text.is_empty()) else {
+        return Ok(());
+    };
+    let asked = match text.parse() {
+        Ok(milliseconds @ 1..=MOST) => milliseconds * 1_000_000,
+        _ if text == "off" => OFF,
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "CAREFREE_WATCH={text} is neither `off` nor a number of milliseconds from 1 to \
+                     {MOST}"
+                ),
+            ));
+        }
+    };
+    ASKED.store(asked, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A runtime's carriers have been started: they are watched from now on. Where no thread can be had,
+/// nobody watches.
+pub(crate) fn start() {
+    let threshold = ASKED.load(Ordering::Relaxed);
+    if threshold == OFF {
+        return;
+    }
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        BED.get_or_init(Idle::new);
+        let watches = move || Watchdog::new(threshold).watch();
+        if thread::Builder::new().name("carefree-watch".into()).spawn(watches).is_ok() {
+            THREADS.store(1, Ordering::SeqCst);
+        }
+    });
+    carrier_woke();
+}
+
+/// Threads of the watchdog.
+pub(crate) fn threads() -> usize {
+    THREADS.load(Ordering::SeqCst)
+}
+
+/// Reports printed so far.
+pub(crate) fn reports() -> u64 {
+    REPORTS.load(Ordering::Relaxed)
+}
+
+/// A carrier has got up.
+///
+/// It has just taken its bit out of those of the sleepers, and the watchdog sets [`RESTS`] before it
+/// looks at those bits: both by sequentially consistent operations, so either this sees the flag or
+/// the watchdog sees that the carrier is up.
+#[inline]
+pub(crate) fn carrier_woke() {
+    if RESTS.load(Ordering::SeqCst) && RESTS.swap(false, Ordering::SeqCst) {
+        if let Some(bed) = BED.get() {
+            bed.wake();
+        }
+    }
+}
+
+fn all_sleep() -> bool {
+    let mut all = true;
+    deadlock::for_each_runtime(|runtime| {
+        all &=
+            runtime.has_stopped() || runtime.sleepers.sleeping() as usize == runtime.carriers.len();
+    });
+    all
+}
+
+/// Keeps a runtime, and so its carriers, for as long as it is looked at.
+struct Visit(*const Shared);
+
+impl Visit {
+    /// For callers of [`deadlock::for_each_runtime`], during their visit.
+    fn begin(runtime: &Shared) -> Visit {
+        runtime.visit();
+        Visit(runtime)
+    }
+
+    fn runtime(&self) -> &Shared {
+        // SAFETY: it waits for its visitors before it ends.
+        unsafe { &*self.0 }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.runtime().leave();
+    }
+}
+
+/// What is known of a carrier that has not switched since.
+#[derive(Debug)]
+struct Track {
+    thread: i32,
+    switches: u64,
+    /// When that count was first seen.
+    since: Instant,
+    base: Option<Base>,
+    /// It has been dealt with.
+    settled: bool,
+}
+
+/// A carrier's times when it was found not to have switched.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    at: Instant,
+    cpu: u64,
+    ran_and_waited: Option<(u64, u64)>,
+}
+
+struct Watchdog {
+    threshold: Duration,
+    tracks: HashMap<usize, Track>,
+    limiter: Limiter,
+}
+
+/// A report to be made when the runtime is not held any more.
+struct Finding {
+    capture: Capture,
+    trouble: Trouble,
+    since: Duration,
+}
+
+impl Watchdog {
+    fn new(threshold: u64) -> Watchdog {
+        Watchdog {
+            threshold: Duration::from_nanos(threshold),
+            tracks: HashMap::new(),
+            limiter: Limiter::default(),
+        }
+    }
+
+    fn watch(mut self) {
+        let bed = BED.get_or_init(Idle::new);
+        loop {
+            RESTS.store(true, Ordering::SeqCst);
+            if all_sleep() {
+                self.tracks.clear();
+                bed.wait(None);
+            }
+            RESTS.store(false, Ordering::SeqCst);
+            let next = clock::after(self.threshold / 2);
+            while clock::now() < next {
+                bed.wait(Some(next));
+            }
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let mut visits = Vec::with_capacity(8);
+        deadlock::for_each_runtime(|runtime| visits.push(Visit::begin(runtime)));
+        let mut findings = Vec::new();
+        for visit in &visits {
+            for carrier in &visit.runtime().carriers {
+                findings.extend(self.look_at(visit.runtime(), carrier));
+            }
+        }
+        drop(visits);
+        for finding in findings {
+            self.report(&finding);
+        }
+    }
+
+    fn look_at(&mut self, runtime: &Shared, carrier: &Carrier) -> Option<Finding> {
+        let now = Instant::now();
+        let (thread, switches) = (carrier.thread(), carrier.switches());
+        let key = ptr::from_ref(carrier) as usize;
+        let unchanged = |track: &&mut Track| track.thread == thread && track.switches == switches;
+        let asleep = runtime.sleepers.is_sleeping(carrier.index());
+        let track = match self.tracks.get_mut(&key).filter(unchanged) {
+            Some(track) if !asleep => track,
+            _ => {
+                let track = Track { thread, switches, since: now, base: None, settled: false };
+                self.tracks.insert(key, track);
+                return None;
+            }
+        };
+        let Some(base) = track.base else {
+            let cpu = kernel::cpu_time(thread)?;
+            let ran_and_waited = kernel::ran_and_waited(thread);
+            track.base = Some(Base { at: now, cpu, ran_and_waited });
+            return None;
+        };
+        if now - base.at < self.threshold {
+            return None;
+        }
+        // Whether it is to be blamed or not, others wait for it.
+        carrier.rescue();
+        if track.settled {
+            return None;
+        }
+        let since = now - track.since;
+        let ran = Duration::from_nanos(kernel::cpu_time(thread)?.saturating_sub(base.cpu));
+        if ran >= self.threshold {
+            track.settled = true;
+            if !self.limiter.may_look(now) {
+                return None;
+            }
+            let capture = capture::interrupt(thread)?;
+            // If it has let others run meanwhile, it is not the one.
+            let same = carrier.switches() == switches;
+            return same.then_some(Finding { capture, trouble: Trouble::Runs, since });
+        }
+        let asleep = kernel::asleep(thread)?;
+        let (ran, waited) = kernel::ran_and_waited(thread)?;
+        let (ran_before, waited_before) = base.ran_and_waited?;
+        let busy = Duration::from_nanos(
+            ran.saturating_sub(ran_before) + waited.saturating_sub(waited_before),
+        );
+        let slept = now.saturating_duration_since(base.at).saturating_sub(busy);
+        // The same call as before the times were read, which are complete then.
+        if slept < self.threshold || kernel::asleep(thread)? != asleep {
+            return None;
+        }
+        let stack = stack::find(asleep.stack_pointer as usize)?;
+        track.settled = true;
+        if !self.limiter.may_look(now) {
+            return None;
+        }
+        let (fiber, number) = who_runs(carrier, stack.base)?;
+        let capture = capture::look_at(fiber, number, asleep.program_counter, asleep.stack_pointer);
+        let same = carrier.switches() == switches && kernel::asleep(thread)? == asleep;
+        let trouble = Trouble::Blocks(kernel::describe(&asleep));
+        same.then_some(Finding { capture, trouble, since })
+    }
+
+    fn report(&mut self, finding: &Finding) {
+        let Finding { capture, trouble, since } = finding;
+        let frames = unwind::walk(capture.registers, &capture.stack());
+        let mut place = DefaultHasher::new();
+        match trouble {
+            // Where it is just now says little; who it is, its outermost functions, more.
+            Trouble::Runs => frames.iter().rev().take(4).for_each(|f| f.function.hash(&mut place)),
+            Trouble::Blocks(_) => frames.iter().for_each(|frame| frame.address.hash(&mut place)),
+        }
+        if frames.is_empty() {
+            trouble_code(trouble).hash(&mut place);
+        }
+        let Some(left_out) = self.limiter.admit(place.finish(), Instant::now()) else { return };
+        let number = capture.number;
+        // It may have ended meanwhile; its name is lost then.
+        let fiber = Fiber::try_from_ref(capture.fiber)
+            .filter(|fiber| fiber.as_ref().id.load(Ordering::Relaxed) == number);
+        let name = fiber.as_ref().and_then(Fiber::name);
+        let name = name.map(str::to_owned);
+        let subject = Subject { number, name, since: *since, trouble: trouble.clone() };
+        let print = move || {
+            report::print(&subject, &frames, left_out);
+            REPORTS.fetch_add(1, Ordering::Relaxed);
+        };
+        // Finding names takes its time, above all in large programs that are not optimized; carriers
+        // are watched meanwhile. Where no thread can be had there is no report.
+        let _ = thread::Builder::new().name("carefree-report".into()).spawn(print);
+    }
+}
+
+/// A place of its own for each kind of trouble of which no more is known.
+fn trouble_code(trouble: &Trouble) -> &str {
+    match trouble {
+        Trouble::Runs => "",
+        Trouble::Blocks(place) => place,
+    }
+}
+
+/// The fiber that runs on `carrier`, on the stack at `base`, and its number.
+fn who_runs(carrier: &Carrier, base: usize) -> Option<(FiberRef, u64)> {
+    let mut found = None;
+    registry::for_each_alive(|fiber| {
+        let here = fiber.kind.get() == Kind::Fiber && ptr::eq(fiber.carrier.get(), carrier);
+        if !here || fiber.episode.is_waiting() {
+            return;
+        }
+        let own = fiber.stack.load(Ordering::Relaxed);
+        // SAFETY: what was a fiber's stack once stays mapped, and keeps its bookkeeping until it is
+        // another's; so this is right, or about a fiber that has just ended.
+        if !own.is_null() && unsafe { furnish::base_of(own) } == base {
+            found = Some((fiber, fiber.id.load(Ordering::Relaxed)));
+        }
+    });
+    found
+}

@@ -1,0 +1,287 @@
+//! Backtraces of other threads, from a copy of their stack.
+//!
+//! Nothing is unwound where a thread was interrupted: what it was doing may be anything, a switch
+//! between stacks among it, and an unwinder that trusts what it finds there may fault. Instead its
+//! registers and stack are copied, and the watchdog walks the copy by the tables that exceptions
+//! are unwound by. A word that is not in the copy ends the walk, nothing worse.
+//!
+//! Of a thread that sleeps in the kernel only the stack pointer is known. That is enough for code
+//! without frame pointers. Where a function is found by its frame pointer, as those of std are, the
+//! place is looked for where its caller has called it from: see [`called_from`].
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule,
+    UnwindContext, UnwindSection,
+};
+
+/// Registers the tables speak of, by their numbers there.
+const REGISTERS: usize = 32;
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub(super) const STACK_POINTER: usize = 7;
+    pub(super) const RETURN_ADDRESS: usize = 16;
+    /// Those a function leaves as they were: rbx, rbp, r12 to r15.
+    pub(super) const KEPT: &[usize] = &[3, 6, 12, 13, 14, 15];
+}
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub(super) const STACK_POINTER: usize = 31;
+    pub(super) const RETURN_ADDRESS: usize = 30;
+    /// Those a function leaves as they were, and the link register of one that calls no other.
+    pub(super) const KEPT: &[usize] = &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30];
+}
+
+/// Frames of a backtrace at most.
+const FRAMES: usize = 64;
+
+/// Where a thread is, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    pub(super) program_counter: u64,
+    values: [Option<u64>; REGISTERS],
+}
+
+impl Registers {
+    pub(super) fn new(program_counter: u64, stack_pointer: u64) -> Registers {
+        let mut values = [None; REGISTERS];
+        values[number::STACK_POINTER] = Some(stack_pointer);
+        Registers { program_counter, values }
+    }
+
+    pub(super) fn stack_pointer(&self) -> u64 {
+        self.values[number::STACK_POINTER].unwrap_or(0)
+    }
+
+    /// What a signal handler is told of where the thread was.
+    ///
+    /// # Safety
+    /// `context` is the third argument of a signal handler.
+    pub(super) unsafe fn from_signal(context: *const c_void) -> Registers {
+        // SAFETY: the caller's promise.
+        let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        {
+            let register = |index: c_int| machine.gregs[index as usize] as u64;
+            let mut registers = Registers::new(register(libc::REG_RIP), register(libc::REG_RSP));
+            for (number, index) in [
+                (3, libc::REG_RBX),
+                (6, libc::REG_RBP),
+                (12, libc::REG_R12),
+                (13, libc::REG_R13),
+                (14, libc::REG_R14),
+                (15, libc::REG_R15),
+            ] {
+                registers.values[number] = Some(register(index));
+            }
+            registers
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let mut registers = Registers::new(machine.pc, machine.sp);
+            for number in number::KEPT {
+                registers.values[*number] = Some(machine.regs[*number]);
+            }
+            registers
+        }
+    }
+}
+
+/// A piece of a stack, copied.
+#[derive(Debug)]
+pub(super) struct Copy<'a> {
+    pub(super) address: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Copy<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;
+        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// A function on a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// An address within the instruction that runs, or that called the next inner function.
+    pub(super) address: u64,
+    /// Where the function begins.
+    pub(super) function: u64,
+}
+
+/// The functions on a stack, the innermost first, as far as they can be told.
+pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    let mut context = UnwindContext::new();
+    let mut address = registers.program_counter;
+    while frames.len() < FRAMES {
+        let before = registers.stack_pointer();
+        let mut step = Step { address, registers, stack, context: &mut context, found: None };
+        // SAFETY: the callback is called while this call runs only, with the same data.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut step).cast()) };
+        let Some((function, outer)) = step.found else { break };
+        frames.push(Frame { address, function });
+        match outer {
+            Some(outer) if outer.stack_pointer() >= before && outer.program_counter > 1 => {
+                registers = outer;
+                // A call may be the last instruction of its function.
+                address = outer.program_counter - 1;
+            }
+            _ => break,
+        }
+    }
+    frames
+}
+
+/// One step outwards: done within the visit to the library, which stays while it is visited.
+struct Step<'a> {
+    address: u64,
+    registers: Registers,
+    stack: &'a Copy<'a>,
+    context: &'a mut UnwindContext<usize>,
+    /// Where the function begins, and the registers of its caller.
+    found: Option<(u64, Option<Registers>)>,
+}
+
+unsafe extern "C" fn visit(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: `walk` passes it, and has no other reference meanwhile.
+    let step = unsafe { &mut *data.cast::<Step<'_>>() };
+    // SAFETY: the loader's own record.
+    let info = unsafe { &*info };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: as above.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let extent = |header: &libc::Elf64_Phdr| {
+        let begin = info.dlpi_addr.wrapping_add(header.p_vaddr);
+        begin..begin.wrapping_add(header.p_memsz)
+    };
+    let loaded = |address: u64| {
+        headers
+            .iter()
+            .filter(|h| h.p_type == libc::PT_LOAD)
+            .map(extent)
+            .find(|e| e.contains(&address))
+    };
+    let Some(text) = loaded(step.address) else { return 0 };
+    if let Some(table) = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME) {
+        let table = extent(table);
+        // SAFETY: what a library has loaded is readable, and stays during this visit.
+        step.found = unsafe { step.caller(table, text.start, loaded) };
+    }
+    1
+}
+
+impl Step<'_> {
+    /// # Safety
+    /// `table` and what `loaded` gives are readable.
+    unsafe fn caller(
+        &mut self,
+        table: Range<u64>,
+        text: u64,
+        loaded: impl Fn(u64) -> Option<Range<u64>>,
+    ) -> Option<(u64, Option<Registers>)> {
+        // SAFETY: the caller's promise.
+        let slice = |range: Range<u64>| unsafe {
+            std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize)
+        };
+        let bases = BaseAddresses::default().set_eh_frame_hdr(table.start).set_text(text);
+        let index = EhFrameHdr::new(slice(table), NativeEndian).parse(&bases, 8).ok()?;
+        let Pointer::Direct(frames) = index.eh_frame_ptr() else { return None };
+        let bases = bases.set_eh_frame(frames);
+        // How long it is, nothing says; it ends by itself, and within its segment.
+        let section = EhFrame::new(slice(frames..loaded(frames)?.end), NativeEndian);
+        let table = index.table()?;
+        let entry =
+            table.fde_for_address(&section, &bases, self.address, EhFrame::cie_from_offset).ok()?;
+        let row = entry.unwind_info_for_address(&section, &bases, self.context, self.address).ok();
+        let function = entry.initial_address();
+        let Some(row) = row else { return Some((function, None)) };
+        let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+            return Some((function, None));
+        };
+        let frame = match self.registers.values.get(usize::from(register.0)).copied().flatten() {
+            Some(base) => base.wrapping_add_signed(offset),
+            // SAFETY: the caller's promise.
+            None => match unsafe { called_from(function, &self.registers, self.stack, loaded) } {
+                Some(frame) => frame,
+                None => return Some((function, None)),
+            },
+        };
+        let mut outer = Registers::new(0, frame);
+        for kept in number::KEPT.iter().chain([&number::RETURN_ADDRESS]) {
+            let same = || self.registers.values[*kept];
+            outer.values[*kept] = match row.register(Register(*kept as u16)) {
+                RegisterRule::Undefined if number::KEPT.contains(kept) => same(),
+                RegisterRule::SameValue => same(),
+                RegisterRule::Offset(offset) => self.stack.word(frame.wrapping_add_signed(offset)),
+                RegisterRule::ValOffset(offset) => Some(frame.wrapping_add_signed(offset)),
+                _ => None,
+            };
+        }
+        let returns = outer.values[number::RETURN_ADDRESS];
+        outer.program_counter = returns.unwrap_or(0);
+        Some((function, returns.map(|_| outer)))
+    }
+}
+
+/// Where the frame of `function` begins, whose registers are not known: above the first word on
+/// the stack that is the address after a call of `function`.
+///
+/// # Safety
+/// What `loaded` gives is readable.
+#[cfg(target_arch = "x86_64")]
+unsafe fn called_from(
+    function: u64,
+    registers: &Registers,
+    stack: &Copy<'_>,
+    loaded: impl Fn(u64) -> Option<Range<u64>>,
+) -> Option<u64> {
+    /// The longest call that is understood.
+    const CALL: u64 = 6;
+    let within = |address: u64, length: u64| {
+        loaded(address).is_some_and(|segment| address + length <= segment.end)
+    };
+    let follows_call = |returns: u64| {
+        if returns < CALL || !within(returns - CALL, CALL) {
+            return false;
+        }
+        // SAFETY: within what is loaded.
+        let code = unsafe { ((returns - CALL) as *const [u8; CALL as usize]).read_unaligned() };
+        let offset = i32::from_ne_bytes([code[2], code[3], code[4], code[5]]).into();
+        let target = returns.wrapping_add_signed(offset);
+        match code {
+            // Through a pointer that the loader has filled in.
+            // SAFETY: as above.
+            [0xff, 0x15, ..] if within(target, 8) => unsafe {
+                (target as *const u64).read_unaligned() == function
+            },
+            [_, 0xe8, ..] => target == function,
+            _ => false,
+        }
+    };
+    let begin = registers.stack_pointer().next_multiple_of(8);
+    let end = stack.address + stack.bytes.len() as u64;
+    let mut places = (begin..end).step_by(8);
+    places.find(|place| stack.word(*place).is_some_and(follows_call)).map(|place| place + 8)
+}
+
+/// Calls look different on each architecture; on this one they are not looked for.
+#[cfg(target_arch = "aarch64")]
+unsafe fn called_from(
+    _function: u64,
+    _registers: &Registers,
+    _stack: &Copy<'_>,
+    _loaded: impl Fn(u64) -> Option<Range<u64>>,
+) -> Option<u64> {
+    None
+}

@@ -1,0 +1,245 @@
+//! The watchdog's reports: each case in a process of its own, whose standard error is read.
+
+use std::hint::black_box;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use carefree_runtime::{Builder, Runtime, metrics, offload, run, scope, sleep, spawn, yield_now};
+
+use crate::common::{in_a_process, is_child, text, until};
+
+/// What the process said that ran `name` once more, with a threshold of 10 ms.
+fn said(name: &str) -> String {
+    said_with(name, "10")
+}
+
+fn said_with(name: &str, watch: &str) -> String {
+    let output: Output = in_a_process(&format!("watching::{name}"), &[("CAREFREE_WATCH", watch)]);
+    assert!(output.status.success(), "{}", text(&output));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs `f` as a fiber, and waits until it has been reported as well: with a large program that was
+/// not optimized, finding the names for a backtrace takes a while.
+fn reported(name: &str, f: impl FnOnce() + Send + 'static) {
+    named(name, f);
+    reports(1);
+}
+
+fn named(name: &str, f: impl FnOnce() + Send + 'static) {
+    Builder::new().name(name.into()).spawn(f).unwrap().join().unwrap();
+}
+
+fn reports(count: u64) {
+    until("it is reported", || metrics().reports >= count);
+}
+
+/// Uses the processor for `time`, as its own thread's clock has it.
+#[inline(never)]
+fn compute(time: Duration) {
+    let used = || {
+        let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `used` is written to.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut used) };
+        Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+    };
+    let end = used() + time;
+    while used() < end {
+        for n in 0..1000 {
+            black_box(n);
+        }
+    }
+}
+
+#[inline(never)]
+fn block(time: Duration) {
+    std::thread::sleep(time);
+    black_box(time);
+}
+
+#[test]
+fn a_fiber_that_computes_is_reported() {
+    if is_child() {
+        return reported("the computer", || compute(Duration::from_millis(400)));
+    }
+    let said = said("a_fiber_that_computes_is_reported");
+    assert!(said.contains("'the computer' has run for"), "{said}");
+    assert!(said.contains("watching::compute"), "its backtrace is missing:\n{said}");
+    assert!(said.contains("watching.rs:"), "{said}");
+    assert!(said.contains("yield_now"), "{said}");
+    // It ends where the program does.
+    assert!(!said.contains("spawn::live") && !said.contains("__rust_try"), "{said}");
+    assert_eq!(said.matches("has run for").count(), 1, "once is enough:\n{said}");
+}
+
+#[test]
+fn a_fiber_that_blocks_its_carrier_is_reported() {
+    if is_child() {
+        return reported("the sleeper", || block(Duration::from_millis(300)));
+    }
+    let said = said("a_fiber_that_blocks_its_carrier_is_reported");
+    assert!(said.contains("'the sleeper' has blocked its carrier for"), "{said}");
+    assert!(said.contains("ms, in clock_nanosleep\n"), "{said}");
+    assert!(said.contains("carefree::offload"), "{said}");
+    if cfg!(target_arch = "x86_64") {
+        assert!(said.contains("watching::block"), "its backtrace is missing:\n{said}");
+        assert!(!said.contains("spawn::live"), "{said}");
+    }
+}
+
+/// It is looked at from outside: no signal ends its call.
+#[test]
+fn a_blocked_call_is_not_interrupted() {
+    if is_child() {
+        return reported("the reader", || {
+            let mut ends = [0; 2];
+            // SAFETY: room for two descriptors.
+            assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+            let mut poll = libc::pollfd { fd: ends[0], events: libc::POLLIN, revents: 0 };
+            // SAFETY: one record. (A call that is not restarted after a signal.)
+            let result = unsafe { libc::poll(&raw mut poll, 1, 300) };
+            assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        });
+    }
+    let said = said("a_blocked_call_is_not_interrupted");
+    assert!(said.contains("'the reader' has blocked its carrier for"), "{said}");
+    assert!(said.contains("in poll") || said.contains("in ppoll"), "{said}");
+}
+
+#[test]
+fn fibers_that_let_others_run_are_not_reported() {
+    if is_child() {
+        let runtime = Runtime::builder().carriers(4).build().unwrap();
+        runtime.run(|| {
+            scope(|scope| {
+                // More than there are processors: carriers wait for one.
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let begun = Instant::now();
+                        while begun.elapsed() < Duration::from_millis(300) {
+                            compute(Duration::from_micros(100));
+                            yield_now();
+                        }
+                        sleep(Duration::from_millis(50));
+                    });
+                }
+                scope.spawn(|| offload(|| block(Duration::from_millis(100))));
+            });
+        });
+        return;
+    }
+    let said = said_with("fibers_that_let_others_run_are_not_reported", "50");
+    assert!(!said.contains("carefree:"), "{said}");
+}
+
+#[test]
+fn threads_and_idle_carriers_are_not_reported() {
+    if is_child() {
+        run(|| ());
+        compute(Duration::from_millis(100));
+        block(Duration::from_millis(100));
+        return;
+    }
+    let said = said("threads_and_idle_carriers_are_not_reported");
+    assert!(!said.contains("carefree:"), "{said}");
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    if is_child() {
+        return named("the computer", || compute(Duration::from_millis(100)));
+    }
+    let said = said_with("it_can_be_switched_off", "off");
+    assert!(!said.contains("carefree:"), "{said}");
+}
+
+#[test]
+fn its_threshold_is_kept() {
+    if is_child() {
+        return named("the computer", || compute(Duration::from_millis(100)));
+    }
+    let said = said_with("its_threshold_is_kept", "10000");
+    assert!(!said.contains("carefree:"), "{said}");
+}
+
+#[test]
+fn a_setting_that_is_none_is_refused() {
+    if is_child() {
+        let error = Builder::new().spawn(|| ()).unwrap_err();
+        return assert!(error.to_string().contains("CAREFREE_WATCH=soon"), "{error}");
+    }
+    said_with("a_setting_that_is_none_is_refused", "soon");
+}
+
+/// The same call by many: one report, and later the number of the others.
+#[test]
+fn a_place_is_reported_once() {
+    if is_child() {
+        let runtime = Runtime::builder().carriers(1).build().unwrap();
+        for _ in 0..12 {
+            runtime.spawn(|| block(Duration::from_millis(60))).join().unwrap();
+        }
+        // In another second, from another place.
+        std::thread::sleep(Duration::from_millis(1100));
+        runtime.spawn(|| compute(Duration::from_millis(300))).join().unwrap();
+        reports(2);
+        return;
+    }
+    let said = said("a_place_is_reported_once");
+    assert_eq!(said.matches("has blocked its carrier").count(), 1, "{said}");
+    assert_eq!(said.matches("has run for").count(), 1, "{said}");
+    assert!(said.contains("more of this kind were not reported"), "{said}");
+}
+
+/// A fiber is interrupted again and again, whatever it does.
+#[test]
+fn being_watched_does_no_harm() {
+    if is_child() {
+        let runtime = Runtime::builder().carriers(2).build().unwrap();
+        runtime.run(|| {
+            scope(|scope| {
+                for n in 0..40usize {
+                    scope.spawn(move || {
+                        let mut kept = Vec::new();
+                        for round in 0..20 {
+                            let size = 1 + (n * 7919 + round * 104_729) % 20_000;
+                            kept.push(vec![round as u8; size]);
+                            compute(Duration::from_micros(1500));
+                            if round % 3 == 0 {
+                                kept.clear();
+                                yield_now();
+                            }
+                            drop(spawn(|| ()));
+                        }
+                    });
+                }
+            });
+        });
+        return;
+    }
+    said_with("being_watched_does_no_harm", "1");
+}
+
+/// Other uses of the signal go on.
+#[test]
+fn an_earlier_handler_gets_what_is_its_own() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static CAUGHT: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn catch(_: libc::c_int) {
+        CAUGHT.fetch_add(1, Ordering::SeqCst);
+    }
+    if is_child() {
+        // SAFETY: the handler adds to a number.
+        unsafe { libc::signal(libc::SIGURG, catch as extern "C" fn(libc::c_int) as usize) };
+        reported("the computer", || {
+            compute(Duration::from_millis(300));
+            assert_eq!(CAUGHT.load(Ordering::SeqCst), 0, "the watchdog's own is kept from it");
+            // SAFETY: there is a handler.
+            unsafe { libc::raise(libc::SIGURG) };
+            assert_eq!(CAUGHT.load(Ordering::SeqCst), 1);
+        });
+        return;
+    }
+    let said = said("an_earlier_handler_gets_what_is_its_own");
+    assert!(said.contains("'the computer' has run for"), "{said}");
+}
