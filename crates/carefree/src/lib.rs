@@ -31,6 +31,7 @@
 //! * [`Scope::cancel_on_failure`] and [`Scope::limit`].
 //! * [`Semaphore`].
 //! * [`offload`]: a call that blocks its kernel thread, made on one where that does no harm.
+//! * [`block_on`]: a future run to its end by a fiber, for crates that are async only.
 //! * [`Coroutine`]: the bare resumable function, which does not need the runtime.
 //!
 //! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
@@ -52,11 +53,13 @@
 
 #![warn(missing_docs)]
 
+mod block_on;
 mod platform;
 
 // For its symbols, which stand in for libc's in every program that links this crate.
 use carefree_interpose as _;
 
+pub use block_on::{block_on, try_block_on};
 pub use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
 pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{

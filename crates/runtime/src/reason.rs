@@ -55,12 +55,14 @@ pub enum Reason {
     Stream,
     /// It waits for a thread to end.
     Thread,
+    /// It waits until a future of its own is woken.
+    Future,
     /// It waits for something else, through [`park`](crate::wait::park).
     Other,
 }
 
 impl Reason {
-    const ALL: [Reason; 25] = [
+    const ALL: [Reason; 26] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,
@@ -85,6 +87,7 @@ impl Reason {
         Reason::Once,
         Reason::Stream,
         Reason::Thread,
+        Reason::Future,
         Reason::Other,
     ];
 
@@ -125,6 +128,7 @@ impl fmt::Display for Reason {
             Reason::Once => "waits for a pthread_once under way",
             Reason::Stream => "waits for the lock of a C stream",
             Reason::Thread => "waits for a thread to end",
+            Reason::Future => "waits for a future to be woken",
             Reason::Other => "waits",
         })
     }
