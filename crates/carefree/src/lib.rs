@@ -46,6 +46,7 @@
 //! | `CAREFREE_TLS` | `shared`: fibers use their carrier's thread-local storage and stay there |
 //! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
 //! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
+//! | `CAREFREE_REACTOR` | `uring` or `epoll`: how fibers wait for files and sockets |
 //! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
 //! | `CAREFREE_OFFLOAD` | threads for calls that block, at most: see [`offload`] |
 //! | `CAREFREE_WATCH` | milliseconds a fiber may keep its carrier before that is reported on standard error (10), or `off` |
@@ -68,4 +69,4 @@ pub use carefree_runtime::{
     current, metrics, offload, park, park_timeout, run, scope, shield, sleep, spawn, timeout,
     yield_now,
 };
-pub use platform::{GuardMode, Platform, TlsMode, platform};
+pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform};

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use carefree_context::{arch, stack, tls};
 
 pub use carefree_context::stack::GuardMode;
+pub use carefree_reactor::Kind as ReactorKind;
 
 /// How fibers see thread-local storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,11 @@ pub struct Platform {
     pub guards: GuardMode,
     /// Why: in words.
     pub guards_reason: String,
+    /// How fibers wait for files and sockets; `None` if `CAREFREE_REACTOR` asks for what cannot be
+    /// had, and then no fiber can be spawned.
+    pub reactor: Option<ReactorKind>,
+    /// Why: in words.
+    pub reactor_reason: String,
 }
 
 /// Looks at the platform; the first call does some work, later ones none.
@@ -45,6 +51,10 @@ pub fn platform() -> &'static Platform {
         // Some of the environment has its say on what is used.
         carefree_runtime::prepare_process();
         let guards = stack::guards();
+        let (reactor, reactor_reason) = match carefree_reactor::choice() {
+            Ok(choice) => (Some(choice.kind), choice.reason.clone()),
+            Err(error) => (None, error.to_string()),
+        };
         let (tls, tls_reason, tls_bytes) = match tls::mode() {
             tls::Mode::Own(layout) => (
                 TlsMode::Own,
@@ -60,6 +70,8 @@ pub fn platform() -> &'static Platform {
             fsgsbase: arch::fsgsbase(),
             guards: guards.mode,
             guards_reason: guards.reason.to_string(),
+            reactor,
+            reactor_reason,
         }
     })
 }

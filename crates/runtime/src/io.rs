@@ -9,7 +9,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use carefree_reactor::{Completion, Driver, Idle, Kind, Op, Unsupported};
+use carefree_reactor::{Completion, Driver, Idle, Op, Unsupported, choice};
 use crossbeam_deque::{Injector, Steal};
 
 use crate::bias::Bias;
@@ -91,7 +91,8 @@ impl Io {
             self.refused.set(self.refused.get() - 1);
             return Err(Unsupported);
         }
-        match Driver::with_idle(Kind::Uring, Arc::clone(&self.idle)) {
+        // Chosen already, before there were carriers.
+        match choice().and_then(|chosen| Driver::with_idle(chosen.kind, Arc::clone(&self.idle))) {
             Ok(driver) => {
                 // SAFETY: who helps looks at `pending` first, and nothing has been submitted.
                 unsafe { *self.driver.get() = Some(driver) };

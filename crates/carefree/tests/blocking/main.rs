@@ -1,3 +1,4 @@
 //! Blocking calls of `std` on fibers.
 
+mod modes;
 mod sockets;

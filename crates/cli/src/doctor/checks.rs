@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 
-use carefree::{GuardMode, StackSize, TlsMode};
+use carefree::{GuardMode, ReactorKind, StackSize, TlsMode};
 use carefree_lab::env::{guard_name, tls_name};
 use carefree_lab::limits::{self, Limit, LimitKind};
 use serde::Serialize;
@@ -64,6 +64,7 @@ pub(super) fn all(tried: Result<String, String>) -> Vec<Check> {
         found.push(fsgsbase(platform.fsgsbase));
     }
     found.push(guards(platform.guards, &platform.guards_reason));
+    found.push(reactor(platform.reactor, &platform.reactor_reason));
     found.extend(carriers());
     found.extend(limits::all().iter().map(|limit| self::limit(limit, platform.guards)));
     found.extend(overcommit());
@@ -98,6 +99,29 @@ fn tls(mode: TlsMode, reason: &str) -> Check {
                 "CAREFREE_TLS",
                 "a glibc of 2.35 or newer, on x86-64 or aarch64",
             )),
+    }
+}
+
+fn reactor(kind: Option<ReactorKind>, reason: &str) -> Check {
+    let Some(kind) = kind else {
+        return Check::new("waiting for I/O", Verdict::Bad, "not possible")
+            .reason(reason)
+            .means("No fiber can be spawned.")
+            .advice("unset CAREFREE_REACTOR");
+    };
+    let check = |verdict| Check::new("waiting for I/O", verdict, kind.to_string()).reason(reason);
+    match kind {
+        ReactorKind::Epoll => check(Verdict::Note)
+            .means(
+                "Fibers wait for sockets and pipes without blocking their carriers; calls on files, \
+                 and blocking connects, go to a pool of threads.",
+            )
+            .advice(unless_forced(
+                "CAREFREE_REACTOR",
+                "io_uring: a kernel of 5.13 or newer, and a container that allows it",
+            )),
+        _ => check(Verdict::Good)
+            .means("A fiber's blocking calls are done by the kernel while the fiber is parked."),
     }
 }
 

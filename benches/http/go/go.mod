@@ -1,0 +1,3 @@
+module carefree/httpbench
+
+go 1.20

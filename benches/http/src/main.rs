@@ -1,0 +1,185 @@
+//! `cargo run --release` in this folder: HTTP servers, each on one core, under the same load from
+//! another.
+//!
+//! The server on fibers and the one on threads are the same file, `examples/http_server.rs`. Rounds
+//! alternate over the servers, so that what else the machine does falls on all; medians are shown,
+//! and the processor time of a request as a ratio to hyper's.
+
+mod load;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Parser;
+
+use load::Figures;
+
+/// HTTP servers on fibers, threads and tasks, under the same load.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Connections kept alive, each with one request under way.
+    #[arg(long, value_delimiter = ',', default_value = "64,1000")]
+    connections: Vec<usize>,
+    /// Seconds of load in each round.
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// Rounds over all servers.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only servers whose name contains one of these.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// A server to measure.
+struct Server {
+    name: &'static str,
+    program: PathBuf,
+    arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+}
+
+impl Server {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments).envs(self.environment.iter().copied());
+        command
+    }
+}
+
+const HYPER: &str = "hyper on tokio";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if Command::new("wrk").arg("-v").output().is_err() {
+        eprintln!("http-bench: wrk is not installed; Debian's package is called wrk");
+        return ExitCode::from(2);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        eprintln!("http-bench: needs two processors, one for the server and one for the load");
+        return ExitCode::from(2);
+    }
+    raise_file_limit();
+    let servers: Vec<Server> = servers()
+        .into_iter()
+        .filter(|s| args.only.is_empty() || args.only.iter().any(|part| s.name.contains(part)))
+        .collect();
+    let time = Duration::from_secs(args.seconds);
+    for &connections in &args.connections {
+        let mut samples: Vec<Vec<Figures>> = servers.iter().map(|_| Vec::new()).collect();
+        for round in 0..args.rounds {
+            for (server, samples) in servers.iter().zip(&mut samples) {
+                eprint!("\r\x1b[K{connections} connections, round {}: {}", round + 1, server.name);
+                match load::measure(&mut server.command(), 0, 1, connections, time) {
+                    Ok(figures) => samples.push(figures),
+                    Err(error) => eprintln!("\r\x1b[K{}: {error}", server.name),
+                }
+            }
+        }
+        eprint!("\r\x1b[K");
+        show(connections, &servers, &samples);
+    }
+    ExitCode::SUCCESS
+}
+
+/// The servers that are there, ours first.
+fn servers() -> Vec<Server> {
+    let here = std::env::current_exe().expect("a program knows where it is");
+    let beside = |name: &str| here.with_file_name(name);
+    let one_carrier = &[("CAREFREE_CARRIERS", "1")];
+    let mut servers = vec![
+        Server {
+            name: "carefree fibers",
+            program: beside("serve-carefree"),
+            arguments: &["--on", "fibers", "--listen", "127.0.0.1:0"],
+            environment: one_carrier,
+        },
+        Server {
+            name: "std threads",
+            program: beside("serve-carefree"),
+            arguments: &["--on", "threads", "--listen", "127.0.0.1:0"],
+            environment: &[],
+        },
+        Server {
+            name: HYPER,
+            program: beside("serve-hyper"),
+            arguments: &[],
+            environment: &[],
+        },
+        Server {
+            name: "may_minihttp",
+            program: beside("serve-may"),
+            arguments: &[],
+            environment: &[],
+        },
+    ];
+    match build_go(&beside("serve-go")) {
+        Some(program) => servers.push(Server {
+            name: "Go net/http",
+            program,
+            arguments: &[],
+            environment: &[("GOMAXPROCS", "1")],
+        }),
+        None => eprintln!("skipped: go is not installed"),
+    }
+    servers
+}
+
+fn build_go(program: &std::path::Path) -> Option<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(program)
+        .arg(".")
+        .current_dir(source)
+        .stdout(Stdio::null())
+        .status();
+    built.is_ok_and(|status| status.success()).then(|| program.to_owned())
+}
+
+/// A thousand connections need two thousand descriptors, half of them here.
+fn raise_file_limit() {
+    // SAFETY: the structure is valid to write, then to read.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+fn median<T: Copy + PartialOrd>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_by(|a, b| a.partial_cmp(b).expect("no figure is NaN"));
+    values.get(values.len() / 2).copied()
+}
+
+fn show(connections: usize, servers: &[Server], samples: &[Vec<Figures>]) {
+    let cpu = |samples: &[Figures]| median(samples.iter().map(|f| f.cpu));
+    let hyper = servers.iter().position(|s| s.name == HYPER).and_then(|at| cpu(&samples[at]));
+    println!("{connections} connections");
+    println!(
+        "  {:<16} {:>11} {:>12} {:>10} {:>8}",
+        "server", "requests/s", "CPU/request", "to hyper", "p99"
+    );
+    for (server, samples) in servers.iter().zip(samples) {
+        let Some(cpu) = cpu(samples) else {
+            println!("  {:<16} failed", server.name);
+            continue;
+        };
+        let ratio = hyper.map_or("-".to_owned(), |hyper| {
+            format!("{:.2}", cpu.as_secs_f64() / hyper.as_secs_f64())
+        });
+        println!(
+            "  {:<16} {:>11.0} {:>9.2} us {:>10} {:>8.1?}",
+            server.name,
+            median(samples.iter().map(|f| f.rate)).unwrap_or(0.0),
+            cpu.as_secs_f64() * 1e6,
+            ratio,
+            median(samples.iter().map(|f| f.p99)).unwrap_or_default(),
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! All of this again, in every mode that the machine at hand would not choose.
+
+use std::env;
+use std::process::Command;
+
+const FORCED: &str = "CAREFREE_TEST_FORCED";
+
+fn again_with(variables: &[(&str, &str)]) {
+    if env::var_os(FORCED).is_some() {
+        return;
+    }
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--skip", "modes::"])
+        .env(FORCED, "1")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{variables:?}:\n{text}{complaints}");
+    assert!(text.contains("echo_at_once ... ok"), "nothing ran:\n{text}");
+}
+
+#[test]
+fn over_epoll() {
+    again_with(&[("CAREFREE_REACTOR", "epoll")]);
+}
+
+#[test]
+fn over_epoll_on_one_carrier() {
+    again_with(&[("CAREFREE_REACTOR", "epoll"), ("CAREFREE_CARRIERS", "1")]);
+}
+
+#[test]
+fn on_one_carrier() {
+    again_with(&[("CAREFREE_CARRIERS", "1")]);
+}
+
+#[test]
+fn with_shared_thread_local_storage() {
+    again_with(&[("CAREFREE_TLS", "shared")]);
+}
+
+#[test]
+fn with_shared_thread_local_storage_over_epoll() {
+    again_with(&[("CAREFREE_TLS", "shared"), ("CAREFREE_REACTOR", "epoll")]);
+}
