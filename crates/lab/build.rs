@@ -1,7 +1,11 @@
 //! Captures what the lab has to know about its own build: `std::thread`, one of the things it
 //! measures, is part of the compiler's release, so the compiler's version is that unit's version.
+//! And takes the targets in, so that the program has them wherever it is.
 
 use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -19,5 +23,40 @@ fn main() {
     println!("cargo::rustc-env=LAB_RUSTC_VERSION={version}");
     for (name, variable) in [("LAB_TARGET", "TARGET"), ("LAB_OPT_LEVEL", "OPT_LEVEL")] {
         println!("cargo::rustc-env={name}={}", env::var(variable).unwrap_or_default());
+    }
+    targets();
+}
+
+/// Writes a list of all files under `targets/`, with their content.
+fn targets() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../targets");
+    println!("cargo::rerun-if-changed={}", top.display());
+    let mut files = Vec::new();
+    collect(&top, &mut files);
+    files.sort();
+    let mut code = String::from("/// Our targets: path and content of each file.\n");
+    code += "static SHIPPED: &[(&str, &[u8])] = &[\n";
+    for file in files {
+        let name = file.strip_prefix(&top).expect("it is in there");
+        // Writing to a string cannot fail.
+        let _ = writeln!(code, "    ({name:?}, include_bytes!({file:?})),");
+    }
+    code += "];\n";
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("targets.rs");
+    fs::write(out, code).expect("the folder for what is built can be written");
+}
+
+/// Files, but not what a build in the folder itself has left behind.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() {
+            if name != "target" && name != "__pycache__" {
+                collect(&path, files);
+            }
+        } else {
+            files.push(path);
+        }
     }
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use carefree_lab::report::Format;
-use carefree_lab::unit::Unit;
 use carefree_lab::workload::Workload;
 use clap::builder::{StringValueParser, TypedValueParser, ValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -38,8 +37,8 @@ pub(crate) enum Command {
     /// Takes one sample: how `bench` calls itself, for a process of its own.
     #[command(name = "__sample", hide = true)]
     Sample {
-        /// The sample's orders, as JSON.
-        trial: String,
+        /// The sample's orders, as `key=value`.
+        orders: Vec<String>,
     },
 }
 
@@ -50,9 +49,25 @@ pub(crate) struct Bench {
     #[arg(value_name = "WORKLOAD", value_parser = named::<Workload>())]
     pub(crate) workloads: Vec<Workload>,
 
-    /// What to measure it on: coroutine, fiber or thread; all unless named.
-    #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',', value_parser = named::<Unit>())]
-    pub(crate) unit: Vec<Unit>,
+    /// Runtimes to measure, as ruby or python@3.13 or go@all; everything installed unless named.
+    #[arg(long = "runtime", value_name = "RUNTIME", value_delimiter = ',')]
+    pub(crate) runtimes: Vec<String>,
+
+    /// Units to measure, by name or by role (fiber, thread); all unless named.
+    #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',')]
+    pub(crate) unit: Vec<String>,
+
+    /// A runtime that is found nowhere, as ruby=/path/to/ruby.
+    #[arg(long, value_name = "RUNTIME=PATH")]
+    pub(crate) with: Vec<String>,
+
+    /// A container image, as ruby:3.4, run with docker or podman.
+    #[arg(long = "image", value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+
+    /// A folder of targets besides ours: docs/targets.md says what is in it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) targets: Vec<PathBuf>,
 
     /// Smaller crowds and fewer samples, for a look within a minute.
     #[arg(long)]

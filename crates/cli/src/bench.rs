@@ -2,7 +2,9 @@
 
 use std::collections::hash_map::RandomState;
 use std::env;
+use std::fs;
 use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use carefree_lab::env::Environment;
 use carefree_lab::plan::Plan;
-use carefree_lab::record::Record;
+use carefree_lab::process::Launch;
+use carefree_lab::record::{Record, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
 use carefree_lab::sample::Trial;
-use carefree_lab::unit::Unit;
+use carefree_lab::target::lineup::{Lineup, Sizes, Wishes};
+use carefree_lab::target::{self, Folders};
 use carefree_lab::workload::{Size, Workload};
 
 use crate::args::Bench;
@@ -47,23 +51,45 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         .map_err(|error| failed(format!("cannot tell where this program is: {error}")))?;
     let interrupted = catch_interrupts().map_err(failed)?;
 
-    let plan = plan(orders);
-    let trials = plan.trials();
+    let bar = Bar::new();
+    let folders = Folders::open(&orders.targets).map_err(failed)?;
+    let (targets, mistakes) = target::read_all(folders.targets());
+    mistakes.iter().for_each(|mistake| complain(mistake));
+    let wishes = Wishes {
+        runtimes: orders.runtimes.clone(),
+        units: orders.unit.clone(),
+        with: orders.with.clone(),
+        images: orders.images.clone(),
+    };
+    bar.say("looking for runtimes".into());
+    let lineup = Lineup::find(&wishes, &targets).map_err(usage)?;
+    let sizes = sizes(orders, &program);
+    let field = lineup.field(&sizes, &folders, &mut |runtime| {
+        bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
+    });
+    field.notes.iter().for_each(|note| complain(note));
+    if field.kinds.is_empty() && field.failed.is_empty() {
+        return Err(usage("no runtime has these units and workloads; see carefree doctor".into()));
+    }
+    let plan = plan(orders, &sizes, field.kinds.clone());
     let environment = Environment::capture();
-    let bar = Bar::new(trials.len());
     let started = Instant::now();
-    let outcome = Runner {
-        command: &|trial: &Trial| {
-            let mut command = process::Command::new(&program);
-            // Plain data with string keys always has a JSON form.
-            command.arg("__sample").arg(serde_json::to_string(trial).expect("plain data"));
-            command
+    let mut outcome = Runner {
+        launch: &|trial: &Trial| {
+            field.launch(trial).unwrap_or_else(|| {
+                let mut command = process::Command::new(&program);
+                command.arg("__sample").args(trial.arguments());
+                Launch::plain(command)
+            })
         },
         interrupted: &interrupted,
         patience: PATIENCE,
         progress: &mut |progress| bar.show(progress),
+        keep: &mut |_| {},
+        enough: &|_| false,
     }
-    .run(&trials);
+    .run(&plan);
+    outcome.failed.extend(field.failed);
     let record = Record::of_plan(environment, &plan, outcome);
 
     let interrupted = record.run.interrupted;
@@ -101,22 +127,40 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     })
 }
 
-fn plan(orders: &Bench) -> Plan {
-    Plan {
-        workloads: each_once(&orders.workloads, &Workload::ALL),
-        units: each_once(&orders.unit, &Unit::ALL),
+/// With `--quick` and without, so long may all of it take; a number of samples that was named is
+/// taken however long it takes.
+const QUICK: Duration = Duration::from_secs(50);
+const FULL: Duration = Duration::from_secs(14 * 60);
+
+fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
+    let (samples, least, budget) = match orders.samples {
+        Some(samples) => (samples, samples, None),
         // Odd: the median is then a sample, and the median rate one over the median time.
-        samples: orders.samples.unwrap_or(if orders.quick { 5 } else { 11 }),
-        size: if orders.quick { Size::Quick } else { Size::Full },
-        crowd: orders.units,
+        None if orders.quick => (5, 1, Some(QUICK)),
+        None => (11, 3, Some(FULL)),
+    };
+    Plan {
+        kinds,
+        samples,
+        least,
+        budget,
+        size: sizes.size,
         pin: orders.pin,
         seed: orders.seed.unwrap_or_else(chance),
     }
 }
 
-/// Those of `all` that were named, or all where none was.
-fn each_once<T: Copy + PartialEq>(named: &[T], all: &[T]) -> Vec<T> {
-    all.iter().copied().filter(|item| named.is_empty() || named.contains(item)).collect()
+fn sizes(orders: &Bench, program: &Path) -> Sizes {
+    let named =
+        |workload: &Workload| orders.workloads.is_empty() || orders.workloads.contains(workload);
+    Sizes {
+        workloads: Workload::ALL.into_iter().filter(named).collect(),
+        size: if orders.quick { Size::Quick } else { Size::Full },
+        crowd: orders.units,
+        pin: orders.pin,
+        // A program that cannot be read has no samples that another could use again.
+        program: fs::read(program).map(|bytes| fingerprint(&bytes)).unwrap_or_default(),
+    }
 }
 
 /// A seed nobody chose. Six digits are enough to be different each time, and can be typed again.

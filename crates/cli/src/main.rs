@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Ok(Command::Bench(orders)) => bench::bench(&orders),
         Ok(Command::Doctor(orders)) => doctor::doctor(&orders),
         Ok(Command::Fibers) => doctor::try_fibers(),
-        Ok(Command::Sample { trial }) => sample::sample(&trial),
+        Ok(Command::Sample { orders }) => sample::sample(&orders),
         Err(code) => code,
     }
 }

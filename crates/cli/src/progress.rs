@@ -11,26 +11,35 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    pub(crate) fn new(samples: usize) -> Bar {
+    pub(crate) fn new() -> Bar {
         if !io::stderr().is_terminal() {
             return Bar(None);
         }
-        let bar = ProgressBar::new(samples as u64);
+        let bar = ProgressBar::new(0);
         // How long is left can be said once something is done.
-        set_style(&bar, "{wide_bar} {pos}/{len} {msg:<20}");
+        set_style(&bar, "{wide_bar} {pos}/{len} {msg:<28}");
         // No ticking thread: it would take time from the samples. The bar moves between them.
         bar.tick();
         Bar(Some(bar))
     }
 
+    /// Says what is done before the samples.
+    pub(crate) fn say(&self, what: String) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(what);
+            bar.tick();
+        }
+    }
+
     pub(crate) fn show(&self, progress: Progress<'_>) {
         let Some(bar) = &self.0 else { return };
         if progress.done == 1 {
-            set_style(bar, "{wide_bar} {pos}/{len} {msg:<20} {eta:>4} left");
+            set_style(bar, "{wide_bar} {pos}/{len} {msg:<28} {eta:>4} left");
         }
+        bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         match progress.next {
-            Some(trial) => bar.set_message(format!("{} {}", trial.unit, trial.workload)),
+            Some(trial) => bar.set_message(trial.to_string()),
             None => bar.finish_and_clear(),
         }
     }

@@ -2,24 +2,21 @@
 
 use std::process::ExitCode;
 
-use carefree_lab::sample;
+use carefree_lab::own;
+use carefree_lab::sample::Answer;
 
 use crate::{complain, exit};
 
-/// Takes the sample that `trial` orders and prints the answer, one line of JSON.
-pub(crate) fn sample(trial: &str) -> ExitCode {
-    let trial = match serde_json::from_str(trial) {
-        Ok(trial) => trial,
-        Err(error) => {
-            complain(&format!("these are not the orders of a sample: {error}"));
-            return ExitCode::from(exit::USAGE);
-        }
-    };
-    let answer = sample::take(&trial);
+/// Takes the sample that is ordered and prints the answer, one line of JSON.
+pub(crate) fn sample(orders: &[String]) -> ExitCode {
+    let answer = own::take(orders);
     match serde_json::to_string(&answer) {
         Ok(line) => {
             println!("{line}");
-            ExitCode::SUCCESS
+            match answer {
+                Answer::Sample(_) => ExitCode::SUCCESS,
+                Answer::Failure(_) => ExitCode::from(exit::FAILED),
+            }
         }
         Err(error) => {
             complain(&format!("the sample could not be written: {error}"));

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{carefree, run, stderr, stdout};
 
-const SMALL: [&str; 7] = ["bench", "--quick", "--samples", "2", "--units", "20", "--seed"];
+const SMALL: [&str; 9] =
+    ["bench", "--runtime", "carefree,rust", "--quick", "--samples", "2", "--units", "20", "--seed"];
 
 fn small(more: &[&str]) -> std::process::Output {
     let output = run(SMALL.iter().chain(&["5"]).chain(more));
@@ -193,7 +194,7 @@ fn a_limit_reached_is_named_with_its_knob_and_the_rest_goes_on() {
     let output = Command::new("sh")
         .arg("-c")
         // Room for less than a hundred threads with 2 MiB of stack each.
-        .arg("ulimit -v 200000; exec \"$0\" bench --unit thread alloc switch --samples 1")
+        .arg("ulimit -v 200000; exec \"$0\" bench --runtime rust --unit thread alloc switch --samples 1")
         .arg(env!("CARGO_BIN_EXE_carefree"))
         .output()
         .expect("sh starts");
@@ -207,7 +208,7 @@ fn a_limit_reached_is_named_with_its_knob_and_the_rest_goes_on() {
 /// Starts a run that would take minutes and waits until it is in its third sample.
 fn long_run(more: &[&str]) -> Child {
     let child = carefree()
-        .args(["bench", "switch", "--unit", "thread", "--samples", "10000"])
+        .args(["bench", "switch", "--runtime", "rust", "--unit", "thread", "--samples", "10000"])
         .args(more)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -28,8 +28,17 @@ fn wrong_names_are_answered_with_the_right_ones() {
          the workloads are alloc, switch, warm, throughput and parked"
     );
     assert_eq!(
-        refused(&["bench", "--unit", "goroutine"]),
-        "carefree: there is no unit 'goroutine'; the units are coroutine, fiber and thread"
+        refused(&["bench", "--runtime", "rubby"]).split(" are").next(),
+        Some("carefree: there is no runtime 'rubby'; the runtimes")
+    );
+    let units = refused(&["bench", "--unit", "fibre"]);
+    assert!(units.starts_with("carefree: there is no unit 'fibre'; the units are"), "{units}");
+    for unit in ["coroutine", "fiber", "thread", "goroutine"] {
+        assert!(units.contains(unit), "{units}");
+    }
+    assert_eq!(
+        refused(&["bench", "--with", "ruby"]),
+        "carefree: --with takes a runtime and a program, as in ruby=/path/to/ruby, not 'ruby'"
     );
     assert_eq!(
         refused(&["bench", "--format", "xml"]),

@@ -1,10 +1,10 @@
 //! The fiber-vs-thread lab: measures coroutines, fibers and threads on this machine, and says how
 //! far the figures can be trusted.
 //!
-//! A [`plan::Plan`] says which samples to take; a [`run::Runner`] takes each in a process of its
-//! own (that process calls [`sample::take`]); a [`record::Record`] keeps them with the medians,
-//! their intervals, the [`env::Environment`] and the reasons for doubt ([`noise`]); [`report`]
-//! shows it. What each figure means, and what it does not, is in `docs/methodology.md`.
+//! A [`plan::Plan`] says which samples to take, of our own units and of those of the runtimes that
+//! [`target`] finds; a [`run::Runner`] takes each in a [`process`] of its own, which for our units
+//! calls [`own::take`]; a [`record::Record`] keeps them with the medians, their intervals, the
+//! [`env::Environment`] and the reasons for doubt ([`noise`]); [`report`] shows it. What each figure means, and what it does not, is in `docs/methodology.md`.
 
 #![warn(missing_docs)]
 
@@ -13,12 +13,16 @@ pub mod fetch;
 pub mod limits;
 pub mod memory;
 pub mod noise;
+pub mod own;
 pub mod plan;
+pub mod process;
 pub mod record;
 pub mod report;
+pub mod role;
 pub mod run;
 pub mod sample;
 pub mod stats;
 mod sys;
+pub mod target;
 pub mod unit;
 pub mod workload;

@@ -62,9 +62,11 @@ pub struct Memory {
     pub whole_method: Option<Method>,
 }
 
-/// Follows the memory of the process it is in.
+/// Follows the memory of a process, from outside: so all runtimes are measured in one way, and none
+/// is disturbed by it.
 #[derive(Debug)]
 pub(crate) struct Meter {
+    process: u32,
     source: Source,
     own: Footprint,
     whole: Option<Footprint>,
@@ -77,15 +79,14 @@ enum Source {
 }
 
 impl Meter {
-    /// Takes the base figures; with a `cgroup`, moves the process into it first.
-    pub(crate) fn start(cgroup: Option<&Path>) -> Meter {
-        let source = match cgroup.and_then(|path| Cgroup::join(path).ok()) {
+    /// Takes the base figures of `process`, which has the control group `cgroup` for itself, if
+    /// there is one.
+    pub(crate) fn start(process: u32, cgroup: Option<&Path>) -> Meter {
+        let source = match cgroup.and_then(Cgroup::at) {
             Some(cgroup) => Source::Cgroup(cgroup),
             None => Source::Meminfo,
         };
-        let mut meter = Meter { source, own: Footprint::default(), whole: None };
-        // Reading takes memory itself; read once for nothing so that the base has it.
-        meter.now();
+        let mut meter = Meter { process, source, own: Footprint::default(), whole: None };
         let (own, whole) = meter.now();
         meter.own = Footprint { base: own.resident, rest: own.resident, peak: own.resident };
         meter.whole = whole.map(|bytes| Footprint { base: bytes, rest: bytes, peak: bytes });
@@ -105,7 +106,7 @@ impl Meter {
 
     /// Takes the high-water marks.
     pub(crate) fn finish(&mut self) {
-        self.own.peak = self.own.peak.max(resident().peak);
+        self.own.peak = self.own.peak.max(resident(self.process).peak);
         if let (Some(footprint), Source::Cgroup(cgroup)) = (&mut self.whole, &self.source) {
             footprint.peak = footprint.peak.max(cgroup.peak().unwrap_or(0));
         }
@@ -121,7 +122,7 @@ impl Meter {
     }
 
     fn now(&self) -> (Resident, Option<u64>) {
-        let own = resident();
+        let own = resident(self.process);
         let whole = match &self.source {
             Source::Cgroup(cgroup) => cgroup.usage().ok(),
             Source::Meminfo => kernel_share().map(|bytes| bytes + own.resident),
@@ -130,15 +131,15 @@ impl Meter {
     }
 }
 
-/// The resident set of this process in bytes.
+/// The resident set of a process in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Resident {
     resident: u64,
     peak: u64,
 }
 
-fn resident() -> Resident {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+fn resident(process: u32) -> Resident {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let bytes = |name| field(&status, name).unwrap_or(0);
     Resident { resident: bytes("VmRSS"), peak: bytes("VmHWM") }
 }
@@ -195,14 +196,12 @@ impl Version {
 }
 
 impl Cgroup {
-    /// Finds out what `path` is and moves this process into it.
-    fn join(path: &Path) -> io::Result<Cgroup> {
+    /// Finds out what `path` is; nothing if it does not count memory.
+    fn at(path: &Path) -> Option<Cgroup> {
         let version = [Version::Two, Version::One]
             .into_iter()
-            .find(|version| path.join(version.peak()).exists())
-            .ok_or(io::ErrorKind::NotFound)?;
-        fs::write(path.join("cgroup.procs"), std::process::id().to_string())?;
-        Ok(Cgroup { path: path.to_owned(), version })
+            .find(|version| path.join(version.peak()).exists())?;
+        Some(Cgroup { path: path.to_owned(), version })
     }
 
     fn read(&self, file: &str) -> io::Result<u64> {
@@ -249,6 +248,11 @@ impl Group {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The file a process writes a zero into to move here.
+    pub(crate) fn door(&self) -> PathBuf {
+        self.path.join("cgroup.procs")
+    }
 }
 
 impl Drop for Group {
@@ -279,6 +283,17 @@ fn sweep(parent: &Path) {
             let _ = fs::remove_dir(entry.path());
         }
     }
+}
+
+/// The control group of a process that has one for itself, such as a container's.
+pub(crate) fn group_of(process: u32) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let own = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+    let ours = fs::read_to_string("/proc/self/cgroup").ok()?;
+    if own == ours {
+        return None;
+    }
+    candidates(&mounts, &own).into_iter().find(|path| Cgroup::at(path).is_some())
 }
 
 /// Folders to try to make a group in: our own group first (so that limits set on us hold for the
@@ -366,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_meter_sees_memory_that_was_touched_and_keeps_the_peak() {
-        let mut meter = Meter::start(None);
+        let mut meter = Meter::start(std::process::id(), None);
         let ballast = vec![1u8; 32 << 20];
         meter.all_alive();
         assert_eq!(std::hint::black_box(&ballast)[1 << 20], 1);

@@ -1,24 +1,25 @@
 //! Which samples to take, and in which order.
 
+use std::time::Duration;
+
 use crate::sample::Trial;
 use crate::stats::Random;
 use crate::sys;
-use crate::unit::Unit;
 use crate::workload::{Size, Workload};
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The workloads, each once.
-    pub workloads: Vec<Workload>,
-    /// The units, each once.
-    pub units: Vec<Unit>,
-    /// Samples to take of each unit and workload.
+    /// What to take samples of, each once, in the order in which reports show them.
+    pub kinds: Vec<Trial>,
+    /// Samples to take of each kind, at most.
     pub samples: u32,
+    /// Samples to take of each kind, whatever time they take.
+    pub least: u32,
+    /// How long all of it may take; where it is short, slow kinds get fewer samples.
+    pub budget: Option<Duration>,
     /// How large the workloads are.
     pub size: Size,
-    /// How many units each sample has alive, in place of the workload's own number.
-    pub crowd: Option<u64>,
     /// Whether every workload stays on one core, and not `switch` alone.
     pub pin: bool,
     /// Fixes the order of the samples and the draws of the bootstrap.
@@ -26,101 +27,127 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The samples in the order in which to take them. Each unit and workload has its turn, in
-    /// random order, before any has its second: a disturbance that lasts strikes all of them and
-    /// not one alone, and whenever the run is broken off, all have about as many samples.
-    pub fn trials(&self) -> Vec<Trial> {
-        let cores = sys::allowed_cores();
-        self.trials_on(&cores)
+    /// The kinds, by number, in the order of round `round`. Each has its turn, in random order,
+    /// before any has its second: a disturbance that lasts strikes all of them and not one alone,
+    /// and whenever the run is broken off, all have about as many samples.
+    pub fn order(&self, round: u32) -> Vec<usize> {
+        // A stream for each round: the order of the third is the same whoever sat out the second.
+        let mut random = Random::new(self.seed ^ (u64::from(round) << 32));
+        let mut order: Vec<usize> = (0..self.kinds.len()).collect();
+        random.shuffle(&mut order);
+        order
     }
 
-    fn trials_on(&self, cores: &[usize]) -> Vec<Trial> {
-        let mut random = Random::new(self.seed);
-        let mut trials = Vec::new();
-        for _ in 0..self.samples {
-            let from = trials.len();
-            for &workload in &self.workloads {
-                let pinned = self.pin || workload.is_pinned();
-                // The last core: interrupts and whatever else is to be done tend to the first.
-                let pin = if pinned { cores.last().copied() } else { None };
-                let used = if pin.is_some() { 1 } else { cores.len().max(1) };
-                let mut parameters = workload.parameters(self.size, used);
-                if let Some(crowd) = self.crowd {
-                    parameters.units = crowd;
-                }
-                trials.extend(self.units.iter().map(|&unit| Trial {
-                    unit,
-                    workload,
-                    parameters,
-                    pin,
-                    cgroup: None,
-                }));
+    /// How many samples of each kind fit the budget, given how long one of each takes. All kinds
+    /// get the same time, and what the quick ones have left over goes to the slow ones.
+    pub fn shares(&self, costs: &[Duration]) -> Vec<u32> {
+        let Some(budget) = self.budget else {
+            return vec![self.samples; costs.len()];
+        };
+        let seconds: Vec<f64> = costs.iter().map(|cost| cost.as_secs_f64().max(1e-6)).collect();
+        let fitting = |share: f64| {
+            let fits = |cost: &f64| {
+                // Far below 2^32 where it matters, and saturating where not.
+                let count = (share / cost) as u32;
+                count.min(self.samples).max(self.least.min(self.samples))
+            };
+            seconds.iter().map(fits).collect::<Vec<u32>>()
+        };
+        let total = |counts: &[u32]| -> f64 {
+            counts.iter().zip(&seconds).map(|(&count, cost)| f64::from(count) * cost).sum()
+        };
+        // The total grows with the share: halve the interval until it is as good as none.
+        let (mut low, mut high) = (0.0, budget.as_secs_f64() * 2.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if total(&fitting(middle)) <= budget.as_secs_f64() {
+                low = middle;
+            } else {
+                high = middle;
             }
-            random.shuffle(&mut trials[from..]);
         }
-        trials
+        fitting(low)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
+/// The core a workload stays on, if it is to stay on one, and how many it then has.
+pub fn place(workload: Workload, pin: bool) -> (Option<usize>, usize) {
+    place_on(&sys::allowed_cores(), workload, pin)
+}
 
-    fn plan() -> Plan {
-        Plan {
-            workloads: Workload::ALL.to_vec(),
-            units: Unit::ALL.to_vec(),
-            samples: 6,
-            size: Size::Full,
-            crowd: None,
-            pin: false,
-            seed: 1,
+fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, usize) {
+    // The last core: interrupts and whatever else is to be done tend to the first.
+    let core = if pin || workload.is_pinned() { cores.last().copied() } else { None };
+    (core, if core.is_some() { 1 } else { cores.len().max(1) })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::role::Role;
+    use crate::unit::Unit;
+
+    pub(crate) fn kind(unit: Unit, workload: Workload) -> Trial {
+        Trial {
+            runtime: unit.runtime().into(),
+            version: unit.version().into(),
+            unit: unit.name().into(),
+            role: unit.role(),
+            kernel: unit.role() == Role::Thread,
+            program: String::new(),
+            workload,
+            parameters: workload.parameters(Size::Quick, 2),
+            warmup: 0,
+            pin: None,
         }
     }
 
-    #[test]
-    fn every_round_has_each_unit_and_workload_once_in_an_order_of_its_own() {
-        let trials = plan().trials_on(&[0, 1]);
-        let kinds = Workload::ALL.len() * Unit::ALL.len();
-        assert_eq!(trials.len(), 6 * kinds);
-        let rounds: Vec<Vec<_>> = trials
-            .chunks(kinds)
-            .map(|round| round.iter().map(|trial| (trial.workload, trial.unit)).collect())
+    pub(crate) fn plan(samples: u32) -> Plan {
+        let kinds = Workload::ALL
+            .into_iter()
+            .flat_map(|workload| Unit::ALL.map(|unit| kind(unit, workload)))
             .collect();
+        Plan { kinds, samples, least: 1, budget: None, size: Size::Quick, pin: false, seed: 1 }
+    }
+
+    #[test]
+    fn every_round_has_each_kind_once_in_an_order_of_its_own() {
+        let plan = plan(6);
+        let rounds: Vec<Vec<usize>> = (0..6).map(|round| plan.order(round)).collect();
         for round in &rounds {
-            let mut counts = BTreeMap::new();
-            round.iter().for_each(|kind| *counts.entry(kind).or_insert(0) += 1);
-            assert!(counts.len() == kinds && counts.values().all(|&count| count == 1));
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..plan.kinds.len()).collect::<Vec<_>>());
         }
         assert!(rounds.windows(2).any(|pair| pair[0] != pair[1]), "the order never changed");
     }
 
     #[test]
     fn the_seed_fixes_the_order() {
-        let other = Plan { seed: 2, ..plan() };
-        assert_eq!(plan().trials_on(&[0]), plan().trials_on(&[0]));
-        assert_ne!(plan().trials_on(&[0]), other.trials_on(&[0]));
+        let other = Plan { seed: 2, ..plan(1) };
+        assert_eq!(plan(1).order(3), plan(1).order(3));
+        assert_ne!(plan(1).order(3), other.order(3));
     }
 
     #[test]
     fn switch_stays_on_one_core_and_the_others_do_when_asked() {
-        let cores = |pin| {
-            let trials = Plan { pin, ..plan() }.trials_on(&[2, 5]);
-            trials
-                .into_iter()
-                .map(|trial| (trial.workload, (trial.pin, trial.parameters.cores)))
-                .collect::<BTreeMap<_, _>>()
-        };
-        let free = cores(false);
-        assert_eq!(free[&Workload::Switch], (Some(5), 1));
-        assert_eq!(free[&Workload::Alloc], (None, 2));
-        assert!(cores(true).values().all(|&place| place == (Some(5), 1)));
+        let cores = [2, 5];
+        assert_eq!(place_on(&cores, Workload::Switch, false), (Some(5), 1));
+        assert_eq!(place_on(&cores, Workload::Alloc, false), (None, 2));
+        for workload in Workload::ALL {
+            assert_eq!(place_on(&cores, workload, true), (Some(5), 1));
+        }
     }
 
     #[test]
-    fn a_crowd_of_ones_own_takes_the_place_of_the_workloads() {
-        let trials = Plan { crowd: Some(77), ..plan() }.trials_on(&[0]);
-        assert!(trials.iter().all(|trial| trial.parameters.units == 77));
+    fn a_short_budget_takes_samples_from_the_slow_kinds_first() {
+        let seconds = |all: &[u64]| all.iter().map(|&s| Duration::from_secs(s)).collect::<Vec<_>>();
+        let plan = Plan { budget: Some(Duration::from_secs(60)), samples: 10, least: 2, ..plan(1) };
+        // 10 + 10 of the quick ones leave 40 s, in which two slow ones get 4 samples of 5 s each.
+        assert_eq!(plan.shares(&seconds(&[1, 1, 5, 5])), [10, 10, 4, 4]);
+        let none = Plan { budget: None, ..plan.clone() };
+        assert_eq!(none.shares(&seconds(&[1, 100])), [10, 10]);
+        // The least is taken even where the time is not there.
+        assert_eq!(plan.shares(&seconds(&[100, 100])), [2, 2]);
     }
 }

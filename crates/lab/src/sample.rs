@@ -1,41 +1,126 @@
-//! One sample: the process that takes it, and the line it prints.
+//! One sample: its orders, and what one process did.
 //!
 //! A sample has a process of its own, so that none starts on the warm stacks, the grown heap or
-//! the high-water mark of another. The lab starts it with its orders, a [`Trial`]; it prints one
-//! line of JSON, an [`Answer`], and ends.
+//! the high-water mark of another. The lab starts it with its orders, a [`Trial`], as arguments;
+//! it prints one line of JSON, an [`Answer`], and ends. `docs/targets.md` has the protocol.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::memory::{Memory, Meter};
-use crate::sys::{self, Who};
-use crate::unit::Unit;
-use crate::workload::{Parameters, Workload};
+use crate::memory::Memory;
+use crate::role::Role;
+use crate::workload::{Metric, Parameters, Workload};
 
 /// A sample's orders.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Trial {
-    /// What runs.
-    pub unit: Unit,
+    /// Whose unit it is.
+    pub runtime: String,
+    /// That runtime's version.
+    pub version: String,
+    /// What runs, by the runtime's own name for it.
+    pub unit: String,
+    /// Which side of the comparison that stands on.
+    pub role: Role,
+    /// Whether each of its switches is one of the kernel's.
+    pub kernel: bool,
+    /// A fingerprint of the program that takes the sample: another program's samples are none of
+    /// this one's.
+    pub program: String,
     /// What is measured.
     pub workload: Workload,
     /// How large it is.
     pub parameters: Parameters,
+    /// Rounds before those that count, for runtimes that compile as they go.
+    pub warmup: u64,
     /// The core to stay on, if the sample is pinned.
     pub pin: Option<usize>,
-    /// The control group to move into, if one was made for this sample.
-    pub cgroup: Option<PathBuf>,
 }
 
-/// What a sample's process prints: its figures, or why there are none.
+impl Trial {
+    /// The orders as arguments, `key=value`.
+    pub fn arguments(&self) -> Vec<String> {
+        let Parameters { units, switches, rounds, cores, orders } = &self.parameters;
+        let mut arguments = vec![
+            format!("unit={}", self.unit),
+            format!("workload={}", self.workload),
+            format!("units={units}"),
+            format!("switches={switches}"),
+            format!("rounds={rounds}"),
+            format!("warmup={}", self.warmup),
+            format!("cores={cores}"),
+            format!("phases={}", u8::from(self.weighs())),
+        ];
+        arguments.extend(orders.iter().map(|(key, value)| format!("{key}={value}")));
+        arguments
+    }
+
+    /// Whether memory is measured, and the program is to stop for it.
+    pub fn weighs(&self) -> bool {
+        let of_memory =
+            |metric: &Metric| matches!(metric, Metric::MemoryPerUnit | Metric::WholeMemoryPerUnit);
+        self.workload.metrics().iter().any(of_memory)
+    }
+}
+
+impl fmt::Display for Trial {
+    /// `ruby 3.3.8 thread alloc`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.runtime, self.version, self.unit, self.workload)
+    }
+}
+
+/// What a sample's process prints last: its figures, or why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The work was done.
-    Sample(Sample),
+    Sample(Box<Account>),
     /// It could not be done.
     Failure(Failure),
+}
+
+/// What a program says it did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// Units that ran to their end in each round.
+    pub units: u64,
+    /// Switches the units were asked to make, over all rounds.
+    pub switches_asked: u64,
+    /// Switches they made, as the program counted.
+    pub switches_made: u64,
+    /// How long each round took.
+    pub rounds: Vec<Round>,
+    /// Times the kernel took a thread of the process off its core because it waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voluntary: Option<u64>,
+    /// Times it did so although the thread could have gone on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub involuntary: Option<u64>,
+    /// Processor time in the program, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<u64>,
+    /// Processor time in the kernel, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_ns: Option<u64>,
+    /// The rounds that came before those that count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+    /// What the garbage collector did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gc: Option<Collector>,
+    /// What else was counted; each name ends in its unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// What a reader of the figures should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What the lab does not know.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 /// What one process did, and what it took.
@@ -47,7 +132,8 @@ pub struct Sample {
     pub parameters: Parameters,
     /// Switches the units were asked to make, over all rounds.
     pub switches_asked: u64,
-    /// Switches they made, as counted (see [`crate::unit`] for how).
+    /// Switches they made: as the program counted, and of the kernel's threads no more than the
+    /// kernel counted.
     pub switches_made: u64,
     /// Times the kernel took a thread of this process off its core because it waited.
     pub voluntary: u64,
@@ -60,8 +146,24 @@ pub struct Sample {
     pub system_ns: u64,
     /// How long each round took.
     pub rounds: Vec<Round>,
-    /// What the first round took of memory.
-    pub memory: Memory,
+    /// What the first round took of memory, in workloads that measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// The rounds that came before those that count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+    /// What the garbage collector did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gc: Option<Collector>,
+    /// What else was counted; each name ends in its unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// What a reader of the figures should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What the program said and the lab does not know.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 impl Sample {
@@ -69,6 +171,28 @@ impl Sample {
     pub fn switches_counted(&self) -> u64 {
         self.switches_made.min(self.switches_asked).max(1)
     }
+}
+
+/// Rounds that are no figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warmup {
+    /// How many.
+    pub rounds: u64,
+    /// How long they took together, nanoseconds.
+    pub ns: u64,
+}
+
+/// A garbage collector, during the rounds that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collector {
+    /// Whether it was on.
+    pub on: bool,
+    /// How often it ran, where the runtime tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collections: Option<u64>,
+    /// For how long, nanoseconds, where the runtime tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns: Option<u64>,
 }
 
 /// How long one round took.
@@ -93,54 +217,6 @@ pub struct Failure {
     /// What went wrong.
     pub message: String,
     /// What would help, where that is known.
+    #[serde(default)]
     pub advice: Option<String>,
-}
-
-/// Takes a sample in this process, which is thereby used up: its memory is not fresh any more.
-pub fn take(trial: &Trial) -> Answer {
-    sys::end_with_parent();
-    match attempt(trial) {
-        Ok(sample) => Answer::Sample(sample),
-        Err(failure) => Answer::Failure(failure),
-    }
-}
-
-fn attempt(trial: &Trial) -> Result<Sample, Failure> {
-    if let Some(core) = trial.pin {
-        sys::pin_to(core).map_err(|error| Failure {
-            message: format!("could not stay on core {core}: {error}"),
-            advice: Some("run without --pin, or allow the core with taskset".into()),
-        })?;
-    }
-    let Parameters { units, switches, rounds, .. } = trial.parameters;
-    let mut meter = Meter::start(trial.cgroup.as_deref());
-    let mut times = Vec::with_capacity(usize::try_from(rounds).unwrap_or(0));
-    let mut made = 0;
-    let before = sys::usage(Who::Process);
-    for round in 0..rounds {
-        let mut all_alive = || {
-            if round == 0 {
-                meter.all_alive();
-            }
-        };
-        let run = trial.unit.run(units, switches, &mut all_alive)?;
-        times.push(run.times);
-        made += run.switches_made;
-        if round == 0 {
-            meter.finish();
-        }
-    }
-    let after = sys::usage(Who::Process);
-    Ok(Sample {
-        process: std::process::id(),
-        parameters: trial.parameters,
-        switches_asked: trial.parameters.switches_asked(),
-        switches_made: made,
-        voluntary: after.switches.voluntary - before.switches.voluntary,
-        involuntary: after.switches.involuntary - before.switches.involuntary,
-        user_ns: after.user_ns - before.user_ns,
-        system_ns: after.system_ns - before.system_ns,
-        rounds: times,
-        memory: meter.reading(),
-    })
 }

@@ -1,9 +1,12 @@
 //! The few system calls the lab makes itself, as safe functions.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// How often the kernel took a thread off its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +50,10 @@ pub(crate) fn usage(who: Who) -> Usage {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
     };
+    counted(&usage)
+}
+
+fn counted(usage: &libc::rusage) -> Usage {
     let ns = |time: libc::timeval| {
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
             + u64::try_from(time.tv_usec).unwrap_or(0) * 1_000
@@ -111,6 +118,62 @@ pub(crate) fn shut_down(listener: &TcpListener) {
     // SAFETY: shutdown takes a descriptor, which `listener` keeps open, and touches no memory of
     // ours. It can fail for sockets that do not listen; this one does.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Waits for a child without blocking: its end and what it used, or `None` while it runs.
+pub(crate) fn reap(child: u32) -> io::Result<Option<(ExitStatus, Usage)>> {
+    let child = libc::pid_t::try_from(child).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both places are writable for the length of the call.
+    let found = unsafe { libc::wait4(child, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+    match found {
+        0 => Ok(None),
+        -1 => Err(io::Error::last_os_error()),
+        _ => {
+            // SAFETY: wait4 has filled it in; it was zeroes, a valid one, before.
+            let usage = unsafe { usage.assume_init() };
+            Ok(Some((ExitStatus::from_raw(status), counted(&usage))))
+        }
+    }
+}
+
+/// Ends a child and whatever it has started in its process group.
+pub(crate) fn end_group(child: u32) {
+    if let Ok(child) = libc::pid_t::try_from(child) {
+        // SAFETY: kill touches no memory. The group is the child's own, made when it was started,
+        // and its number is not given to another while the child is not waited for.
+        unsafe { libc::kill(-child, libc::SIGKILL) };
+    }
+}
+
+/// What a child does between fork and exec: leaves nothing behind when the lab is killed, stays on
+/// `core`, and goes through `door`, a control group's list of processes.
+///
+/// # Errors
+/// Which of them could not be done.
+pub(crate) fn prepare_child(core: Option<usize>, door: Option<&CStr>) -> io::Result<()> {
+    end_with_parent();
+    if let Some(core) = core {
+        pin_to(core)?;
+    }
+    if let Some(door) = door {
+        // SAFETY: the path ends in a NUL and outlives the call; the descriptor is ours to close.
+        unsafe {
+            let group = libc::open(door.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            if group < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // Zero stands for whoever writes it.
+            let written = libc::write(group, c"0".as_ptr().cast(), 1);
+            let error = io::Error::last_os_error();
+            libc::close(group);
+            if written != 1 {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The size of a page in bytes.

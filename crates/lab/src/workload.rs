@@ -1,5 +1,6 @@
 //! What is measured: the workloads, their sizes, and the figures each one yields.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -65,11 +66,33 @@ impl Workload {
             (Workload::Warm, Size::Quick) => (1_000, 1, 10),
             (Workload::Throughput, Size::Quick) => (200, 100, 10),
         };
-        Parameters { units, switches, rounds, cores }
+        Parameters { units, switches, rounds, cores, orders: BTreeMap::new() }
     }
 
     fn switches(self) -> u64 {
         if self == Workload::Alloc { 2 } else { 1 }
+    }
+
+    /// Whether its units run the gated program of [`crate::unit`].
+    pub fn is_gated(self) -> bool {
+        match self {
+            Workload::Alloc
+            | Workload::Switch
+            | Workload::Warm
+            | Workload::Throughput
+            | Workload::Parked => true,
+        }
+    }
+
+    /// Whether runtimes that compile as they go are warmed up for it. `warm` shows the warming
+    /// itself, and `parked` measures memory, which a heap that has grown before would hide.
+    pub(crate) fn warms_up(self) -> bool {
+        matches!(self, Workload::Alloc | Workload::Switch | Workload::Throughput)
+    }
+
+    /// Whether its program talks to a server of the lab's.
+    pub(crate) fn needs_network(self) -> bool {
+        !self.is_gated()
     }
 
     /// Whether the workload runs on one core even where more are to be had. A switch is defined
@@ -137,7 +160,7 @@ pub enum Size {
 }
 
 /// The sizes one sample ran at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Parameters {
     /// Units (coroutines, fibers or threads) alive at once.
     pub units: u64,
@@ -148,6 +171,9 @@ pub struct Parameters {
     pub rounds: u64,
     /// Cores the sample was allowed to use.
     pub cores: usize,
+    /// What else a workload orders, by the protocol's keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub orders: BTreeMap<String, String>,
 }
 
 impl Parameters {
@@ -226,10 +252,12 @@ impl Metric {
         let units = sample.parameters.units as f64;
         let first = sample.rounds.first()?;
         let last = sample.rounds.last()?;
-        let memory = &sample.memory;
         // `parked` is the state of rest at the gate; `alloc` is the high-water mark of the whole.
         let at_rest = workload == Workload::Parked;
         let per_unit = |bytes: u64| bytes as f64 / units;
+        // A crowd that warmed the process up has left it a larger heap: what the units add to that
+        // is not what they take.
+        let memory = || sample.memory.as_ref().filter(|_| sample.warmup.is_none());
         Some(match self {
             Metric::TimePerUnit | Metric::FirstTimePerUnit => first.total_ns() as f64 / units,
             Metric::LastTimePerUnit => last.total_ns() as f64 / units,
@@ -241,10 +269,10 @@ impl Metric {
             Metric::SwitchesPerSecond => {
                 sample.switches_counted() as f64 / (first.run_ns as f64 / 1e9)
             }
-            Metric::MemoryPerUnit if at_rest => per_unit(memory.own.at_rest()),
-            Metric::MemoryPerUnit => per_unit(memory.own.at_peak()),
-            Metric::WholeMemoryPerUnit if at_rest => per_unit(memory.whole.as_ref()?.at_rest()),
-            Metric::WholeMemoryPerUnit => per_unit(memory.whole.as_ref()?.at_peak()),
+            Metric::MemoryPerUnit if at_rest => per_unit(memory()?.own.at_rest()),
+            Metric::MemoryPerUnit => per_unit(memory()?.own.at_peak()),
+            Metric::WholeMemoryPerUnit if at_rest => per_unit(memory()?.whole.as_ref()?.at_rest()),
+            Metric::WholeMemoryPerUnit => per_unit(memory()?.whole.as_ref()?.at_peak()),
         })
     }
 }

@@ -8,6 +8,10 @@ pub(crate) fn carefree() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_carefree"));
     // Whoever runs the tests may like colours, or not.
     command.env_remove("NO_COLOR");
+    // Other runtimes have tests of their own, and a home is where their managers keep them.
+    let home = env!("CARGO_TARGET_TMPDIR");
+    command.env("HOME", home).env_remove("XDG_CACHE_HOME").env_remove("XDG_DATA_HOME");
+    command.env("PATH", "");
     command
 }
 

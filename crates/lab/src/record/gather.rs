@@ -6,8 +6,8 @@ use super::{Failed, Parameters, Reading, Record, RunFacts, Subject};
 use crate::env::Environment;
 use crate::plan::Plan;
 use crate::run::{self, Outcome, Taken};
-use crate::unit::Unit;
-use crate::workload::{self, Size, Workload};
+use crate::sample::Trial;
+use crate::workload::{self, Size};
 
 impl Record {
     /// Makes the record of what came of a plan.
@@ -21,25 +21,12 @@ impl Record {
             load: outcome.load,
             command: String::new(),
         };
-        let samples =
-            outcome.taken.iter().map(|taken| reading(&environment.started, taken)).collect();
-        let place = |failed: &run::Failed| {
-            let trials = plan.trials();
-            let kind =
-                |t: &&crate::sample::Trial| (t.unit, t.workload) == (failed.unit, failed.workload);
-            trials.iter().find(kind).map(|trial| trial.parameters)
-        };
-        let failures = outcome
-            .failed
+        let samples = outcome
+            .taken
             .iter()
-            .map(|failed| Failed {
-                subject: subject(failed.unit, failed.workload, place(failed).as_ref()),
-                times: failed.times,
-                message: failed.failure.message.clone(),
-                advice: failed.failure.advice.clone(),
-                stderr: None,
-            })
+            .map(|taken| Reading::of_sample(&environment.started, taken))
             .collect();
+        let failures = outcome.failed.into_iter().map(Failed::from).collect();
         Record::new(environment, run, samples, failures)
     }
 }
@@ -51,40 +38,68 @@ impl From<&workload::Parameters> for Parameters {
             .with("units", sizes.units)
             .with("switches", sizes.switches)
             .with("cores", sizes.cores);
-        if sizes.rounds == 1 { parameters } else { parameters.with("rounds", sizes.rounds) }
+        let parameters =
+            if sizes.rounds == 1 { parameters } else { parameters.with("rounds", sizes.rounds) };
+        sizes.orders.iter().fold(parameters, |parameters, (name, value)| {
+            match value.parse::<u64>() {
+                Ok(number) => parameters.with(name, number),
+                Err(_) => parameters.with(name, value.as_str()),
+            }
+        })
     }
 }
 
-fn subject(unit: Unit, workload: Workload, sizes: Option<&workload::Parameters>) -> Subject {
-    Subject {
-        runtime: unit.runtime().to_owned(),
-        version: unit.version().to_owned(),
-        unit: unit.name().to_owned(),
-        workload: workload.name().to_owned(),
-        parameters: sizes.map(Parameters::from).unwrap_or_default(),
+impl From<&Trial> for Subject {
+    /// What a sample with these orders is about.
+    fn from(trial: &Trial) -> Subject {
+        Subject {
+            runtime: trial.runtime.clone(),
+            version: trial.version.clone(),
+            unit: trial.unit.clone(),
+            workload: trial.workload.name().to_owned(),
+            parameters: Parameters::from(&trial.parameters),
+        }
     }
 }
 
-fn reading(run: &str, taken: &Taken) -> Reading {
-    let sample = &taken.sample;
-    let figures = taken.workload.metrics().iter().filter_map(|metric| {
-        Some((metric.name().to_owned(), metric.value(taken.workload, sample)?))
-    });
-    let mut proof = match serde_json::to_value(sample) {
-        Ok(serde_json::Value::Object(proof)) => proof,
-        // A struct is an object.
-        _ => serde_json::Map::new(),
-    };
-    // They stand in the subject.
-    proof.remove("parameters");
-    Reading {
-        subject: subject(taken.unit, taken.workload, Some(&sample.parameters)),
-        role: None,
-        run: run.to_owned(),
-        position: taken.position,
-        pin: taken.pin,
-        program: String::new(),
-        figures: figures.collect::<BTreeMap<_, _>>(),
-        proof,
+impl From<run::Failed> for Failed {
+    fn from(failed: run::Failed) -> Failed {
+        Failed {
+            subject: Subject::from(&failed.trial),
+            times: failed.times,
+            message: failed.failure.message,
+            advice: failed.failure.advice,
+            stderr: Some(failed.stderr).filter(|text| !text.is_empty()),
+        }
+    }
+}
+
+impl Reading {
+    /// A sample that the run which began at `run` took.
+    pub fn of_sample(run: &str, taken: &Taken) -> Reading {
+        let Taken { trial, position, sample } = taken;
+        let of_workload = trial.workload.metrics().iter().filter_map(|metric| {
+            Some((metric.name().to_owned(), metric.value(trial.workload, sample)?))
+        });
+        let mut figures: BTreeMap<String, f64> = of_workload.collect();
+        figures.extend(sample.figures.iter().map(|(name, &value)| (name.clone(), value)));
+        let mut proof = match serde_json::to_value(sample) {
+            Ok(serde_json::Value::Object(proof)) => proof,
+            // A struct is an object.
+            _ => serde_json::Map::new(),
+        };
+        // They stand in the subject, and among the figures.
+        proof.remove("parameters");
+        proof.remove("figures");
+        Reading {
+            subject: Subject::from(trial),
+            role: Some(trial.role.name().to_owned()),
+            run: run.to_owned(),
+            position: *position,
+            pin: trial.pin,
+            program: trial.program.clone(),
+            figures,
+            proof,
+        }
     }
 }

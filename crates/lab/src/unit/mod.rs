@@ -23,10 +23,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::role::Role;
 use crate::sample::{Failure, Round};
 use crate::workload::unknown;
 
-/// A kind of unit.
+/// A kind of unit that this program measures itself. Those of other runtimes are measured by
+/// programs of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -66,6 +68,11 @@ impl Unit {
             Unit::Coroutine | Unit::Fiber => env!("CARGO_PKG_VERSION"),
             Unit::Thread => env!("LAB_RUSTC_VERSION"),
         }
+    }
+
+    /// Which side of the comparison it stands on.
+    pub fn role(self) -> Role {
+        if self == Unit::Thread { Role::Thread } else { Role::Fiber }
     }
 
     /// Runs the program once: `units` units, `switches` switches each. `all_alive` is called, and

@@ -1,0 +1,341 @@
+//! The process that takes one sample: started, listened to, looked at, and waited for.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::memory::{Group, Memory, Meter};
+use crate::sample::{Answer, Failure};
+use crate::sys::{self, Usage};
+
+/// How to start a sample's process.
+pub struct Launch {
+    /// The program with its orders; the lab adds the rest.
+    pub command: Command,
+    /// Where it runs in a container: how to find it from outside, and how to end it.
+    pub container: Option<Box<dyn Container>>,
+}
+
+impl Launch {
+    /// A program of this machine.
+    pub fn plain(command: Command) -> Launch {
+        Launch { command, container: None }
+    }
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch").field("command", &self.command).finish_non_exhaustive()
+    }
+}
+
+/// A container that a sample runs in.
+pub trait Container {
+    /// The sample's process, by its number outside, and the control group it has for itself.
+    fn process(&self) -> Option<(u32, Option<std::path::PathBuf>)>;
+    /// Ends it.
+    fn end(&self);
+}
+
+/// What a process left behind.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    /// Its number.
+    pub(crate) process: u32,
+    /// What it printed last, and whether that was an answer.
+    pub(crate) last: String,
+    /// The end of what it said on standard error.
+    pub(crate) complaint: String,
+    pub(crate) status: ExitStatus,
+    /// What it used in all.
+    pub(crate) usage: Usage,
+    /// What it took of memory, if it stopped to be looked at.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// Why there are none.
+#[derive(Debug)]
+pub(crate) enum Gone {
+    /// The lab is to end.
+    Interrupted,
+    /// It could not be started or was lost.
+    Failed(Failure),
+    /// It took too long; with the end of what it had said on standard error.
+    OutOfTime(String),
+}
+
+/// The phases at which a program stops to be looked at.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Phase {
+    Base,
+    Alive,
+    Done,
+}
+
+/// The line in which it says so.
+#[derive(Deserialize)]
+struct Stop {
+    phase: Phase,
+    /// The process to look at, if it is not the one the lab started.
+    pid: Option<u32>,
+}
+
+/// Of standard error this much is kept, from the end.
+const COMPLAINT: usize = 4096;
+/// No line of the protocol is longer: a program that prints without end is not kept in memory.
+const LINE: u64 = 1 << 20;
+/// Seldom enough not to disturb what is measured, often enough for a person at Ctrl-C.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// Starts a process, waits for its end, and returns what it left behind.
+pub(crate) fn run(
+    mut launch: Launch,
+    pin: Option<usize>,
+    group: Option<&Group>,
+    interrupted: &AtomicBool,
+    patience: Duration,
+) -> Result<Remains, Gone> {
+    let lost = |what: &str, error: &dyn fmt::Display| {
+        Gone::Failed(Failure { message: format!("{what}: {error}"), advice: None })
+    };
+    // A path from the mount table has no NUL in it.
+    let door = group.and_then(|group| CString::new(group.door().as_os_str().as_bytes()).ok());
+    let prepare = move || sys::prepare_child(pin, door.as_deref());
+    launch
+        .command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // Ctrl-C at the terminal is for the lab, which decides what becomes of the sample.
+        .process_group(0);
+    // SAFETY: between fork and exec only system calls are made: nothing is allocated, no lock is
+    // taken. Building an error from errno allocates nothing either.
+    unsafe { launch.command.pre_exec(prepare) };
+    let mut child = launch
+        .command
+        .spawn()
+        .map_err(|e| lost("the sample's process could not be started", &e))?;
+    let mut watch = Watch {
+        process: child.id(),
+        started: Instant::now(),
+        patience,
+        interrupted,
+        said: collect(child.stderr.take()),
+        meter: None,
+    };
+    let heard = watch.listen(&mut child, launch.container.as_deref(), group);
+    let ended = heard.and_then(|last| watch.await_end().map(|end| (last, end)));
+    let (last, (status, usage)) = match ended {
+        Ok(end) => end,
+        Err(gone) => {
+            if let Some(container) = &launch.container {
+                container.end();
+            }
+            sys::end_group(watch.process);
+            // Killed: it ends at once, and must be waited for so that its number is free again.
+            let _ = child.wait();
+            return Err(match gone {
+                Gone::OutOfTime(_) => Gone::OutOfTime(watch.complaint()),
+                gone => gone,
+            });
+        }
+    };
+    Ok(Remains {
+        process: watch.process,
+        last,
+        complaint: watch.complaint(),
+        status,
+        usage,
+        memory: watch.meter.as_ref().map(Meter::reading),
+    })
+}
+
+struct Watch<'a> {
+    process: u32,
+    started: Instant,
+    patience: Duration,
+    interrupted: &'a AtomicBool,
+    said: Receiver<String>,
+    meter: Option<Meter>,
+}
+
+impl Watch<'_> {
+    /// Whether to go on waiting.
+    fn patient(&self) -> Result<(), Gone> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Gone::Interrupted);
+        }
+        if self.started.elapsed() > self.patience {
+            return Err(Gone::OutOfTime(String::new()));
+        }
+        Ok(())
+    }
+
+    /// Reads what the process prints until it closes its output, and looks at its memory where it
+    /// stops for that. Returns the last line.
+    fn listen(
+        &mut self,
+        child: &mut Child,
+        container: Option<&dyn Container>,
+        group: Option<&Group>,
+    ) -> Result<String, Gone> {
+        let lines = lines(child.stdout.take());
+        let mut input = child.stdin.take();
+        let mut last = String::new();
+        loop {
+            let line = match lines.recv_timeout(LOOK_UP) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Disconnected) => return Ok(last),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.patient()?;
+                    continue;
+                }
+            };
+            match serde_json::from_str::<Stop>(&line) {
+                Ok(stop) => {
+                    self.look(&stop, container, group);
+                    go_on(&mut input);
+                }
+                Err(_) if line.trim().is_empty() => {}
+                Err(_) => {
+                    // An answer is the last word, whatever a runtime prints on its way out.
+                    if serde_json::from_str::<Answer>(&last).is_err() {
+                        last = line;
+                    }
+                }
+            }
+            // A program that never stops printing is out of time as one that says nothing.
+            self.patient()?;
+        }
+    }
+
+    fn look(&mut self, stop: &Stop, container: Option<&dyn Container>, group: Option<&Group>) {
+        match (&stop.phase, &mut self.meter) {
+            (Phase::Base, _) => {
+                let inside = container.and_then(Container::process);
+                let group = group.map(|group| group.path().to_owned());
+                let (process, group) = match (inside, container) {
+                    (Some((process, own)), _) => (process, own),
+                    // A container that cannot be seen into: the engine's process is not the one.
+                    (None, Some(_)) => return,
+                    (None, None) => (stop.pid.unwrap_or(self.process), group),
+                };
+                self.meter = Some(Meter::start(process, group.as_deref()));
+            }
+            (Phase::Alive, Some(meter)) => meter.all_alive(),
+            (Phase::Done, Some(meter)) => meter.finish(),
+            (Phase::Alive | Phase::Done, None) => {}
+        }
+    }
+
+    /// Waits for the end of a process that has closed its output.
+    fn await_end(&self) -> Result<(ExitStatus, Usage), Gone> {
+        let mut pause = Duration::from_micros(200);
+        loop {
+            match sys::reap(self.process) {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) => {}
+                Err(error) => {
+                    let message = format!("the sample's process was lost: {error}");
+                    return Err(Gone::Failed(Failure { message, advice: None }));
+                }
+            }
+            self.patient()?;
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_UP);
+        }
+    }
+
+    /// What it said on standard error. A process it left behind may hold that open, and is not
+    /// waited for long.
+    fn complaint(&self) -> String {
+        self.said.recv_timeout(LOOK_UP * 5).unwrap_or_default()
+    }
+}
+
+/// Lets a stopped program go on. One that is gone is found out elsewhere.
+fn go_on(input: &mut Option<ChildStdin>) {
+    if let Some(input) = input {
+        let _ = input.write_all(b"\n").and_then(|()| input.flush());
+    }
+}
+
+/// Sends each line of a pipe as it comes, read on a thread of its own.
+fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    // A program that prints faster than the lab reads has to wait.
+    let (sender, receiver) = mpsc::sync_channel(64);
+    thread::spawn(move || {
+        let mut reader = BufReader::new(pipe?);
+        loop {
+            let mut line = Vec::new();
+            let count = reader.by_ref().take(LINE).read_until(b'\n', &mut line).ok()?;
+            if count == 0 {
+                return None::<()>;
+            }
+            // The receiver is gone if the sample was given up.
+            sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()).ok()?;
+        }
+    });
+    receiver
+}
+
+/// Reads a pipe to its end on a thread of its own, and sends the last of it.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut buffer = [0; COMPLAINT];
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is all there is to tell.
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                kept.extend_from_slice(&buffer[..count]);
+                let surplus = kept.len().saturating_sub(COMPLAINT);
+                kept.drain(..surplus);
+            }
+        }
+        // The receiver is gone if nobody asked in time.
+        let _ = sender.send(String::from_utf8_lossy(&kept).into_owned());
+    });
+    receiver
+}
+
+/// The signal that ended a process, if one did.
+pub(crate) fn signal(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}
+
+/// How a process ended, in words.
+pub(crate) fn ending(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("the sample's process was ended by {}", signal_name(signal)),
+        (None, Some(0)) => "the sample's process ended without an answer".to_owned(),
+        (None, code) => {
+            format!("the sample's process ended with exit code {}", code.unwrap_or_default())
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGTRAP => "SIGTRAP",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}

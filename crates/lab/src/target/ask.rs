@@ -1,0 +1,67 @@
+//! Short questions to programs: which version are you, are you there.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::sys;
+
+/// What a program answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// One line: it could not be started, or did not end in time.
+pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| format!("{name} could not be started: {error}"))?;
+    let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
+    let started = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if started.elapsed() < patience => thread::sleep(pause),
+            Ok(None) => {
+                sys::end_group(child.id());
+                let _ = child.wait();
+                return Err(format!("{name} did not answer within {} s", patience.as_secs()));
+            }
+            Err(error) => return Err(format!("{name} was lost: {error}")),
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    };
+    // Something it left behind may hold its output open.
+    let text = |from: mpsc::Receiver<String>| {
+        from.recv_timeout(Duration::from_millis(500)).unwrap_or_default()
+    };
+    Ok(Reply { status, stdout: text(stdout), stderr: text(stderr) })
+}
+
+fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is all there is to tell.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}

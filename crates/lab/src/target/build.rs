@@ -1,0 +1,219 @@
+//! Building a target's program, and starting it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::ask::ask;
+use super::image::Inside;
+use super::place::Places;
+use super::spec::Program;
+use super::{Finding, Folders, Runtime};
+use crate::process::Launch;
+use crate::record::fingerprint;
+use crate::sample::{Failure, Trial};
+use crate::workload::Workload;
+
+/// A compiler may take so long, on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// A program of a runtime that is ready to take samples.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    runtime: Runtime,
+    program: Program,
+    cache: PathBuf,
+    fingerprint: String,
+}
+
+/// Why a program is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotReady {
+    /// What went wrong, and what would help.
+    pub failure: Failure,
+    /// What the compiler said.
+    pub stderr: String,
+}
+
+impl Runtime {
+    /// Has the program that lets `unit` do `workload` built, if need be; nothing where there is
+    /// none.
+    ///
+    /// # Errors
+    /// What is missing, or what the compiler said.
+    pub fn ready(
+        &self,
+        unit: &str,
+        workload: Workload,
+        folders: &Folders,
+    ) -> Option<Result<Ready, NotReady>> {
+        let name = self.program_for(unit, workload)?;
+        Some(self.prepare(name, folders))
+    }
+
+    fn prepare(&self, name: &str, folders: &Folders) -> Result<Ready, NotReady> {
+        let broken = |message: String, stderr: String, advice: Option<String>| NotReady {
+            failure: Failure { message, advice },
+            stderr,
+        };
+        let program = &self.target.spec.programs[name];
+        if let Some(Finding::Missing { part, package }) = self.missing(&program.needs) {
+            return Err(broken(format!("{part} is missing"), String::new(), Some(package)));
+        }
+        let fingerprint = self.fingerprint(program);
+        // A place in PATH has no slash in its version, an image's name may.
+        let label = format!("{}-{}-{name}-{fingerprint}", self.target.name(), self.version);
+        let cache = folders.build(&label.replace('/', "_"));
+        let ready = Ready {
+            runtime: self.clone(),
+            program: program.clone(),
+            cache: cache.clone(),
+            fingerprint,
+        };
+        if cache.is_dir() {
+            return Ok(ready);
+        }
+        // What is half built must not be taken for the whole: it gets its name when it is done.
+        let draft = folders.build(&format!("draft-{}-{}", std::process::id(), ready.fingerprint));
+        let io = |error: std::io::Error| {
+            broken(format!("the build's folder could not be made: {error}"), String::new(), None)
+        };
+        fs::create_dir_all(&draft).map_err(io)?;
+        let built = self.build(program, &draft).map_err(|(message, stderr)| {
+            broken(message, stderr, Some("see what the compiler said".into()))
+        });
+        if let Err(error) = built {
+            // Nothing of it is of use; what cannot be removed is in the cache folder.
+            let _ = fs::remove_dir_all(&draft);
+            return Err(error);
+        }
+        match fs::rename(&draft, &cache) {
+            Ok(()) => Ok(ready),
+            // Another lab was faster.
+            Err(_) if cache.is_dir() => {
+                let _ = fs::remove_dir_all(&draft);
+                Ok(ready)
+            }
+            Err(error) => Err(io(error)),
+        }
+    }
+
+    fn build(&self, program: &Program, cache: &Path) -> Result<(), (String, String)> {
+        for words in &program.build {
+            let mut command = self.command(words, Some(cache), &program.env, &[]);
+            let reply = ask(&mut command, PATIENCE).map_err(|error| (error, String::new()))?;
+            if !reply.status.success() {
+                let said = if reply.stderr.trim().is_empty() { reply.stdout } else { reply.stderr };
+                let end = said.len().saturating_sub(4096);
+                let end = (end..said.len()).find(|&at| said.is_char_boundary(at)).unwrap_or(0);
+                let what = format!("{} could not build its program", self.target.name());
+                return Err((what, said[end..].to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a sample of this program depends on: the program's files, its commands, the runtime.
+    fn fingerprint(&self, program: &Program) -> String {
+        let mut all = format!(
+            "{} {} {:?} {:?} {:?} {:?}",
+            self.program,
+            self.version(),
+            self.target.folder,
+            program.build,
+            program.run,
+            program.env
+        )
+        .into_bytes();
+        let mut files = Vec::new();
+        files_of(&self.target.folder, &mut files);
+        for file in files {
+            all.extend_from_slice(file.as_os_str().as_encoded_bytes());
+            // A file that cannot be read is none that can be built from.
+            all.extend(fs::read(&file).unwrap_or_default());
+        }
+        fingerprint(&all)
+    }
+
+    /// A command of the target's, with its places filled and further arguments.
+    pub(super) fn command(
+        &self,
+        words: &[String],
+        cache: Option<&Path>,
+        env: &BTreeMap<String, String>,
+        more: &[String],
+    ) -> Command {
+        let (words, env) = self.filled(words, cache, env, more);
+        match &self.image {
+            Some(image) => {
+                let mut inside = Inside::new(&self.target.folder, cache.unwrap_or(Path::new("")));
+                inside.env = env;
+                image.command(&words, &inside)
+            }
+            None => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]).envs(env);
+                command
+            }
+        }
+    }
+
+    fn filled(
+        &self,
+        words: &[String],
+        cache: Option<&Path>,
+        env: &BTreeMap<String, String>,
+        more: &[String],
+    ) -> (Vec<String>, BTreeMap<String, String>) {
+        let places = Places {
+            runtime: &self.program,
+            folder: &self.target.folder,
+            cache,
+            version: &self.version,
+        };
+        let mut words = places.fill_all(words);
+        words.extend_from_slice(more);
+        let env = env.iter().map(|(name, value)| (name.clone(), places.fill(value))).collect();
+        (words, env)
+    }
+}
+
+impl Ready {
+    /// How to start it with these orders.
+    pub fn launch(&self, trial: &Trial) -> Launch {
+        let Ready { runtime, program, cache, .. } = self;
+        let orders = trial.arguments();
+        match &runtime.image {
+            None => {
+                Launch::plain(runtime.command(&program.run, Some(cache), &program.env, &orders))
+            }
+            Some(image) => {
+                let (words, env) = runtime.filled(&program.run, Some(cache), &program.env, &orders);
+                let mut inside = Inside::new(&runtime.target.folder, cache);
+                inside.env = env;
+                inside.pin = trial.pin;
+                inside.network = trial.workload.needs_network();
+                image.launch(&words, &inside)
+            }
+        }
+    }
+
+    /// What its samples depend on, beside the machine.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+}
+
+fn files_of(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() { files_of(&path, found) } else { found.push(path) }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a report has to say of a runtime beside its figures.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::spec::Cores;
+use super::{Finding, Runtime};
+use crate::role::Role;
+
+/// A version of a runtime that took part in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Its name in the record.
+    pub runtime: String,
+    /// Its version in the record.
+    pub version: String,
+    /// Its name for readers.
+    pub title: String,
+    /// The program that was found.
+    pub program: String,
+    /// What is to be said of its garbage collector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gc: Option<String>,
+    /// Optional parts that are there, with their versions.
+    pub parts: BTreeMap<String, String>,
+    /// Its units that are there.
+    pub units: BTreeMap<String, UnitFacts>,
+}
+
+/// A unit of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitFacts {
+    /// Which side of the comparison it stands on.
+    pub role: Role,
+    /// What it is in its language.
+    pub what: String,
+    /// How it waits for the others.
+    pub gate: String,
+    /// How it gives way to the others.
+    #[serde(rename = "yield")]
+    pub yields: String,
+    /// Whether it can use one core alone.
+    pub one_core: bool,
+}
+
+impl Runtime {
+    /// What a report has to say of it.
+    pub fn facts(&self) -> Facts {
+        let spec = &self.target.spec;
+        let here = self.units().into_iter().filter(|(_, finding)| *finding == Finding::Here);
+        let units = here.filter_map(|(name, _)| {
+            let unit = self.unit(&name)?;
+            let facts = UnitFacts {
+                role: unit.role,
+                what: unit.what.clone(),
+                gate: unit.gate.clone(),
+                yields: unit.yields.clone(),
+                one_core: unit.cores == Cores::One,
+            };
+            Some((name, facts))
+        });
+        let parts =
+            spec.parts.keys().filter_map(|part| Some((part.clone(), self.part_version(part)?)));
+        Facts {
+            runtime: spec.name.clone(),
+            version: self.version(),
+            title: spec.title.clone(),
+            program: self.program.clone(),
+            gc: spec.gc.clone(),
+            parts: parts.collect(),
+            units: units.collect(),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Finding the versions of a runtime on this machine.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::ask::ask;
+use super::image::InImage;
+use super::place::{self, Places};
+use super::spec::UnitSpec;
+use super::{Target, version};
+use crate::workload::Workload;
+
+/// A program may take so long to say which version it is, on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A version of a runtime that was found.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    pub(super) target: Target,
+    /// The program, links followed; the path inside the image where it is in one.
+    pub(super) program: String,
+    pub(super) version: String,
+    pub(super) image: Option<InImage>,
+}
+
+/// What became of a unit of a runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It is there.
+    Here,
+    /// Something it needs is missing: what, and what brings it.
+    Missing {
+        /// The part's name.
+        part: String,
+        /// What brings it.
+        package: String,
+    },
+    /// The runtime is too old: it came with this version.
+    TooOld {
+        /// The first version that has it.
+        since: String,
+    },
+}
+
+impl Target {
+    /// The versions on this machine, those in PATH first, one after the other as they are asked
+    /// for. `also` are further programs, which come before all.
+    pub fn installed<'a>(&'a self, also: &'a [PathBuf]) -> impl Iterator<Item = Runtime> + 'a {
+        let in_path = self.spec.find.path.iter().filter_map(|name| in_path(name));
+        let by_pattern = self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern));
+        let (mut programs, mut versions) = (Vec::new(), Vec::new());
+        also.iter().cloned().chain(in_path).chain(by_pattern).filter_map(move |path| {
+            let runtime = self.at(&path, &mut programs)?;
+            // The same version from another place would stand in the same line of every table.
+            if versions.contains(&runtime.version) {
+                return None;
+            }
+            versions.push(runtime.version.clone());
+            Some(runtime)
+        })
+    }
+
+    /// The version at a path, if it is one, and none of those `known`.
+    fn at(&self, path: &Path, known: &mut Vec<PathBuf>) -> Option<Runtime> {
+        let real = fs::canonicalize(path).ok()?;
+        let is_program = fs::metadata(&real)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+        if !is_program || known.contains(&real) {
+            return None;
+        }
+        known.push(real.clone());
+        // A version manager's stand-in goes by the name it is called by.
+        let (version, program) = self.ask_version(path).ok()?;
+        let program = match program {
+            Some(program) => {
+                let program = fs::canonicalize(program).ok()?;
+                if program != real {
+                    if known.contains(&program) {
+                        return None;
+                    }
+                    known.push(program.clone());
+                }
+                program
+            }
+            None => real,
+        };
+        Some(Runtime {
+            target: self.clone(),
+            program: program.to_string_lossy().into_owned(),
+            version,
+            image: None,
+        })
+    }
+
+    /// Asks a program that was named for its version.
+    ///
+    /// # Errors
+    /// One line that says why it has none.
+    pub fn named(&self, path: &Path) -> Result<Runtime, String> {
+        let wrong = |what: String| format!("{} is no {}: {what}", path.display(), self.name());
+        let real = fs::canonicalize(path).map_err(|error| wrong(error.to_string()))?;
+        let (version, program) = self.ask_version(&real).map_err(wrong)?;
+        let program = program.map_or_else(|| Ok(real), fs::canonicalize);
+        let program = program.map_err(|error| wrong(error.to_string()))?;
+        let program = program.to_string_lossy().into_owned();
+        Ok(Runtime { target: self.clone(), program, version, image: None })
+    }
+
+    fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>), String> {
+        let words = self.version_command(&program.to_string_lossy());
+        let reply = ask(Command::new(&words[0]).args(&words[1..]), PATIENCE)?;
+        let version = self.version_in(&reply.stdout, &reply.stderr)?;
+        let second = reply.stdout.lines().nth(1).map(str::trim).map(PathBuf::from);
+        Ok((version, second.filter(|path| path.is_absolute() && path.exists())))
+    }
+
+    pub(super) fn version_command(&self, program: &str) -> Vec<String> {
+        let folder = &self.folder;
+        Places { runtime: program, folder, cache: None, version: "" }
+            .fill_all(&self.spec.find.version)
+    }
+
+    pub(super) fn version_in(&self, stdout: &str, stderr: &str) -> Result<String, String> {
+        let after = &self.spec.find.after;
+        let found = version::of_output(stdout, after).or_else(|| version::of_output(stderr, after));
+        found.map(str::to_owned).ok_or_else(|| {
+            let said = stderr.lines().chain(stdout.lines()).find(|line| !line.trim().is_empty());
+            format!(
+                "it told no version{}",
+                said.map(|s| format!("; it said: {s}")).unwrap_or_default()
+            )
+        })
+    }
+}
+
+impl Runtime {
+    /// The target it belongs to.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Its version, and the image it is in, if it is in one.
+    pub fn version(&self) -> String {
+        match &self.image {
+            Some(image) => format!("{} ({})", self.version, image.name()),
+            None => self.version.clone(),
+        }
+    }
+
+    /// Whether its version is `wanted` or begins with it.
+    pub fn is(&self, wanted: &str) -> bool {
+        version::matches(&self.version, wanted)
+    }
+
+    /// The program that was found.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Its units, and whether each is there.
+    pub fn units(&self) -> Vec<(String, Finding)> {
+        let units = self.target.spec.units.iter();
+        units.map(|(name, unit)| (name.clone(), self.finding(unit))).collect()
+    }
+
+    fn finding(&self, unit: &UnitSpec) -> Finding {
+        if let Some(since) = &unit.since {
+            if version::compare(&self.version, since).is_lt() {
+                return Finding::TooOld { since: since.clone() };
+            }
+        }
+        self.missing(&unit.needs).unwrap_or(Finding::Here)
+    }
+
+    /// The first of these parts that is not there.
+    pub(super) fn missing(&self, parts: &[String]) -> Option<Finding> {
+        let gone = parts.iter().find(|part| self.part_version(part).is_none())?;
+        let package = self.target.spec.parts[gone].package.clone();
+        Some(Finding::Missing { part: gone.clone(), package })
+    }
+
+    /// The version of an optional part, if it is there.
+    pub fn part_version(&self, part: &str) -> Option<String> {
+        let probe = &self.target.spec.parts.get(part)?.probe;
+        let mut command = self.command(probe, None, &BTreeMap::new(), &[]);
+        let reply = ask(&mut command, PATIENCE).ok().filter(|reply| reply.status.success())?;
+        Some(version::of_output(&reply.stdout, "").unwrap_or("unknown").to_owned())
+    }
+
+    /// The names of all optional parts of its target.
+    pub fn parts(&self) -> Vec<&str> {
+        self.target.spec.parts.keys().map(String::as_str).collect()
+    }
+
+    pub(super) fn unit(&self, name: &str) -> Option<&UnitSpec> {
+        self.target.spec.units.get(name)
+    }
+
+    /// The program of the target that has `unit` do `workload`, by its name.
+    pub(super) fn program_for(&self, unit: &str, workload: Workload) -> Option<&str> {
+        let spec = self.unit(unit)?;
+        let does = |list: &[String]| list.iter().any(|name| name == workload.name());
+        if !spec.workloads.as_deref().is_none_or(does) {
+            return None;
+        }
+        let mut programs = self.target.spec.programs.iter();
+        let (name, _) = programs.find(|(name, program)| {
+            does(&program.workloads) && spec.programs.as_ref().is_none_or(|own| own.contains(name))
+        })?;
+        Some(name)
+    }
+}
+
+/// The first program of this name in PATH.
+pub(super) fn in_path(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}

@@ -1,0 +1,186 @@
+//! Runtimes in container images, through docker or podman, whichever answers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::ask::{Reply, ask};
+use super::find::in_path;
+use super::{Runtime, Target};
+use crate::memory;
+use crate::process::{Container, Launch};
+
+/// A container engine that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Engine {
+    program: PathBuf,
+    /// What it needs said before every order.
+    options: Vec<String>,
+}
+
+/// An image, and the engine that runs it.
+#[derive(Clone, Debug)]
+pub(super) struct InImage {
+    engine: Engine,
+    image: String,
+}
+
+/// How one container is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Inside {
+    folder: PathBuf,
+    cache: PathBuf,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) pin: Option<usize>,
+    pub(super) network: bool,
+}
+
+impl Inside {
+    pub(super) fn new(folder: &Path, cache: &Path) -> Inside {
+        let (folder, cache) = (folder.to_owned(), cache.to_owned());
+        Inside { folder, cache, env: BTreeMap::new(), pin: None, network: false }
+    }
+}
+
+/// An engine's answer takes no longer; an image may have to be fetched first.
+const PATIENCE: Duration = Duration::from_secs(30);
+const FETCHING: Duration = Duration::from_secs(900);
+
+impl Engine {
+    /// The first engine that answers.
+    ///
+    /// # Errors
+    /// One line that says what was tried.
+    pub fn find() -> Result<Engine, String> {
+        let mut tried = Vec::new();
+        for (name, question) in [("docker", "{{.Server.Version}}"), ("podman", "{{.Version}}")] {
+            let Some(program) = in_path(name) else {
+                tried.push(format!("{name} is not installed"));
+                continue;
+            };
+            let mut command = Command::new(&program);
+            match ask(command.args(["version", "--format", question]), PATIENCE) {
+                Ok(reply) if reply.status.success() => {
+                    return Ok(Engine { program, options: Vec::new() });
+                }
+                Ok(reply) => {
+                    let said = reply.stderr.lines().last().unwrap_or("nothing").to_owned();
+                    tried.push(format!("{name} says: {said}"));
+                }
+                Err(error) => tried.push(error),
+            }
+        }
+        Err(format!("--image needs docker or podman, and neither answers: {}", tried.join("; ")))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.options);
+        command
+    }
+
+    /// The runtime in an image.
+    ///
+    /// # Errors
+    /// One line: what the engine or the program in the image said.
+    pub fn runtime(&self, target: &Target, image: &str) -> Result<Runtime, String> {
+        let known = target.spec.image.as_ref();
+        let program = known.map_or_else(|| target.name().to_owned(), |known| known.runtime.clone());
+        let words = target.version_command(&program);
+        let mut failed = String::new();
+        // podman's own choice, crun, does not run on every machine that has runc.
+        for options in [vec![], vec!["--runtime".to_owned(), "runc".to_owned()]] {
+            let engine = Engine { options, ..self.clone() };
+            if !engine.options.is_empty() && !engine.program.ends_with("podman") {
+                break;
+            }
+            let inside = Inside::new(Path::new(""), Path::new(""));
+            let image = InImage { engine, image: image.to_owned() };
+            match ask(&mut image.command(&words, &inside), FETCHING) {
+                Ok(Reply { status, stdout, stderr }) if status.success() => {
+                    let version = target
+                        .version_in(&stdout, &stderr)
+                        .map_err(|what| format!("image {}: {what}", image.image))?;
+                    let target = target.clone();
+                    return Ok(Runtime { target, program, version, image: Some(image) });
+                }
+                // The first failure is the one that tells most.
+                Ok(reply) if failed.is_empty() => {
+                    failed = reply.stderr.lines().last().unwrap_or("it said nothing").to_owned();
+                }
+                Err(error) if failed.is_empty() => failed = error,
+                _ => {}
+            }
+        }
+        Err(format!("image {image} could not be run: {failed}"))
+    }
+}
+
+impl InImage {
+    pub(super) fn name(&self) -> &str {
+        &self.image
+    }
+
+    /// Runs `words` in a container of its own.
+    pub(super) fn command(&self, words: &[String], inside: &Inside) -> Command {
+        self.named(&name(), words, inside)
+    }
+
+    fn named(&self, name: &str, words: &[String], inside: &Inside) -> Command {
+        let mut command = self.engine.command();
+        command.args(["run", "--rm", "-i", "--name", name]);
+        command.args(["--network", if inside.network { "host" } else { "none" }]);
+        // Engines allow 2,048 processes or so unless told otherwise, and 10,000 threads are more.
+        command.args(["--ulimit", "nofile=20000:20000", "--ulimit", "nproc=32768:32768"]);
+        command.args(["--pids-limit=-1", "--security-opt", "label=disable"]);
+        if let Some(core) = inside.pin {
+            command.arg(format!("--cpuset-cpus={core}"));
+        }
+        for (path, access) in [(&inside.folder, "ro"), (&inside.cache, "rw")] {
+            if !path.as_os_str().is_empty() {
+                let path = path.display();
+                command.arg("--volume").arg(format!("{path}:{path}:{access}"));
+            }
+        }
+        for (key, value) in &inside.env {
+            command.arg("--env").arg(format!("{key}={value}"));
+        }
+        command.arg(&self.image).args(words);
+        command
+    }
+
+    pub(super) fn launch(&self, words: &[String], inside: &Inside) -> Launch {
+        let name = name();
+        let command = self.named(&name, words, inside);
+        Launch { command, container: Some(Box::new(Named { engine: self.engine.clone(), name })) }
+    }
+}
+
+/// A container by its name.
+struct Named {
+    engine: Engine,
+    name: String,
+}
+
+impl Container for Named {
+    fn process(&self) -> Option<(u32, Option<PathBuf>)> {
+        let mut command = self.engine.command();
+        command.args(["inspect", "--format", "{{.State.Pid}}", &self.name]);
+        let reply = ask(&mut command, PATIENCE).ok()?;
+        let process = reply.stdout.trim().parse().ok().filter(|&process| process > 0)?;
+        Some((process, memory::group_of(process)))
+    }
+
+    fn end(&self) {
+        let mut command = self.engine.command();
+        // It may have ended by itself; then there is nothing to say.
+        let _ = ask(command.args(["kill", &self.name]), PATIENCE);
+    }
+}
+
+fn name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("carefree-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,311 @@
+//! Who takes part in a run: our own units, and those of the runtimes that were asked for or found.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::image::Engine;
+use super::{Finding, Folders, NotReady, Ready, Runtime, Target};
+use crate::plan::place;
+use crate::process::Launch;
+use crate::role::Role;
+use crate::run::Failed;
+use crate::sample::Trial;
+use crate::unit::Unit;
+use crate::workload::{Size, Workload, list};
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Runtimes by name, with `@` and a version where not the first one found is meant, or `@all`.
+    /// With nothing here, in `with` and in `images`, it is everything that is found.
+    pub runtimes: Vec<String>,
+    /// Units by name, or roles; all where there are none.
+    pub units: Vec<String>,
+    /// Programs that are found nowhere: `ruby=/path/to/ruby`.
+    pub with: Vec<String>,
+    /// Container images.
+    pub images: Vec<String>,
+}
+
+/// Who takes part.
+#[derive(Debug)]
+pub struct Lineup {
+    ours: Vec<Unit>,
+    runtimes: Vec<Runtime>,
+    units: Vec<String>,
+}
+
+/// How large the samples are, and of what.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// The workloads.
+    pub workloads: Vec<Workload>,
+    /// How large they are.
+    pub size: Size,
+    /// How many units each sample has alive, in place of the workload's own number.
+    pub crowd: Option<u64>,
+    /// Whether every workload stays on one core, and not `switch` alone.
+    pub pin: bool,
+    /// A fingerprint of our own program.
+    pub program: String,
+}
+
+/// The kinds of samples of a run, and how to start each.
+#[derive(Debug, Default)]
+pub struct Field {
+    /// The kinds.
+    pub kinds: Vec<Trial>,
+    /// Those that cannot be measured, because their program could not be built.
+    pub failed: Vec<Failed>,
+    /// What a reader of the figures should know, one a line.
+    pub notes: Vec<String>,
+    ready: BTreeMap<Key, Ready>,
+}
+
+/// What decides which program takes a sample: runtime, version, unit, workload.
+type Key = (String, String, String, Workload);
+
+fn key(trial: &Trial) -> Key {
+    (trial.runtime.clone(), trial.version.clone(), trial.unit.clone(), trial.workload)
+}
+
+impl Lineup {
+    /// Finds those who take part.
+    ///
+    /// # Errors
+    /// One line: a name that leads nowhere, an image that cannot be run.
+    pub fn find(wishes: &Wishes, targets: &[Target]) -> Result<Lineup, String> {
+        known_units(&wishes.units, targets)?;
+        let mut lineup =
+            Lineup { ours: Vec::new(), runtimes: Vec::new(), units: wishes.units.clone() };
+        let with = wishes.with.iter().map(|wish| named(wish, targets));
+        let with: Vec<Runtime> = with.collect::<Result<_, _>>()?;
+        let nothing_named =
+            wishes.runtimes.is_empty() && wishes.with.is_empty() && wishes.images.is_empty();
+        for wish in &wishes.runtimes {
+            lineup.add(wish, targets)?;
+        }
+        if nothing_named {
+            lineup.ours = Unit::ALL.to_vec();
+            for target in targets {
+                // One that is not here is for the doctor to tell of.
+                lineup.runtimes.extend(target.installed(&[]).next());
+            }
+        }
+        lineup.runtimes.extend(with);
+        if !wishes.images.is_empty() {
+            let engine = Engine::find()?;
+            for image in &wishes.images {
+                let target =
+                    targets.iter().find(|target| target.is_in(image)).ok_or_else(|| {
+                        format!(
+                            "no target says that it is in an image '{image}'; see docs/targets.md"
+                        )
+                    })?;
+                lineup.runtimes.push(engine.runtime(target, image)?);
+            }
+        }
+        Ok(lineup)
+    }
+
+    fn add(&mut self, wish: &str, targets: &[Target]) -> Result<(), String> {
+        let (name, wanted) = match wish.split_once('@') {
+            Some((name, wanted)) => (name, Some(wanted)),
+            None => (wish, None),
+        };
+        let ours: Vec<Unit> = Unit::ALL.into_iter().filter(|unit| unit.runtime() == name).collect();
+        let target = targets.iter().find(|target| target.name() == name);
+        self.ours.extend(&ours);
+        let Some(target) = target else {
+            if ours.is_empty() {
+                let mut names: Vec<&str> = targets.iter().map(Target::name).collect();
+                names.extend(Unit::ALL.map(Unit::runtime));
+                names.sort_unstable();
+                names.dedup();
+                return Err(format!(
+                    "there is no runtime '{name}'; the runtimes are {}",
+                    list(&names)
+                ));
+            }
+            return Ok(());
+        };
+        let mut found: Vec<Runtime> = match wanted {
+            None => target.installed(&[]).take(1).collect(),
+            Some("all") => target.installed(&[]).collect(),
+            Some(wanted) => target.installed(&[]).filter(|r| r.is(wanted)).take(1).collect(),
+        };
+        if found.is_empty() && ours.is_empty() {
+            let all: Vec<String> = target.installed(&[]).map(|runtime| runtime.version()).collect();
+            return Err(match (wanted, all.is_empty()) {
+                (Some(wanted), false) => {
+                    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+                    format!("there is no {name} {wanted} here; there is {}", list(&all))
+                }
+                _ => format!("{name} is not installed; {} brings it", target.package()),
+            });
+        }
+        self.runtimes.append(&mut found);
+        Ok(())
+    }
+
+    /// The runtimes that were found.
+    pub fn runtimes(&self) -> &[Runtime] {
+        &self.runtimes
+    }
+
+    fn wants(&self, unit: &str, role: Role) -> bool {
+        let wanted = |name: &String| name == unit || name == role.name();
+        self.units.is_empty() || self.units.iter().any(wanted)
+    }
+
+    /// Makes the kinds of samples, and has their programs built. `building` is told of each runtime
+    /// before that.
+    pub fn field(
+        &self,
+        sizes: &Sizes,
+        folders: &Folders,
+        building: &mut dyn FnMut(&Runtime),
+    ) -> Field {
+        let mut field = Field::default();
+        for &unit in self.ours.iter().filter(|unit| self.wants(unit.name(), unit.role())) {
+            for &workload in sizes.workloads.iter().filter(|workload| workload.is_gated()) {
+                field.kinds.push(Trial {
+                    runtime: unit.runtime().to_owned(),
+                    version: unit.version().to_owned(),
+                    unit: unit.name().to_owned(),
+                    role: unit.role(),
+                    kernel: unit.role() == Role::Thread,
+                    program: sizes.program.clone(),
+                    ..sizes.trial(workload)
+                });
+            }
+        }
+        for runtime in &self.runtimes {
+            building(runtime);
+            self.add_kinds(runtime, sizes, folders, &mut field);
+        }
+        field
+    }
+
+    fn add_kinds(&self, runtime: &Runtime, sizes: &Sizes, folders: &Folders, field: &mut Field) {
+        for (name, finding) in runtime.units() {
+            let Some(unit) = runtime.unit(&name).filter(|unit| self.wants(&name, unit.role)) else {
+                continue;
+            };
+            let who = format!("{} {} {name}", runtime.target().name(), runtime.version());
+            match finding {
+                Finding::Here => {}
+                Finding::Missing { part, package } => {
+                    field.notes.push(format!("{who} is left out: it needs {part} ({package})"));
+                    continue;
+                }
+                Finding::TooOld { since } => {
+                    field.notes.push(format!("{who} is left out: it came with {since}"));
+                    continue;
+                }
+            }
+            for &workload in &sizes.workloads {
+                let Some(ready) = runtime.ready(&name, workload, folders) else {
+                    continue;
+                };
+                let mut trial = Trial {
+                    runtime: runtime.target().name().to_owned(),
+                    version: runtime.version(),
+                    unit: name.clone(),
+                    role: unit.role,
+                    kernel: unit.kernel,
+                    warmup: if workload.warms_up() { unit.warmup } else { 0 },
+                    ..sizes.trial(workload)
+                };
+                let most = unit.max_units.unwrap_or(u64::MAX);
+                if trial.parameters.units > most {
+                    trial.parameters.units = most;
+                    let why = unit.why.as_deref().unwrap_or_default();
+                    let note = format!("{who} runs with {most} units at most: {why}");
+                    if !field.notes.contains(&note) {
+                        field.notes.push(note);
+                    }
+                }
+                match ready {
+                    Ok(ready) => {
+                        trial.program = ready.fingerprint().to_owned();
+                        field.ready.insert(key(&trial), ready);
+                        field.kinds.push(trial);
+                    }
+                    Err(NotReady { failure, stderr }) => {
+                        // One that cannot be built fails in every workload, and is told of once.
+                        let same = |known: &Failed| {
+                            known.failure == failure
+                                && (&known.trial.runtime, &known.trial.version)
+                                    == (&trial.runtime, &trial.version)
+                        };
+                        if !field.failed.iter().any(same) {
+                            field.failed.push(Failed { trial, times: 1, failure, stderr });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Sizes {
+    /// A trial that nobody's unit runs yet.
+    fn trial(&self, workload: Workload) -> Trial {
+        let (pin, cores) = place(workload, self.pin);
+        let mut parameters = workload.parameters(self.size, cores);
+        if let Some(crowd) = self.crowd {
+            parameters.units = crowd;
+        }
+        Trial {
+            runtime: String::new(),
+            version: String::new(),
+            unit: String::new(),
+            role: Role::Fiber,
+            kernel: false,
+            program: String::new(),
+            workload,
+            parameters,
+            warmup: 0,
+            pin,
+        }
+    }
+}
+
+impl Field {
+    /// How to start a sample; nothing for our own units, which whoever calls this knows how to
+    /// start.
+    pub fn launch(&self, trial: &Trial) -> Option<Launch> {
+        self.ready.get(&key(trial)).map(|ready| ready.launch(trial))
+    }
+}
+
+/// A program that was named: `ruby=/path/to/ruby`.
+fn named(wish: &str, targets: &[Target]) -> Result<Runtime, String> {
+    let (name, path) = wish.split_once('=').ok_or_else(|| {
+        format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
+    })?;
+    let target = targets.iter().find(|target| target.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = targets.iter().map(Target::name).collect();
+        format!("there is no runtime '{name}'; the runtimes are {}", list(&names))
+    })?;
+    target.named(Path::new(path))
+}
+
+/// Refuses a unit that nobody has.
+fn known_units(units: &[String], targets: &[Target]) -> Result<(), String> {
+    let known = |name: &&String| {
+        name.parse::<Role>().is_ok()
+            || name.parse::<Unit>().is_ok()
+            || targets.iter().any(|target| target.has_unit(name))
+    };
+    let Some(wrong) = units.iter().find(|name| !known(name)) else {
+        return Ok(());
+    };
+    let mut names: Vec<String> = Unit::ALL.iter().map(|unit| unit.name().to_owned()).collect();
+    names.extend(targets.iter().flat_map(|target| target.spec.units.keys().cloned()));
+    names.sort_unstable();
+    names.dedup();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Err(format!("there is no unit '{wrong}'; the units are {}", list(&names)))
+}

@@ -1,0 +1,118 @@
+//! The targets that come with the program, and where targets and what is built of them are kept.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::record::fingerprint;
+
+include!(concat!(env!("OUT_DIR"), "/targets.rs"));
+
+/// Where targets are, and where what is built of them is kept.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    cache: PathBuf,
+    targets: Vec<PathBuf>,
+}
+
+impl Folders {
+    /// Our own targets, unpacked into the user's cache folder, and `more` folders of targets after
+    /// them.
+    ///
+    /// # Errors
+    /// One line: the cache folder cannot be written.
+    pub fn open(more: &[PathBuf]) -> Result<Folders, String> {
+        Folders::open_in(&cache_folder(), more)
+    }
+
+    /// The same, with a cache folder of one's own.
+    ///
+    /// # Errors
+    /// One line: that folder cannot be written.
+    pub fn open_in(cache: &Path, more: &[PathBuf]) -> Result<Folders, String> {
+        let failed = |error| {
+            format!(
+                "{} cannot be written ({error}); XDG_CACHE_HOME names another place",
+                cache.display()
+            )
+        };
+        fs::create_dir_all(cache).map_err(failed)?;
+        // Compilers and engines run elsewhere: the path has to be whole.
+        let cache = fs::canonicalize(cache).map_err(failed)?;
+        let own = unpack(&cache).map_err(failed)?;
+        let mut targets = vec![own];
+        for folder in more {
+            let folder = fs::canonicalize(folder);
+            targets.push(
+                folder.map_err(|error| format!("the folder of targets cannot be read: {error}"))?,
+            );
+        }
+        Ok(Folders { cache, targets })
+    }
+
+    /// The folders of targets.
+    pub fn targets(&self) -> &[PathBuf] {
+        &self.targets
+    }
+
+    /// A folder for what is built, by a name that tells it from all others.
+    pub(super) fn build(&self, name: &str) -> PathBuf {
+        self.cache.join("build").join(name)
+    }
+}
+
+/// `carefree` in the user's cache folder, or in the system's folder for temporary files where the
+/// user has none.
+fn cache_folder() -> PathBuf {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(env::temp_dir)
+        .join("carefree")
+}
+
+/// Writes our targets into the cache folder, once for each version of them.
+fn unpack(cache: &Path) -> io::Result<PathBuf> {
+    let mut all = Vec::new();
+    for (path, content) in SHIPPED {
+        all.extend_from_slice(path.as_bytes());
+        all.extend_from_slice(content);
+    }
+    let folder = cache.join("targets").join(fingerprint(&all));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    // Another lab may do the same at this moment: whoever is second finds it there.
+    let draft = cache.join("targets").join(format!("draft-{}", std::process::id()));
+    for (path, content) in SHIPPED {
+        let path = draft.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&draft))?;
+        fs::write(path, content)?;
+    }
+    if let Err(error) = fs::rename(&draft, &folder) {
+        fs::remove_dir_all(&draft)?;
+        if !folder.is_dir() {
+            return Err(error);
+        }
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::read_all;
+
+    #[test]
+    fn our_own_targets_are_unpacked_once_and_have_no_mistakes() {
+        let cache = tempfile::tempdir().expect("a folder");
+        let folders = Folders::open_in(cache.path(), &[]).expect("writable");
+        let again = Folders::open_in(cache.path(), &[]).expect("writable");
+        assert_eq!(folders.targets(), again.targets());
+        let (targets, mistakes) = read_all(folders.targets());
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let names: Vec<&str> = targets.iter().map(super::super::Target::name).collect();
+        assert!(names.contains(&"python"), "{names:?}");
+    }
+}

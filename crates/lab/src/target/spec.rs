@@ -1,0 +1,279 @@
+//! What a `target.toml` says. `docs/targets.md` describes every key.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::role::Role;
+use crate::workload::{Workload, list};
+
+/// The version of the format.
+const SCHEMA: u32 = 1;
+
+/// A `target.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Spec {
+    schema: u32,
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) package: String,
+    #[serde(default)]
+    pub(crate) gc: Option<String>,
+    pub(crate) find: Find,
+    #[serde(default)]
+    pub(crate) image: Option<Image>,
+    #[serde(default)]
+    pub(crate) parts: BTreeMap<String, Part>,
+    pub(crate) programs: BTreeMap<String, Program>,
+    pub(crate) units: BTreeMap<String, UnitSpec>,
+}
+
+/// How to find the runtime.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Find {
+    #[serde(default)]
+    pub(crate) path: Vec<String>,
+    #[serde(default)]
+    pub(crate) globs: Vec<String>,
+    pub(crate) version: Vec<String>,
+    #[serde(default)]
+    pub(crate) after: String,
+}
+
+/// How it stands in container images.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Image {
+    pub(crate) names: Vec<String>,
+    pub(crate) runtime: String,
+}
+
+/// Something a unit or a program needs that may be missing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Part {
+    pub(crate) probe: Vec<String>,
+    pub(crate) package: String,
+}
+
+/// A program and what it can do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Program {
+    pub(crate) workloads: Vec<String>,
+    #[serde(default)]
+    pub(crate) build: Vec<Vec<String>>,
+    pub(crate) run: Vec<String>,
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
+}
+
+/// A unit of the runtime.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UnitSpec {
+    pub(crate) role: Role,
+    pub(crate) what: String,
+    #[serde(default)]
+    pub(crate) gate: String,
+    #[serde(default, rename = "yield")]
+    pub(crate) yields: String,
+    #[serde(default)]
+    pub(crate) kernel: bool,
+    #[serde(default)]
+    pub(crate) cores: Cores,
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
+    #[serde(default)]
+    pub(crate) programs: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) workloads: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) warmup: u64,
+    #[serde(default)]
+    pub(crate) max_units: Option<u64>,
+    #[serde(default)]
+    pub(crate) why: Option<String>,
+    #[serde(default)]
+    pub(crate) since: Option<String>,
+}
+
+/// How many cores a unit can use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cores {
+    #[default]
+    All,
+    One,
+}
+
+impl Spec {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// One line that says where the mistake is and what would be right.
+    pub(crate) fn read(path: &Path) -> Result<Spec, String> {
+        let text =
+            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Spec::parse(&text).map_err(|mistake| match mistake.line {
+            Some(line) => format!("{}, line {line}: {}", path.display(), mistake.what),
+            None => format!("{}: {}", path.display(), mistake.what),
+        })
+    }
+
+    fn parse(text: &str) -> Result<Spec, Mistake> {
+        let spec: Spec = toml::from_str(text).map_err(|error| Mistake {
+            line: error.span().map(|span| {
+                text[..span.start.min(text.len())].bytes().filter(|&b| b == b'\n').count() + 1
+            }),
+            // Some of the parser's messages have more than one line.
+            what: error.message().replace('\n', ", "),
+        })?;
+        spec.check().map_err(|what| Mistake { line: None, what })?;
+        Ok(spec)
+    }
+
+    /// What the format alone does not tell.
+    fn check(&self) -> Result<(), String> {
+        if self.schema != SCHEMA {
+            return Err(format!("schema {} is unknown; this lab reads {SCHEMA}", self.schema));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '+';
+        if self.name.is_empty() || !self.name.chars().all(plain) {
+            return Err(format!(
+                "the name '{}' has something else in it than letters, digits, - and +",
+                self.name
+            ));
+        }
+        if self.find.version.is_empty() {
+            return Err("[find] version is empty; it asks the runtime for its version".into());
+        }
+        for (name, program) in &self.programs {
+            let place = format!("[programs.{name}]");
+            if program.run.is_empty() || program.build.iter().any(Vec::is_empty) {
+                return Err(format!("{place} has an empty command"));
+            }
+            known_workloads(&place, &program.workloads)?;
+            self.known_parts(&place, &program.needs)?;
+        }
+        for (name, unit) in &self.units {
+            let place = format!("[units.{name}]");
+            known_workloads(&place, unit.workloads.as_deref().unwrap_or_default())?;
+            self.known_parts(&place, &unit.needs)?;
+            for program in unit.programs.iter().flatten() {
+                if !self.programs.contains_key(program) {
+                    return Err(unknown(&place, "program", program, self.programs.keys()));
+                }
+            }
+            if unit.max_units.is_some() != unit.why.is_some() {
+                return Err(format!("{place}: max_units and why go together"));
+            }
+        }
+        Ok(())
+    }
+
+    fn known_parts(&self, place: &str, names: &[String]) -> Result<(), String> {
+        match names.iter().find(|name| !self.parts.contains_key(*name)) {
+            Some(name) => Err(unknown(place, "part", name, self.parts.keys())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A mistake in a file.
+#[derive(Debug)]
+struct Mistake {
+    line: Option<usize>,
+    what: String,
+}
+
+fn known_workloads(place: &str, names: &[String]) -> Result<(), String> {
+    match names.iter().find_map(|name| name.parse::<Workload>().err()) {
+        Some(error) => Err(format!("{place}: {error}")),
+        None => Ok(()),
+    }
+}
+
+fn unknown<'a>(
+    place: &str,
+    kind: &str,
+    name: &str,
+    right: impl Iterator<Item = &'a String>,
+) -> String {
+    let right: Vec<&str> = right.map(String::as_str).collect();
+    let right = if right.is_empty() { "there are none".into() } else { list(&right) };
+    format!("{place}: there is no {kind} '{name}'; the {kind}s are: {right}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"schema = 1
+name = "x"
+title = "X"
+package = "apt install x"
+[find]
+path = ["x"]
+version = ["{runtime}", "--version"]
+[programs.units]
+workloads = ["alloc"]
+run = ["{runtime}", "{folder}/x"]
+[units.thread]
+role = "thread"
+what = "a thread"
+"#;
+
+    fn mistake(from: &str, to: &str) -> (Option<usize>, String) {
+        assert!(GOOD.contains(from), "{from}");
+        let mistake = Spec::parse(&GOOD.replacen(from, to, 1)).expect_err("a mistake");
+        assert!(!mistake.what.contains('\n'), "{mistake:?}");
+        (mistake.line, mistake.what)
+    }
+
+    #[test]
+    fn a_small_file_will_do() {
+        let spec = Spec::parse(GOOD).expect("no mistake");
+        assert_eq!(spec.units["thread"].cores, Cores::All);
+        assert_eq!(spec.units["thread"].warmup, 0);
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_its_line_and_the_right_ones() {
+        let (line, what) = mistake("path = ", "paht = ");
+        assert_eq!(line, Some(6));
+        assert!(what.contains("`paht`") && what.contains("`globs`"), "{what}");
+    }
+
+    #[test]
+    fn a_missing_key_is_named() {
+        let (_, what) = mistake("title = \"X\"\n", "");
+        assert!(what.contains("missing field `title`"), "{what}");
+    }
+
+    #[test]
+    fn what_is_no_toml_is_said_with_its_line() {
+        let (line, _) = mistake("[find]", "[find");
+        assert_eq!(line, Some(5));
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_are_named() {
+        let (_, what) = mistake("\"alloc\"", "\"aloc\"");
+        assert!(what.starts_with("[programs.units]: there is no workload 'aloc'"), "{what}");
+        let (_, what) = mistake("role = \"thread\"", "role = \"thread\"\nneeds = [\"gem\"]");
+        assert!(what.starts_with("[units.thread]: there is no part 'gem'"), "{what}");
+        let (_, what) = mistake("role = \"thread\"", "role = \"thread\"\nprograms = [\"feed\"]");
+        assert!(what.contains("there is no program 'feed'; the programs are: units"), "{what}");
+        let (_, what) = mistake("role = \"thread\"", "role = \"tread\"");
+        assert!(what.contains("`tread`") && what.contains("`thread`"), "{what}");
+        let (_, what) = mistake("schema = 1", "schema = 2");
+        assert_eq!(what, "schema 2 is unknown; this lab reads 1");
+    }
+}

@@ -1,0 +1,388 @@
+//! Targets of shell script: what programs may do wrong, and what becomes of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use carefree_lab::plan::Plan;
+use carefree_lab::process::Launch;
+use carefree_lab::run::{Outcome, Runner};
+use carefree_lab::target::lineup::{Field, Lineup, Sizes, Wishes};
+use carefree_lab::target::{Folders, read_all};
+use carefree_lab::workload::{Size, Workload};
+use tempfile::TempDir;
+
+/// A target whose runtime is `sh` under other names, one for each version.
+const TOML: &str = r#"schema = 1
+name = "fake"
+title = "Fake"
+package = "apt install fake"
+
+[find]
+globs = ["HERE/versions/*/bin/fake"]
+version = ["{runtime}", "version"]
+after = "fake version "
+
+[parts.rare]
+probe = ["false"]
+package = "apt install rare"
+
+[programs.units]
+workloads = ["alloc", "switch"]
+run = ["{runtime}", "sample", "{folder}/program.sh"]
+
+[units.good]
+role = "fiber"
+what = "a shell that does as it is told"
+
+[units.kernel]
+role = "thread"
+what = "a shell that says it switched more often than the kernel knows of"
+kernel = true
+max_units = 3
+why = "it would take all day"
+
+[units.few]
+role = "fiber"
+what = "a shell that does less than it is told"
+
+[units.garbage]
+role = "fiber"
+what = "a shell that talks of other things"
+
+[units.crash]
+role = "fiber"
+what = "a shell that ends early"
+
+[units.hang]
+role = "fiber"
+what = "a shell that never ends"
+
+[units.refuse]
+role = "fiber"
+what = "a shell that says why not"
+
+[units.exotic]
+role = "fiber"
+what = "a shell with something rare"
+needs = ["rare"]
+
+[units.young]
+role = "fiber"
+what = "a shell of late"
+since = "2.0"
+"#;
+
+/// Says which version it is, or runs a sample.
+const RUNTIME: &str = r#"#!/bin/sh
+case $1 in
+version) echo "This is fake version VERSION, by nobody" ;;
+sample) shift; exec sh "$@" ;;
+esac
+"#;
+
+const PROGRAM: &str = r#"
+for order; do
+    case $order in
+    unit=*|workload=*|units=*|switches=*|rounds=*|phases=*) eval "${order%%=*}=${order#*=}" ;;
+    esac
+done
+stop() {
+    [ "$phases" = 1 ] || return 0
+    echo "{\"phase\":\"$1\"}"
+    read -r answer
+}
+made=$((units * switches))
+did=$units
+echo "chatter of the runtime's own"
+echo "$workload begins" >&2
+case $unit in
+few) did=$((units - 1)) ;;
+garbage) echo '{"sample":{"units":"many"}}'; exit 0 ;;
+crash) stop base; echo "ran out of rope" >&2; kill -SEGV $$ ;;
+hang) exec sleep 600 ;;
+refuse) echo '{"failure":{"message":"not today","advice":"come back"}}'; exit 1 ;;
+esac
+stop base; stop alive; stop done
+more='"gc":{"on":true,"collections":3},"figures":{"wishes":2.5},"mood":"fine"'
+[ "$unit" = kernel ] && more="$more,\"voluntary\":1,\"involuntary\":1"
+echo "{\"sample\":{\"units\":$did,\"switches_asked\":$((units * switches)),\"switches_made\":$made,\"rounds\":[{\"create_ns\":1000,\"run_ns\":2000}],$more}}"
+echo "  "
+"#;
+
+struct Fake {
+    top: TempDir,
+}
+
+impl Fake {
+    fn new() -> Fake {
+        let fake = Fake { top: tempfile::tempdir().expect("a folder") };
+        let folder = fake.at("targets/fake");
+        fs::create_dir_all(&folder).expect("made");
+        fake.write_toml(TOML);
+        fs::write(folder.join("program.sh"), PROGRAM).expect("written");
+        for version in ["1.9", "1.10"] {
+            fake.install(version);
+        }
+        fake
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.top.path().join(path)
+    }
+
+    fn write_toml(&self, toml: &str) {
+        let toml = toml.replace("HERE", &self.top.path().display().to_string());
+        fs::write(self.at("targets/fake/target.toml"), toml).expect("written");
+    }
+
+    fn install(&self, version: &str) {
+        let bin = self.at(&format!("versions/{version}/bin"));
+        fs::create_dir_all(&bin).expect("made");
+        executable(&bin.join("fake"), &RUNTIME.replace("VERSION", version));
+    }
+
+    fn folders(&self) -> Folders {
+        Folders::open_in(&self.at("cache"), &[self.at("targets")]).expect("writable")
+    }
+
+    fn field(&self, runtime: &str, units: &[&str]) -> Result<Field, String> {
+        let wishes = Wishes {
+            runtimes: vec![runtime.into()],
+            units: units.iter().map(|&unit| unit.to_owned()).collect(),
+            ..Wishes::default()
+        };
+        let folders = self.folders();
+        let (targets, mistakes) = read_all(folders.targets());
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let sizes = Sizes {
+            workloads: vec![Workload::Alloc],
+            size: Size::Quick,
+            crowd: Some(5),
+            pin: false,
+            program: String::new(),
+        };
+        Ok(Lineup::find(&wishes, &targets)?.field(&sizes, &folders, &mut |_| {}))
+    }
+
+    fn run(&self, units: &[&str], samples: u32, patience: Duration) -> Outcome {
+        run(&self.field("fake", units).expect("it is there"), samples, patience)
+    }
+}
+
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+}
+
+fn run(field: &Field, samples: u32, patience: Duration) -> Outcome {
+    let plan = Plan {
+        kinds: field.kinds.clone(),
+        samples,
+        least: samples,
+        budget: None,
+        size: Size::Quick,
+        pin: false,
+        seed: 7,
+    };
+    Runner {
+        launch: &|trial| {
+            field.launch(trial).unwrap_or_else(|| Launch::plain(Command::new("/nowhere/at/all")))
+        },
+        interrupted: &AtomicBool::new(false),
+        patience,
+        progress: &mut |_| {},
+        keep: &mut |_| {},
+        enough: &|_| false,
+    }
+    .run(&plan)
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_program_that_does_as_it_is_told_has_its_figures_kept() {
+    let outcome = Fake::new().run(&["good"], 2, LONG);
+    assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
+    assert_eq!(outcome.taken.len(), 2);
+    let sample = &outcome.taken[0].sample;
+    assert_eq!((sample.parameters.units, sample.switches_made), (5, 10));
+    assert_eq!(sample.rounds[0].total_ns(), 3_000);
+    assert!(sample.gc.is_some_and(|gc| gc.on && gc.collections == Some(3)));
+    assert_eq!(sample.figures["wishes"], 2.5);
+    assert_eq!(sample.more["mood"], "fine", "what the lab does not know is kept");
+    let memory = sample.memory.expect("it stopped to be looked at");
+    assert!(memory.own.base > 0 && memory.own.peak >= memory.own.base, "{memory:?}");
+}
+
+#[test]
+fn of_the_kernels_threads_no_more_switches_pass_than_the_kernel_counted() {
+    let fake = Fake::new();
+    let outcome = fake.run(&["kernel"], 1, LONG);
+    let sample = &outcome.taken[0].sample;
+    assert_eq!((sample.switches_asked, sample.switches_made), (6, 2));
+    let field = fake.field("fake", &["kernel"]).expect("it is there");
+    let note = "fake 1.10 kernel runs with 3 units at most: it would take all day";
+    assert_eq!(field.notes, [note], "a crowd that was lowered is told of");
+}
+
+#[test]
+fn each_way_to_fail_is_named_and_stops_nobody_else() {
+    let started = Instant::now();
+    let units = ["good", "few", "garbage", "crash", "hang", "refuse"];
+    let outcome = Fake::new().run(&units, 2, Duration::from_secs(3));
+    assert_eq!(outcome.taken.len(), 2, "{outcome:?}");
+    let failure = |unit: &str| {
+        let found = outcome.failed.iter().find(|failed| failed.trial.unit == unit);
+        found.unwrap_or_else(|| panic!("{unit} did not fail: {outcome:?}"))
+    };
+    let message = |unit: &str| failure(unit).failure.message.as_str();
+    assert_eq!(
+        message("few"),
+        "the program did other work than was ordered: 4 units in place of 5"
+    );
+    assert!(message("garbage").starts_with("the sample's process ended without an answer"));
+    assert!(message("crash").contains("was ended by SIGSEGV"), "{}", message("crash"));
+    assert_eq!(failure("crash").stderr, "alloc begins\nran out of rope");
+    assert_eq!(failure("crash").times, 2);
+    assert_eq!(message("hang"), "took more than 3 s and was ended");
+    assert_eq!(failure("hang").times, 1, "it would hang again");
+    assert_eq!(message("refuse"), "not today");
+    assert_eq!(failure("refuse").failure.advice.as_deref(), Some("come back"));
+    assert!(started.elapsed() < LONG);
+}
+
+#[test]
+fn one_that_always_fails_is_given_up() {
+    let outcome = Fake::new().run(&["crash"], 50, LONG);
+    assert_eq!(outcome.failed[0].times, 3);
+}
+
+#[test]
+fn versions_stand_side_by_side() {
+    let fake = Fake::new();
+    let versions = |runtime: &str| -> Vec<String> {
+        let field = fake.field(runtime, &["good"]).expect("it is there");
+        field.kinds.iter().map(|trial| trial.version.clone()).collect()
+    };
+    assert_eq!(versions("fake").len(), 1);
+    assert_eq!(versions("fake@1.9"), ["1.9"]);
+    assert_eq!(versions("fake@1.10"), ["1.10"]);
+    let mut all = versions("fake@all");
+    all.sort();
+    assert_eq!(all, ["1.10", "1.9"]);
+    let outcome = run(&fake.field("fake@all", &["good"]).expect("both"), 2, LONG);
+    for version in ["1.9", "1.10"] {
+        let count = outcome.taken.iter().filter(|taken| taken.trial.version == version).count();
+        assert_eq!(count, 2, "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_same_program_by_two_names_counts_once() {
+    let fake = Fake::new();
+    let link = fake.at("versions/also/bin");
+    fs::create_dir_all(&link).expect("made");
+    std::os::unix::fs::symlink(fake.at("versions/1.9/bin/fake"), link.join("fake")).expect("made");
+    let field = fake.field("fake@all", &["good"]).expect("it is there");
+    assert_eq!(field.kinds.len(), 2);
+}
+
+#[test]
+fn a_program_that_was_named_takes_part() {
+    let fake = Fake::new();
+    executable(&fake.at("mine"), &RUNTIME.replace("VERSION", "3.0-mine"));
+    let folders = fake.folders();
+    let (targets, _) = read_all(folders.targets());
+    let wish = |with: String| Wishes { with: vec![with], ..Wishes::default() };
+    let mine = format!("fake={}", fake.at("mine").display());
+    let lineup = Lineup::find(&wish(mine), &targets).expect("it is there");
+    let versions: Vec<String> = lineup.runtimes().iter().map(|r| r.version()).collect();
+    assert_eq!(versions, ["3.0-mine"], "and nobody else does");
+    let wrong = Lineup::find(&wish("fake=/bin/true".into()), &targets).expect_err("no fake");
+    assert_eq!(wrong, "/bin/true is no fake: it told no version");
+    let wrong = Lineup::find(&wish("fake".into()), &targets).expect_err("no path");
+    assert!(wrong.contains("as in ruby=/path/to/ruby"), "{wrong}");
+}
+
+#[test]
+fn units_that_are_not_here_are_left_out_and_told_of() {
+    let fake = Fake::new();
+    let field = fake.field("fake@1.9", &["good", "exotic", "young"]).expect("it is there");
+    assert_eq!(field.kinds.len(), 1);
+    assert_eq!(
+        field.notes,
+        [
+            "fake 1.9 exotic is left out: it needs rare (apt install rare)",
+            "fake 1.9 young is left out: it came with 2.0"
+        ]
+    );
+    fake.install("2.1");
+    let field = fake.field("fake@2", &["young"]).expect("it is there");
+    assert_eq!(field.kinds.len(), 1, "{:?}", field.notes);
+}
+
+#[test]
+fn names_that_lead_nowhere_are_answered_with_those_that_do() {
+    let fake = Fake::new();
+    let wrong = |runtime, units: &[&str]| fake.field(runtime, units).expect_err("no such thing");
+    let line = wrong("ruby-ish", &[]);
+    assert!(line.starts_with("there is no runtime 'ruby-ish'; the runtimes are"), "{line}");
+    assert!(line.contains("carefree") && line.contains("fake"), "{line}");
+    let line = wrong("fake", &["god"]);
+    assert!(line.starts_with("there is no unit 'god'; the units are") && line.contains("good"));
+    let line = wrong("fake@7", &[]);
+    assert!(line.starts_with("there is no fake 7 here; there is 1.") && line.contains("1.9"));
+}
+
+#[test]
+fn roles_select_units_whatever_their_names() {
+    let field = Fake::new().field("fake", &["thread"]).expect("it is there");
+    let names: Vec<&str> = field.kinds.iter().map(|trial| trial.unit.as_str()).collect();
+    assert_eq!(names, ["kernel"]);
+}
+
+#[test]
+fn a_build_is_done_once_and_again_when_a_file_changes() {
+    let fake = Fake::new();
+    let log = fake.at("log");
+    let build = format!(
+        "build = [[\"sh\", \"-c\", \"echo built >> {}; cp {{folder}}/program.sh {{cache}}/p\"]]\n\
+         run = [\"{{runtime}}\", \"sample\", \"{{cache}}/p\"]",
+        log.display()
+    );
+    let run = "run = [\"{runtime}\", \"sample\", \"{folder}/program.sh\"]";
+    assert!(TOML.contains(run));
+    fake.write_toml(&TOML.replace(run, &build));
+    let builds = || fs::read_to_string(&log).expect("built").lines().count();
+    for _ in 0..2 {
+        let outcome = fake.run(&["good"], 1, LONG);
+        assert_eq!(outcome.taken.len(), 1, "{outcome:?}");
+        assert_eq!(builds(), 1);
+    }
+    fs::write(fake.at("targets/fake/program.sh"), format!("{PROGRAM}\n# new\n")).expect("written");
+    assert_eq!(fake.run(&["good"], 1, LONG).taken.len(), 1);
+    assert_eq!(builds(), 2);
+    fake.write_toml(&TOML.replace(run, &build.replace("cp ", "echo no such file >&2; false ")));
+    let field = fake.field("fake", &["good", "few"]).expect("it is there");
+    assert!(field.kinds.is_empty());
+    assert_eq!(field.failed.len(), 1, "one program, told of once");
+    assert_eq!(field.failed[0].failure.message, "fake could not build its program");
+    assert_eq!(field.failed[0].stderr.trim(), "no such file");
+}
+
+#[test]
+fn a_target_with_a_mistake_is_a_line_and_the_others_are_there() {
+    let fake = Fake::new();
+    let broken = fake.at("targets/broken");
+    fs::create_dir_all(&broken).expect("made");
+    fs::write(broken.join("target.toml"), "schema = 1\nnaem = \"x\"\n").expect("written");
+    let (targets, mistakes) = read_all(&[fake.at("targets")]);
+    assert_eq!(targets.len(), 1);
+    assert_eq!(mistakes.len(), 1);
+    assert!(mistakes[0].contains("broken/target.toml, line 2: unknown field `naem`"));
+    assert!(!mistakes[0].contains('\n'));
+}
