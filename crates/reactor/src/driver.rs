@@ -29,8 +29,8 @@ pub enum Kind {
     /// io_uring: the kernel performs the operations.
     Uring,
     /// epoll: the kernel says when they can be performed without waiting, and the driver performs
-    /// them. Knows no files on disks, `connect`, `fsync`, `open`, `splice`, futexes and processes:
-    /// [`Unsupported`].
+    /// them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`, futexes, and
+    /// of `waitid` all but the end of one process.
     Epoll,
     /// Like epoll, but time is [`Virtual`] and passes at once, and what completes together does so
     /// in an order drawn from a seed.

@@ -40,6 +40,9 @@ pub mod choice;
 pub mod clock;
 #[cfg(not(all(test, loom)))]
 pub mod driver;
+#[cfg(feature = "faults")]
+#[doc(hidden)]
+pub mod faults;
 pub mod idle;
 pub mod op;
 mod sys;

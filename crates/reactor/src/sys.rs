@@ -4,7 +4,7 @@
 //! very symbol to let std's locks park fibers: a carrier that went to sleep through it would ask
 //! itself whether it may sleep.
 
-mod raw;
+pub(crate) mod raw;
 
 // Loom checks the idle word's protocol, which needs no more of the kernel than a futex and a bell.
 #[cfg(not(all(test, loom)))]

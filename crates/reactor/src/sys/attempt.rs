@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::raw::syscall;
-use crate::op::{Attempt, Op};
+use crate::op::{Attempt, CURRENT, Op};
 
 /// What a terminal takes without waiting once it says that it is writable: its drivers say so while
 /// fewer than 256 bytes (`WAKEUP_CHARS`) are queued.
@@ -169,10 +169,12 @@ unsafe fn transfer(
     };
     // SAFETY: the caller's promise.
     let result = unsafe { call(number, args(iov as usize, count, flags | libc::RWF_NOWAIT)) };
-    if result != Attempt::Done(-libc::EOPNOTSUPP) || flags & libc::RWF_NOWAIT != 0 {
+    let unknown =
+        matches!(result, Attempt::Done(e) if e == -libc::EOPNOTSUPP || e == -libc::ENOSYS);
+    if !unknown || flags & libc::RWF_NOWAIT != 0 {
         return result;
     }
-    // The file knows no such thing: terminals, timers, old kernels' pipes.
+    // The file knows no such thing: a terminal, a timer, a pipe of an old kernel's.
     if is_storage(fd) {
         // It would say that it is ready, and wait for a disk.
         return Attempt::Again;
@@ -183,10 +185,17 @@ unsafe fn transfer(
         Ok(_) => {}
         Err(errno) => return Attempt::Done(-errno),
     }
-    // Ready just now. Another reader may be faster, and then this waits; POSIX gives no better.
+    // Ready just now. Another reader may be faster, and then this waits; the kernel has no better.
+    // SAFETY: the caller's promise.
+    let plain = |iov, count| unsafe {
+        match (flags, offset, way) {
+            (0, CURRENT, Way::In) => call(libc::SYS_readv, args(iov, count, 0)),
+            (0, CURRENT, Way::Out) => call(libc::SYS_writev, args(iov, count, 0)),
+            _ => call(number, args(iov, count, flags)),
+        }
+    };
     if way == Way::In {
-        // SAFETY: the caller's promise.
-        return unsafe { call(number, args(iov as usize, count, flags)) };
+        return plain(iov as usize, count);
     }
     // Writable means "some of it".
     let mut head = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -198,8 +207,7 @@ unsafe fn transfer(
         }
     }
     head.iov_len = head.iov_len.min(TERMINAL_WRITE);
-    // SAFETY: a part of what the caller named.
-    unsafe { call(number, args(&raw const head as usize, 1, flags)) }
+    plain(&raw const head as usize, 1)
 }
 
 /// Whether `fd` is a file on a disk, a directory or a disk.

@@ -45,8 +45,14 @@ impl Bell {
     pub(crate) fn ring(&self) {
         let one = 1u64;
         let args = [self.fd() as usize, &raw const one as usize, size_of::<u64>(), 0, 0, 0];
-        // SAFETY: the kernel reads eight bytes that live until the call returns. Nothing can fail:
-        // the descriptor is an eventfd whose counter is never full.
-        let _ = unsafe { syscall(libc::SYS_write, args) };
+        // SAFETY: the kernel reads eight bytes that live until the call returns.
+        match unsafe { syscall(libc::SYS_write, args) } {
+            // Nothing to wait for: the counter is never full.
+            Ok(_) => {}
+            Err(errno) => panic!(
+                "a carrier cannot be woken: writing to its eventfd failed with errno {errno}; has \
+                 the program closed a descriptor that it did not open?"
+            ),
+        }
     }
 }

@@ -9,7 +9,11 @@
 /// The arguments must be such that what the kernel does with them (to memory, to the thread) is
 /// sound.
 #[inline]
-pub(super) unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
+pub(crate) unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
+    #[cfg(feature = "faults")]
+    if let Some(errno) = crate::faults::next(number) {
+        return Err(errno);
+    }
     let result: isize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the kernel's calling convention on x86-64: number in rax, arguments in rdi, rsi,

@@ -1,7 +1,7 @@
 //! An operation that waits for its descriptor to be ready, for the backends that make the calls
 //! themselves.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::attempt::attempt;
 use super::raw::syscall;
@@ -17,6 +17,8 @@ pub(crate) struct Waiting {
     all: bool,
     /// Bytes received so far, if it does.
     received: i32,
+    /// `fd`, where it was made for the waiting.
+    _owned: Option<OwnedFd>,
 }
 
 // SAFETY: the pointers in the operation are used only while those who submitted it keep the memory
@@ -26,6 +28,7 @@ unsafe impl Send for Waiting {}
 impl Waiting {
     /// `None` for an operation that may wait even when its descriptor is ready.
     pub(crate) fn new(op: &Op) -> Option<Waiting> {
+        let mut owned = None;
         let (fd, events, all) = match *op {
             Op::Read { fd, .. } | Op::ReadVectored { fd, .. } | Op::Accept { fd, .. } => {
                 (fd, libc::EPOLLIN, false)
@@ -50,10 +53,19 @@ impl Waiting {
             | Op::Sync { .. }
             | Op::Open { .. }
             | Op::Splice { .. }
-            | Op::FutexWait { .. }
-            | Op::WaitId { .. } => return None,
+            | Op::FutexWait { .. } => return None,
+            // The end of one process has a descriptor; its stops have none, nor have groups.
+            Op::WaitId { kind: libc::P_PID, id, options, .. }
+                if options & (libc::WSTOPPED | libc::WCONTINUED) == 0 =>
+            {
+                let process = process(id)?;
+                let fd = process.as_raw_fd();
+                owned = Some(process);
+                (fd, libc::EPOLLIN, false)
+            }
+            Op::WaitId { .. } => return None,
         };
-        Some(Waiting { op: *op, fd, events: events as u32, all, received: 0 })
+        Some(Waiting { op: *op, fd, events: events as u32, all, received: 0, _owned: owned })
     }
 
     /// Whether the operation says itself that it does not wait.
@@ -110,6 +122,14 @@ impl Waiting {
     pub(crate) fn end(&self, errno: i32) -> i32 {
         if self.received > 0 { self.received } else { -errno }
     }
+}
+
+/// A descriptor that is readable once the process has ended (Linux 5.3).
+fn process(id: libc::id_t) -> Option<OwnedFd> {
+    // SAFETY: touches no memory.
+    let fd = unsafe { syscall(libc::SYS_pidfd_open, [id as usize, 0, 0, 0, 0, 0]) }.ok()?;
+    // SAFETY: just made, owned by nobody else. The kernel closes it on exec.
+    Some(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// Whether `fd` is a socket without message bounds.

@@ -122,12 +122,12 @@ impl Events {
     fn first(&self, count: Result<usize, i32>) -> &[libc::epoll_event] {
         match count {
             Ok(count) => &self.0[..count],
-            // A signal came first: none yet.
-            Err(libc::EINTR) => &[],
-            Err(errno) => panic!(
+            Err(errno @ (libc::EBADF | libc::EINVAL)) => panic!(
                 "epoll_wait failed with errno {errno}: has the program closed a descriptor that \
                  it did not open?"
             ),
+            // A signal came first, or there is no memory just now: none yet.
+            Err(_) => &[],
         }
     }
 

@@ -23,7 +23,9 @@ const NEEDED: [(u8, &str); 10] = [
 /// # Errors
 /// Why it cannot be used, as the rest of a sentence that begins with "io_uring".
 pub(crate) fn probe() -> Result<String, String> {
-    let ring = Ring::new().map_err(|error| explain(&error))?;
+    let mut ring = Ring::new().map_err(|error| explain(&error))?;
+    // A filter may know one of the calls and not the others.
+    ring.try_out().map_err(|error| explain(&error))?;
     for (code, name) in NEEDED {
         if !ring.knows(code) {
             return Err(format!("of this kernel does not know '{name}'"));

@@ -30,6 +30,7 @@ const COMPLETIONS: u32 = 4 * SUBMISSIONS;
 /// What the driver itself submits goes under tokens above [`Driver::TOKEN_MAX`](crate::Driver).
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
+const CANCEL_ALL: u64 = u64::MAX - 2;
 
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_EXT_ARG: u32 = 1 << 3;
@@ -52,6 +53,8 @@ pub(crate) struct Ring {
     known: u128,
     /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
     watching: bool,
+    /// What became of cancelling everything, when the driver is dropped.
+    cancelled_all: Option<i32>,
 }
 
 /// The set-up flags, best first. All sets keep completions visible to other threads while the owner
@@ -110,6 +113,7 @@ impl Ring {
             backlog: VecDeque::new(),
             pending: 0,
             watching: false,
+            cancelled_all: None,
         })
     }
 
@@ -125,6 +129,11 @@ impl Ring {
         } else {
             "an old kernel's, without cooperative completions or a single issuer"
         }
+    }
+
+    /// Enters the kernel for nothing, to see whether it may be entered.
+    pub(super) fn try_out(&mut self) -> io::Result<()> {
+        self.enter(0, 0, ENTER_GETEVENTS, None).map(drop).map_err(io::Error::from_raw_os_error)
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -302,6 +311,7 @@ impl Ring {
             for done in self.ring.completion() {
                 match done.user_data() {
                     CANCEL => {}
+                    CANCEL_ALL => self.cancelled_all = Some(done.result()),
                     // The watch ends when the completion queue is full; it must be set anew.
                     BELL => self.watching = cqueue::more(done.flags()),
                     token => {
@@ -323,13 +333,15 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Ends what is pending, so that the kernel is out of the callers' memory.
+    /// Ends what is pending, so that the kernel is out of the callers' memory. (Before Linux 5.19
+    /// it cannot be asked to cancel everything; then closing the ring does, a little later.)
     fn drop(&mut self) {
         if self.pending > 0 {
             let all = types::CancelBuilder::any();
-            self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL));
+            self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL_ALL));
             let mut out = Vec::new();
-            while self.pending > 0 {
+            while self.pending > 0 && self.cancelled_all != Some(-libc::EINVAL) {
+                self.hand_over();
                 self.sleep(None);
                 self.reap(&mut out);
             }

@@ -1,0 +1,316 @@
+//! Every kernel call of the reactor fails once, in every way that the manual pages name.
+//!
+//! A scenario is run over and over; each time the next of its kernel calls fails, until none is
+//! left. It must end with a clean error or go on as if nothing had happened: nothing may be lost,
+//! left open or hang.
+
+use carefree_reactor::op::CURRENT;
+use carefree_reactor::{Completion, Driver, Kind, Op, clock, faults};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What the `io-uring` crate calls, sent to where the plan is asked.
+mod symbols {
+    use super::*;
+    use std::ffi::{c_int, c_long, c_void};
+
+    fn answer(result: Result<usize, i32>) -> isize {
+        result.map(|value| value as isize).unwrap_or_else(|errno| {
+            // SAFETY: this thread's own variable.
+            unsafe { *libc::__errno_location() = errno };
+            -1
+        })
+    }
+
+    /// As libc's. It takes any number of arguments, which by the calling conventions of Linux is
+    /// no different from taking six.
+    #[unsafe(no_mangle)]
+    extern "C" fn syscall(
+        number: c_long,
+        a: usize,
+        b: usize,
+        c: usize,
+        d: usize,
+        e: usize,
+        f: usize,
+    ) -> c_long {
+        // SAFETY: as sound as what the caller asks for.
+        answer(unsafe { faults::call(number, [a, b, c, d, e, f]) }) as c_long
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn mmap(
+        address: usize,
+        length: usize,
+        protection: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: i64,
+    ) -> *mut c_void {
+        let args =
+            [address, length, protection as usize, flags as usize, fd as usize, offset as usize];
+        // SAFETY: as sound as what the caller asks for.
+        answer(unsafe { faults::call(libc::SYS_mmap, args) }) as *mut c_void
+    }
+}
+
+/// How a call may fail, by the manual pages and by what seccomp filters answer.
+fn errors(number: libc::c_long) -> &'static [i32] {
+    match number {
+        libc::SYS_io_uring_setup => {
+            &[libc::EPERM, libc::ENOSYS, libc::ENOMEM, libc::EMFILE, libc::EINVAL]
+        }
+        libc::SYS_io_uring_register => &[libc::EINVAL, libc::ENOMEM],
+        libc::SYS_io_uring_enter => &[libc::EINTR, libc::EAGAIN, libc::EBUSY, libc::ENOMEM],
+        libc::SYS_mmap => &[libc::ENOMEM, libc::EAGAIN],
+        libc::SYS_eventfd2 => &[libc::EMFILE, libc::ENFILE, libc::ENOMEM],
+        libc::SYS_epoll_create1 => &[libc::EMFILE, libc::ENOMEM],
+        libc::SYS_epoll_ctl => &[libc::ENOMEM, libc::ENOSPC],
+        libc::SYS_epoll_pwait => &[libc::EINTR],
+        libc::SYS_epoll_pwait2 => &[libc::EINTR, libc::ENOSYS, libc::EPERM],
+        libc::SYS_ppoll => &[libc::EINTR, libc::ENOMEM],
+        libc::SYS_futex => &[libc::EINTR, libc::EAGAIN],
+        libc::SYS_preadv2 => &[libc::EINTR, libc::EAGAIN, libc::EOPNOTSUPP, libc::ENOSYS],
+        libc::SYS_recvfrom => &[libc::EINTR, libc::EAGAIN, libc::ENOMEM],
+        libc::SYS_sendto => &[libc::EINTR, libc::EAGAIN, libc::ENOBUFS],
+        libc::SYS_accept4 => &[libc::EINTR, libc::EAGAIN, libc::EMFILE, libc::ECONNABORTED],
+        libc::SYS_getsockopt => &[libc::ENOBUFS],
+        libc::SYS_fstat => &[libc::EOVERFLOW],
+        libc::SYS_prctl => &[libc::EPERM],
+        _ => &[],
+    }
+}
+
+/// Counts the calls that may fail, and lets one of them.
+#[derive(Default)]
+struct Fault {
+    /// Which call is to fail, from 1.
+    nth: u32,
+    /// In which of its ways.
+    way: usize,
+    counted: Cell<u32>,
+    /// What failed: the call, the error, and how many ways it has.
+    failed: Cell<Option<(libc::c_long, i32, usize)>>,
+}
+
+impl Fault {
+    fn ask(&self, number: libc::c_long) -> Option<i32> {
+        let errors = errors(number);
+        if errors.is_empty() {
+            return None;
+        }
+        self.counted.set(self.counted.get() + 1);
+        if self.counted.get() != self.nth {
+            return None;
+        }
+        // Not quite the same calls are made each time: time passes.
+        let errno = *errors.get(self.way)?;
+        self.failed.set(Some((number, errno, errors.len())));
+        Some(errno)
+    }
+}
+
+/// Runs `scenario` with its n-th kernel call failing in each of its ways, for all n. Returns how
+/// many faults that made.
+fn walk(scenario: impl Fn(&str)) -> u32 {
+    // Counting descriptors, so one at a time.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut faults = 0;
+    let (mut nth, mut way) = (1, 0);
+    loop {
+        let fault = Rc::new(Fault { nth, way, ..Fault::default() });
+        let before = descriptors();
+        faults::set(Some({
+            let fault = Rc::clone(&fault);
+            Box::new(move |number| fault.ask(number))
+        }));
+        scenario(&format!("call {nth}, way {way}"));
+        faults::set(None);
+        let Some((number, errno, ways)) = fault.failed.get() else {
+            if fault.counted.get() < nth {
+                return faults;
+            }
+            (nth, way) = (nth + 1, 0);
+            continue;
+        };
+        let what = format!("system call {number}, the {nth}th, failing with errno {errno}");
+        assert_eq!(descriptors(), before, "{what} leaves descriptors open");
+        faults += 1;
+        (nth, way) = if way + 1 < ways { (nth, way + 1) } else { (nth + 1, 0) };
+    }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A driver under test.
+struct Bench<'w> {
+    driver: Driver,
+    done: HashMap<u64, i32>,
+    /// Which fault it is, for messages.
+    what: &'w str,
+}
+
+impl Bench<'_> {
+    fn submit(&mut self, token: u64, op: Op) -> bool {
+        // SAFETY: the scenario keeps buffers until the completion has come.
+        unsafe { self.driver.submit(token, &op) }.is_ok()
+    }
+
+    fn finish(&mut self, token: u64) -> i32 {
+        let end = clock::after(Duration::from_secs(10));
+        loop {
+            if let Some(result) = self.done.remove(&token) {
+                return result;
+            }
+            assert!(clock::now() < end, "{}: operation {token} does not end", self.what);
+            self.wait(Some(end));
+        }
+    }
+
+    fn poll(&mut self) {
+        let mut out = Vec::new();
+        self.driver.poll(&mut out);
+        self.note(out);
+    }
+
+    fn wait(&mut self, deadline: Option<u64>) -> bool {
+        let mut out = Vec::new();
+        let woken = self.driver.wait(deadline, &mut out);
+        self.note(out);
+        woken
+    }
+
+    fn note(&mut self, out: Vec<Completion>) {
+        for Completion { token, result } in out {
+            let before = self.done.insert(token, result);
+            assert_eq!(before, None, "{}: two completions of {token}", self.what);
+        }
+    }
+
+    /// Whether the result is the one wanted; else it must be an error, of which there are no more
+    /// than faults.
+    fn check(&self, result: i32, wanted: i32) -> bool {
+        assert!(result == wanted || result < 0, "{}: {result} for {wanted}", self.what);
+        result == wanted
+    }
+}
+
+/// Something of everything: waits for data, space and connections; cancels; sleeps until a moment
+/// and until a wake-up; and many completions at once.
+fn scenario(kind: Kind, what: &str) {
+    // More than a ring holds. The others make a call for each, and each of those may fail.
+    let many = if kind == Kind::Uring { 1_500 } else { 10 };
+    let driver = match Driver::new(kind) {
+        Ok(driver) => driver,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let mut bench = Bench { driver, done: HashMap::new(), what };
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let fd = here.as_raw_fd();
+    let mut buffer = [0u8; 8];
+    let (start, length) = (buffer.as_mut_ptr(), buffer.len());
+
+    // Data that comes later.
+    for op in [
+        Op::Read { fd, buffer: start, length, offset: CURRENT },
+        Op::Receive { fd, buffer: start, length, flags: 0 },
+        Op::Receive { fd, buffer: start, length: 3, flags: libc::MSG_WAITALL },
+    ] {
+        let taken = bench.submit(1, op);
+        bench.poll();
+        there.write_all(b"abc").unwrap();
+        if !(taken && { bench.finish(1) == 3 }) {
+            (&here).read_exact(&mut [0; 3]).unwrap();
+        }
+    }
+    if bench.submit(1, Op::Send { fd, buffer: start, length, flags: 0 }) {
+        let result = bench.finish(1);
+        if bench.check(result, 8) {
+            there.read_exact(&mut [0; 8]).unwrap();
+        }
+    }
+
+    // A connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let accept =
+        Op::Accept { fd: listener.as_raw_fd(), address, length: none, flags: libc::SOCK_CLOEXEC };
+    if bench.submit(1, accept) {
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = bench.finish(1);
+        if accepted >= 0 {
+            // SAFETY: the completion has given it to us.
+            drop(unsafe { OwnedFd::from_raw_fd(accepted) });
+        }
+    }
+
+    // The end of a wait.
+    let read = Op::Read { fd, buffer: start, length, offset: CURRENT };
+    if bench.submit(1, read) {
+        bench.poll();
+        bench.driver.cancel(1);
+        let result = bench.finish(1);
+        bench.check(result, -libc::ECANCELED);
+    }
+    let taken = bench.submit(1, read);
+    let soon = clock::after(Duration::from_micros(300));
+    while bench.driver.now() < soon {
+        bench.wait(Some(soon));
+    }
+    let waker = bench.driver.waker();
+    let waking = std::thread::spawn(move || waker.wake());
+    while !bench.wait(None) {}
+    waking.join().unwrap();
+    there.write_all(b"x").unwrap();
+    if taken {
+        let result = bench.finish(1);
+        bench.check(result, 1);
+    }
+
+    // Many at once.
+    let many: Vec<u64> = (0..many)
+        .filter(|&token| bench.submit(token, Op::Poll { fd, events: libc::POLLOUT as u32 }))
+        .collect();
+    for token in many {
+        let result = bench.finish(token);
+        bench.check(result, libc::POLLOUT.into());
+    }
+    assert_eq!(bench.driver.pending(), 0, "{what}");
+
+    // And what is left when the driver goes.
+    let read = Op::Read { fd, buffer: start, length, offset: CURRENT };
+    bench.submit(1, read);
+    bench.poll();
+    drop(bench);
+}
+
+#[test]
+fn uring_survives_every_fault() {
+    let faults = walk(|what| scenario(Kind::Uring, what));
+    assert!(faults > 40, "only {faults}");
+}
+
+#[test]
+fn epoll_survives_every_fault() {
+    let faults = walk(|what| scenario(Kind::Epoll, what));
+    assert!(faults > 60, "only {faults}");
+}
+
+#[test]
+fn the_mock_survives_every_fault() {
+    let faults = walk(|what| scenario(Kind::Mock, what));
+    assert!(faults > 40, "only {faults}");
+}

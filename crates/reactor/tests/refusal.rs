@@ -1,0 +1,137 @@
+//! Where io_uring is refused: as container engines' seccomp profiles do, and as kernels without it.
+//!
+//! A filter cannot be taken off again, so each case is this very binary, executed anew.
+
+use carefree_reactor::{Driver, Op, choice, op::CURRENT};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output};
+
+const REFUSE: &str = "REACTOR_TEST_REFUSE";
+
+/// From now on `number` fails with `errno` in this process.
+fn refuse(number: libc::c_long, errno: i32) {
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut filter = [
+        // The number of the system call.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: number as u32,
+        },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, which lives until the calls return. The first is the
+    // condition for the second.
+    let results = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program),
+        ]
+    };
+    assert_eq!(results, [0, 0], "no seccomp here: {}", std::io::Error::last_os_error());
+}
+
+/// What the children do: say what was chosen, and use it.
+#[test]
+fn child() {
+    let Ok(refused) = std::env::var(REFUSE) else {
+        return;
+    };
+    match refused.as_str() {
+        "EPERM" => refuse(libc::SYS_io_uring_setup, libc::EPERM),
+        "ENOSYS" => refuse(libc::SYS_io_uring_setup, libc::ENOSYS),
+        "enter" => refuse(libc::SYS_io_uring_enter, libc::EPERM),
+        "register" => refuse(libc::SYS_io_uring_register, libc::EPERM),
+        "epoll_pwait2" => refuse(libc::SYS_epoll_pwait2, libc::EPERM),
+        "nothing" => {}
+        other => panic!("{other}"),
+    }
+    let choice = match choice() {
+        Ok(choice) => choice,
+        Err(error) => return println!("error: {error}"),
+    };
+    println!("choice: {}: {}", choice.kind, choice.reason);
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let mut driver = Driver::new(choice.kind).unwrap();
+    let mut buffer = [0u8; 8];
+    let (start, length) = (buffer.as_mut_ptr(), buffer.len());
+    let read = Op::Read { fd: here.as_raw_fd(), buffer: start, length, offset: CURRENT };
+    // SAFETY: the buffer is left alone until the completion has come.
+    unsafe { driver.submit(1, &read) }.unwrap();
+    there.write_all(b"works").unwrap();
+    let mut done = Vec::new();
+    while done.is_empty() {
+        driver.wait(None, &mut done);
+    }
+    println!("{}", String::from_utf8_lossy(&buffer[..done[0].result as usize]));
+}
+
+/// The line a child prints first, and whether what it has chosen works.
+fn choice_with(refuse: &str, forced: Option<&str>) -> (String, bool) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]).env(REFUSE, refuse);
+    match forced {
+        Some(value) => command.env("CAREFREE_REACTOR", value),
+        None => command.env_remove("CAREFREE_REACTOR"),
+    };
+    let output: Output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let says = |line: &&str| line.starts_with("choice: ") || line.starts_with("error: ");
+    let line = text.lines().find(says).unwrap_or_else(|| panic!("{text}"));
+    (line.to_owned(), text.contains("works"))
+}
+
+#[test]
+fn refused_it_falls_back_and_says_why() {
+    let (line, works) = choice_with("EPERM", None);
+    assert!(line.starts_with("choice: epoll: io_uring is refused"), "{line}");
+    assert!(line.contains("seccomp") || line.contains("kernel.io_uring_disabled"), "{line}");
+    assert!(works);
+    for part in ["enter", "register"] {
+        let (line, works) = choice_with(part, None);
+        assert!(line.starts_with("choice: epoll: io_uring is refused"), "{line}");
+        assert!(works);
+    }
+    let (line, works) = choice_with("ENOSYS", None);
+    assert!(line.starts_with("choice: epoll: io_uring is missing"), "{line}");
+    assert!(works);
+}
+
+#[test]
+fn forced_where_it_is_refused_is_an_error() {
+    let (line, _) = choice_with("EPERM", Some("uring"));
+    assert!(line.starts_with("error: CAREFREE_REACTOR=uring, but io_uring is refused"), "{line}");
+    assert!(line.ends_with("unset it, or set it to epoll"), "{line}");
+}
+
+#[test]
+fn epoll_can_be_forced() {
+    for refuse in ["nothing", "EPERM", "epoll_pwait2"] {
+        let (line, works) = choice_with(refuse, Some("epoll"));
+        assert_eq!(line, "choice: epoll: CAREFREE_REACTOR=epoll");
+        assert!(works);
+    }
+}
+
+#[test]
+fn a_wrong_value_is_an_error() {
+    let (line, _) = choice_with("nothing", Some("kqueue"));
+    assert_eq!(line, "error: CAREFREE_REACTOR is 'kqueue': it must be uring or epoll");
+}
+
+#[test]
+fn left_alone_it_takes_what_is_there() {
+    let (line, works) = choice_with("nothing", None);
+    assert!(
+        line.starts_with("choice: io_uring: ") || line.starts_with("choice: epoll: "),
+        "{line}"
+    );
+    assert!(works);
+}
