@@ -87,9 +87,9 @@ pub struct Driver {
 
 #[derive(Debug)]
 enum Backend {
-    Uring(Ring),
-    Epoll(Watcher),
-    Mock(Mock),
+    Uring(Box<Ring>),
+    Epoll(Box<Watcher>),
+    Mock(Box<Mock>),
 }
 
 /// The same call of whichever backend it is.
@@ -123,9 +123,9 @@ impl Driver {
     pub fn with_idle(kind: Kind, idle: Arc<Idle>) -> io::Result<Driver> {
         idle.bell().hang()?;
         let backend = match kind {
-            Kind::Uring => Backend::Uring(Ring::new()?),
-            Kind::Epoll => Backend::Epoll(Watcher::new(&idle)?),
-            Kind::Mock => Backend::Mock(Mock::new(0, Arc::new(Virtual::new()), &idle)?),
+            Kind::Uring => Backend::Uring(Box::new(Ring::new()?)),
+            Kind::Epoll => Backend::Epoll(Box::new(Watcher::new(&idle)?)),
+            Kind::Mock => return Driver::mock(0, Arc::new(Virtual::new()), idle),
         };
         Ok(Driver { backend, idle })
     }
@@ -137,7 +137,8 @@ impl Driver {
     /// As for [`new`](Driver::new).
     pub fn mock(seed: u64, clock: Arc<Virtual>, idle: Arc<Idle>) -> io::Result<Driver> {
         idle.bell().hang()?;
-        Ok(Driver { backend: Backend::Mock(Mock::new(seed, clock, &idle)?), idle })
+        let mock = Box::new(Mock::new(seed, clock, &idle)?);
+        Ok(Driver { backend: Backend::Mock(mock), idle })
     }
 
     /// The time on the clock that deadlines refer to: [`clock::now`], but for the mock its own.

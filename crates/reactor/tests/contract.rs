@@ -3,8 +3,12 @@
 mod contract {
     mod cancel;
     mod file;
+    mod identity;
     mod kit;
+    mod sharing;
     mod socket;
     mod stream;
+    mod stress;
+    mod virtual_time;
     mod wait;
 }

@@ -13,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What the `io-uring` crate calls, sent to where the plan is asked.
@@ -117,12 +117,16 @@ impl Fault {
     }
 }
 
+/// Tests here count descriptors, so one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// Runs `scenario` with its n-th kernel call failing in each of its ways, for all n. Returns how
 /// many faults that made.
 fn walk(scenario: impl Fn(&str)) -> u32 {
-    // Counting descriptors, so one at a time.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     let mut faults = 0;
     let (mut nth, mut way) = (1, 0);
     loop {
@@ -134,15 +138,14 @@ fn walk(scenario: impl Fn(&str)) -> u32 {
         }));
         scenario(&format!("call {nth}, way {way}"));
         faults::set(None);
-        let Some((number, errno, ways)) = fault.failed.get() else {
+        assert_eq!(descriptors(), before, "{:?} leaves descriptors open", fault.failed.get());
+        let Some((_, _, ways)) = fault.failed.get() else {
             if fault.counted.get() < nth {
                 return faults;
             }
             (nth, way) = (nth + 1, 0);
             continue;
         };
-        let what = format!("system call {number}, the {nth}th, failing with errno {errno}");
-        assert_eq!(descriptors(), before, "{what} leaves descriptors open");
         faults += 1;
         (nth, way) = if way + 1 < ways { (nth, way + 1) } else { (nth + 1, 0) };
     }
@@ -313,4 +316,55 @@ fn epoll_survives_every_fault() {
 fn the_mock_survives_every_fault() {
     let faults = walk(|what| scenario(Kind::Mock, what));
     assert!(faults > 40, "only {faults}");
+}
+
+/// Both threads see a connection come to their blocking listener. Slow as they are on their way to
+/// `accept`, neither may find it taken there, where it would wait for the next.
+#[test]
+fn a_connection_seen_is_taken_before_another_sees_it() {
+    let _alone = alone();
+    let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+    let (tell, accepted) = std::sync::mpsc::channel();
+    let (tell_waker, wakers) = std::sync::mpsc::channel();
+    let threads = [0, 1].map(|_| {
+        let (listener, tell, tell_waker) = (listener.clone(), tell.clone(), tell_waker.clone());
+        std::thread::spawn(move || {
+            faults::set(Some(Box::new(|number| {
+                if number == libc::SYS_accept4 {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                None
+            })));
+            let driver = Driver::new(Kind::Epoll).unwrap();
+            tell_waker.send(driver.waker()).unwrap();
+            let mut bench = Bench { driver, done: HashMap::new(), what: "accept" };
+            let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+            let accept =
+                Op::Accept { fd: listener.as_raw_fd(), address, length, flags: libc::SOCK_CLOEXEC };
+            assert!(bench.submit(1, accept));
+            while !bench.wait(None) {
+                if let Some(fd) = bench.done.remove(&1) {
+                    assert!(fd >= 0, "{fd}");
+                    // SAFETY: the completion has given it to us.
+                    tell.send(unsafe { OwnedFd::from_raw_fd(fd) }).unwrap();
+                    assert!(bench.submit(1, accept));
+                }
+            }
+        })
+    });
+    for _ in 0..20 {
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        accepted.recv_timeout(Duration::from_secs(10)).expect("accepted by one of them");
+    }
+    for waker in wakers.iter().take(2) {
+        waker.wake();
+    }
+    let end = clock::after(Duration::from_secs(10));
+    for thread in threads {
+        while !thread.is_finished() {
+            assert!(clock::now() < end, "one waits in accept");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().unwrap();
+    }
 }

@@ -54,7 +54,9 @@ impl Bench {
             }
             assert!(clock::now() < end, "operation {token} does not end");
             let mut out = Vec::new();
-            self.driver.wait(Some(end), &mut out);
+            // The mock does not sleep but skips to the end.
+            let limit = (self.driver.kind() != Kind::Mock).then_some(end);
+            self.driver.wait(limit, &mut out);
             self.note(out);
         }
     }
@@ -76,7 +78,8 @@ impl Bench {
     pub(crate) fn is_waiting(&mut self, token: u64) {
         for _ in 0..3 {
             let mut out = Vec::new();
-            self.driver.wait(Some(clock::after(Duration::from_millis(2))), &mut out);
+            let soon = clock::add(self.driver.now(), Duration::from_millis(2));
+            self.driver.wait(Some(soon), &mut out);
             self.note(out);
             assert_eq!(self.done.get(&token), None, "operation {token} has ended");
         }
@@ -154,5 +157,16 @@ pub(crate) fn pipe() -> std::io::Result<(File, File)> {
             0 => Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))),
             _ => Err(std::io::Error::last_os_error()),
         }
+    }
+}
+
+/// Numbers that come as if by chance, the same for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
     }
 }

@@ -356,3 +356,54 @@ impl std::fmt::Debug for Ring {
         out.debug_struct("Ring").field("pending", &self.pending).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// A completion for each of many, and among them the bell's, which ends the watch where the
+    /// kernel has no room for it.
+    #[test]
+    fn the_bell_is_watched_anew_when_it_rang_into_a_full_queue() {
+        const MANY: u64 = 2 * COMPLETIONS as u64;
+        let idle = Arc::new(Idle::new());
+        idle.bell().hang().unwrap();
+        let mut ring = Ring::new().unwrap();
+        let mut out = Vec::new();
+        for token in 0..MANY {
+            let poll = Op::Poll { fd: idle.bell().fd(), events: libc::POLLIN as u32 };
+            // SAFETY: names no memory.
+            unsafe { ring.submit(token, &poll) }.unwrap();
+        }
+        let ring_later = |idle: &Arc<Idle>| {
+            let idle = Arc::clone(idle);
+            std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                idle.wake();
+            })
+        };
+        let other = ring_later(&idle);
+        while !ring.wait(&idle, None, &mut out) {}
+        while ring.pending() > 0 {
+            ring.wait(&idle, None, &mut out);
+        }
+        assert_eq!(out.len() as u64, MANY);
+        other.join().unwrap();
+
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let poll = Op::Poll { fd: here.as_raw_fd(), events: libc::POLLIN as u32 };
+        // SAFETY: names no memory.
+        unsafe { ring.submit(0, &poll) }.unwrap();
+        for _ in 0..3 {
+            let other = ring_later(&idle);
+            let end = clock::after(std::time::Duration::from_secs(10));
+            while !ring.wait(&idle, Some(end), &mut out) {
+                assert!(clock::now() < end, "not heard");
+            }
+            other.join().unwrap();
+        }
+        drop(there);
+        ring.wait(&idle, None, &mut out);
+    }
+}

@@ -1,0 +1,149 @@
+//! Descriptors' numbers that are used again: what waits for a file is never served by another that
+//! has its number now.
+
+use super::kit::*;
+use carefree_reactor::Kind;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+over_all! {
+    a_number_closed_and_used_again
+    a_number_used_again_while_the_old_file_lives_on
+    a_number_used_again_behind_our_back
+    an_idle_number_used_again
+}
+
+/// `socket` under a number that no other test uses.
+fn at_a_number_of_its_own(socket: UnixStream) -> OwnedFd {
+    // SAFETY: duplicates a descriptor and owns the result.
+    unsafe {
+        let fd = libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 800);
+        assert!(fd >= 800);
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// Makes `number` mean `socket`; what it meant before is closed.
+fn give_number(socket: UnixStream, number: &OwnedFd) {
+    // SAFETY: the number stays open and owned.
+    let result = unsafe { libc::dup2(socket.as_raw_fd(), number.as_raw_fd()) };
+    assert_eq!(result, number.as_raw_fd());
+}
+
+struct Number(RawFd);
+
+impl AsRawFd for Number {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+fn a_number_closed_and_used_again(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (here, mut old_peer) = UnixStream::pair().unwrap();
+    let number = at_a_number_of_its_own(here);
+    let (mut first, mut second) = ([0; 8], [0; 8]);
+    bench.start(1, read(&number, &mut first));
+    bench.is_waiting(1);
+    let (new, mut new_peer) = UnixStream::pair().unwrap();
+    give_number(new, &number);
+    bench.start(2, read(&number, &mut second));
+    bench.poll();
+    // A ring keeps the old file open for as long as it is waited for.
+    let _ = old_peer.write_all(b"old");
+    new_peer.write_all(b"new!").unwrap();
+    assert_eq!(bench.finish(2), 4);
+    assert_eq!(&second[..4], b"new!");
+    match kind {
+        Kind::Uring => assert_eq!((bench.finish(1), &first[..3]), (3, &b"old"[..])),
+        // The mock waits for numbers, and so is served by what has them. Its programs close nothing
+        // that others wait for.
+        Kind::Mock => bench.driver.cancel(1),
+        Kind::Epoll => assert_eq!(bench.finish(1), -libc::EBADF),
+    }
+    if kind == Kind::Mock {
+        assert_eq!(bench.finish(1), -libc::ECANCELED);
+    }
+}
+
+fn a_number_used_again_while_the_old_file_lives_on(kind: Kind) {
+    if kind == Kind::Mock {
+        return;
+    }
+    let mut bench = Bench::new(kind);
+    let (here, mut old_peer) = UnixStream::pair().unwrap();
+    let elsewhere = here.try_clone().unwrap();
+    let number = at_a_number_of_its_own(here);
+    let (mut first, mut second) = ([0; 8], [0; 8]);
+    bench.start(1, read(&number, &mut first));
+    bench.is_waiting(1);
+    let (new, mut new_peer) = UnixStream::pair().unwrap();
+    give_number(new, &number);
+    bench.start(2, read(&number, &mut second));
+    bench.poll();
+    old_peer.write_all(b"old").unwrap();
+    bench.is_waiting(2);
+    new_peer.write_all(b"new!").unwrap();
+    assert_eq!(bench.finish(2), 4);
+    assert_eq!(&second[..4], b"new!");
+    match bench.finish(1) {
+        3 => assert_eq!(&first[..3], b"old"),
+        result => assert_eq!((result, kind), (-libc::EBADF, Kind::Epoll)),
+    }
+    drop(elsewhere);
+}
+
+fn a_number_used_again_behind_our_back(kind: Kind) {
+    if kind == Kind::Mock {
+        return;
+    }
+    let mut bench = Bench::new(kind);
+    let (here, mut old_peer) = UnixStream::pair().unwrap();
+    let elsewhere = here.try_clone().unwrap();
+    let number = at_a_number_of_its_own(here);
+    let mut buffer = [0; 8];
+    bench.start(1, read(&number, &mut buffer));
+    bench.is_waiting(1);
+    let (new, mut new_peer) = UnixStream::pair().unwrap();
+    give_number(new, &number);
+    // Both files have something to read, and only the old one was asked for.
+    new_peer.write_all(b"new!").unwrap();
+    old_peer.write_all(b"old").unwrap();
+    match bench.finish(1) {
+        3 => assert_eq!(&buffer[..3], b"old"),
+        result => assert_eq!((result, kind), (-libc::EBADF, Kind::Epoll)),
+    }
+    // The new file is none the worse for it.
+    assert_eq!(bench.run(read(&number, &mut buffer)), 4);
+    assert_eq!(&buffer[..4], b"new!");
+    drop(elsewhere);
+}
+
+fn an_idle_number_used_again(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let (here, mut old_peer) = UnixStream::pair().unwrap();
+    let number = at_a_number_of_its_own(here);
+    let mut buffer = [0; 8];
+    bench.start(1, read(&number, &mut buffer));
+    bench.poll();
+    old_peer.write_all(b"1").unwrap();
+    assert_eq!(bench.finish(1), 1);
+    // Nobody waits for it when it changes hands, twice, and nobody has it in between.
+    let raw = number.as_raw_fd();
+    drop(number);
+    assert_eq!(bench.run(read(&Number(raw), &mut buffer)), -libc::EBADF);
+    for text in [b"12", b"34"] {
+        let (new, mut new_peer) = UnixStream::pair().unwrap();
+        // SAFETY: nobody has the number, which is far from those that other tests get.
+        let number = unsafe {
+            assert_eq!(libc::dup2(new.as_raw_fd(), raw), raw);
+            OwnedFd::from_raw_fd(raw)
+        };
+        bench.start(2, read(&number, &mut buffer));
+        bench.is_waiting(2);
+        new_peer.write_all(text).unwrap();
+        assert_eq!(bench.finish(2), 2);
+        assert_eq!(&buffer[..2], text);
+    }
+}
