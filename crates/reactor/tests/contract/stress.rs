@@ -12,6 +12,9 @@ over_all! {
     a_thousand_descriptors
 }
 
+/// What is under way: of which pair, and the buffer, which must not move. A poll has none.
+type UnderWay = BTreeMap<u64, (usize, Option<Box<[u8]>>)>;
+
 struct Pair {
     here: UnixStream,
     there: UnixStream,
@@ -35,8 +38,7 @@ fn stress(kind: Kind, seed: u64) {
             Pair { here, there, written: 0, read: 0 }
         })
         .collect();
-    // Under way: of which pair, and the buffer, which must not move. `None` for a poll.
-    let mut under_way: BTreeMap<u64, (usize, Option<Box<[u8]>>)> = BTreeMap::new();
+    let mut under_way = UnderWay::new();
     let mut next = 0;
     for _ in 0..3_000 {
         let index = random.below(8) as usize;
@@ -97,12 +99,7 @@ fn stress(kind: Kind, seed: u64) {
     }
 }
 
-fn collect(
-    bench: &mut Bench,
-    pairs: &mut [Pair],
-    under_way: &mut BTreeMap<u64, (usize, Option<Box<[u8]>>)>,
-    deadline: Option<u64>,
-) {
+fn collect(bench: &mut Bench, pairs: &mut [Pair], under_way: &mut UnderWay, deadline: Option<u64>) {
     let mut out = Vec::new();
     match deadline {
         Some(deadline) => _ = bench.driver.wait(Some(deadline), &mut out),
@@ -142,10 +139,9 @@ fn a_thousand_descriptors(kind: Kind) {
         for (token, pair) in pairs.iter_mut().enumerate() {
             pair.1.write_all(&(round * 1_000 + token as u64).to_le_bytes()).unwrap();
         }
-        for token in 0..pairs.len() {
-            assert_eq!(bench.finish(token as u64), 8);
-            let number = u64::from_le_bytes(buffers[token]);
-            assert_eq!(number, round * 1_000 + token as u64);
+        for (token, buffer) in (0..).zip(&buffers) {
+            assert_eq!(bench.finish(token), 8);
+            assert_eq!(u64::from_le_bytes(*buffer), round * 1_000 + token);
         }
     }
 }
