@@ -341,6 +341,26 @@ pub(crate) fn prepare_to_close(fd: c_int) -> bool {
     })
 }
 
+/// The child of a fork has none of the fibers that wait in its parent: nobody is to be driven out.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        // SAFETY: the handler touches nothing but the table's atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(forget_waiters)) };
+    }
+    mind_forks
+};
+
+unsafe extern "C" fn forget_waiters() {
+    for chunk in &TABLE {
+        // SAFETY: chunks are never freed.
+        for file in unsafe { chunk.load(Ordering::Acquire).as_ref() }.into_iter().flatten() {
+            file.word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// [`prepare_to_close`] for all from `first` to `last`.
 pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
     for (index, slot) in TABLE.iter().enumerate() {

@@ -15,7 +15,7 @@
 //!    [errand](crate::carrier::Carrier::send_errand), and waits also until that has been run. (An
 //!    errand run later would find another operation under the same token.)
 //! 3. The completion's result counts, even if the fiber had asked to cancel: what was read is not
-//!    lost. Only if the kernel says `ECANCELED` the wait ends as it was interrupted.
+//!    lost. Only if the kernel says that it was cancelled the wait ends as it was interrupted.
 //!
 //! *Who completes touches the record last when he sends `done`*, and reads whom to wake before. The
 //! fiber may be awake, see the signal, and be gone when he comes to wake it. He then ends the wait
@@ -122,7 +122,8 @@ pub unsafe fn perform(op: &Op, how: &Wait<'_>) -> Ended {
     let interruption = operation.first_wait(me, how);
     if let Some(interruption) = interruption {
         operation.cancel_and_wait(me, how);
-        if operation.result.get() == -libc::ECANCELED {
+        // An operation that was under way says EINTR when it is cancelled.
+        if matches!(-operation.result.get(), libc::ECANCELED | libc::EINTR) {
             return interruption;
         }
     }

@@ -285,3 +285,28 @@ fn threads_and_fibers_talk_to_each_other() {
     server.join().unwrap();
     assert_eq!(answer, "THREAD");
 }
+
+#[test]
+fn a_forked_child_closes_what_its_parents_fibers_wait_on() {
+    run(|| {
+        let (mut reader, mut writer) = UnixStream::pair().unwrap();
+        let fd = reader.as_raw_fd();
+        let reading = spawn(move || reader.read(&mut [0; 8]).unwrap());
+        carefree::sleep(Duration::from_millis(5));
+        // SAFETY: the child makes system calls only.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(20);
+                libc::_exit(if libc::dup2(1, fd) == fd && libc::close(fd) == 0 { 7 } else { 1 });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+        // The parent's fiber has not noticed.
+        writer.write_all(b"yes").unwrap();
+        assert_eq!(reading.join().unwrap(), 3);
+    });
+}
