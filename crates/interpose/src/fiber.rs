@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use carefree_context::arch::FloatControl;
+
 pub(crate) use carefree_runtime::wait::on_fiber;
 
 /// Sets the caller's `errno`.
@@ -21,5 +23,25 @@ pub(crate) fn answer(returned: Result<usize, c_int>) -> isize {
             set_errno(errno);
             -1
         }
+    }
+}
+
+/// Puts the default floating-point control words in force; returns those to put back.
+#[inline(always)]
+pub(crate) fn set_float() -> FloatControl {
+    let control = FloatControl::current();
+    if !control.is_default() {
+        // SAFETY: the default ones.
+        unsafe { FloatControl::DEFAULT.put_in_force() };
+    }
+    control
+}
+
+/// Puts the caller's control words back in force.
+#[inline(always)]
+pub(crate) fn reset_float(control: FloatControl) {
+    if !control.is_default() {
+        // SAFETY: those that the caller had set.
+        unsafe { control.put_in_force() };
     }
 }

@@ -204,7 +204,11 @@ macro_rules! interpose {
             // SAFETY: the caller's promise.
             unsafe {
                 if $condition {
-                    $name::on_fiber($($argument),*)
+                    // C code may have set control words that are not for other fibers.
+                    let float = $crate::fiber::set_float();
+                    let result = $name::on_fiber($($argument),*);
+                    $crate::fiber::reset_float(float);
+                    result
                 } else {
                     $name::original($($argument),*)
                 }

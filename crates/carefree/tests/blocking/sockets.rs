@@ -310,3 +310,32 @@ fn a_forked_child_closes_what_its_parents_fibers_wait_on() {
         assert_eq!(reading.join().unwrap(), 3);
     });
 }
+
+/// As C code may, which changes how numbers are rounded and then waits.
+#[test]
+fn rounding_is_a_fibers_own() {
+    unsafe extern "C" {
+        fn fesetround(round: i32) -> i32;
+        fn fegetround() -> i32;
+    }
+    #[cfg(target_arch = "x86_64")]
+    const UPWARD: i32 = 0x800;
+    #[cfg(target_arch = "aarch64")]
+    const UPWARD: i32 = 0x40_0000;
+    carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
+        let (mut reader, mut writer) = UnixStream::pair().unwrap();
+        let reading = spawn(move || {
+            // SAFETY: no numbers are computed with until it is set back.
+            unsafe { fesetround(UPWARD) };
+            let read = reader.read(&mut [0; 8]);
+            // SAFETY: as above.
+            let round = unsafe { (fegetround(), fesetround(0)).0 };
+            (read.unwrap(), round)
+        });
+        carefree::sleep(Duration::from_millis(5));
+        // SAFETY: only reads it.
+        assert_eq!(unsafe { fegetround() }, 0);
+        writer.write_all(b"x").unwrap();
+        assert_eq!(reading.join().unwrap(), (1, UPWARD));
+    });
+}

@@ -52,6 +52,9 @@ use x86_64 as native;
 )))]
 compile_error!("carefree-context knows Linux on x86-64 and on aarch64 only");
 
+mod float;
+
+pub use float::FloatControl;
 pub use native::{
     force_no_fsgsbase, fsgsbase, prefetch, prepare, prepare_thread, resume, set_thread_pointer,
     suspend, switch, switch_thread, switch_thread_from_rust, thread_pointer,
