@@ -1,4 +1,7 @@
 //! Blocking calls of `std` on fibers.
 
+mod common;
 mod modes;
+mod ready;
+mod sleep;
 mod sockets;
