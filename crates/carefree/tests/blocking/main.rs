@@ -1,5 +1,6 @@
 //! Blocking calls of `std` on fibers.
 
+mod busy;
 mod common;
 mod modes;
 mod ready;
