@@ -38,6 +38,13 @@
 //! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
 //! place. `CAREFREE_WATCH` sets how long is too long, or switches this off.
 //!
+//! # Processes
+//!
+//! `std::process::Command`, `posix_spawn` and `fork` with `exec` work from any fiber. In the child of a
+//! bare `fork`, the fiber that called is the only thread: it waits by blocking, it may spawn fibers,
+//! for which carriers are started anew, and when its function returns the child exits with status 0.
+//! The parent's other fibers never run there, so what they hold stays held.
+//!
 //! # Environment
 //!
 //! | variable | meaning |

@@ -7,6 +7,7 @@
 
 pub mod arch;
 pub mod coroutine;
+pub mod fork;
 pub mod kernel;
 pub mod overflow;
 pub mod stack;

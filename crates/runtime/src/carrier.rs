@@ -125,6 +125,11 @@ pub(crate) fn here() -> Option<&'static Carrier> {
     unsafe { carrier.as_ref() }
 }
 
+/// In the child of a fork: the calling thread is no carrier any more.
+pub(crate) fn forget() {
+    CARRIER.set(ptr::null());
+}
+
 /// The carrier that runs `me`, which is the calling fiber.
 #[inline(always)]
 pub(crate) fn of(me: FiberRef) -> &'static Carrier {
@@ -305,6 +310,24 @@ impl Carrier {
             self.runtime().fiber_ended();
             registry::release(fiber);
         });
+    }
+
+    /// The thread pointer that the carrier's own context runs under.
+    ///
+    /// # Safety
+    /// The caller is a fiber that runs on this carrier.
+    pub(crate) unsafe fn native_thread_pointer(&self) -> *mut u8 {
+        // SAFETY: written by the switch away from that context, which waits while fibers run.
+        unsafe { (*self.native.get()).thread_pointer() }
+    }
+
+    /// In the child of a fork: closes what it has of the parent's reactor.
+    ///
+    /// # Safety
+    /// There is one thread, and it is not in the reactor.
+    pub(crate) unsafe fn abandon_reactor(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.io.abandon() };
     }
 
     /// The kernel's number of its thread; 0 until that runs.

@@ -56,6 +56,25 @@ pub(crate) fn unregister(runtime: &Shared) {
     RUNTIMES.lock().retain(|other| *other != address);
 }
 
+/// Keeps others from changing the list of runtimes until it is [released](release): see
+/// [`crate::fork`].
+pub(crate) fn hold() {
+    RUNTIMES.hold();
+}
+
+/// # Safety
+/// The caller holds it.
+pub(crate) unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe { RUNTIMES.release() };
+}
+
+/// Forgets the runtimes and the threads that wait: in the child of a fork.
+pub(crate) fn renew() {
+    RUNTIMES.lock().clear();
+    WAITING.store(0, Ordering::SeqCst);
+}
+
 /// Visits the runtimes of this process that are running.
 pub(crate) fn for_each_runtime(mut visit: impl FnMut(&Shared)) {
     for address in RUNTIMES.lock().iter() {

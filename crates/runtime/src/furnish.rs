@@ -183,6 +183,18 @@ struct Pool {
 
 static POOL: Lock<Pool> = Lock::new(Pool { idle: [const { Vec::new() }; StackSize::CLASSES] });
 
+/// Keeps others from changing the pool until [`release`]: see [`crate::fork`].
+pub(crate) fn hold() {
+    POOL.hold();
+}
+
+/// # Safety
+/// The caller holds it.
+pub(crate) unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe { POOL.release() };
+}
+
 /// Furnished stacks of one size the pool keeps; those above are stripped.
 fn watermark() -> usize {
     static WATERMARK: OnceLock<usize> = OnceLock::new();

@@ -186,6 +186,17 @@ impl Io {
         }
     }
 
+    /// Lets go of the driver in the child of a fork.
+    ///
+    /// # Safety
+    /// There is one thread, and it is not in here.
+    pub(crate) unsafe fn abandon(&self) {
+        // SAFETY: the caller's promise.
+        if let Some(driver) = unsafe { (*self.driver.get()).take() } {
+            driver.abandon();
+        }
+    }
+
     /// Completes what is done for a carrier that has been busy for long. For threads that are not
     /// the carrier's.
     pub(crate) fn rescue(&self) {

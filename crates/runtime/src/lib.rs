@@ -27,6 +27,8 @@ mod deadlock;
 #[cfg(not(loom))]
 mod fiber;
 #[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
 mod furnish;
 #[cfg(not(loom))]
 mod injector;

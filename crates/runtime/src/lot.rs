@@ -73,6 +73,18 @@ struct List {
 
 static LOT: [Bucket; BUCKETS] = [const { Bucket::new() }; BUCKETS];
 
+/// Forgets all who wait: in the child of a fork, to which they have not come along.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    for bucket in LOT.iter().filter(|bucket| bucket.word.load(Ordering::Relaxed) != 0) {
+        // SAFETY: the caller's promise.
+        unsafe { *bucket.list.get() = List { first: None, last: None } };
+        bucket.word.store(0, Ordering::Relaxed);
+    }
+}
+
 #[inline]
 fn index(key: usize) -> usize {
     // Fibonacci hashing: the high bits of the product depend on all bits of the key.

@@ -181,6 +181,15 @@ pub(crate) fn configure() -> io::Result<()> {
     }
 }
 
+/// Forgets the pool's threads and calls: in the child of a fork.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    // SAFETY: the caller's promise.
+    unsafe { pool::renew(&POOL) };
+}
+
 /// Calls that were not yet made, or whose fibers were not yet woken.
 pub(crate) use pool::under_way;
 

@@ -35,12 +35,23 @@ struct Registry {
     threads: Vec<FiberRef>,
 }
 
-static REGISTRY: Lock<Registry> = Lock::new(Registry {
-    slabs: Vec::new(),
-    begun: PER_SLAB,
-    free: Vec::new(),
-    threads: Vec::new(),
-});
+impl Registry {
+    const EMPTY: Registry =
+        Registry { slabs: Vec::new(), begun: PER_SLAB, free: Vec::new(), threads: Vec::new() };
+}
+
+static REGISTRY: Lock<Registry> = Lock::new(Registry::EMPTY);
+
+/// Forgets all headers: in the child of a fork, where but one of them is nobody's. They are not used
+/// again, as that would mean to write to memory that is shared with the parent until then.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    // SAFETY: the caller's promise.
+    unsafe { REGISTRY.renew(Registry::EMPTY) };
+}
+
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// A carrier's own share of headers and numbers.

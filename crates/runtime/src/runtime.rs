@@ -1,12 +1,15 @@
 //! A runtime: some carriers and what they share.
 
 use std::io;
+use std::mem;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use carefree_context::arch;
+use carefree_context::lock::Lock;
 use carefree_context::overflow;
 use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
@@ -14,6 +17,7 @@ use carefree_reactor::clock::NEVER;
 use crate::carrier::{Carrier, Stats};
 use crate::deadlock;
 use crate::fiber::FiberRef;
+use crate::fork;
 use crate::injector::Injector;
 use crate::join::JoinHandle;
 use crate::offload;
@@ -39,6 +43,8 @@ pub(crate) struct Shared {
     /// Who is just putting a fiber into a queue here without being one of the carriers, where that
     /// fiber may run and end meanwhile, and be the last; and the watchdog while it looks.
     visitors: AtomicUsize,
+    /// The process it belongs to, counted by forks.
+    process: u32,
     /// Until when the sleeper sleeps that sees to the timers.
     time_kept: AtomicU64,
 }
@@ -55,6 +61,7 @@ impl Shared {
             submitted: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
+            process: fork::generation(),
             time_kept: AtomicU64::new(NEVER),
         });
         for carrier in &shared.carriers {
@@ -79,8 +86,31 @@ impl Shared {
         }
     }
 
+    /// Whether this is the child of a fork, and the carriers are in the parent.
+    fn is_of_parent(&self) -> bool {
+        self.process != fork::generation()
+    }
+
+    /// The runtime, if it can run fibers.
+    ///
+    /// # Errors
+    /// When the process was forked since.
+    pub(crate) fn refuse_after_fork(&self) -> io::Result<&Shared> {
+        if self.is_of_parent() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this runtime was built before the process was forked, and its carriers, like all \
+                 threads, were left behind: build another, or use carefree::spawn",
+            ));
+        }
+        Ok(self)
+    }
+
     /// Makes a fiber ready from anywhere.
     pub(crate) fn inject(&self, fiber: FiberRef) {
+        if self.is_of_parent() {
+            return;
+        }
         // Until the push, the fiber keeps the runtime alive; from then on, this does.
         self.visitors.fetch_add(1, Ordering::Relaxed);
         if self.own_tls {
@@ -274,6 +304,11 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
+        if shared.is_of_parent() {
+            // There is nobody to wait for, and nothing to end.
+            mem::forget((shared, mem::take(&mut self.threads)));
+            return;
+        }
         shared.stopping.store(true, Ordering::SeqCst);
         shared.wake_all();
         if crate::carrier::here().is_some_and(|c| std::ptr::eq(c.runtime(), &*shared)) {
@@ -313,8 +348,8 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, `CAREFREE_OFFLOAD` or `CAREFREE_WATCH`
-    /// is set to what it cannot be, a kernel thread cannot be started, or this process was forked from one that runs fibers.
+    /// When the number of carriers is not 1 to 64, `CAREFREE_OFFLOAD` or `CAREFREE_WATCH` is set to
+    /// what it cannot be, or a kernel thread cannot be started.
     pub fn build(self) -> io::Result<Runtime> {
         let carriers = self.carriers.unwrap_or_else(available_carriers);
         if !(1..=CARRIERS_MAX).contains(&carriers) {
@@ -323,11 +358,9 @@ impl RuntimeBuilder {
                 format!("a runtime has 1 to {CARRIERS_MAX} carriers, not {carriers}"),
             ));
         }
-        refuse_after_fork()?;
         offload::configure()?;
         watch::configure()?;
         prepare_process();
-        STARTED.store(true, Ordering::Relaxed);
         let shared = Shared::new(carriers);
         let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };
         for index in 0..carriers {
@@ -388,14 +421,15 @@ fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
 /// # Errors
 /// When its kernel threads cannot be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
 pub(crate) fn global() -> io::Result<&'static Shared> {
-    static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-    static STARTING: Mutex<()> = Mutex::new(());
-    if let Some(runtime) = GLOBAL.get() {
+    // SAFETY: made from a leaked box below.
+    let started = || unsafe { GLOBAL.load(Ordering::Acquire).as_ref() };
+    if let Some(runtime) = started() {
         return Ok(runtime.shared());
     }
-    // Not `get_or_init`, which cannot fail.
-    let _starting = STARTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(runtime) = GLOBAL.get() {
+    // Not a `OnceLock`, which is for ever, nor one of std's locks, which stays locked in the child of
+    // a fork. Who waits here is a plain thread.
+    let _starting = STARTING.lock();
+    if let Some(runtime) = started() {
         return Ok(runtime.shared());
     }
     let mut builder = Runtime::builder();
@@ -404,7 +438,23 @@ pub(crate) fn global() -> io::Result<&'static Shared> {
         builder = builder.carriers(carriers.get());
     }
     let runtime = builder.build()?;
-    Ok(GLOBAL.get_or_init(|| runtime).shared())
+    let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+    GLOBAL.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+    Ok(runtime.shared())
+}
+
+static GLOBAL: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
+/// Held while that is started.
+static STARTING: Lock<()> = Lock::new(());
+
+/// Forgets the process's runtime: in the child of a fork, where the next call starts another.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    GLOBAL.store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: the caller's promise.
+    unsafe { STARTING.renew(()) };
 }
 
 /// Does what is done once in a process, before its first carrier runs: reads what of the environment
@@ -420,39 +470,12 @@ pub fn prepare_process() {
             arch::force_no_fsgsbase();
         }
         wait::locate_current();
-        // SAFETY: the handler is valid for good, and stores one flag.
-        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+        fork::prepare_process();
         // SAFETY: it reads the running fiber's header and calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };
         // Without it an overflow still ends the process, only without saying why.
         let _ = overflow::install();
     });
-}
-
-/// Set in a process that was forked from one with carriers: it has their memory, not them.
-static FORKED: AtomicBool = AtomicBool::new(false);
-/// Set by the first carriers.
-static STARTED: AtomicBool = AtomicBool::new(false);
-
-unsafe extern "C" fn in_forked_child() {
-    if STARTED.load(Ordering::Relaxed) {
-        FORKED.store(true, Ordering::Relaxed);
-    }
-}
-
-/// For a plain thread that wants a fiber run.
-///
-/// # Errors
-/// When there are no carriers to run it, because the process was forked.
-pub(crate) fn refuse_after_fork() -> io::Result<()> {
-    if FORKED.load(Ordering::Relaxed) {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "this process was forked from one that runs fibers, and their carriers, like all \
-             threads, were left behind: fork before the first fiber, or call exec",
-        ));
-    }
-    Ok(())
 }
 
 /// Says whose stack overflowed. Called by a signal handler: no allocation, no lock.

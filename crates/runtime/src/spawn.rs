@@ -12,6 +12,7 @@ use carefree_context::tls;
 
 use crate::carrier::{self, Carrier, Next};
 use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
+use crate::fork;
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle};
 use crate::lot;
@@ -63,8 +64,7 @@ impl Builder {
     /// # Errors
     /// When there is no memory for its stack, naming the limit that was reached; when the size asked
     /// for is out of range; or when the process's runtime cannot be started, be it that
-    /// `CAREFREE_CARRIERS` is not a number from 1 to 64, or that the process was forked from one that
-    /// runs fibers.
+    /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -77,7 +77,7 @@ impl Builder {
     /// Spawns the fiber on a given runtime; else as [`spawn`](Self::spawn).
     ///
     /// # Errors
-    /// As for [`spawn`](Self::spawn).
+    /// As for [`spawn`](Self::spawn); and when this process was forked after `runtime` was built.
     pub fn spawn_on<F, T>(self, runtime: &Runtime, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -144,9 +144,8 @@ impl Builder {
                 Ok(JoinHandle::from_counted(fiber))
             }
             None => {
-                runtime::refuse_after_fork()?;
                 let runtime = match on {
-                    Some(runtime) => runtime,
+                    Some(runtime) => runtime.refuse_after_fork()?,
                     None => runtime::global()?,
                 };
                 let fiber = allocate_elsewhere(size, name)?;
@@ -257,6 +256,12 @@ where
     // SAFETY: `place` put the closure there, and it is taken once.
     let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
     let result = panic::catch_unwind(AssertUnwindSafe(f));
+    if me.kind.get() == Kind::Thread {
+        // It has forked, and this is the child, of which it was the only thread.
+        drop_quietly(result);
+        end_thread_locals(me);
+        fork::end_process();
+    }
     fetch_end(me);
     if me.join.load(Ordering::Acquire) & DETACHED != 0 {
         // Here, where its destructor still finds the fiber's thread-local variables.

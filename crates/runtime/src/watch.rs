@@ -35,8 +35,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,7 +64,9 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 static REPORTS: AtomicU64 = AtomicU64::new(0);
 /// Whether the watchdog is about to sleep until a carrier wakes.
 static RESTS: AtomicBool = AtomicBool::new(false);
-static BED: OnceLock<Idle> = OnceLock::new();
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// Where the watchdog sleeps; never freed.
+static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 
 /// Reads `CAREFREE_WATCH`.
 ///
@@ -100,15 +101,23 @@ pub(crate) fn start() {
     if threshold == OFF {
         return;
     }
-    static STARTED: OnceLock<()> = OnceLock::new();
-    STARTED.get_or_init(|| {
-        BED.get_or_init(Idle::new);
-        let watches = move || Watchdog::new(threshold).watch();
+    if !STARTED.swap(true, Ordering::SeqCst) {
+        let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
+        BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
+        let watches = move || Watchdog::new(threshold).watch(bed);
         if thread::Builder::new().name("carefree-watch".into()).spawn(watches).is_ok() {
             THREADS.store(1, Ordering::SeqCst);
         }
-    });
+    }
     carrier_woke();
+}
+
+/// Forgets the watchdog: in the child of a fork, where the next runtime starts one.
+pub(crate) fn renew() {
+    STARTED.store(false, Ordering::SeqCst);
+    RESTS.store(false, Ordering::SeqCst);
+    BED.store(ptr::null_mut(), Ordering::SeqCst);
+    THREADS.store(0, Ordering::SeqCst);
 }
 
 /// Threads of the watchdog.
@@ -129,7 +138,8 @@ pub(crate) fn reports() -> u64 {
 #[inline]
 pub(crate) fn carrier_woke() {
     if RESTS.load(Ordering::SeqCst) && RESTS.swap(false, Ordering::SeqCst) {
-        if let Some(bed) = BED.get() {
+        // SAFETY: never freed.
+        if let Some(bed) = unsafe { BED.load(Ordering::SeqCst).as_ref() } {
             bed.wake();
         }
     }
@@ -208,8 +218,7 @@ impl Watchdog {
         }
     }
 
-    fn watch(mut self) {
-        let bed = BED.get_or_init(Idle::new);
+    fn watch(mut self, bed: &Idle) {
         loop {
             RESTS.store(true, Ordering::SeqCst);
             if all_sleep() {

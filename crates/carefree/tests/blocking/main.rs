@@ -1,8 +1,4 @@
 //! Blocking calls of `std` on fibers.
 
-mod busy;
-mod common;
 mod modes;
-mod ready;
-mod sleep;
 mod sockets;

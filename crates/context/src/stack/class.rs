@@ -187,6 +187,18 @@ impl State {
 }
 
 impl Class {
+    /// See [`crate::fork`].
+    pub(super) fn hold(&self) {
+        self.state.hold();
+    }
+
+    /// # Safety
+    /// The caller holds it.
+    pub(super) unsafe fn release_hold(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.release() };
+    }
+
     pub(super) fn new(size: StackSize, mode: GuardMode, idle_bytes: usize) -> Self {
         Class {
             size,

@@ -64,6 +64,31 @@ impl<T> Lock<T> {
         Guard { lock: self, access: PhantomData }
     }
 
+    /// Takes the lock, until [`release`](Self::release).
+    pub fn hold(&self) {
+        std::mem::forget(self.lock());
+    }
+
+    /// Unlocks what [`hold`](Self::hold) has locked.
+    ///
+    /// # Safety
+    /// The caller holds the lock: by `hold`, or by that of the parent, in the child of a fork.
+    pub unsafe fn release(&self) {
+        drop(Guard { lock: self, access: PhantomData });
+    }
+
+    /// Makes the lock new, without looking at what it was and without dropping the former value: in
+    /// the child of a fork, where who held it is not there to unlock it, and may have been changing
+    /// the value.
+    ///
+    /// # Safety
+    /// No other thread can reach the lock, and nobody uses its value.
+    pub unsafe fn renew(&self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.value.get().write(value) };
+        self.state.store(FREE, Ordering::Release);
+    }
+
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {

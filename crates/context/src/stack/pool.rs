@@ -128,6 +128,20 @@ impl StackPool {
         }
     }
 
+    /// Keeps others from changing the pool until [`release`](Self::release).
+    pub(crate) fn hold(&self) {
+        self.classes.iter().for_each(|class| class.hold());
+    }
+
+    /// # Safety
+    /// The caller holds it.
+    pub(crate) unsafe fn release(&self) {
+        for class in &self.classes {
+            // SAFETY: the caller's promise.
+            unsafe { class.release_hold() };
+        }
+    }
+
     /// Gives the memory of all idle stacks back to the kernel. Their address space stays for
     /// re-use.
     pub fn trim(&self) {

@@ -3,10 +3,11 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use crate::arch;
+use crate::lock::Lock;
 
 use super::layout::{DTV_FROM_TP, Layout};
 use super::pristine::UNALLOCATED;
@@ -55,10 +56,18 @@ struct Word {
     value: u64,
 }
 
-static RETIRED: Mutex<Vec<Retired>> = Mutex::new(Vec::new());
+static RETIRED: Lock<Vec<Retired>> = Lock::new(Vec::new());
 
-fn retired() -> std::sync::MutexGuard<'static, Vec<Retired>> {
-    RETIRED.lock().unwrap_or_else(|e| e.into_inner())
+/// Keeps others from making and retiring blocks until [`release`].
+pub(super) fn hold() {
+    RETIRED.hold();
+}
+
+/// # Safety
+/// As for [`Lock::release`].
+pub(super) unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe { RETIRED.release() };
 }
 
 /// A block of thread-local storage at the top of a fiber's stack.
@@ -109,7 +118,7 @@ impl Block {
             low.add(layout.stack_base).cast::<*mut u8>().write(stack.start);
             let length = stack.end as usize - stack.start as usize;
             low.add(layout.stack_size).cast::<usize>().write(length);
-            let former = retired().pop();
+            let former = RETIRED.lock().pop();
             let id = match former {
                 None => new_id(),
                 Some(former) => {
@@ -239,7 +248,8 @@ impl Block {
         let id = Some(self.id()).filter(|id| is_fiber_id(*id)).unwrap_or_else(new_id);
         // SAFETY: allocated with calloc (by us or, enlarged, by libc), and the block ends here.
         unsafe { libc::free(self.vector().sub(1).cast()) };
-        retired().push(Retired { id, words: words.into() });
+        let retired = Retired { id, words: words.into() };
+        RETIRED.lock().push(retired);
     }
 }
 

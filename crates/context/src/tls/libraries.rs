@@ -19,12 +19,12 @@ use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::layout::Layout;
 use super::pristine::{self, Findings};
+use crate::lock::Lock;
 
 /// For how long a change that looks unfinished is looked at again.
 ///
@@ -135,7 +135,8 @@ pub(super) struct Libraries {
     /// The loader's counts of objects loaded and unloaded for which `current` is known to be right.
     loads: AtomicU64,
     unloads: AtomicU64,
-    looking: Mutex<Looking>,
+    /// Held while a thread looks around, which takes a while; but that is when libraries were loaded.
+    looking: Lock<Looking>,
 }
 
 /// The state of who looks at the libraries anew; one at a time does.
@@ -154,7 +155,7 @@ impl Libraries {
             current: AtomicPtr::new(ptr::from_ref(statics).cast_mut()),
             loads: AtomicU64::new(seen.loads),
             unloads: AtomicU64::new(seen.unloads),
-            looking: Mutex::new(Looking { published: vec![statics], unsettled: None }),
+            looking: Lock::new(Looking { published: vec![statics], unsettled: None }),
         }
     }
 
@@ -202,6 +203,18 @@ impl Changes {
 }
 
 impl Layout {
+    /// Keeps others from looking at the libraries until [`release`](Self::release).
+    pub(super) fn hold(&self) {
+        self.libraries.looking.hold();
+    }
+
+    /// # Safety
+    /// As for [`Lock::release`].
+    pub(super) unsafe fn release(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.libraries.looking.release() };
+    }
+
     /// Notices libraries that were loaded or unloaded since the last call and that have a fixed
     /// place in every block: blocks built or reset from now on get their initial values.
     ///
@@ -223,7 +236,7 @@ impl Layout {
         if now == self.libraries.seen() {
             return Ok(());
         }
-        let mut looking = self.libraries.looking.lock().unwrap_or_else(|e| e.into_inner());
+        let mut looking = self.libraries.looking.lock();
         // Before the look, so that what happens meanwhile is noticed the next time.
         let now = Changes::now();
         if now == self.libraries.seen() {

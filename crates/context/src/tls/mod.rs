@@ -67,7 +67,8 @@
 //!   middle of binding a symbol before they free what was searched. They do not wait for fibers.
 //!   Programs that bind at the start (`-z now`, as Rust's do) have no such middle.
 //! * In a child of `fork` the fiber that called it is the only thread, and libc takes it for one:
-//!   it may do what POSIX allows in such a child, but not switch to other fibers.
+//!   it may do what POSIX allows in such a child, but not switch to fibers of the parent. See
+//!   [`fork`](crate::fork).
 
 mod attributes;
 mod block;
@@ -85,6 +86,26 @@ use std::sync::OnceLock;
 
 pub use block::Block;
 pub use layout::Layout;
+
+/// Keeps others from changing what blocks are made from.
+pub(crate) fn hold() {
+    if let Some(layout) = mode().layout() {
+        layout.hold();
+    }
+    block::hold();
+}
+
+/// # Safety
+/// The caller holds it.
+pub(crate) unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe {
+        block::release();
+        if let Some(layout) = mode().layout() {
+            layout.release();
+        }
+    }
+}
 
 /// How fibers of this process see thread-local storage.
 #[derive(Debug)]

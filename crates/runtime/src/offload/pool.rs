@@ -39,6 +39,7 @@ use carefree_reactor::{Idle, clock};
 
 use crate::episode::Ticket;
 use crate::fiber::FiberRef;
+use crate::fork;
 use crate::wait;
 
 /// How long a worker stays without a job.
@@ -57,6 +58,17 @@ pub(crate) fn under_way() -> usize {
 /// Workers of all pools: counted before they start, and until they are about to end.
 pub(crate) fn threads() -> usize {
     THREADS.load(Ordering::SeqCst)
+}
+
+/// Forgets threads and calls: in the child of a fork, to which they have not come along.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(super) unsafe fn renew(pool: &'static Pool) {
+    UNDER_WAY.store(0, Ordering::SeqCst);
+    THREADS.store(0, Ordering::SeqCst);
+    // SAFETY: the caller's promise.
+    unsafe { pool.state.renew(State::EMPTY) };
 }
 
 /// There is no thread, and none can be started.
@@ -104,8 +116,13 @@ unsafe fn perform(job: *const Job) {
     // SAFETY: its fiber waits, and so its frame stays, until `end_wait`.
     let Job { work, waiter, .. } = unsafe { &*job };
     let waiter = waiter.get();
+    let process = fork::generation();
     // SAFETY: the call of that job, made once.
     unsafe { (work.run)(work.data) };
+    if fork::generation() != process {
+        // It has forked, and this is the child: nobody waits here.
+        fork::end_process();
+    }
     if let Some((fiber, ticket)) = waiter {
         wait::end_claimed(fiber, ticket);
     }
@@ -146,6 +163,15 @@ struct State {
 unsafe impl Send for State {}
 
 impl State {
+    const EMPTY: State = State {
+        first: ptr::null(),
+        last: ptr::null(),
+        idle: None,
+        spare: None,
+        workers: 0,
+        starting: false,
+    };
+
     /// Takes the job that has waited longest.
     fn pop(&mut self) -> Option<*const Job> {
         let job = self.first;
@@ -202,19 +228,7 @@ impl State {
 
 impl Pool {
     pub(super) const fn new(start: fn(&'static Pool) -> io::Result<()>, linger: Duration) -> Pool {
-        Pool {
-            state: Lock::new(State {
-                first: ptr::null(),
-                last: ptr::null(),
-                idle: None,
-                spare: None,
-                workers: 0,
-                starting: false,
-            }),
-            bound: AtomicUsize::new(BOUND),
-            linger,
-            start,
-        }
+        Pool { state: Lock::new(State::EMPTY), bound: AtomicUsize::new(BOUND), linger, start }
     }
 
     pub(super) fn limit_to(&self, workers: usize) {

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use carefree_runtime::{Builder, JoinHandle, Runtime, park, run, spawn};
+use carefree_runtime::{Builder, JoinHandle, park, run, spawn};
 
 use crate::common::{in_a_process, in_forced_mode, is_child, text, until};
 
@@ -157,26 +157,4 @@ fn a_wrong_number_of_carriers_is_said() {
         let line = format!("CAREFREE_CARRIERS={wrong} is not a number of carriers from 1 to 64");
         assert!(text(&output).contains(&line), "{}", text(&output));
     }
-}
-
-#[test]
-fn a_forked_process_is_told_that_it_has_no_carriers() {
-    run(|| ());
-    // SAFETY: the child calls nothing that another thread may have been in the middle of but malloc,
-    // which libc sees to, and leaves at once.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let told = |error: std::io::Error| error.to_string().contains("was forked");
-        let told = Builder::new().spawn(|| ()).is_err_and(told)
-            && Runtime::builder().carriers(1).build().is_err_and(told);
-        // SAFETY: ends the child without running anything of the parent's.
-        unsafe { libc::_exit(i32::from(!told)) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child, into a variable that lives.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-    // Nothing has changed here.
-    run(|| ());
 }

@@ -3,6 +3,7 @@
 mod cancelling;
 mod common;
 mod fairness;
+mod forking;
 mod limits;
 mod locals;
 mod modes;

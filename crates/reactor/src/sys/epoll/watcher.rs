@@ -60,6 +60,15 @@ struct Watch {
 }
 
 impl Watcher {
+    /// Lets go of an epoll that belongs to the parent process: closing the child's descriptor
+    /// changes nothing in it.
+    pub(crate) fn abandon(self) {
+        // Not the tables: their owner may have been changing them.
+        let Watcher { poller, ops, watches, done, generation: _ } = self;
+        std::mem::forget((ops, watches, done));
+        drop(poller);
+    }
+
     pub(crate) fn new(idle: &Idle) -> io::Result<Watcher> {
         Ok(Watcher {
             poller: Poller::new(idle.bell())?,

@@ -53,8 +53,6 @@ pub(crate) struct Ring {
     known: u128,
     /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
     watching: bool,
-    /// How it is set up, in a few words.
-    description: &'static str,
     /// What became of cancelling everything, when the driver is dropped.
     cancelled_all: Option<i32>,
 }
@@ -66,28 +64,25 @@ pub(crate) struct Ring {
 /// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step waits for
 ///   the owner's next way through the kernel, a timer interrupt at the latest.
 /// * `TASKRUN_FLAG` says in shared memory that such a step waits, so `poll` can go and fetch it.
+/// * `SINGLE_ISSUER` (6.0) spares locks.
 /// * `SUBMIT_ALL` (5.18) goes on after an entry the kernel refuses.
-///
-/// Not `SINGLE_ISSUER`: what an owner has queued before it began to compute, another thread hands
-/// over in its stead.
-fn builders() -> [(io_uring::Builder, &'static str); 2] {
+fn builders() -> [io_uring::Builder; 3] {
     let mut plain = IoUring::builder();
     plain.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
     let mut cooperative = plain.clone();
     cooperative.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
-    [
-        (cooperative, "cooperative completions"),
-        (plain, "an old kernel's, without cooperative completions"),
-    ]
+    let mut single = cooperative.clone();
+    single.setup_single_issuer();
+    [single, cooperative, plain]
 }
 
 impl Ring {
     /// A ring for the calling thread.
     pub(crate) fn new() -> io::Result<Ring> {
         let mut refusal = None;
-        for (builder, description) in builders() {
+        for builder in builders() {
             match builder.build(SUBMISSIONS) {
-                Ok(ring) => return Ring::checked(ring, description),
+                Ok(ring) => return Ring::checked(ring),
                 // A kernel that does not know a flag says so like this.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
                 Err(error) => return Err(error),
@@ -96,7 +91,7 @@ impl Ring {
         Err(refusal.expect("there is a builder"))
     }
 
-    fn checked(ring: IoUring, description: &'static str) -> io::Result<Ring> {
+    fn checked(ring: IoUring) -> io::Result<Ring> {
         let has = ring.params();
         // Tagged resources came with Linux 5.13, as did polls that stay; those have no bit.
         if !(has.is_feature_nodrop()
@@ -114,7 +109,6 @@ impl Ring {
         let known = known.fold(0, |known, code| known | 1 << code);
         Ok(Ring {
             known,
-            description,
             ring: ManuallyDrop::new(ring),
             backlog: VecDeque::new(),
             pending: 0,
@@ -130,7 +124,11 @@ impl Ring {
 
     /// How the ring is set up, in a few words.
     pub(super) fn describe(&self) -> &'static str {
-        self.description
+        if self.ring.params().is_setup_single_issuer() {
+            "cooperative completions, a single issuer"
+        } else {
+            "an old kernel's, without cooperative completions or a single issuer"
+        }
     }
 
     /// Enters the kernel for nothing, to see whether it may be entered.
@@ -193,15 +191,19 @@ impl Ring {
         woken
     }
 
+    pub(crate) fn harvest(&mut self, out: &mut Vec<Completion>) {
+        self.reap(out);
+    }
+
     /// Lets go of a ring that belongs to the parent process.
-    pub(crate) fn abandon(mut self) {
+    pub(crate) fn abandon(self) {
         // SAFETY: the descriptor is this process's own copy, and closing it cancels nothing as long
         // as the parent has its own. Neither the ring, which is not mapped in the child
         // (`dontfork`), nor `Drop` is used again.
         unsafe {
             let _ = syscall(libc::SYS_close, [self.ring.as_raw_fd() as usize, 0, 0, 0, 0, 0]);
         }
-        self.backlog = VecDeque::new();
+        // The backlog with it: its owner may have been changing it.
         std::mem::forget(self);
     }
 

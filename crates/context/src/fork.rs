@@ -1,0 +1,29 @@
+//! `fork(2)` in a process with stacks and blocks: what must not be in the middle of a change.
+//!
+//! The child has a copy of the memory and one thread. What another thread was changing stays half
+//! changed there, and its locks stay locked. So before a fork the locks of what the child needs are
+//! taken, and afterwards they are given back on both sides: see [`hold`] and [`release`], which a
+//! program's room above this one calls by `pthread_atfork`.
+
+use crate::stack::StackPool;
+use crate::tls;
+
+/// Keeps all other threads from changing the process's stacks and what thread-local storage is made
+/// from, until [`release`]. They wait meanwhile; nothing else is done to them.
+pub fn hold() {
+    // Looking at libraries takes the stacks' lock, not the other way round.
+    tls::hold();
+    StackPool::global().hold();
+}
+
+/// Ends [`hold`].
+///
+/// # Safety
+/// The calling thread, or the one of the parent process that it was forked from, holds them.
+pub unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe {
+        StackPool::global().release();
+        tls::release();
+    }
+}

@@ -1,0 +1,164 @@
+//! `fork(2)` in a program that runs fibers.
+//!
+//! The child has one thread, the one that called `fork`, and a copy of all memory. Carriers, the
+//! offload pool's threads and the watchdog stay behind, and with them all fibers but the caller: the
+//! parent's others never run in the child. If a fiber called, its carrier's thread is what goes on,
+//! and it never comes back to the carrier: there, the fiber *is* the thread. So it is made one: it
+//! waits by blocking, what it calls of libc are the plain calls, and when its function ends the child
+//! ends, as a program does whose last thread ends: with status 0, handlers of `atexit` having run.
+//!
+//! The child may have fibers of its own: the first call to `spawn` or `run` starts a runtime as in
+//! any process. A runtime of the parent's refuses new fibers there, and is forgotten when dropped.
+//!
+//! Waiting in the child for what the parent's fibers would do (joining them, a lock or a semaphore's
+//! permit they hold, the end of a scope they belong to) waits for ever, as it does with threads.
+//!
+//! # What becomes of the runtime's own state
+//!
+//! | what | in the child |
+//! |---|---|
+//! | stacks, idle furnished ones, blocks of thread-local storage; the list of runtimes | their locks are taken before the fork, so they are whole; stacks of fibers that stayed behind are lost |
+//! | headers, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
+//! | the reactors' descriptors | closed; the parent's are not touched |
+//! | a fiber's id as libc has it | the child's, put there by `fork` itself |
+//! | restartable sequences | taken back: the kernel would go on writing to the carrier's thread control block, which libc takes for a dead thread's and gives to the next |
+//!
+//! Of this, `vfork` and `posix_spawn` need nothing, and run no such handlers: their child does nothing
+//! but call exec. `_Fork` runs none either; after it a child may do only what a signal handler may.
+
+use std::process;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_context::{fork, kernel, tls};
+use carefree_reactor::Idle;
+
+use crate::carrier;
+use crate::deadlock;
+use crate::fiber::{FiberRef, Kind};
+use crate::furnish;
+use crate::lot;
+use crate::offload;
+use crate::registry;
+use crate::runtime;
+use crate::sync::membarrier;
+use crate::wait;
+use crate::watch;
+
+/// Counts the forks between this process and the first one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Which process this is: changes in the child of a fork.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Has forks prepared from now on.
+pub(crate) fn prepare_process() {
+    // What `prepare` takes is there from now on.
+    tls::mode();
+    // SAFETY: the handlers are valid for good.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
+/// Takes what the child needs to be whole, in the order in which others nest these locks.
+unsafe extern "C" fn prepare() {
+    deadlock::hold();
+    furnish::hold();
+    fork::hold();
+}
+
+unsafe extern "C" fn in_parent() {
+    // SAFETY: taken by `prepare`, on this thread or (in the child) its origin.
+    unsafe {
+        fork::release();
+        furnish::release();
+        deadlock::release();
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as there.
+    unsafe { in_parent() };
+    let me = wait::try_current();
+    if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
+        // SAFETY: the caller is that fiber.
+        unsafe {
+            take_back_sequences(fiber);
+            become_thread(fiber);
+        }
+    }
+    carrier::forget();
+    deadlock::for_each_runtime(|runtime| {
+        for carrier in &runtime.carriers {
+            // SAFETY: the only thread is here.
+            unsafe { carrier.abandon_reactor() };
+        }
+    });
+    deadlock::renew();
+    watch::renew();
+    // SAFETY: as above.
+    unsafe {
+        offload::renew();
+        lot::renew();
+        registry::renew();
+        runtime::renew();
+    }
+    // The kernel's registration is the parent's.
+    membarrier::register();
+}
+
+/// Makes the fiber that calls the plain thread it now is.
+///
+/// # Safety
+/// The caller is `fiber`, in the child of a fork.
+unsafe fn become_thread(fiber: FiberRef) {
+    let idle = Box::leak(Box::new(Idle::new()));
+    fiber.stack.store(ptr::from_mut(idle).cast(), Ordering::Release);
+    fiber.carrier.set(ptr::null());
+    fiber.plain.set(1);
+    fiber.kind.set(Kind::Thread);
+}
+
+/// Ends the restartable sequences that libc has registered for the carrier's thread.
+///
+/// # Safety
+/// The caller is `fiber`, in the child of a fork.
+unsafe fn take_back_sequences(fiber: FiberRef) {
+    #[cfg(target_arch = "x86_64")]
+    const SIGNATURE: usize = 0x5305_3053;
+    #[cfg(target_arch = "aarch64")]
+    const SIGNATURE: usize = 0xd428_bc00;
+    const UNREGISTER: usize = 1;
+    /// How much memory libc registers: what the first version of the interface had, or as much as
+    /// the kernel says it uses.
+    const SIZE: usize = 32;
+    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+    if tls::mode().layout().is_none() {
+        // The fiber runs under the carrier's own thread pointer, and libc knows that thread.
+        return;
+    }
+    // SAFETY: a C string; libc's constant, if it has one.
+    let offset = unsafe {
+        libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>().as_ref()
+    };
+    let Some(offset) = offset else { return };
+    // SAFETY: the caller's promise.
+    let area = unsafe { carrier::of(fiber).native_thread_pointer() }.wrapping_offset(*offset);
+    // SAFETY: asks for a number.
+    let later = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
+    for size in [SIZE, later.next_multiple_of(SIZE)] {
+        let arguments = [area as usize, size, UNREGISTER, SIGNATURE, 0, 0];
+        // SAFETY: refused unless it is what was registered; then the kernel touches it no more.
+        if unsafe { kernel::call(libc::SYS_rseq, arguments) }.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Ends the process, as the end of its last thread does.
+pub(crate) fn end_process() -> ! {
+    process::exit(0)
+}

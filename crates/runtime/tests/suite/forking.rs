@@ -1,0 +1,315 @@
+//! `fork` in a program that runs fibers: the child has one of them, and may have its own.
+
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use carefree_runtime::{
+    Builder, Runtime, Semaphore, current, metrics, offload, park, park_timeout, run, scope, sleep,
+    spawn, timeout, yield_now,
+};
+
+use crate::common::{FOREVER, Random, in_forced_mode, within_reason};
+
+/// What a child ended with.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+/// Forks; the child runs `f` and leaves at once with what that returns.
+fn forked(f: impl FnOnce() -> i32) -> End {
+    forked_for_good(|| {
+        let code = f();
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(code) }
+    })
+}
+
+/// Forks; the child runs `f` and goes on from there as it likes.
+fn forked_for_good(f: impl FnOnce()) -> End {
+    // SAFETY: what the child does is what is tested here.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    if child == 0 {
+        // A child that hangs is killed, and the test fails.
+        // SAFETY: takes a number.
+        unsafe { libc::alarm(60) };
+        f();
+        // The fiber's function ends here, in the child.
+        std::panic::panic_any(TheChildGoesOn);
+    }
+    offload(|| {
+        let mut status = 0;
+        // SAFETY: waits for our own child, into a variable that lives.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        if libc::WIFEXITED(status) {
+            End::Code(libc::WEXITSTATUS(status))
+        } else {
+            End::Signal(libc::WTERMSIG(status))
+        }
+    })
+}
+
+/// What ends the function of a fiber in the child, past the rest of its test.
+struct TheChildGoesOn;
+
+/// Uses what a runtime has, and returns what was counted.
+fn work(fibers: usize) -> usize {
+    let count = AtomicUsize::new(0);
+    let permits = Semaphore::new(2);
+    scope(|scope| {
+        for n in 0..fibers {
+            let (count, permits) = (&count, &permits);
+            scope.spawn(move || {
+                let _permit = permits.acquire();
+                match n % 4 {
+                    0 => yield_now(),
+                    1 => sleep(Duration::from_micros(n as u64)),
+                    2 => drop(vec![n; 100 + n]),
+                    _ => drop(offload(|| vec![n; 100])),
+                }
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    count.into_inner()
+}
+
+#[test]
+fn a_childs_fiber_has_fibers_of_its_own() {
+    run(|| {
+        let text = String::from("of the parent");
+        let end = forked(|| {
+            let before = metrics();
+            assert_eq!((before.carriers, before.alive), (0, 0), "those of the parent");
+            let handles: Vec<_> = (0..100).map(|n| spawn(move || n)).collect();
+            let sum: i32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+            assert_eq!((sum, work(100)), (4950, 100));
+            assert_eq!(text, "of the parent");
+            run(|| i32::from(work(20) == 20) * 7)
+        });
+        assert_eq!(end, End::Code(7));
+        // Nothing has changed here.
+        assert_eq!(work(100), 100);
+    });
+}
+
+#[test]
+fn a_childs_plain_thread_has_fibers_too() {
+    run(|| ());
+    let end = forked(|| {
+        assert_eq!(work(100), 100);
+        let own = Runtime::builder().carriers(2).build().unwrap();
+        own.run(|| i32::from(work(20) == 20) * 7)
+    });
+    assert_eq!(end, End::Code(7));
+    assert_eq!(work(100), 100);
+}
+
+/// The fiber is a thread there: it waits by blocking.
+#[test]
+fn the_fiber_that_forked_waits_as_a_thread() {
+    run(|| {
+        let end = forked(|| {
+            sleep(Duration::from_millis(1));
+            park_timeout(Duration::from_millis(1));
+            assert!(timeout(Duration::from_millis(1), || sleep(FOREVER)).is_err());
+            yield_now();
+            let me = current();
+            let wakes = spawn(move || {
+                sleep(Duration::from_millis(1));
+                me.unpark();
+            });
+            park();
+            wakes.join().unwrap();
+            // What it calls elsewhere, it calls here.
+            let here = std::thread::current().id();
+            i32::from(offload(|| std::thread::current().id()) == here) * 3
+        });
+        assert_eq!(end, End::Code(3));
+    });
+}
+
+#[test]
+fn a_child_of_a_child() {
+    run(|| {
+        let end = forked(|| {
+            let inner = run(|| {
+                forked(|| {
+                    let innermost = run(|| forked(|| work(10) as i32));
+                    i32::from(innermost == End::Code(10))
+                })
+            });
+            i32::from(inner == End::Code(1)) + 4
+        });
+        assert_eq!(end, End::Code(5));
+    });
+}
+
+/// The child is over when the function of the fiber is that forked.
+#[test]
+fn the_end_of_the_fiber_ends_the_child() {
+    static PIPE: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn at_exit() {
+        let end = PIPE.load(Ordering::SeqCst) as i32;
+        // SAFETY: one byte of a constant.
+        unsafe { libc::write(end, b"x".as_ptr().cast(), 1) };
+    }
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    // SAFETY: just opened, owned by nobody else.
+    let (mut reader, writer) =
+        unsafe { (std::fs::File::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1])) };
+    let after = Arc::new(AtomicBool::new(false));
+    let theirs = after.clone();
+    crate::common::quiet();
+    let end = spawn(move || {
+        let end = forked_for_good(|| {
+            PIPE.store(ends[1] as usize, Ordering::SeqCst);
+            // SAFETY: the handler lives.
+            assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
+        });
+        theirs.store(true, Ordering::SeqCst);
+        end
+    });
+    assert_eq!(end.join().unwrap(), End::Code(0));
+    assert!(after.load(Ordering::SeqCst));
+    drop(writer);
+    let mut said = String::new();
+    reader.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "x", "what is to be done at exit was done once, in the child");
+}
+
+#[test]
+fn a_call_that_was_offloaded_may_fork() {
+    run(|| {
+        assert_eq!(offload(|| forked(|| work(10) as i32)), End::Code(10));
+        // The call ends in the child as well.
+        crate::common::quiet();
+        assert_eq!(offload(|| forked_for_good(|| ())), End::Code(0));
+    });
+}
+
+#[test]
+fn what_is_the_parents_is_left_alone() {
+    within_reason(|| {
+        let parents = Runtime::builder().carriers(1).build().unwrap();
+        let waits = parents.spawn(park);
+        let fiber = waits.thread().clone();
+        let theirs = fiber.clone();
+        let wakes = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            fiber.unpark();
+        });
+        let end = run(move || {
+            forked(move || {
+                let refused = Builder::new().spawn_on(&parents, || ()).unwrap_err();
+                assert!(refused.to_string().contains("left behind"), "{refused}");
+                // All of these are heard by nobody, and do no harm.
+                theirs.unpark();
+                theirs.cancel();
+                assert!(!waits.is_finished());
+                drop((waits, theirs, parents));
+                work(20) as i32
+            })
+            // In the parent, the runtime is dropped here, and waits for its fiber.
+        });
+        assert_eq!(end, End::Code(20));
+        wakes.join().unwrap();
+    });
+}
+
+/// Whatever the others are in the middle of, the child is whole.
+#[test]
+fn many_forks_while_others_are_busy() {
+    let (forks, busy) = if in_forced_mode() { (25, 3) } else { (200, 6) };
+    within_reason(move || {
+        let runtime = Runtime::builder().carriers(4).build().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let others: Vec<_> = (0..busy)
+            .map(|n| {
+                let stop = stop.clone();
+                runtime.spawn(move || {
+                    let mut random = Random(n);
+                    while !stop.load(Ordering::Relaxed) {
+                        match random.below(5) {
+                            0 => drop(vec![0u8; random.below(100_000) as usize]),
+                            1 => drop(spawn(yield_now)),
+                            2 => drop(work(8)),
+                            3 => sleep(Duration::from_micros(random.below(100))),
+                            _ => offload(|| drop(vec![0u8; 1000])),
+                        }
+                    }
+                })
+            })
+            .collect();
+        runtime.run(move || {
+            for n in 0..forks {
+                assert_eq!(forked(|| work(12) as i32), End::Code(12), "fork {n}");
+                if n % 8 == 0 {
+                    yield_now();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// Threads that the child starts get memory that carriers had; nothing else writes to it.
+#[test]
+fn threads_of_the_child_have_memory_of_their_own() {
+    run(|| {
+        let end = forked(|| {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(100) {
+                let threads: Vec<_> = (0..4)
+                    .map(|n| {
+                        std::thread::spawn(move || {
+                            let kept = [n; 512];
+                            std::thread::yield_now();
+                            assert!(kept.iter().all(|word| *word == n));
+                            // SAFETY: takes nothing; reads what libc has of its sequences.
+                            assert!(unsafe { libc::sched_getcpu() } >= 0);
+                        })
+                    })
+                    .collect();
+                threads.into_iter().for_each(|thread| thread.join().unwrap());
+            }
+            6
+        });
+        assert_eq!(end, End::Code(6));
+    });
+}
+
+/// `std` forks by itself when it has to run something between that and exec.
+#[test]
+fn programs_are_started_with_and_without_fork() {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    run(|| {
+        scope(|scope| {
+            for n in 0..if in_forced_mode() { 10 } else { 40 } {
+                scope.spawn(move || {
+                    let mut command = Command::new("cat");
+                    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                    if n % 2 == 0 {
+                        // SAFETY: the closure calls nothing.
+                        unsafe { command.pre_exec(|| Ok(())) };
+                    }
+                    let mut cat = command.spawn().unwrap();
+                    write!(cat.stdin.take().unwrap(), "{n}").unwrap();
+                    let output = offload(|| cat.wait_with_output()).unwrap();
+                    assert_eq!(output.stdout, n.to_string().as_bytes());
+                });
+            }
+        });
+    });
+}
