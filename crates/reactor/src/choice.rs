@@ -21,11 +21,15 @@ pub struct Choice {
 /// The backend to use in this process: io_uring where the kernel has it and lets us, else epoll.
 /// Found out once. `CAREFREE_REACTOR=uring` or `epoll` in the environment forces one.
 ///
+/// `CAREFREE_URING=deferred` has io_uring finish completions only when their owner asks for them:
+/// somewhat cheaper, but fibers whose carrier is kept busy by another wait until it is not. The
+/// usual, `soon`, lets other threads fetch them.
+///
 /// A seccomp filter that *kills* for a forbidden call (instead of answering it with an error, as
 /// those of container engines do) kills here; set `CAREFREE_REACTOR=epoll` there.
 ///
 /// # Errors
-/// When the variable has another value, or forces io_uring where it is refused.
+/// When a variable has another value, or forces io_uring where it is refused.
 ///
 /// ```
 /// let choice = carefree_reactor::choice()?;
@@ -37,6 +41,7 @@ pub fn choice() -> io::Result<&'static Choice> {
     let choice = CHOICE.get_or_init(|| {
         let forced = std::env::var_os(VARIABLE);
         let forced = forced.as_ref().map(|value| value.to_string_lossy());
+        uring::check_environment()?;
         choose(forced.as_deref(), uring::probe)
     });
     choice.as_ref().map_err(|message| io::Error::other(message.as_str()))

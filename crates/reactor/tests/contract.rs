@@ -1,10 +1,14 @@
 //! What every backend promises, checked by the same code over each of them.
 
+#[path = "common/symbols.rs"]
+mod symbols;
+
 mod contract {
     mod cancel;
     mod file;
     mod identity;
     mod kit;
+    mod modes;
     mod sharing;
     mod socket;
     mod stream;

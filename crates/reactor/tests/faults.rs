@@ -4,6 +4,9 @@
 //! left. It must end with a clean error or go on as if nothing had happened: nothing may be lost,
 //! left open or hang.
 
+#[path = "common/symbols.rs"]
+mod symbols;
+
 use carefree_reactor::op::CURRENT;
 use carefree_reactor::{Completion, Driver, Kind, Op, clock, faults};
 use std::cell::Cell;
@@ -15,51 +18,6 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-
-/// What the `io-uring` crate calls, sent to where the plan is asked.
-mod symbols {
-    use super::*;
-    use std::ffi::{c_int, c_long, c_void};
-
-    fn answer(result: Result<usize, i32>) -> isize {
-        result.map(|value| value as isize).unwrap_or_else(|errno| {
-            // SAFETY: this thread's own variable.
-            unsafe { *libc::__errno_location() = errno };
-            -1
-        })
-    }
-
-    /// As libc's. It takes any number of arguments, which by the calling conventions of Linux is
-    /// no different from taking six.
-    #[unsafe(no_mangle)]
-    extern "C" fn syscall(
-        number: c_long,
-        a: usize,
-        b: usize,
-        c: usize,
-        d: usize,
-        e: usize,
-        f: usize,
-    ) -> c_long {
-        // SAFETY: as sound as what the caller asks for.
-        answer(unsafe { faults::call(number, [a, b, c, d, e, f]) }) as c_long
-    }
-
-    #[unsafe(no_mangle)]
-    extern "C" fn mmap(
-        address: usize,
-        length: usize,
-        protection: c_int,
-        flags: c_int,
-        fd: c_int,
-        offset: i64,
-    ) -> *mut c_void {
-        let args =
-            [address, length, protection as usize, flags as usize, fd as usize, offset as usize];
-        // SAFETY: as sound as what the caller asks for.
-        answer(unsafe { faults::call(libc::SYS_mmap, args) }) as *mut c_void
-    }
-}
 
 /// How a call may fail, by the manual pages and by what seccomp filters answer.
 fn errors(number: libc::c_long) -> &'static [i32] {

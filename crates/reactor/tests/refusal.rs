@@ -127,6 +127,18 @@ fn a_wrong_value_is_an_error() {
 }
 
 #[test]
+fn a_wrong_way_to_finish_is_an_error() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]).env(REFUSE, "nothing");
+    let output = command.env("CAREFREE_URING", "later").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("error: CAREFREE_URING is 'later': it must be soon or deferred"),
+        "{text}"
+    );
+}
+
+#[test]
 fn left_alone_it_takes_what_is_there() {
     let (line, works) = choice_with("nothing", None);
     assert!(

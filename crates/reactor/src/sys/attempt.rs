@@ -2,9 +2,9 @@
 //! others and therefore left alone.
 
 use std::os::fd::RawFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::lock::Lock;
 use super::raw::syscall;
 use crate::op::{Attempt, CURRENT, Op};
 
@@ -12,9 +12,12 @@ use crate::op::{Attempt, CURRENT, Op};
 /// fewer than 256 bytes (`WAKEUP_CHARS`) are queued.
 const TERMINAL_WRITE: usize = 256;
 
+/// What a pipe takes: it says so when a page is free.
+const PIPE_WRITE: usize = libc::PIPE_BUF;
+
 /// Held from seeing that a connection is there until it is taken. Without it two carriers could see
 /// the same one, and the slower would wait in `accept`, fibers and all.
-static ACCEPTING: Mutex<()> = Mutex::new(());
+static ACCEPTING: Lock = Lock::new();
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -69,7 +72,7 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
             unsafe { call(libc::SYS_sendmsg, [fd as usize, message as usize, flags, 0, 0, 0]) }
         }
         Op::Accept { fd, address, length, flags } => {
-            let _accepting = ACCEPTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let _accepting = ACCEPTING.lock();
             match ready(fd, libc::POLLIN) {
                 Ok(0) => Attempt::Again,
                 Ok(_) => {
@@ -175,7 +178,8 @@ unsafe fn transfer(
         return result;
     }
     // The file knows no such thing: a terminal, a timer, a pipe of an old kernel's.
-    if is_storage(fd) {
+    let kind = file_kind(fd);
+    if is_storage(kind) {
         // It would say that it is ready, and wait for a disk.
         return Attempt::Again;
     }
@@ -194,30 +198,31 @@ unsafe fn transfer(
             _ => call(number, args(iov, count, flags)),
         }
     };
-    if way == Way::In {
+    // SAFETY: the kernel has just read `count` vectors there; none may be anywhere.
+    let vectors = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(iov, count) } };
+    let room = if kind == libc::S_IFIFO { PIPE_WRITE } else { TERMINAL_WRITE };
+    let fits = vectors.iter().map(|vector| vector.iov_len).sum::<usize>() <= room;
+    if way == Way::In || fits {
         return plain(iov as usize, count);
     }
     // Writable means "some of it".
-    let mut head = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    for index in 0..count {
-        // SAFETY: `count` vectors are there.
-        head = unsafe { iov.add(index).read() };
-        if head.iov_len > 0 {
-            break;
-        }
-    }
-    head.iov_len = head.iov_len.min(TERMINAL_WRITE);
+    let first = vectors.iter().find(|vector| vector.iov_len > 0).expect("they do not fit");
+    let head = libc::iovec { iov_base: first.iov_base, iov_len: first.iov_len.min(room) };
     plain(&raw const head as usize, 1)
 }
 
-/// Whether `fd` is a file on a disk, a directory or a disk.
-pub(crate) fn is_storage(fd: RawFd) -> bool {
+/// What kind of file `fd` is: one of the `S_IF` constants, 0 if that cannot be found out.
+pub(super) fn file_kind(fd: RawFd) -> libc::mode_t {
     // SAFETY: plain old data.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes to a structure that lives until the call returns; the layout is
     // the kernel's own on 64-bit machines.
     let result =
         unsafe { syscall(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
-    let kind = stat.st_mode & libc::S_IFMT;
-    result.is_ok() && matches!(kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
+    if result.is_ok() { stat.st_mode & libc::S_IFMT } else { 0 }
+}
+
+/// Whether it is a file on a disk, a directory or a disk.
+pub(super) fn is_storage(kind: libc::mode_t) -> bool {
+    matches!(kind, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::is_storage;
+use super::attempt::{file_kind, is_storage};
 use super::epoll::{Events, Poller};
 use super::raw::syscall;
 use super::waiting::Waiting;
@@ -50,7 +50,7 @@ impl Mock {
     /// As for [`Driver::submit`](crate::Driver::submit).
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         let mut waiting = Waiting::new(op).ok_or(Unsupported)?;
-        if is_storage(waiting.fd) {
+        if is_storage(file_kind(waiting.fd)) {
             // As epoll has it.
             return Err(Unsupported);
         }

@@ -1,8 +1,9 @@
 //! io_uring: the kernel performs the operations and posts their results to a ring in shared memory.
 
 mod entry;
+mod finish;
 mod probe;
 mod ring;
 
-pub(crate) use probe::probe;
+pub(crate) use probe::{check_environment, probe};
 pub(crate) use ring::Ring;

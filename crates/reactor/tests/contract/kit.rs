@@ -1,5 +1,6 @@
 //! What the contract's tests are written with.
 
+use super::modes;
 use carefree_reactor::{Completion, Driver, Kind, Op, Unsupported, clock};
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,11 +16,17 @@ pub(crate) struct Bench {
     done: HashMap<u64, i32>,
 }
 
+/// A driver, in the mode that is forced if one is.
+pub(crate) fn driver(kind: Kind) -> Driver {
+    modes::enter();
+    let driver = Driver::new(kind).unwrap_or_else(|error| panic!("{kind}: {error}"));
+    assert_eq!(driver.kind(), kind);
+    driver
+}
+
 impl Bench {
     pub(crate) fn new(kind: Kind) -> Bench {
-        let driver = Driver::new(kind).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
-        assert_eq!(driver.kind(), kind);
-        Bench { driver, done: HashMap::new() }
+        Bench { driver: driver(kind), done: HashMap::new() }
     }
 
     /// Submits an operation whose memory the test keeps.

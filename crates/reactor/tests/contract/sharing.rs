@@ -1,7 +1,7 @@
 //! Several drivers: on the same descriptors, and across `fork`.
 
 use super::kit::*;
-use carefree_reactor::{Driver, Kind};
+use carefree_reactor::Kind;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -83,7 +83,7 @@ fn a_forked_child_leaves_its_parents_driver_alone(kind: Kind) {
     let mut buffer = [0; 4];
     bench.start(1, read(&reader, &mut buffer));
     bench.is_waiting(1);
-    let fresh = Driver::new(kind).unwrap();
+    let fresh = driver(kind);
     let parents = std::mem::replace(&mut bench.driver, fresh);
     // SAFETY: the child calls nothing that another thread of the parent could have locked: libc
     // sees to its allocator's locks.

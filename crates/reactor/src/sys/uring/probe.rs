@@ -2,6 +2,7 @@
 
 use io_uring::opcode;
 
+use super::finish::Finish;
 use super::ring::Ring;
 
 /// What a ring must know to be of use. The rest is looked at operation by operation.
@@ -17,6 +18,14 @@ const NEEDED: [(u8, &str); 10] = [
     (opcode::PollAdd::CODE, "poll"),
     (opcode::AsyncCancel::CODE, "cancel"),
 ];
+
+/// Whether what the environment says of rings makes sense.
+///
+/// # Errors
+/// A line that says what is wrong.
+pub(crate) fn check_environment() -> Result<(), String> {
+    Finish::wanted().map(drop)
+}
 
 /// Makes a ring and lets go of it. Returns what is to be said for it.
 ///

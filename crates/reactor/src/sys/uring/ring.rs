@@ -17,6 +17,7 @@ use std::os::fd::AsRawFd;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
 
 use super::entry;
+use super::finish::Finish;
 use crate::clock;
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
@@ -57,30 +58,33 @@ pub(crate) struct Ring {
     cancelled_all: Option<i32>,
 }
 
-/// The set-up flags, best first. All sets keep completions visible to other threads while the owner
-/// computes, which `DEFER_TASKRUN` would not: it runs a completion's last step only inside the
-/// owner's own `io_uring_enter`.
+/// The set-up flags, best first; a kernel that does not know one refuses the set.
 ///
 /// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step waits for
-///   the owner's next way through the kernel, a timer interrupt at the latest.
+///   the owner's next way through the kernel.
 /// * `TASKRUN_FLAG` says in shared memory that such a step waits, so `poll` can go and fetch it.
 /// * `SINGLE_ISSUER` (6.0) spares locks.
 /// * `SUBMIT_ALL` (5.18) goes on after an entry the kernel refuses.
-fn builders() -> [io_uring::Builder; 3] {
+fn builders(finish: Finish) -> Vec<io_uring::Builder> {
     let mut plain = IoUring::builder();
     plain.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
     let mut cooperative = plain.clone();
     cooperative.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
     let mut single = cooperative.clone();
     single.setup_single_issuer();
-    [single, cooperative, plain]
+    let mut builders = vec![single.clone(), cooperative, plain];
+    if finish == Finish::Deferred {
+        builders.insert(0, single.setup_defer_taskrun().clone());
+    }
+    builders
 }
 
 impl Ring {
     /// A ring for the calling thread.
     pub(crate) fn new() -> io::Result<Ring> {
         let mut refusal = None;
-        for builder in builders() {
+        let finish = Finish::wanted().map_err(io::Error::other)?;
+        for builder in builders(finish) {
             match builder.build(SUBMISSIONS) {
                 Ok(ring) => return Ring::checked(ring),
                 // A kernel that does not know a flag says so like this.
@@ -124,7 +128,9 @@ impl Ring {
 
     /// How the ring is set up, in a few words.
     pub(super) fn describe(&self) -> &'static str {
-        if self.ring.params().is_setup_single_issuer() {
+        if Finish::wanted() == Ok(Finish::Deferred) {
+            "completions deferred to their owner"
+        } else if self.ring.params().is_setup_single_issuer() {
             "cooperative completions, a single issuer"
         } else {
             "an old kernel's, without cooperative completions or a single issuer"

@@ -1,0 +1,34 @@
+//! How completions are finished: who takes the last step of an operation that had to wait, and when.
+
+use std::sync::OnceLock;
+
+const VARIABLE: &str = "CAREFREE_URING";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// The owner's thread, on its next way through the kernel, whatever for: a timer interrupt at
+    /// the latest. Others see completions then, also when the owner computes.
+    Soon,
+    /// The owner, inside its own `io_uring_enter` (`DEFER_TASKRUN`, Linux 6.1). Completions come
+    /// together, which is cheaper, but nobody can fetch them for an owner who computes.
+    Deferred,
+}
+
+impl Finish {
+    /// What the environment asks for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn wanted() -> Result<Finish, String> {
+        static WANTED: OnceLock<Result<Finish, String>> = OnceLock::new();
+        let wanted = WANTED.get_or_init(|| {
+            let value = std::env::var_os(VARIABLE).unwrap_or_default();
+            match value.to_string_lossy().as_ref() {
+                "" | "soon" => Ok(Finish::Soon),
+                "deferred" => Ok(Finish::Deferred),
+                other => Err(format!("{VARIABLE} is '{other}': it must be soon or deferred")),
+            }
+        });
+        wanted.clone()
+    }
+}

@@ -1,0 +1,79 @@
+//! The whole suite again, as on kernels that the machine at hand does not have.
+
+use carefree_reactor::faults;
+use std::cell::Cell;
+use std::process::Command;
+
+const MODE: &str = "REACTOR_TEST_MODE";
+
+fn mode() -> Option<String> {
+    std::env::var(MODE).ok()
+}
+
+/// Makes the calling thread's kernel as old as the mode says.
+pub(crate) fn enter() {
+    // Newer flags for a ring's set-up are refused so many times.
+    let newer = match mode().as_deref() {
+        None | Some("deferred") => return,
+        Some("uring 5.19") => 1,
+        Some("uring 5.13") => 2,
+        Some("epoll 4.19") => 0,
+        Some(other) => panic!("{MODE} is '{other}'"),
+    };
+    let refusals = Cell::new(newer);
+    faults::set(Some(Box::new(move |number| match number {
+        libc::SYS_io_uring_setup if refusals.get() > 0 => {
+            refusals.set(refusals.get() - 1);
+            Some(libc::EINVAL)
+        }
+        libc::SYS_epoll_pwait2 if newer == 0 => Some(libc::ENOSYS),
+        // Pipes and the like could not say that they would wait.
+        libc::SYS_preadv2 | libc::SYS_pwritev2 if newer == 0 => Some(libc::EOPNOTSUPP),
+        _ => None,
+    })));
+}
+
+/// Whether completions are finished by their owner only.
+pub(crate) fn defers() -> bool {
+    mode().as_deref() == Some("deferred")
+}
+
+/// Whether pipes know no `RWF_NOWAIT`.
+pub(crate) fn is_old_epoll() -> bool {
+    mode().as_deref() == Some("epoll 4.19")
+}
+
+fn suite_as(mode_name: &str, filter: &str) {
+    if mode().is_some() {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([filter, "--skip", "modes::"]).env(MODE, mode_name);
+    if mode_name == "deferred" {
+        command.env("CAREFREE_URING", "deferred");
+    }
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{mode_name}:\n{text}");
+    assert!(text.contains("a_read_waits_for_data"), "the suite did not run:\n{text}");
+}
+
+#[test]
+fn a_ring_of_linux_5_19() {
+    suite_as("uring 5.19", "uring::");
+}
+
+#[test]
+fn a_ring_of_linux_5_13() {
+    suite_as("uring 5.13", "uring::");
+}
+
+#[test]
+fn a_ring_with_deferred_completions() {
+    suite_as("deferred", "uring::");
+}
+
+#[test]
+fn epoll_of_linux_4_19() {
+    suite_as("epoll 4.19", "epoll::");
+}
