@@ -29,6 +29,12 @@ pub(crate) enum Command {
     /// Measures coroutines, fibers and threads on this machine.
     #[command(after_help = workloads())]
     Bench(Bench),
+    /// Shows records: as tables, as a spreadsheet, or as a page with charts.
+    Report(Report),
+    /// Tells what changed from one record to another.
+    Compare(Compare),
+    /// Tells which version, or which day, made a figure what it is.
+    History(History),
     /// Tells whether fibers work here, how, and what limits them.
     Doctor(Doctor),
     /// Runs fibers to see that they work: how `doctor` calls itself, for a process of its own.
@@ -81,7 +87,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
-    /// How to show it: text, json, markdown or csv [default: by the name of --out, else text].
+    /// How to show it: text, json, markdown, csv or html [default: by the name of --out, else
+    /// text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
     pub(crate) format: Option<Format>,
 
@@ -96,6 +103,75 @@ pub(crate) struct Bench {
     /// Keep every sample on one core, not `switch` alone.
     #[arg(long)]
     pub(crate) pin: bool,
+}
+
+/// What a record may be named by.
+const NAMES: &str = "Records:\n  FILE       a record that bench has written\n  DIR        all records of a folder\n  mine       \
+                     all of your own\n  published  the figures of the documents this lab follows";
+
+/// The orders of `carefree report`.
+#[derive(Debug, Args)]
+#[command(after_help = NAMES)]
+pub(crate) struct Report {
+    /// What to show.
+    #[arg(value_name = "RECORD", required = true)]
+    pub(crate) records: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// The orders of `carefree compare`.
+#[derive(Debug, Args)]
+#[command(after_help = NAMES)]
+pub(crate) struct Compare {
+    /// What it was.
+    #[arg(value_name = "OLD")]
+    pub(crate) old: String,
+
+    /// What it is.
+    #[arg(value_name = "NEW")]
+    pub(crate) new: String,
+
+    /// End with exit code 1 if a figure got worse, beyond doubt and by more than this.
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) fail_on_regression: Option<u32>,
+
+    /// Let --fail-on-regression judge figures of different machines.
+    #[arg(long, requires = "fail_on_regression")]
+    pub(crate) across_machines: bool,
+
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// The orders of `carefree history`.
+#[derive(Debug, Args)]
+#[command(after_help = NAMES)]
+pub(crate) struct History {
+    /// What to look through.
+    #[arg(value_name = "RECORD", required = true)]
+    pub(crate) records: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// Where records are, and how to show what they say.
+#[derive(Debug, Args)]
+pub(crate) struct Shown {
+    /// How to show it: text, json, markdown, csv or html [default: by the name of --out, else
+    /// text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
+    pub(crate) format: Option<Format>,
+
+    /// Write it to a file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// The folder of your own records [default: carefree/records in your data folder].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// The orders of `carefree doctor`.

@@ -5,6 +5,7 @@ mod bench;
 mod doctor;
 mod out;
 mod progress;
+mod records;
 mod sample;
 mod terminal;
 mod usage;
@@ -16,6 +17,9 @@ use args::Command;
 fn main() -> ExitCode {
     match args::parse() {
         Ok(Command::Bench(orders)) => bench::bench(&orders),
+        Ok(Command::Report(orders)) => records::report(&orders),
+        Ok(Command::Compare(orders)) => records::compare(&orders),
+        Ok(Command::History(orders)) => records::history(&orders),
         Ok(Command::Doctor(orders)) => doctor::doctor(&orders),
         Ok(Command::Fibers) => doctor::try_fibers(),
         Ok(Command::Sample { orders }) => sample::sample(&orders),
@@ -25,7 +29,7 @@ fn main() -> ExitCode {
 
 /// Exit codes, as other command-line tools have them.
 mod exit {
-    /// Something that was asked for could not be had.
+    /// Something that was asked for could not be had; of `compare`, a figure got worse.
     pub(crate) const FAILED: u8 = 1;
     /// What was asked for makes no sense.
     pub(crate) const USAGE: u8 = 2;

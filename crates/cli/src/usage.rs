@@ -53,7 +53,10 @@ fn line(error: &clap::Error) -> String {
         ErrorKind::UnknownArgument => format!("there is no {argument}; {suggestion}"),
         ErrorKind::InvalidSubcommand => {
             let wrong = text(ContextKind::InvalidSubcommand).unwrap_or_default();
-            format!("there is no command '{wrong}'; the commands are bench and doctor")
+            format!(
+                "there is no command '{wrong}'; the commands are bench, report, \
+                 compare, history and doctor"
+            )
         }
         ErrorKind::ArgumentConflict => format!("{option} can be given only once"),
         // Whatever else there may be: clap's first line, without its prefix.
@@ -68,6 +71,7 @@ fn line(error: &clap::Error) -> String {
 /// What an option with a number takes.
 fn numbers(option: &str) -> &'static str {
     match option {
+        "--fail-on-regression" => "a percentage from 0 to 1,000,000",
         "--samples" => "a number from 1 to 10,000",
         "--units" => "a number from 1 to 100,000,000",
         _ => "a number from 0 to 18,446,744,073,709,551,615",

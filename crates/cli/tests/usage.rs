@@ -42,11 +42,11 @@ fn wrong_names_are_answered_with_the_right_ones() {
     );
     assert_eq!(
         refused(&["bench", "--format", "xml"]),
-        "carefree: there is no format 'xml'; the formats are text, json, markdown and csv"
+        "carefree: there is no format 'xml'; the formats are text, json, markdown, csv and html"
     );
     assert_eq!(
         refused(&["bnch"]),
-        "carefree: there is no command 'bnch'; the commands are bench and doctor"
+        "carefree: there is no command 'bnch'; the commands are bench, report, compare, history and doctor"
     );
     assert_eq!(
         refused(&["bench", "--sample", "3"]),

@@ -147,6 +147,9 @@ fn key(fd: c_int) -> usize {
     1 << 63 | fd as usize
 }
 
+/// Names waits on several files at once.
+pub(crate) const SEVERAL: usize = 1 << 63 | 1 << 62;
+
 impl File {
     const fn new() -> File {
         File {
@@ -385,6 +388,8 @@ fn drive_out(fd: c_int, file: &File) -> bool {
     }
     if before != 0 {
         operation::interrupt(key(fd));
+        // They look whether one of theirs is meant.
+        operation::interrupt(SEVERAL);
         let someone = || file.word.load(Ordering::Acquire) != CLOSING;
         while someone() {
             wait::park(key(fd), someone, Reason::Close, Until::WOKEN_ONLY);

@@ -15,6 +15,8 @@
 //! |---|---|
 //! | `sched_yield` | `rest` |
 //! | `syscall`: the futex, and what else waits | `syscall`, `futex` |
+//! | `sleep`, `usleep`, `nanosleep`, `clock_nanosleep`, `thrd_sleep` | `sleep` |
+//! | `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `epoll_pwait2` | `ready` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg`, `accept`, `accept4`, `connect` | `socket` |
 //! | `close`, `dup2`, `dup3`, `close_range`, `setsockopt` | `descriptor` |
@@ -33,9 +35,12 @@ mod fiber;
 mod files;
 mod futex;
 mod parking;
+mod span;
 mod time;
 
+pub mod ready;
 pub mod rest;
+pub mod sleep;
 pub mod socket;
 pub mod stream;
 pub mod syscall;

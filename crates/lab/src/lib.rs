@@ -8,8 +8,10 @@
 
 #![warn(missing_docs)]
 
+pub mod compare;
 pub mod env;
 pub mod fetch;
+pub mod history;
 pub mod limits;
 pub mod memory;
 pub mod noise;

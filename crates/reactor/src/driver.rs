@@ -200,16 +200,12 @@ impl Driver {
         each!(&mut self.backend, backend => backend.wait(&self.idle, deadline, out))
     }
 
-    /// Appends what is done to `out`, on behalf of the owner, who computes. Submits nothing. With
-    /// operations on sockets and pipes the kernel needs the owner's processor for a moment, at the
+    /// [`poll`](Driver::poll) on behalf of the owner, who computes: for another thread, which should
+    /// live on, as what it hands over to io_uring is cancelled when it ends. With operations on
+    /// sockets and pipes the kernel needs the processor of who handed them over for a moment, at the
     /// latest at its next timer interrupt; what is done is seen after that.
     pub fn harvest(&mut self, out: &mut Vec<Completion>) {
-        match &mut self.backend {
-            Backend::Uring(ring) => ring.harvest(out),
-            // Descriptors and their readiness belong to no thread.
-            Backend::Epoll(watcher) => watcher.poll(out),
-            Backend::Mock(mock) => mock.poll(out),
-        }
+        self.poll(out);
     }
 
     /// Ends the wait under way or the next one. Cheap to make and to keep.

@@ -17,6 +17,17 @@
 //! 3. The completion's result counts, even if the fiber had asked to cancel: what was read is not
 //!    lost. Only if the kernel says that it was cancelled the wait ends as it was interrupted.
 //!
+//! # Several at once
+//!
+//! [`perform_any`] submits several operations and waits until one is done. All are submitted before
+//! the fiber can be moved, so to one carrier. Each has a record of its own, in memory that the fiber
+//! gives back after step 2 has been taken for every one of them: whichever are not done when the
+//! first wait ends are cancelled and waited for, also after a success. *No completion is missed*:
+//! each is a bit of its own that is sent before the wait is ended, and the fiber looks at all the bits
+//! when a wait has begun; so by the argument of [`signal`](crate::signal) it either finds the bit or
+//! is woken. Completions that end a wait early, or come when none is under way, do no harm: who waits
+//! looks again.
+//!
 //! *Who completes touches the record last when he sends `done`*, and reads whom to wake before. The
 //! fiber may be awake, see the signal, and be gone when he comes to wake it. He then ends the wait
 //! of another operation, of this fiber or of a later one under the same header, if one is under way:
@@ -84,7 +95,7 @@ pub enum Ended {
     Unsupported,
 }
 
-/// An operation in flight.
+/// An operation in flight. A record of its own for each, never moved.
 struct Operation {
     /// Who waits for it.
     fiber: FiberRef,
@@ -101,72 +112,136 @@ struct Operation {
 /// # Safety
 /// What `op` points to is valid until this returns.
 pub unsafe fn perform(op: &Op, how: &Wait<'_>) -> Ended {
-    let Some(me) = wait::current_fiber() else { return Ended::Unsupported };
-    let carrier = carrier::of(me);
-    if carrier.must_not_switch() {
-        return Ended::Unsupported;
-    }
-    if let Err(interrupted) = cancel::check() {
-        return Ended::Interrupted(interrupted);
-    }
-    let operation = Operation {
-        fiber: me,
-        carrier,
-        result: Cell::new(0),
-        done: Signal::new(),
-        heard: Signal::new(),
+    let (me, carrier) = match begin() {
+        Ok(begun) => begun,
+        Err(ended) => return ended,
     };
-    if carrier.submit((&raw const operation) as u64, op).is_err() {
+    let operation = Operation::new(me, carrier);
+    if carrier.submit(operation.token(), op).is_err() {
         return Ended::Unsupported;
     }
-    let interruption = operation.first_wait(me, how);
-    if let Some(interruption) = interruption {
-        operation.cancel_and_wait(me, how);
-        // An operation that was under way says EINTR when it is cancelled.
-        if matches!(-operation.result.get(), libc::ECANCELED | libc::EINTR) {
+    let all = std::slice::from_ref(&operation);
+    if let Some(interruption) = first_wait(all, me, how) {
+        cancel_and_wait(all, me, how);
+        if operation.was_cancelled() {
             return interruption;
         }
     }
     Ended::Done(operation.result.get())
 }
 
+/// Has the kernel do `ops` while the calling fiber is parked, until the first of them is done; the
+/// others are cancelled.
+///
+/// Afterwards `results` says for each operation how the kernel has answered it, or `None` if nothing
+/// was done. [`Ended::Done`] carries how many were answered. Without operations it waits for the
+/// deadline or an interruption.
+///
+/// # Safety
+/// What `ops` point to is valid until this returns.
+pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i32>>) -> Ended {
+    results.clear();
+    let (me, carrier) = match begin() {
+        Ok(begun) => begun,
+        Err(ended) => return ended,
+    };
+    // Reserved now: nothing may fail once the kernel has the first of them.
+    results.reserve(ops.len());
+    let records: Vec<Operation> = ops.iter().map(|_| Operation::new(me, carrier)).collect();
+    let submitted = (records.iter().zip(ops))
+        .take_while(|(record, op)| carrier.submit(record.token(), op).is_ok())
+        .count();
+    let under_way = &records[..submitted];
+    let interruption = if submitted < ops.len() {
+        Some(Ended::Unsupported)
+    } else {
+        first_wait(under_way, me, how)
+    };
+    cancel_and_wait(under_way, me, how);
+    results.extend(
+        under_way.iter().map(|record| (!record.was_cancelled()).then_some(record.result.get())),
+    );
+    let answered = results.iter().flatten().count();
+    match interruption {
+        Some(interruption) if answered == 0 || interruption == Ended::Unsupported => interruption,
+        _ => Ended::Done(answered as i32),
+    }
+}
+
+/// Whether the caller may have operations done, and where.
+fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
+    let me = wait::current_fiber().ok_or(Ended::Unsupported)?;
+    let carrier = carrier::of(me);
+    if carrier.must_not_switch() {
+        return Err(Ended::Unsupported);
+    }
+    cancel::check().map_err(Ended::Interrupted)?;
+    Ok((me, carrier))
+}
+
 impl Operation {
-    /// Waits until the operation is done or its wait is interrupted; then says how.
-    fn first_wait(&self, me: FiberRef, how: &Wait<'_>) -> Option<Ended> {
-        let until = Until { deadline: how.deadline, cancellable: true };
-        loop {
-            let over = || self.done.is_sent() || !(how.holds)();
-            let (outcome, limited) = wait::await_signal(me, over, how.reason, how.key, until);
-            if self.done.is_sent() {
-                return None;
-            }
-            match outcome {
-                Outcome::TimedOut if !limited => return Some(Ended::Late),
-                Outcome::TimedOut => return Some(Ended::Interrupted(Interrupted::TimedOut)),
-                Outcome::Cancelled => return Some(Ended::Interrupted(Interrupted::Cancelled)),
-                Outcome::Unparked | Outcome::Invalid => {
-                    if !(how.holds)() {
-                        return Some(Ended::Pointless);
-                    }
+    fn new(fiber: FiberRef, carrier: &'static Carrier) -> Operation {
+        Operation {
+            fiber,
+            carrier,
+            result: Cell::new(0),
+            done: Signal::new(),
+            heard: Signal::new(),
+        }
+    }
+
+    /// Whether it was, now that it is done and its end was asked for.
+    fn was_cancelled(&self) -> bool {
+        // One that was under way says EINTR.
+        matches!(-self.result.get(), libc::ECANCELED | libc::EINTR)
+    }
+
+    fn token(&self) -> u64 {
+        (&raw const *self) as u64
+    }
+}
+
+/// Waits until one of `all` is done or the wait is interrupted; then says how.
+fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> {
+    let until = Until { deadline: how.deadline, cancellable: true };
+    let done = || all.iter().any(|operation| operation.done.is_sent());
+    loop {
+        let over = || done() || !(how.holds)();
+        let (outcome, limited) = wait::await_signal(me, over, how.reason, how.key, until);
+        if done() {
+            return None;
+        }
+        match outcome {
+            Outcome::TimedOut if !limited => return Some(Ended::Late),
+            Outcome::TimedOut => return Some(Ended::Interrupted(Interrupted::TimedOut)),
+            Outcome::Cancelled => return Some(Ended::Interrupted(Interrupted::Cancelled)),
+            Outcome::Unparked | Outcome::Invalid => {
+                if !(how.holds)() {
+                    return Some(Ended::Pointless);
                 }
             }
         }
     }
+}
 
-    /// Asks for the operation's end and waits for it.
-    fn cancel_and_wait(&self, me: FiberRef, how: &Wait<'_>) {
-        let token = (self as *const Self) as u64;
-        let here = carrier::of(me);
-        let far = !std::ptr::eq(self.carrier, here);
-        if far {
-            self.carrier.send_errand(token);
+/// Asks for the end of those of `all` that are not done, and waits for it.
+fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
+    let here = carrier::of(me);
+    let mut far = false;
+    for operation in all {
+        if operation.done.peek() {
+            // No errand: as if it had been run.
+            operation.heard.send();
+        } else if std::ptr::eq(operation.carrier, here) {
+            here.cancel(operation.token());
         } else {
-            here.cancel(token);
+            far = true;
+            operation.carrier.send_errand(operation.token());
         }
-        let over = || self.done.is_sent() && (!far || self.heard.is_sent());
-        while !over() {
-            wait::await_signal(me, over, how.reason, how.key, Until::WOKEN_ONLY);
-        }
+    }
+    let over = || all.iter().all(|one| one.done.is_sent() && (!far || one.heard.is_sent()));
+    while !over() {
+        wait::await_signal(me, over, how.reason, how.key, Until::WOKEN_ONLY);
     }
 }
 

@@ -57,12 +57,22 @@ pub enum Reason {
     Thread,
     /// It waits until a future of its own is woken.
     Future,
+    /// It waits for somebody to open the other end of a FIFO.
+    Open,
+    /// It waits for a lock on a file.
+    FileLock,
+    /// It waits for a message or a semaphore of System V.
+    Ipc,
+    /// It waits for a child process.
+    Child,
+    /// It waits for a signal.
+    Signal,
     /// It waits for something else, through [`park`](crate::wait::park).
     Other,
 }
 
 impl Reason {
-    const ALL: [Reason; 26] = [
+    const ALL: [Reason; 31] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,
@@ -88,6 +98,11 @@ impl Reason {
         Reason::Stream,
         Reason::Thread,
         Reason::Future,
+        Reason::Open,
+        Reason::FileLock,
+        Reason::Ipc,
+        Reason::Child,
+        Reason::Signal,
         Reason::Other,
     ];
 
@@ -129,6 +144,11 @@ impl fmt::Display for Reason {
             Reason::Stream => "waits for the lock of a C stream",
             Reason::Thread => "waits for a thread to end",
             Reason::Future => "waits for a future to be woken",
+            Reason::Open => "waits for somebody to open the other end of a FIFO",
+            Reason::FileLock => "waits for a lock on a file",
+            Reason::Ipc => "waits for a message or a semaphore of System V",
+            Reason::Child => "waits for a child process",
+            Reason::Signal => "waits for a signal",
             Reason::Other => "waits",
         })
     }

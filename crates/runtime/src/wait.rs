@@ -169,8 +169,11 @@ pub(crate) fn unpark(fiber: FiberRef) {
     wake(fiber, fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked), Place::Next);
 }
 
-/// Waits until `deadline`.
-pub(crate) fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
+/// Puts the calling fiber (or plain thread) to sleep until `deadline`, on
+/// [`clock::now`](carefree_reactor::clock::now)'s clock; `reason` is what dumps show.
+///
+/// [`Outcome::Cancelled`] or, before the deadline, [`Outcome::TimedOut`] say that it was cut short.
+pub fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     let me = current();
     let plan = Plan::new(me, reason, Until { deadline, cancellable: true }, 0);
     let ticket = plan.begin(me, 0);

@@ -1,4 +1,8 @@
 //! Blocking calls of `std` on fibers.
 
+mod busy;
+mod common;
 mod modes;
+mod ready;
+mod sleep;
 mod sockets;

@@ -151,17 +151,29 @@ impl Record {
         Ok(record)
     }
 
-    /// Reads a file.
+    /// Reads the records of a file: one, or several one after the other, each of which begins with
+    /// its environment.
     ///
     /// # Errors
     /// One line that names the file and says what is wrong.
-    pub fn read(path: &Path) -> Result<Record, String> {
+    pub fn read(path: &Path) -> Result<Vec<Record>, String> {
         let wrong = |what: &str| format!("{}: {what}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => wrong("there is no such file"),
             io::ErrorKind::InvalidData => wrong("this is no record: it is not text"),
             _ => wrong(&error.to_string()),
         })?;
-        Record::from_lines(&text).map_err(|error| wrong(&error))
+        let begins = text.match_indices("{\"type\":\"environment\"").map(|(at, _)| at);
+        let begins: Vec<usize> = begins
+            .filter(|&at| at > 0 && text.as_bytes()[at - 1] == b'\n')
+            .chain([text.len()])
+            .collect();
+        let mut from = 0;
+        let part = |to: usize| {
+            let part = &text[from..to];
+            from = to;
+            Record::from_lines(part).map_err(|error| wrong(&error))
+        };
+        begins.into_iter().map(part).collect()
     }
 }

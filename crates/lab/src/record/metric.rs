@@ -1,7 +1,7 @@
 //! What is known of a metric by its name.
 
 /// The metrics that reports know, in their order, with the unit of their values.
-const KNOWN: [(&str, &str); 15] = [
+const KNOWN: [(&str, &str); 16] = [
     ("time_per_unit", "ns"),
     ("first_time_per_unit", "ns"),
     ("last_time_per_unit", "ns"),
@@ -10,6 +10,7 @@ const KNOWN: [(&str, &str); 15] = [
     ("time", "ms"),
     ("units_per_second", "units/s"),
     ("requests_per_second", "requests/s"),
+    ("iterations_per_second", "i/s"),
     ("memory_per_unit", "bytes"),
     ("whole_memory_per_unit", "bytes"),
     ("bytes_allocated", "bytes"),

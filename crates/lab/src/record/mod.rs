@@ -6,6 +6,7 @@ mod line;
 mod machine;
 mod metric;
 mod order;
+mod published;
 mod reading;
 mod store;
 mod subject;
@@ -16,8 +17,10 @@ use serde::{Deserialize, Serialize};
 
 pub use line::{Heading, Line, SCHEMA, Source};
 pub use machine::{differences, fingerprint, name as machine_name};
+pub(crate) use metric::rank as metric_rank;
 pub use metric::{more_is_better, value_unit};
 pub use order::version_key;
+pub use published::{find, published};
 pub use reading::Reading;
 pub use store::{Store, default_folder};
 pub use subject::{Parameters, Side, Subject, Value};

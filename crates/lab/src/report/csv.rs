@@ -10,16 +10,14 @@ const BEFORE: [&str; 4] = ["runtime", "version", "unit", "workload"];
 const AFTER: [&str; 8] =
     ["metric", "value_unit", "median", "ci_low", "ci_high", "min", "max", "samples"];
 
-pub(super) fn render(record: &Record) -> String {
-    let names: BTreeSet<&str> = record
-        .results
-        .iter()
-        .flat_map(|m| m.subject.parameters.iter().map(|(name, _)| name))
-        .collect();
+pub(super) fn render(records: &[Record]) -> String {
+    let figures = || records.iter().flat_map(|record| &record.results);
+    let names: BTreeSet<&str> =
+        figures().flat_map(|m| m.subject.parameters.iter().map(|(name, _)| name)).collect();
     let headings: Vec<&str> =
         BEFORE.into_iter().chain(names.iter().copied()).chain(AFTER).collect();
     let mut lines = line(headings.into_iter().map(str::to_owned));
-    for m in &record.results {
+    for m in figures() {
         let least = m.samples.iter().copied().reduce(f64::min);
         let most = m.samples.iter().copied().reduce(f64::max);
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
@@ -43,7 +41,8 @@ pub(super) fn render(record: &Record) -> String {
     lines
 }
 
-fn line(cells: impl Iterator<Item = String>) -> String {
+/// One line of cells.
+pub(crate) fn line(cells: impl Iterator<Item = String>) -> String {
     let cells: Vec<String> = cells.map(|cell| quoted(&cell)).collect();
     cells.join(",") + "\n"
 }

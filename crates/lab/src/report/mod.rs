@@ -1,11 +1,14 @@
 //! Shows a record: for people as text or Markdown, for programs as JSON or CSV.
 
-mod csv;
+pub(crate) mod csv;
+mod html;
+pub(crate) mod ink;
 mod markdown;
-mod number;
-mod table;
+pub(crate) mod number;
+pub(crate) mod table;
 mod tables;
 mod text;
+mod view;
 mod words;
 
 use std::fmt;
@@ -26,11 +29,14 @@ pub enum Format {
     Markdown,
     /// The figures, one a line.
     Csv,
+    /// One page that needs nothing else.
+    Html,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 4] = [Format::Text, Format::Json, Format::Markdown, Format::Csv];
+    pub const ALL: [Format; 5] =
+        [Format::Text, Format::Json, Format::Markdown, Format::Csv, Format::Html];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -39,6 +45,7 @@ impl Format {
             Format::Json => "json",
             Format::Markdown => "markdown",
             Format::Csv => "csv",
+            Format::Html => "html",
         }
     }
 
@@ -49,6 +56,7 @@ impl Format {
             "json" | "jsonl" => Some(Format::Json),
             "md" | "markdown" => Some(Format::Markdown),
             "csv" => Some(Format::Csv),
+            "html" | "htm" => Some(Format::Html),
             _ => None,
         }
     }
@@ -78,10 +86,17 @@ impl FromStr for Format {
 /// Shows `record` in `format`, with colours where `colour` says so and the format has any. It ends
 /// with a line break.
 pub fn render(record: &Record, format: Format, colour: bool) -> String {
+    render_all(std::slice::from_ref(record), format, colour)
+}
+
+/// Shows several records in one report. Of a figure that several of them have from one machine,
+/// the last one is shown.
+pub fn render_all(records: &[Record], format: Format, colour: bool) -> String {
     match format {
-        Format::Text => text::render(record, colour),
-        Format::Json => record.to_lines(),
-        Format::Markdown => markdown::render(record),
-        Format::Csv => csv::render(record),
+        Format::Text => text::render(records, colour),
+        Format::Json => records.iter().map(Record::to_lines).collect(),
+        Format::Markdown => markdown::render(records),
+        Format::Csv => csv::render(records),
+        Format::Html => html::render(records),
     }
 }

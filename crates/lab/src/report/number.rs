@@ -3,7 +3,7 @@
 use crate::record::value_unit;
 
 /// `1234567.891` with one digit: `1,234,567.9`.
-pub(super) fn grouped(value: f64, digits: usize) -> String {
+pub(crate) fn grouped(value: f64, digits: usize) -> String {
     let plain = format!("{value:.digits$}");
     let (sign, plain) = match plain.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -25,12 +25,12 @@ pub(super) fn grouped(value: f64, digits: usize) -> String {
 }
 
 /// Nanoseconds as microseconds.
-pub(super) fn micros(ns: f64, digits: usize) -> String {
+pub(crate) fn micros(ns: f64, digits: usize) -> String {
     grouped(ns / 1e3, digits)
 }
 
 /// How many times: `310x`, `13x`, `4.5x`, as many digits as mean something.
-pub(super) fn times(ratio: f64) -> String {
+pub(crate) fn times(ratio: f64) -> String {
     if ratio >= 99.5 {
         // Two digits; the third is noise.
         let step = 10f64.powf(ratio.log10().floor() - 1.0);
@@ -42,13 +42,18 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
+/// How many times, for factors that may be close to one: `3.6x`, `1.65x`.
+pub(crate) fn factor(factor: f64) -> String {
+    if factor < 1.995 { format!("{factor:.2}x") } else { times(factor) }
+}
+
 /// A ratio in a table: one digit, as the published tables have it.
-pub(super) fn ratio(value: f64) -> String {
+pub(crate) fn ratio(value: f64) -> String {
     format!("{}x", grouped(value, 1))
 }
 
 /// Three digits with the unit that suits them: `26.1 ns`, `4.41 µs`, `56.2 ms`.
-pub(super) fn duration(ns: f64) -> String {
+pub(crate) fn duration(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),
         ns if ns < 1e6 => (ns / 1e3, "µs"),
@@ -59,7 +64,7 @@ pub(super) fn duration(ns: f64) -> String {
 }
 
 /// `4.41 KiB`.
-pub(super) fn size(bytes: f64) -> String {
+pub(crate) fn size(bytes: f64) -> String {
     let (value, unit) = match bytes {
         b if b < 1024.0 => return format!("{b:.0} B"),
         b if b < 1024.0 * 1024.0 => (b / 1024.0, "KiB"),
@@ -78,7 +83,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// A value of `metric` with its unit.
-pub(super) fn value(metric: &str, value: f64) -> String {
+pub(crate) fn value(metric: &str, value: f64) -> String {
     match value_unit(metric) {
         "ns" => duration(value),
         "ms" => duration(value * 1e6),

@@ -2,38 +2,50 @@
 
 /// Rows of cells under headings. A cell of a text table may have several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Table {
-    pub(super) title: String,
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Vec<String>>,
+pub(crate) struct Table {
+    pub(crate) title: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// What a reader has to know, one a line.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) heading: String,
-    pub(super) align: Align,
+pub(crate) struct Column {
+    pub(crate) heading: String,
+    pub(crate) align: Align,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 impl Table {
-    pub(super) fn new(title: &str) -> Table {
+    pub(crate) fn new(title: &str) -> Table {
         Table { title: title.into(), columns: Vec::new(), rows: Vec::new(), notes: Vec::new() }
     }
 
-    pub(super) fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
+    pub(crate) fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
         self.columns.push(Column { heading: heading.into(), align });
         self
     }
 
+    /// Without the columns in which no cell says anything.
+    pub(crate) fn without_empty(mut self) -> Table {
+        let says = |cell: &str| !cell.is_empty() && cell != "–";
+        for at in (0..self.columns.len()).rev() {
+            if !self.rows.iter().any(|row| says(&row[at])) {
+                self.columns.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
+        self
+    }
+
     /// For a terminal: headings broken into lines, so that nine columns fit a screen.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let headings: Vec<Vec<String>> =
             self.columns.iter().zip(&widths).map(|(c, &w)| wrap(&c.heading, w)).collect();
@@ -59,7 +71,7 @@ impl Table {
     }
 
     /// For Markdown: one line a row, columns padded so that the source is a table to read too.
-    pub(super) fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let flat = |cell: &str| cell.lines().collect::<Vec<_>>().join(", ");
         let rows: Vec<Vec<String>> =
             self.rows.iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
@@ -122,7 +134,7 @@ fn pad(cell: &str, to: usize, align: Align) -> String {
 }
 
 /// Breaks `text` between words into lines of at most `most` characters.
-fn wrap(text: &str, most: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

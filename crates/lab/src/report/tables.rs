@@ -1,180 +1,178 @@
-//! The five tables of the fiber-vs-thread benchmark, and one more with every figure's interval.
+//! The five tables of the fiber-vs-thread benchmark, those of feeding and fetching, and one more
+//! with every figure's interval.
+
+use std::collections::BTreeSet;
 
 use super::number::{self, grouped, micros};
 use super::table::{Align, Table};
-use crate::record::{Measurement, Record};
-use crate::unit::Unit;
-use crate::workload::{Metric, Workload};
+use super::view::{Crew, Figure, Seat, View};
+use crate::record::{Measurement, Parameters, Value};
 
 /// What stands where nothing was measured.
-const NOTHING: &str = "–";
+pub(super) const NOTHING: &str = "–";
 
-/// The tables that `record` has figures for, in the order of the published ones.
-pub(super) fn published(record: &Record) -> Vec<Table> {
-    [summary(record), switching(record), memory(record), warming(record), throughput(record)]
-        .into_iter()
-        .flatten()
-        .collect()
+/// The tables that there are figures for, in the order of the published ones.
+pub(super) fn published(view: &View<'_>) -> Vec<Table> {
+    let crews = view.crews();
+    let tables = [
+        summary(view, &crews),
+        switching(view, &crews),
+        memory(view, &crews),
+        warming(view, &crews),
+        throughput(view, &crews),
+    ];
+    let mut tables: Vec<Table> = tables.into_iter().flatten().collect();
+    tables.extend(feeding(view));
+    tables.extend(fetching(view));
+    tables
 }
 
-/// A figure of one unit, as a column of a table with all units in one row.
-type Cell<'a> = dyn Fn(&Measurement) -> String + 'a;
-
-fn cell(found: Option<&Measurement>, show: &Cell<'_>) -> String {
+fn cell(found: Option<&Measurement>, show: &dyn Fn(&Measurement) -> String) -> String {
     found.map_or_else(|| NOTHING.into(), show)
 }
 
-/// The figure of a unit in a workload, if it was measured.
-pub(super) fn find(
-    record: &Record,
-    workload: Workload,
-    unit: Unit,
-    metric: Metric,
-) -> Option<&Measurement> {
-    let wanted = (workload.name(), unit.name(), metric.name());
-    record.results.iter().find(|m| (&*m.subject.workload, &*m.subject.unit, &*m.metric) == wanted)
+fn at<'a>(
+    view: &View<'a>,
+    crew: &Crew<'a>,
+    seat: Seat,
+    workload: &str,
+    metric: &str,
+) -> Option<&'a Measurement> {
+    view.find(crew.at(seat)?, workload, metric)
 }
 
-fn units_of(measurement: &Measurement) -> f64 {
-    measurement.subject.parameters.number("units").unwrap_or(0) as f64
-}
-
-fn bound(measurement: &Measurement, end: Option<f64>) -> String {
-    end.map_or_else(|| NOTHING.into(), |end| number::value(&measurement.metric, end))
-}
-
-/// The units that have this figure, in order.
-fn units(record: &Record, workload: Workload, metric: Metric) -> Vec<Unit> {
-    Unit::ALL.into_iter().filter(|&unit| find(record, workload, unit, metric).is_some()).collect()
+/// The columns that somebody has this figure for.
+fn seats(view: &View<'_>, crews: &[Crew<'_>], workload: &str, metric: &str) -> Vec<Seat> {
+    let taken = |seat: &Seat| crews.iter().any(|c| at(view, c, *seat, workload, metric).is_some());
+    Seat::ALL.into_iter().filter(taken).collect()
 }
 
 /// How many times the second is the first, where both were measured.
 fn quotient(
-    record: &Record,
-    workload: Workload,
-    metric: Metric,
-    (by, of): (Unit, Unit),
-) -> Option<String> {
-    let by = find(record, workload, by, metric)?.median;
-    let of = find(record, workload, of, metric)?.median;
-    Some(number::ratio(of / by))
+    view: &View<'_>,
+    crew: &Crew<'_>,
+    (workload, metric): (&str, &str),
+    (by, of): (Seat, Seat),
+) -> String {
+    let median = |seat| at(view, crew, seat, workload, metric).map(|m| m.median);
+    match (median(by), median(of)) {
+        (Some(by), Some(of)) => number::ratio(of / by),
+        _ => NOTHING.into(),
+    }
 }
 
-/// `carefree 0.1.0` and `rust 1.95.0`, one a line: the runtimes a row takes its units from.
-fn runtimes(record: &Record) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for unit in Unit::ALL {
-        let found = record.results.iter().find(|m| m.subject.unit == unit.name());
-        if let Some(name) = found.map(runtime).filter(|name| !names.contains(name)) {
-            names.push(name);
+/// `10,000 units × 2 switches, 2 cores`, as the samples had it; each size once.
+fn crowd(view: &View<'_>, workload: &str) -> String {
+    let mut sizes: Vec<String> = Vec::new();
+    for Figure { m, place } in &view.figures {
+        let s = &m.subject;
+        let shown = view.size(*place, workload);
+        if s.workload == workload && shown == Some(&s.parameters.clone().without("cores")) {
+            let size = one_crowd(&s.parameters);
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
         }
     }
-    names.join("\n")
+    sizes.join("; ")
 }
 
-fn runtime(measurement: &Measurement) -> String {
-    format!("{} {}", measurement.subject.runtime, measurement.subject.version)
-}
-
-/// `Fiber`.
-fn title(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Coroutine => "Coroutine",
-        Unit::Fiber => "Fiber",
-        Unit::Thread => "Thread",
-    }
-}
-
-/// `10,000 units × 2 switches, 2 cores`, as the samples had it.
-fn crowd(record: &Record, workload: Workload) -> String {
-    let Some(measurement) = record.results.iter().find(|m| m.subject.workload == workload.name())
-    else {
-        return String::new();
+fn one_crowd(parameters: &Parameters) -> String {
+    let count = |name: &str, one: &str, more: &str| {
+        parameters.number(name).map(|count| {
+            format!("{} {}", grouped(count as f64, 0), if count == 1 { one } else { more })
+        })
     };
-    let parameters = &measurement.subject.parameters;
-    let number = |name| parameters.number(name).unwrap_or(0);
-    let count = |count: u64, one: &str, more: &str| {
-        format!("{} {}", grouped(count as f64, 0), if count == 1 { one } else { more })
-    };
-    let rounds = match parameters.number("rounds").unwrap_or(1) {
-        1 => String::new(),
-        rounds => format!(", {rounds} rounds"),
-    };
-    format!(
-        "{} × {}{rounds}, {}",
-        count(number("units"), "unit", "units"),
-        count(number("switches"), "switch", "switches"),
-        count(number("cores"), "core", "cores"),
-    )
-}
-
-fn summary(record: &Record) -> Option<Table> {
-    let mut table = Table::new("Performance Summary").column("Runtime", Align::Left);
-    let mut row = vec![runtimes(record)];
+    let switches = [count("units", "unit", "units"), count("switches", "switch", "switches")];
+    let rounds = parameters.number("rounds").unwrap_or(1);
     let parts = [
-        (Workload::Alloc, Metric::TimePerUnit, "Alloc (μs)", "Allocation Ratio", 3),
-        (Workload::Switch, Metric::TimePerSwitch, "Switch (μs)", "Switch Ratio", 4),
+        Some(switches.into_iter().flatten().collect::<Vec<_>>().join(" × ")),
+        (rounds > 1).then(|| format!("{rounds} rounds")),
+        count("cores", "core", "cores"),
     ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
+    let mut table = Table::new("Performance Summary").column("Runtime", Align::Left);
+    let parts = [
+        ("alloc", "time_per_unit", "Alloc (μs)", "Allocation Ratio", 3),
+        ("switch", "time_per_switch", "Switch (μs)", "Switch Ratio", 4),
+    ];
+    let mut rows: Vec<Vec<String>> = crews.iter().map(|crew| vec![crew.label.clone()]).collect();
+    let mut ratios = false;
     for (workload, metric, heading, ratio, digits) in parts {
-        for unit in units(record, workload, metric) {
-            table = table.column(format!("{} {heading}", title(unit)), Align::Right);
-            let show = move |m: &Measurement| micros(m.median, digits);
-            row.push(cell(find(record, workload, unit, metric), &show));
+        let seats = seats(view, crews, workload, metric);
+        for &seat in &seats {
+            table = table.column(format!("{} {heading}", seat.title()), Align::Right);
+            for (crew, row) in crews.iter().zip(&mut rows) {
+                let found = at(view, crew, seat, workload, metric);
+                row.push(cell(found, &|m| micros(m.median, digits)));
+            }
         }
-        if let Some(times) = quotient(record, workload, metric, (Unit::Fiber, Unit::Thread)) {
+        if seats.contains(&Seat::Fiber) && seats.contains(&Seat::Thread) {
+            ratios = true;
             table = table.column(ratio, Align::Right);
-            row.push(times);
+            for (crew, row) in crews.iter().zip(&mut rows) {
+                row.push(quotient(view, crew, (workload, metric), (Seat::Fiber, Seat::Thread)));
+            }
         }
-        if !units(record, workload, metric).is_empty() {
-            let what = if workload == Workload::Alloc {
+        if !seats.is_empty() {
+            let what = if workload == "alloc" {
                 "Allocation: from creating a unit to having joined it"
             } else {
                 "Switch: from one unit going on to the next going on"
             };
-            table.notes.push(format!("{what} ({}).", crowd(record, workload)));
+            table.notes.push(format!("{what} ({}).", crowd(view, workload)));
         }
     }
-    if row.len() == 1 {
-        return None;
-    }
-    if table.columns.iter().any(|column| column.heading.ends_with("Ratio")) {
+    if ratios {
         table.notes.push("Ratios say how many times what a fiber takes a thread takes.".into());
     }
-    table.rows.push(row);
-    Some(table)
+    filled(table, rows)
 }
 
-fn switching(record: &Record) -> Option<Table> {
-    let (workload, metric) = (Workload::Switch, Metric::SwitchesPerSecond);
+/// The table with those rows that have something beside their label.
+fn filled(mut table: Table, rows: Vec<Vec<String>>) -> Option<Table> {
+    table.rows = rows.into_iter().filter(|row| row[1..].iter().any(|c| c != NOTHING)).collect();
+    if table.rows.is_empty() { None } else { Some(table) }
+}
+
+fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
+    let figure = ("switch", "switches_per_second");
+    let seats = seats(view, crews, figure.0, figure.1);
     let mut table = Table::new("Context Switching Performance").column("Runtime", Align::Left);
-    let mut row = vec![runtimes(record)];
-    for unit in units(record, workload, metric) {
-        table = table.column(format!("{} Switches/sec", title(unit)), Align::Right);
-        row.push(cell(find(record, workload, unit, metric), &|m| grouped(m.median, 0)));
+    for seat in &seats {
+        table = table.column(format!("{} Switches/sec", seat.title()), Align::Right);
     }
-    if row.len() == 1 {
-        return None;
-    }
-    if let Some(times) = quotient(record, workload, metric, (Unit::Thread, Unit::Fiber)) {
+    let compared = seats.contains(&Seat::Fiber) && seats.contains(&Seat::Thread);
+    if compared {
         table = table.column("Performance Ratio", Align::Right);
-        row.push(times);
     }
-    table.rows.push(row);
-    Some(table)
+    let row = |crew: &Crew<'_>| {
+        let mut row = vec![crew.label.clone()];
+        for &seat in &seats {
+            let found = at(view, crew, seat, figure.0, figure.1);
+            row.push(cell(found, &|m| grouped(m.median, 0)));
+        }
+        if compared {
+            row.push(quotient(view, crew, figure, (Seat::Thread, Seat::Fiber)));
+        }
+        row
+    };
+    filled(table, crews.iter().map(row).collect())
 }
 
-fn memory(record: &Record) -> Option<Table> {
+fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let kinds = [
-        (Workload::Alloc, Metric::MemoryPerUnit, "own"),
-        (Workload::Alloc, Metric::WholeMemoryPerUnit, "whole"),
-        (Workload::Parked, Metric::MemoryPerUnit, "parked, own"),
-        (Workload::Parked, Metric::WholeMemoryPerUnit, "parked, whole"),
+        ("alloc", "memory_per_unit", "own"),
+        ("alloc", "whole_memory_per_unit", "whole"),
+        ("parked", "memory_per_unit", "parked, own"),
+        ("parked", "whole_memory_per_unit", "parked, whole"),
     ];
-    let units: Vec<Unit> = Unit::ALL
-        .into_iter()
-        .filter(|&unit| kinds.iter().any(|&(w, m, _)| find(record, w, unit, m).is_some()))
-        .collect();
-    if units.is_empty() {
+    let columns: BTreeSet<Seat> =
+        kinds.iter().flat_map(|(w, m, _)| seats(view, crews, w, m)).collect();
+    if columns.is_empty() {
         return None;
     }
     let mut table = Table::new("Memory Usage Per Unit")
@@ -182,26 +180,35 @@ fn memory(record: &Record) -> Option<Table> {
         .column("Memory", Align::Left)
         .column("Count", Align::Right);
     for heading in ["Memory (bytes)", "Total (MB)"] {
-        for &unit in &units {
-            table = table.column(format!("{} {heading}", title(unit)), Align::Right);
+        for &seat in &columns {
+            table = table.column(format!("{} {heading}", seat.title()), Align::Right);
         }
     }
-    let label = runtimes(record);
-    let mut labels = label.lines();
-    for (workload, metric, name) in kinds {
-        let found: Vec<_> =
-            units.iter().map(|&unit| find(record, workload, unit, metric)).collect();
-        let Some(any) = found.iter().flatten().next() else {
-            continue;
-        };
-        let count = units_of(any);
-        let mut row =
-            vec![labels.next().unwrap_or_default().to_owned(), name.to_owned(), grouped(count, 0)];
-        row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
-        // The published tables' megabyte is 1,048,576 bytes.
-        let total = |m: &Measurement| grouped(m.median * count / (1 << 20) as f64, 1);
-        row.extend(found.iter().map(|&m| cell(m, &total)));
-        table.rows.push(row);
+    for crew in crews {
+        let mut labels = crew.label.lines();
+        let first = table.rows.len();
+        for (workload, metric, name) in kinds {
+            let found: Vec<_> =
+                columns.iter().map(|&seat| at(view, crew, seat, workload, metric)).collect();
+            let Some(any) = found.iter().flatten().next() else {
+                continue;
+            };
+            let count = units_of(any);
+            let label = labels.next().unwrap_or_default().to_owned();
+            let mut row = vec![label, name.to_owned(), grouped(count, 0)];
+            row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
+            // The published tables' megabyte is 1,048,576 bytes.
+            let total = |m: &Measurement| grouped(m.median * count / f64::from(1 << 20), 1);
+            row.extend(found.iter().map(|&m| cell(m, &total)));
+            table.rows.push(row);
+        }
+        // A label with more lines than there are rows keeps them all.
+        let rest: Vec<&str> = labels.collect();
+        if let Some(row) = table.rows.get_mut(first..).and_then(<[_]>::last_mut) {
+            for line in rest {
+                row[0] += &format!("\n{line}");
+            }
+        }
     }
     table.notes = vec![
         "Own: the process's resident memory. Whole: with what the kernel keeps for it.".into(),
@@ -212,44 +219,64 @@ fn memory(record: &Record) -> Option<Table> {
     Some(table)
 }
 
+fn units_of(measurement: &Measurement) -> f64 {
+    measurement.subject.parameters.number("units").unwrap_or(0) as f64
+}
+
 /// One row a unit, for tables that have several figures of each.
 fn by_mode(
-    record: &Record,
+    view: &View<'_>,
+    crews: &[Crew<'_>],
     mut table: Table,
-    workload: Workload,
-    metrics: [Metric; 2],
+    workload: &str,
+    metrics: [&str; 2],
     show: &dyn Fn(&Measurement, &Measurement) -> Vec<String>,
 ) -> Option<Table> {
-    let mut last = String::new();
-    for unit in Unit::ALL {
-        let [first, second] = metrics.map(|metric| find(record, workload, unit, metric));
-        let (Some(first), Some(second)) = (first, second) else {
-            continue;
-        };
-        let name = runtime(first);
-        // As published: a runtime is named once, above its modes.
-        let label = if name == last { String::new() } else { name.clone() };
-        last = name;
-        let mut row = vec![label, format!("{}s", title(unit))];
-        row.extend(show(first, second));
-        table.rows.push(row);
+    let mut seen = BTreeSet::new();
+    for crew in crews {
+        let mut last = String::new();
+        for seat in Seat::ALL {
+            // One unit may stand in several rows of the other tables.
+            let Some(who) = crew.at(seat).filter(|who| !seen.contains(who)) else {
+                continue;
+            };
+            let [first, second] = metrics.map(|metric| view.find(who, workload, metric));
+            let (Some(first), Some(second)) = (first, second) else {
+                continue;
+            };
+            seen.insert(who);
+            let mut name = format!("{} {}", who.runtime, who.version);
+            if !view.places[who.place].is_empty() {
+                name += &format!("\n{}", view.places[who.place]);
+            }
+            // As published: a runtime is named once, above its modes.
+            let label = if name == last { String::new() } else { name.clone() };
+            last = name;
+            let plain = ["coroutine", "fiber", "thread"].contains(&who.unit);
+            let mode = match plain {
+                true => format!("{}s", seat.title()),
+                false => who.unit.to_owned(),
+            };
+            let mut row = vec![label, mode];
+            row.extend(show(first, second));
+            table.rows.push(row);
+        }
     }
     if table.rows.is_empty() { None } else { Some(table) }
 }
 
-fn warming(record: &Record) -> Option<Table> {
+fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let mut table = Table::new("Cache Warming Performance")
         .column("Runtime", Align::Left)
         .column("Mode", Align::Left)
         .column("First Alloc (μs)", Align::Right)
         .column("Last Alloc (μs)", Align::Right)
         .column("Improvement", Align::Right);
-    table.notes.push(format!(
-        "Allocation in a process's first and last round ({}).",
-        crowd(record, Workload::Warm)
-    ));
-    let metrics = [Metric::FirstTimePerUnit, Metric::LastTimePerUnit];
-    by_mode(record, table, Workload::Warm, metrics, &|first, last| {
+    table
+        .notes
+        .push(format!("Allocation in a process's first and last round ({}).", crowd(view, "warm")));
+    let metrics = ["first_time_per_unit", "last_time_per_unit"];
+    by_mode(view, crews, table, "warm", metrics, &|first, last| {
         vec![
             micros(first.median, 3),
             micros(last.median, 3),
@@ -258,7 +285,7 @@ fn warming(record: &Record) -> Option<Table> {
     })
 }
 
-fn throughput(record: &Record) -> Option<Table> {
+fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let mut table = Table::new("Throughput Performance")
         .column("Runtime", Align::Left)
         .column("Mode", Align::Left)
@@ -267,34 +294,237 @@ fn throughput(record: &Record) -> Option<Table> {
         .column("Max Throughput (req/s)", Align::Right);
     table.notes.push(format!(
         "The last, warm round, a unit for each request ({}).",
-        crowd(record, Workload::Throughput)
+        crowd(view, "throughput")
     ));
-    let metrics = [Metric::Time, Metric::UnitsPerSecond];
-    by_mode(record, table, Workload::Throughput, metrics, &|time, rate| {
+    let metrics = ["time", "units_per_second"];
+    by_mode(view, crews, table, "throughput", metrics, &|time, rate| {
         vec![grouped(time.median, 1), grouped(units_of(time), 0), grouped(rate.median, 0)]
     })
 }
 
+/// How people are fed, in a record's `how` or else by its unit.
+pub(super) fn how(m: &Measurement) -> String {
+    match m.subject.parameters.get("how") {
+        Some(how) => how.to_string(),
+        None => m.subject.unit.clone(),
+    }
+}
+
+/// `yes`, `no`, or nothing where it is not told.
+pub(super) fn yields(m: &Measurement) -> &'static str {
+    match m.subject.parameters.get("yields") {
+        Some(Value::Flag(true)) => "yes",
+        Some(_) => "no",
+        None => NOTHING,
+    }
+}
+
+/// Feeding the most people there were, a row for each number of nutrients; the curves are in the
+/// page, and every point in the CSV.
+fn feeding(view: &View<'_>) -> Option<Table> {
+    let number = |m: &Measurement, name| m.subject.parameters.number(name).unwrap_or(0);
+    let all: Vec<&Figure<'_>> = view
+        .figures
+        .iter()
+        .filter(|f| (&*f.m.subject.workload, &*f.m.metric) == ("feed", "time"))
+        .collect();
+    let mut ways: Vec<String> = all.iter().map(|f| how(f.m)).collect();
+    let order = ["threads", "fibers", "hybrid", "processes"];
+    ways.sort_by_key(|way| order.iter().position(|name| name == way).unwrap_or(order.len()));
+    ways.dedup();
+    let mut table = Table::new("Feeding")
+        .column("Runtime", Align::Left)
+        .column("Nutrients", Align::Right)
+        .column("People", Align::Right)
+        .column("Yield at Every Bite", Align::Left);
+    for way in &ways {
+        table = table.column(format!("{way} (ms)"), Align::Right);
+    }
+    let mut rows: Vec<_> = all
+        .iter()
+        .map(|f| {
+            let s = &f.m.subject;
+            (f.place, &*s.runtime, &*s.version, number(f.m, "nutrients"), yields(f.m))
+        })
+        .collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut last = String::new();
+    for (place, runtime, version, nutrients, yielding) in rows {
+        let of_row = |f: &&&Figure<'_>| {
+            let s = &f.m.subject;
+            (f.place, &*s.runtime, &*s.version) == (place, runtime, version)
+                && number(f.m, "nutrients") == nutrients
+                && yields(f.m) == yielding
+        };
+        let found: Vec<_> = all.iter().filter(of_row).collect();
+        let people = found.iter().map(|f| number(f.m, "people")).max().unwrap_or(0);
+        let mut label = format!("{runtime} {version}");
+        if !view.places[place].is_empty() {
+            label += &format!("\n{}", view.places[place]);
+        }
+        let shown = if label == last { String::new() } else { label.clone() };
+        last = label;
+        let mut row = vec![
+            shown,
+            grouped(nutrients as f64, 0),
+            grouped(people as f64, 0),
+            yielding.to_owned(),
+        ];
+        for way in &ways {
+            let figure = found.iter().find(|f| number(f.m, "people") == people && how(f.m) == *way);
+            row.push(cell(figure.map(|f| f.m), &|m| grouped(m.median, 3)));
+        }
+        table.rows.push(row);
+    }
+    table.notes.push(
+        "Time to feed all people, at the largest number of them; where only some ways yield at \
+         every bite, they do other work than the rest."
+            .into(),
+    );
+    if table.rows.is_empty() { None } else { Some(table) }
+}
+
+/// Fetching pages, with the comparisons as document 002 has them: each way against the best.
+fn fetching(view: &View<'_>) -> Option<Table> {
+    let mut groups: Vec<(usize, &str, &str, Parameters)> = Vec::new();
+    let of_fetch = |f: &&Figure<'_>| f.m.subject.workload == "fetch";
+    for Figure { m, place } in view.figures.iter().filter(of_fetch) {
+        let s = &m.subject;
+        let group = (*place, &*s.runtime, &*s.version, s.parameters.clone().without("cores"));
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    let mut table = Table::new("Fetching")
+        .column("Runtime", Align::Left)
+        .column("Way", Align::Left)
+        .column("Iterations/s", Align::Right)
+        .column("±", Align::Right)
+        .column("Requests/s", Align::Right)
+        .column("Comparison", Align::Left)
+        .column("Allocated", Align::Right)
+        .column("Comparison", Align::Left)
+        .column("Objects", Align::Right)
+        .column("Peak Memory", Align::Right);
+    for (place, runtime, version, parameters) in groups {
+        let of_group = |f: &&Figure<'_>| {
+            let s = &f.m.subject;
+            (f.place, &*s.runtime, &*s.version) == (place, runtime, version)
+                && s.parameters.clone().without("cores") == parameters
+        };
+        let mut ways: Vec<&str> = Vec::new();
+        for figure in view.figures.iter().filter(of_fetch).filter(of_group) {
+            if !ways.contains(&&*figure.m.subject.unit) {
+                ways.push(&figure.m.subject.unit);
+            }
+        }
+        let find = |way: &str, metric: &str| {
+            view.figures
+                .iter()
+                .filter(of_fetch)
+                .filter(of_group)
+                .map(|f| f.m)
+                .find(|m| m.subject.unit == way && m.metric == metric)
+        };
+        // Time tells what every other figure of speed does.
+        let time = |way: &&str| find(way, "time").map_or(f64::INFINITY, |m| m.median);
+        ways.sort_by(|a, b| time(a).total_cmp(&time(b)));
+        let best = ways.first().map_or(f64::INFINITY, time);
+        let bytes = |way: &&str| find(way, "bytes_allocated").map(|m| m.median);
+        let least = ways.iter().filter_map(bytes).fold(f64::INFINITY, f64::min);
+        let mut label = format!("{runtime} {version}");
+        if !view.places[place].is_empty() {
+            label += &format!("\n{}", view.places[place]);
+        }
+        label += &format!("\n{}", super::table::wrap(&parameters.to_string(), 26).join("\n"));
+        let mut labels = label.lines();
+        let count = ways.len();
+        for (at, way) in ways.iter().enumerate() {
+            let seconds = time(way) / 1e3;
+            let requests = parameters.number("requests").unwrap_or(0) as f64;
+            let against = |value: f64, best: f64, word: &str| match value / best {
+                factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}"),
+                factor if factor.is_finite() => "best".to_owned(),
+                _ => NOTHING.to_owned(),
+            };
+            let deviation = find(way, "time").filter(|m| m.samples.len() > 1);
+            let mut shown = labels.next().unwrap_or_default().to_owned();
+            if at + 1 == count {
+                labels.by_ref().for_each(|line| shown += &format!("\n{line}"));
+            }
+            table.rows.push(vec![
+                shown,
+                (*way).to_owned(),
+                format!("{:.3}", 1.0 / seconds),
+                deviation.map_or_else(
+                    || NOTHING.into(),
+                    |m| format!("{:.1}%", 100.0 * crate::stats::spread(&m.samples)),
+                ),
+                grouped(requests / seconds, 1),
+                against(seconds * 1e3, best, "slower"),
+                cell(find(way, "bytes_allocated"), &|m| grouped(m.median, 0)),
+                bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
+                cell(find(way, "objects_allocated"), &|m| grouped(m.median, 0)),
+                cell(find(way, "peak_memory"), &|m| number::size(m.median)),
+            ]);
+        }
+    }
+    table.notes.push(
+        "One iteration makes all requests; ± is the samples' deviation (scaled median absolute \
+         one). Comparisons are with the best way of the same runtime."
+            .into(),
+    );
+    if table.rows.is_empty() { None } else { Some(table.without_empty()) }
+}
+
 /// Every figure with its interval.
-pub(super) fn intervals(record: &Record) -> Option<Table> {
+pub(super) fn intervals(view: &View<'_>) -> Option<Table> {
     let mut table = Table::new("Medians and 95% Intervals")
+        .column("Runtime", Align::Left)
         .column("Workload", Align::Left)
         .column("Unit", Align::Left)
+        .column("Parameters", Align::Left)
         .column("Figure", Align::Left)
         .column("Median", Align::Right)
         .column("From", Align::Right)
         .column("To", Align::Right)
-        .column("Samples", Align::Right);
-    for m in &record.results {
+        .column("Samples", Align::Right)
+        .column("Outliers", Align::Right);
+    // One runtime a unit, as where all are ours, need not be named again in each row.
+    let foreign = |f: &Figure<'_>| !["carefree", "rust"].contains(&&*f.m.subject.runtime);
+    let named = view.places.len() > 1 || view.figures.iter().any(foreign);
+    for Figure { m, place } in &view.figures {
+        let s = &m.subject;
+        let sized = view.size(*place, &s.workload) == Some(&s.parameters.clone().without("cores"));
+        let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
+        let bound = |end: Option<f64>| {
+            end.map_or_else(|| NOTHING.into(), |end| number::value(&m.metric, end))
+        };
+        let outliers = crate::stats::outliers(&m.samples).len();
+        let runtime = match view.places[*place].as_str() {
+            "" => format!("{} {}", s.runtime, s.version),
+            place => format!("{} {}, {place}", s.runtime, s.version),
+        };
         table.rows.push(vec![
-            m.subject.workload.clone(),
-            m.subject.unit.clone(),
+            if named { runtime } else { String::new() },
+            s.workload.clone(),
+            s.unit.clone(),
+            if several { s.parameters.to_string() } else { String::new() },
             m.metric.replace('_', " "),
             number::value(&m.metric, m.median),
-            bound(m, m.ci_low),
-            bound(m, m.ci_high),
-            m.samples.len().to_string(),
+            bound(m.ci_low),
+            bound(m.ci_high),
+            if m.samples.is_empty() { NOTHING.into() } else { m.samples.len().to_string() },
+            if outliers == 0 { String::new() } else { outliers.to_string() },
         ]);
     }
-    if table.rows.is_empty() { None } else { Some(table) }
+    if table.rows.iter().any(|row| !row[9].is_empty()) {
+        table.notes.push(
+            "Outliers are more than 3.5 scaled median absolute deviations from the median; they \
+             are counted, and left in."
+                .into(),
+        );
+    }
+    if table.rows.is_empty() { None } else { Some(table.without_empty()) }
 }

@@ -1,79 +1,63 @@
 //! A record for a terminal.
 
+use super::ink::Ink;
 use super::table::Table;
+use super::view::View;
 use super::{number, tables, words};
-use crate::record::Record;
+use crate::record::{Record, Source};
 
-/// Turns colours on, or nothing at all.
-struct Ink(bool);
-
-impl Ink {
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-
-    fn bold(&self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    fn dim(&self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    fn green(&self, text: &str) -> String {
-        self.paint("32", text)
-    }
-
-    fn yellow(&self, text: &str) -> String {
-        self.paint("33", text)
-    }
-
-    fn red(&self, text: &str) -> String {
-        self.paint("31", text)
-    }
-}
-
-pub(super) fn render(record: &Record, colour: bool) -> String {
-    let ink = Ink(colour);
+pub(super) fn render(records: &[Record], colour: bool) -> String {
+    let ink = Ink::new(colour);
+    let view = View::new(records);
     let mut text = String::new();
-    for line in machine(record) {
-        text += &format!("{}\n", ink.dim(&line));
+    for (at, record) in records.iter().enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        for line in machine(record) {
+            text += &format!("{}\n", ink.dim(&line));
+        }
     }
     let section = |table: &Table| {
         let notes: String =
             table.notes.iter().map(|note| format!("  {}\n", ink.dim(note))).collect();
         format!("\n{}\n\n{}{notes}", ink.bold(&table.title), table.text())
     };
-    let published = tables::published(record);
+    let published = tables::published(&view);
     published.iter().for_each(|table| text += &section(table));
-    if let Some(table) = tables::intervals(record) {
+    if let Some(table) = tables::intervals(&view) {
         text += &section(&table);
     }
-    let sentences = words::sentences(record);
+    let sentences = words::sentences(&view);
     if !sentences.is_empty() {
         text += &format!("\n{}\n\n", ink.bold("In plain words"));
         for sentence in sentences {
             text += &format!("  {}\n", ink.green(&sentence));
         }
     }
-    if !record.warnings.is_empty() {
+    let warnings: Vec<_> = records.iter().flat_map(|record| &record.warnings).collect();
+    if !warnings.is_empty() {
         text += &format!("\n{}\n\n", ink.bold("Warnings"));
-        for warning in &record.warnings {
+        for warning in warnings {
             text += &format!("  {}.\n", ink.yellow(&capitalized(&warning.message)));
             text += &format!("    What to do: {}.\n", warning.advice);
         }
     }
-    if !record.failures.is_empty() {
+    let failures: Vec<_> = records.iter().flat_map(|record| &record.failures).collect();
+    if !failures.is_empty() {
         text += &format!("\n{}\n\n", ink.bold("Failures"));
-        for failed in &record.failures {
+        for failed in failures {
             let line = failure(failed);
             text += &format!("  {}\n", ink.red(&line));
             if let Some(advice) = &failed.advice {
                 text += &format!("    What to do: {advice}.\n");
             }
+            for line in failed.stderr.iter().flat_map(|said| said.lines()) {
+                text += &format!("    | {line}\n");
+            }
         }
     }
-    if record.run.interrupted {
+    if records.iter().any(|record| record.run.interrupted) {
         text += &format!("\n{}\n", ink.yellow("Broken off: these are the samples until then."));
     }
     text
@@ -85,8 +69,11 @@ pub(super) fn failure(failed: &crate::record::Failed) -> String {
     format!("{}: {} ({} {samples}).", failed.subject.spoken(), failed.message, failed.times)
 }
 
-/// Where and how it ran, in a few lines.
+/// Where and how it ran, in a few lines. What a record does not know is left out.
 pub(super) fn machine(record: &Record) -> Vec<String> {
+    if let Some(source) = &record.source {
+        return published(record, source);
+    }
     let environment = &record.environment;
     let cores = match (environment.cores_allowed, environment.cores) {
         (1, 1) => "1 core".to_owned(),
@@ -127,7 +114,27 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
     vec![hardware.join(", "), software.join(", "), settings.join(", "), fibers.join(", "), order]
 }
 
-fn capitalized(text: &str) -> String {
+/// Where figures of others come from, and what they tell of their machine.
+fn published(record: &Record, source: &Source) -> Vec<String> {
+    let environment = &record.environment;
+    let mut lines = vec![source.title.clone()];
+    lines.extend(source.address.clone());
+    let mut machine: Vec<String> = environment.cpu.iter().cloned().collect();
+    if environment.cores_allowed > 0 {
+        machine.push(format!("{} cores", environment.cores_allowed));
+    }
+    machine.extend(environment.memory.map(|bytes| number::size(bytes as f64)));
+    if !environment.kernel.is_empty() {
+        machine.push(environment.kernel.clone());
+    }
+    if !machine.is_empty() {
+        lines.push(machine.join(", "));
+    }
+    lines.extend(source.notes.iter().cloned());
+    lines
+}
+
+pub(super) fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -54,6 +54,8 @@ pub(crate) struct Ring {
     known: u128,
     /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
     watching: bool,
+    /// How it is set up, in a few words.
+    description: &'static str,
     /// What became of cancelling everything, when the driver is dropped.
     cancelled_all: Option<i32>,
 }
@@ -63,18 +65,22 @@ pub(crate) struct Ring {
 /// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step waits for
 ///   the owner's next way through the kernel.
 /// * `TASKRUN_FLAG` says in shared memory that such a step waits, so `poll` can go and fetch it.
-/// * `SINGLE_ISSUER` (6.0) spares locks.
 /// * `SUBMIT_ALL` (5.18) goes on after an entry the kernel refuses.
-fn builders(finish: Finish) -> Vec<io_uring::Builder> {
+///
+/// Not `SINGLE_ISSUER`: what an owner has queued before it began to compute, another thread hands
+/// over in its stead. But `DEFER_TASKRUN` asks for it.
+fn builders(finish: Finish) -> Vec<(io_uring::Builder, &'static str)> {
     let mut plain = IoUring::builder();
     plain.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
     let mut cooperative = plain.clone();
     cooperative.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
-    let mut single = cooperative.clone();
-    single.setup_single_issuer();
-    let mut builders = vec![single.clone(), cooperative, plain];
+    let mut builders = vec![
+        (cooperative.clone(), "cooperative completions"),
+        (plain, "an old kernel's, without cooperative completions"),
+    ];
     if finish == Finish::Deferred {
-        builders.insert(0, single.setup_defer_taskrun().clone());
+        cooperative.setup_single_issuer().setup_defer_taskrun();
+        builders.insert(0, (cooperative, "completions deferred to their owner"));
     }
     builders
 }
@@ -84,9 +90,9 @@ impl Ring {
     pub(crate) fn new() -> io::Result<Ring> {
         let mut refusal = None;
         let finish = Finish::wanted().map_err(io::Error::other)?;
-        for builder in builders(finish) {
+        for (builder, description) in builders(finish) {
             match builder.build(SUBMISSIONS) {
-                Ok(ring) => return Ring::checked(ring),
+                Ok(ring) => return Ring::checked(ring, description),
                 // A kernel that does not know a flag says so like this.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
                 Err(error) => return Err(error),
@@ -95,7 +101,7 @@ impl Ring {
         Err(refusal.expect("there is a builder"))
     }
 
-    fn checked(ring: IoUring) -> io::Result<Ring> {
+    fn checked(ring: IoUring, description: &'static str) -> io::Result<Ring> {
         let has = ring.params();
         // Tagged resources came with Linux 5.13, as did polls that stay; those have no bit.
         if !(has.is_feature_nodrop()
@@ -113,6 +119,7 @@ impl Ring {
         let known = known.fold(0, |known, code| known | 1 << code);
         Ok(Ring {
             known,
+            description,
             ring: ManuallyDrop::new(ring),
             backlog: VecDeque::new(),
             pending: 0,
@@ -128,13 +135,7 @@ impl Ring {
 
     /// How the ring is set up, in a few words.
     pub(super) fn describe(&self) -> &'static str {
-        if Finish::wanted() == Ok(Finish::Deferred) {
-            "completions deferred to their owner"
-        } else if self.ring.params().is_setup_single_issuer() {
-            "cooperative completions, a single issuer"
-        } else {
-            "an old kernel's, without cooperative completions or a single issuer"
-        }
+        self.description
     }
 
     /// Enters the kernel for nothing, to see whether it may be entered.
@@ -195,10 +196,6 @@ impl Ring {
         let woken = idle.listen(deadline.is_some(), || self.sleep(deadline));
         self.reap(out);
         woken
-    }
-
-    pub(crate) fn harvest(&mut self, out: &mut Vec<Completion>) {
-        self.reap(out);
     }
 
     /// Lets go of a ring that belongs to the parent process.

@@ -1,0 +1,61 @@
+//! What the tests of all families use.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use carefree::{Runtime, spawn};
+
+/// Longer than anything here takes, shorter than a person waits.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// Long enough for others to begin to wait, as a rule.
+pub(crate) const MOMENT: Duration = Duration::from_millis(5);
+
+/// Runs `f` as a fiber of a runtime with one carrier: if it blocks that, no other fiber runs.
+pub(crate) fn on_one_carrier<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    Runtime::builder().carriers(1).build().unwrap().run(f)
+}
+
+/// Makes a call that takes a while beside another fiber of the same carrier, and asserts that this
+/// one gets on meanwhile.
+pub(crate) fn while_another_runs<T>(call: impl FnOnce() -> T) -> T {
+    static STEPS: AtomicUsize = AtomicUsize::new(0);
+    let other = spawn(|| {
+        for _ in 0..3 {
+            carefree::sleep(Duration::from_millis(1));
+            STEPS.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let before = STEPS.load(Ordering::SeqCst);
+    let value = call();
+    assert!(STEPS.load(Ordering::SeqCst) > before, "no other fiber ran meanwhile");
+    other.join().unwrap();
+    value
+}
+
+/// The `errno` the last call of libc's has left.
+pub(crate) fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap()
+}
+
+/// -1 with an `errno` as `Err`.
+pub(crate) fn checked(result: impl Into<i64>) -> Result<i64, i32> {
+    match result.into() {
+        -1 => Err(errno()),
+        result => Ok(result),
+    }
+}
+
+/// Runs `f` in a fiber that is cancelled once it waits; what `f` returned.
+pub(crate) fn cancelled<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    let fiber = spawn(f);
+    carefree::sleep(MOMENT);
+    fiber.cancel();
+    fiber.join().unwrap()
+}
+
+/// Runs `f` under a short [`carefree::timeout`], which it must exceed; what `f` returned.
+pub(crate) fn timed_out<T>(f: impl FnOnce() -> T) -> T {
+    let mut value = None;
+    assert!(carefree::timeout(MOMENT, || value = Some(f())).is_err());
+    value.unwrap()
+}

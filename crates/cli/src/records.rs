@@ -1,0 +1,99 @@
+//! `carefree report`, `carefree compare` and `carefree history`: what records say.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use carefree_lab::compare::Comparison;
+use carefree_lab::history;
+use carefree_lab::record::{self, Record};
+use carefree_lab::report::{self, Format};
+
+use crate::args::{Compare, History, Report, Shown};
+use crate::out::Out;
+use crate::{complain, exit, terminal};
+
+pub(crate) fn report(orders: &Report) -> ExitCode {
+    done(collect(&orders.records, &orders.shown).and_then(|records| {
+        show(&orders.shown, |format, colour| Ok(report::render_all(&records, format, colour)))
+    }))
+}
+
+pub(crate) fn history(orders: &History) -> ExitCode {
+    done(collect(&orders.records, &orders.shown).and_then(|records| {
+        show(&orders.shown, |format, colour| history::render(&records, format, colour))
+    }))
+}
+
+pub(crate) fn compare(orders: &Compare) -> ExitCode {
+    match judge(orders) {
+        Ok(code) => code,
+        Err(line) => done(Err(line)),
+    }
+}
+
+fn judge(orders: &Compare) -> Result<ExitCode, String> {
+    let old = collect(std::slice::from_ref(&orders.old), &orders.shown)?;
+    let new = collect(std::slice::from_ref(&orders.new), &orders.shown)?;
+    let comparison = Comparison::new(&old, &new);
+    let judged = orders.fail_on_regression.is_some();
+    if judged && !orders.across_machines && !comparison.machines.is_empty() {
+        return Err(format!(
+            "--fail-on-regression would judge the machines, not the programs, for they differ \
+             ({}): measure on one, or say --across-machines",
+            comparison.machines.join("; ")
+        ));
+    }
+    if judged && comparison.pairs.is_empty() {
+        return Err(format!(
+            "{} and {} have no figure in common: there is nothing to judge",
+            orders.old, orders.new
+        ));
+    }
+    show(&orders.shown, |format, colour| comparison.render(format, colour))?;
+    let Some(percent) = orders.fail_on_regression else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let worse = comparison.regressions(f64::from(percent));
+    for pair in &worse {
+        complain(&format!(
+            "{} {}: {}",
+            pair.new.subject,
+            pair.new.metric.replace('_', " "),
+            pair.change.words(&pair.new.metric)
+        ));
+    }
+    Ok(if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// Names that mean nothing, and files that cannot be read or written, are mistakes of the command
+/// line; exit code 1 is a regression's.
+fn done(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            complain(&line);
+            ExitCode::from(exit::USAGE)
+        }
+    }
+}
+
+/// The records of all names, in order.
+fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>, String> {
+    let folder: Option<PathBuf> = shown.record.clone().or_else(record::default_folder);
+    let found: Result<Vec<Vec<Record>>, String> =
+        names.iter().map(|name| record::find(name, folder.as_deref())).collect();
+    Ok(found?.into_iter().flatten().collect())
+}
+
+/// Renders, and hands the text to whoever is to have it.
+fn show(
+    shown: &Shown,
+    render: impl FnOnce(Format, bool) -> Result<String, String>,
+) -> Result<(), String> {
+    let by_name = || shown.out.as_deref().and_then(Format::of_file);
+    let format = shown.format.or_else(by_name).unwrap_or(Format::Text);
+    match shown.out.as_deref() {
+        Some(path) => Out::check(path)?.write(&render(format, false)?),
+        None => terminal::print(&render(format, terminal::wants_colour())?),
+    }
+}

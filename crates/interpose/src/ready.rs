@@ -1,0 +1,595 @@
+//! `poll`, `select`, `epoll_wait` and their kin: waiting for one of several files.
+//!
+//! A call is tried without waiting. If nothing is ready, the fiber parks until the reactor says that
+//! something has happened on one of the files, and the call is tried again: the kernel's own answer
+//! is what the caller gets, and what another has taken meanwhile is waited for again.
+//!
+//! A file that is closed while a fiber waits for it is reported as one that is not open (`POLLNVAL`,
+//! `EBADF`). On a thread it would be waited for as if nothing had happened.
+//!
+//! With a signal mask of its own, a call is made by a thread that may block, for it is that thread's
+//! signals that the call is about.
+
+use std::ffi::{c_int, c_ulong};
+use std::ptr;
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::offload_unchecked as offload;
+use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::{Reason, yield_now};
+use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec, timeval};
+
+use crate::fiber::{answer, set_errno};
+use crate::files::{SEVERAL, Waiter};
+use crate::parking::{Answer, interruption};
+use crate::span::{self, deadline, deadline_of_millis};
+
+/// Bytes of the kernel's set of signals.
+const SIGNALS: usize = 8;
+
+unsafe extern "C-unwind" fn raw_poll(files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let time = u64::try_from(timeout).ok().map(|millis| span::timespec(millis * 1_000_000));
+    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the caller's promise.
+    unsafe { raw_ppoll(files, count, time, ptr::null()) }
+}
+
+unsafe extern "C-unwind" fn raw_ppoll(
+    files: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // The kernel says in it how much time is left, libc does not.
+    // SAFETY: the caller's promise.
+    let mut copy = unsafe { timeout.as_ref() }.copied();
+    let timeout = copy.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    let arguments = [files as usize, count as usize, timeout as usize, mask as usize, SIGNALS, 0];
+    // SAFETY: as above.
+    answer(unsafe { kernel::call(libc::SYS_ppoll, arguments) }) as c_int
+}
+
+unsafe extern "C-unwind" fn raw_select(
+    count: c_int,
+    read: *mut libc::fd_set,
+    write: *mut libc::fd_set,
+    except: *mut libc::fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let mut time = unsafe { timeout.as_ref() }
+        .map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
+    let pointer = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    let sets = [read as usize, write as usize, except as usize];
+    let arguments = [count as usize, sets[0], sets[1], sets[2], pointer as usize, 0];
+    // SAFETY: as above.
+    answer(unsafe { kernel::call(libc::SYS_pselect6, arguments) }) as c_int
+}
+
+unsafe extern "C-unwind" fn raw_pselect(
+    count: c_int,
+    read: *mut libc::fd_set,
+    write: *mut libc::fd_set,
+    except: *mut libc::fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let mut copy = unsafe { timeout.as_ref() }.copied();
+    let timeout = copy.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    let mask = [mask as usize, SIGNALS];
+    let sets = [read as usize, write as usize, except as usize];
+    let arguments =
+        [count as usize, sets[0], sets[1], sets[2], timeout as usize, mask.as_ptr() as usize];
+    // SAFETY: as above.
+    answer(unsafe { kernel::call(libc::SYS_pselect6, arguments) }) as c_int
+}
+
+unsafe extern "C-unwind" fn raw_epoll_wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { raw_epoll_pwait(epoll, events, most, timeout, ptr::null()) }
+}
+
+unsafe extern "C-unwind" fn raw_epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let arguments =
+        [epoll as usize, events as usize, most as usize, timeout as usize, mask as usize, SIGNALS];
+    // SAFETY: the caller's promise.
+    answer(unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) }) as c_int
+}
+
+unsafe extern "C-unwind" fn raw_epoll_pwait2(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let arguments =
+        [epoll as usize, events as usize, most as usize, timeout as usize, mask as usize, SIGNALS];
+    // SAFETY: the caller's promise.
+    answer(unsafe { kernel::call(libc::SYS_epoll_pwait2, arguments) }) as c_int
+}
+
+interpose! {
+    /// `poll(2)`.
+    fn poll(files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, else raw_poll {
+        // SAFETY: the caller's promise.
+        answer(unsafe { poll_until(files, count, deadline_of_millis(timeout)) }) as c_int
+    }
+}
+
+interpose! {
+    /// `ppoll(2)`.
+    fn ppoll(
+        files: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int, else raw_ppoll {
+        if changes_signals(mask) {
+            // SAFETY: the caller's promise, who waits.
+            return unsafe { offload(|| original(files, count, timeout, mask)) };
+        }
+        // SAFETY: the caller's promise.
+        let polled = unsafe {
+            deadline(timeout).and_then(|deadline| poll_until(files, count, deadline))
+        };
+        answer(polled) as c_int
+    }
+}
+
+interpose! {
+    /// `select(2)`. As Linux has it, `timeout` says afterwards how much of it is left.
+    fn select(
+        count: c_int,
+        read: *mut libc::fd_set,
+        write: *mut libc::fd_set,
+        except: *mut libc::fd_set,
+        timeout: *mut timeval,
+    ) -> c_int, else raw_select {
+        // SAFETY: the caller's promise.
+        let until = match unsafe { timeout.as_ref() }.map(span_of_timeval) {
+            None => NEVER,
+            Some(Ok(nanos)) => span::from_now(nanos),
+            Some(Err(errno)) => {
+                set_errno(errno);
+                return -1;
+            }
+        };
+        // SAFETY: as above.
+        let selected = unsafe { select_until(count, [read, write, except], until) };
+        // SAFETY: as above.
+        if let Some(timeout) = unsafe { timeout.as_mut() } {
+            let left = span::timespec(span::left(until));
+            *timeout = timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
+        }
+        answer(selected) as c_int
+    }
+}
+
+interpose! {
+    /// `pselect(2)`.
+    fn pselect(
+        count: c_int,
+        read: *mut libc::fd_set,
+        write: *mut libc::fd_set,
+        except: *mut libc::fd_set,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int, else raw_pselect {
+        if changes_signals(mask) {
+            // SAFETY: the caller's promise, who waits.
+            return unsafe { offload(|| original(count, read, write, except, timeout, mask)) };
+        }
+        // SAFETY: the caller's promise.
+        let selected = unsafe {
+            deadline(timeout)
+                .and_then(|deadline| select_until(count, [read, write, except], deadline))
+        };
+        answer(selected) as c_int
+    }
+}
+
+interpose! {
+    /// `epoll_wait(2)`.
+    fn epoll_wait(
+        epoll: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        timeout: c_int,
+    ) -> c_int, else raw_epoll_wait {
+        // SAFETY: the caller's promise.
+        answer(unsafe { epoll_until(epoll, events, most, deadline_of_millis(timeout)) }) as c_int
+    }
+}
+
+interpose! {
+    /// `epoll_pwait(2)`.
+    fn epoll_pwait(
+        epoll: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        timeout: c_int,
+        mask: *const sigset_t,
+    ) -> c_int, else raw_epoll_pwait {
+        if changes_signals(mask) {
+            // SAFETY: the caller's promise, who waits.
+            return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
+        }
+        // SAFETY: the caller's promise.
+        answer(unsafe { epoll_until(epoll, events, most, deadline_of_millis(timeout)) }) as c_int
+    }
+}
+
+interpose! {
+    /// `epoll_pwait2(2)`.
+    fn epoll_pwait2(
+        epoll: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int, else raw_epoll_pwait2 {
+        if changes_signals(mask) {
+            // SAFETY: the caller's promise, who waits.
+            return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
+        }
+        // SAFETY: the caller's promise.
+        let waited = unsafe {
+            deadline(timeout).and_then(|deadline| epoll_until(epoll, events, most, deadline))
+        };
+        answer(waited) as c_int
+    }
+}
+
+/// Whether signals would be blocked or let through by `mask` that are not already.
+fn changes_signals(mask: *const sigset_t) -> bool {
+    if mask.is_null() {
+        return false;
+    }
+    let mut now = 0u64;
+    let arguments = [libc::SIG_BLOCK as usize, 0, (&raw mut now) as usize, SIGNALS, 0, 0];
+    // SAFETY: there is room for the answer.
+    let asked = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
+    // SAFETY: the caller's set of signals, of which the kernel uses as much.
+    asked.is_err() || now != unsafe { mask.cast::<u64>().read_unaligned() }
+}
+
+/// Nothing was ready and the caller does not want to wait: who asks in a loop lets others run.
+fn nothing_yet(deadline: u64) -> bool {
+    let over = deadline <= clock::now();
+    if over {
+        yield_now();
+    }
+    over
+}
+
+/// What a call waits for.
+struct Wanted {
+    fd: c_int,
+    events: u32,
+    /// Where in the caller's list.
+    place: usize,
+    /// The reactor cannot wait for it: it never has such an event.
+    hopeless: bool,
+}
+
+/// How waiting for several files ended.
+enum Woken {
+    /// Something may be ready.
+    Perhaps,
+    /// Those at these places are being closed.
+    Closed(Vec<usize>),
+    Late,
+    Failed(c_int),
+    /// The reactor cannot do it.
+    Unsupported,
+}
+
+/// Parks until something may have happened on one of the files in `wanted`.
+fn park(wanted: &mut [Wanted], deadline: u64) -> Woken {
+    match wanted {
+        [one] if !one.hopeless => park_on_one(one, deadline),
+        _ => park_on_several(wanted, deadline),
+    }
+}
+
+fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
+    let Some(waiter) = Waiter::new(one.fd) else { return Woken::Closed(vec![one.place]) };
+    let holds = || waiter.holds();
+    let how = Wait { reason: Reason::Poll, key: waiter.key(), deadline, holds: &holds };
+    // SAFETY: it points to nothing.
+    match unsafe { operation::perform(&Op::Poll { fd: one.fd, events: one.events }, &how) } {
+        Ended::Done(result) => {
+            one.hopeless = result < 0;
+            Woken::Perhaps
+        }
+        Ended::Late => Woken::Late,
+        Ended::Interrupted(why) => Woken::Failed(interruption(why)),
+        Ended::Pointless => Woken::Closed(vec![one.place]),
+        Ended::Unsupported => Woken::Unsupported,
+    }
+}
+
+fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
+    let mut waiters = Vec::with_capacity(wanted.len());
+    let mut ops = Vec::with_capacity(wanted.len());
+    let mut closed = Vec::new();
+    for one in wanted.iter() {
+        match Waiter::new(one.fd) {
+            Some(waiter) => waiters.push(waiter),
+            None => closed.push(one.place),
+        }
+        if !one.hopeless {
+            ops.push(Op::Poll { fd: one.fd, events: one.events });
+        }
+    }
+    if !closed.is_empty() {
+        return Woken::Closed(closed);
+    }
+    let holds = || waiters.iter().all(Waiter::holds);
+    let how = Wait { reason: Reason::Poll, key: SEVERAL, deadline, holds: &holds };
+    let mut results = Vec::new();
+    // SAFETY: they point to nothing.
+    match unsafe { operation::perform_any(&ops, &how, &mut results) } {
+        Ended::Done(_) => {
+            let submitted = wanted.iter_mut().filter(|one| !one.hopeless);
+            for (one, result) in submitted.zip(results) {
+                one.hopeless = result.is_some_and(|result| result < 0);
+            }
+            Woken::Perhaps
+        }
+        Ended::Late => Woken::Late,
+        Ended::Interrupted(why) => Woken::Failed(interruption(why)),
+        Ended::Pointless => {
+            let closed = (wanted.iter().zip(&waiters)).filter(|(_, waiter)| !waiter.holds());
+            Woken::Closed(closed.map(|(one, _)| one.place).collect())
+        }
+        Ended::Unsupported => Woken::Unsupported,
+    }
+}
+
+/// `poll` until `deadline`.
+///
+/// # Safety
+/// As for libc's.
+unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
+    let mut wanted: Option<Vec<Wanted>> = None;
+    loop {
+        let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+        let arguments = [files as usize, count as usize, (&raw const at_once) as usize, 0, 0, 0];
+        // SAFETY: the caller's promise.
+        let tried = unsafe { kernel::call(libc::SYS_ppoll, arguments) };
+        if tried != Ok(0) || nothing_yet(deadline) {
+            return tried;
+        }
+        let wanted = wanted.get_or_insert_with(|| {
+            // SAFETY: the kernel has found them there.
+            let files = unsafe { slice(files, count as usize) };
+            let of = |(place, file): (usize, &pollfd)| Wanted {
+                fd: file.fd,
+                events: u32::from(file.events as u16),
+                place,
+                hopeless: false,
+            };
+            files.iter().enumerate().filter(|(_, file)| file.fd >= 0).map(of).collect()
+        });
+        match park(wanted, deadline) {
+            Woken::Perhaps => {}
+            Woken::Late => return Ok(0),
+            Woken::Failed(errno) => return Err(errno),
+            Woken::Closed(places) => {
+                for &place in &places {
+                    // SAFETY: as above, and they are the caller's to be written.
+                    unsafe { (*files.add(place)).revents = libc::POLLNVAL };
+                }
+                return Ok(places.len());
+            }
+            Woken::Unsupported => {
+                let left = span::timespec(span::left(deadline));
+                let left = if deadline == NEVER { ptr::null() } else { &raw const left };
+                let arguments = [files as usize, count as usize, left as usize, 0, 0, 0];
+                // SAFETY: the caller's promise, who waits.
+                return unsafe { offload(|| kernel::call(libc::SYS_ppoll, arguments)) };
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `first` points to `count` values, or `count` is 0.
+unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+fn span_of_timeval(time: &timeval) -> Result<u64, c_int> {
+    // libc lets the microseconds be more than a second.
+    let seconds = time.tv_sec.checked_add(time.tv_usec / 1_000_000).ok_or(libc::EINVAL)?;
+    span::span(&timespec { tv_sec: seconds, tv_nsec: time.tv_usec % 1_000_000 * 1000 })
+}
+
+type Word = c_ulong;
+
+/// What `select` waits for in each of its three sets, as `poll` names it.
+const EVENTS: [i16; 3] = [
+    libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR,
+    libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR,
+    libc::POLLPRI,
+];
+
+/// `select` until `deadline`.
+///
+/// # Safety
+/// As for libc's.
+unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64) -> Answer {
+    let Ok(most) = usize::try_from(count) else { return Err(libc::EINVAL) };
+    let words = most.div_ceil(Word::BITS as usize);
+    let sets = sets.map(|set| set.cast::<Word>());
+    // The kernel overwrites what it is asked.
+    let asked = sets.map(|set| {
+        // SAFETY: a set that is given has at least as many bits as are to be looked at, in words.
+        if set.is_null() { &[] } else { unsafe { slice(set.cast_const(), words) } }.to_vec()
+    });
+    let give = |answers: &[Vec<Word>; 3]| {
+        for (set, answer) in sets.iter().zip(answers).filter(|(set, _)| !set.is_null()) {
+            // SAFETY: as above, and they are the caller's to be written.
+            unsafe { ptr::copy_nonoverlapping(answer.as_ptr(), *set, words) };
+        }
+    };
+    let mut wanted: Option<Vec<Wanted>> = None;
+    loop {
+        let mut answers = asked.clone();
+        let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: copies of the sets.
+        let tried = unsafe { try_select(most, &sets, &mut answers, &raw mut at_once) };
+        if tried != Ok(0) || nothing_yet(deadline) {
+            if tried.is_ok() {
+                give(&answers);
+            }
+            return tried;
+        }
+        let wanted = wanted.get_or_insert_with(|| wanted_of(most, &asked));
+        match park(wanted, deadline) {
+            Woken::Perhaps => {}
+            Woken::Late => {
+                give(&answers);
+                return Ok(0);
+            }
+            Woken::Failed(errno) => return Err(errno),
+            Woken::Closed(_) => return Err(libc::EBADF),
+            Woken::Unsupported => {
+                let mut answers = asked.clone();
+                let mut left = span::timespec(span::left(deadline));
+                let left = if deadline == NEVER { ptr::null_mut() } else { &raw mut left };
+                // SAFETY: as above; the caller waits.
+                let selected = unsafe { offload(|| try_select(most, &sets, &mut answers, left)) };
+                if selected.is_ok() {
+                    give(&answers);
+                }
+                return selected;
+            }
+        }
+    }
+}
+
+/// `select` with copies of the caller's sets.
+///
+/// # Safety
+/// `time` is null or may be written to.
+unsafe fn try_select(
+    most: usize,
+    given: &[*mut Word; 3],
+    copies: &mut [Vec<Word>; 3],
+    time: *mut timespec,
+) -> Answer {
+    let mut pointers = [0; 3];
+    for ((pointer, copy), given) in pointers.iter_mut().zip(copies).zip(given) {
+        *pointer = if given.is_null() { 0 } else { copy.as_mut_ptr() as usize };
+    }
+    let arguments = [most, pointers[0], pointers[1], pointers[2], time as usize, 0];
+    // SAFETY: the sets have the bits that are looked at.
+    unsafe { kernel::call(libc::SYS_pselect6, arguments) }
+}
+
+fn wanted_of(most: usize, sets: &[Vec<Word>; 3]) -> Vec<Wanted> {
+    let has = |set: &Vec<Word>, fd: usize| {
+        let word = set.get(fd / Word::BITS as usize);
+        word.is_some_and(|word| word >> (fd % Word::BITS as usize) & 1 != 0)
+    };
+    let events_of = |fd| {
+        let events = sets.iter().zip(EVENTS).filter(|(set, _)| has(set, fd));
+        events.fold(0, |sum, (_, events)| sum | u32::from(events as u16))
+    };
+    (0..most)
+        .map(|fd| Wanted { fd: fd as c_int, events: events_of(fd), place: fd, hopeless: false })
+        .filter(|wanted| wanted.events != 0)
+        .collect()
+}
+
+/// `epoll_wait` until `deadline`.
+///
+/// # Safety
+/// As for libc's.
+unsafe fn epoll_until(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    deadline: u64,
+) -> Answer {
+    let arguments = [epoll as usize, events as usize, most as usize, 0, 0, SIGNALS];
+    let read = u32::from(libc::POLLIN as u16);
+    let mut wanted = [Wanted { fd: epoll, events: read, place: 0, hopeless: false }];
+    loop {
+        // SAFETY: the caller's promise.
+        let tried = unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) };
+        if tried != Ok(0) || nothing_yet(deadline) {
+            return tried;
+        }
+        match park(&mut wanted, deadline) {
+            Woken::Perhaps => {}
+            Woken::Late => return Ok(0),
+            Woken::Failed(errno) => return Err(errno),
+            Woken::Closed(_) => return Err(libc::EBADF),
+            Woken::Unsupported => {
+                let mut arguments = arguments;
+                // Rounded up: not to be back before the time.
+                let millis = span::left(deadline).div_ceil(1_000_000);
+                let millis = c_int::try_from(millis).unwrap_or(c_int::MAX);
+                arguments[3] = if deadline == NEVER { -1 } else { millis } as usize;
+                // SAFETY: the caller's promise, who waits.
+                return unsafe { offload(|| kernel::call(libc::SYS_epoll_pwait, arguments)) };
+            }
+        }
+    }
+}
+
+// What C programs call that are compiled with checks of the lengths of their buffers.
+
+interpose! {
+    /// `poll(2)` where the compiler knows how long `files` is.
+    fn __poll_chk(files: *mut pollfd, count: nfds_t, timeout: c_int, length: usize) -> c_int {
+        // SAFETY: the caller's promise; libc's own aborts if there are not so many.
+        unsafe {
+            if length / size_of::<pollfd>() < count as usize {
+                return original(files, count, timeout, length);
+            }
+            poll(files, count, timeout)
+        }
+    }
+}
+
+interpose! {
+    /// `ppoll(2)` where the compiler knows how long `files` is.
+    fn __ppoll_chk(
+        files: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+        length: usize,
+    ) -> c_int {
+        // SAFETY: as above.
+        unsafe {
+            if length / size_of::<pollfd>() < count as usize {
+                return original(files, count, timeout, mask, length);
+            }
+            ppoll(files, count, timeout, mask)
+        }
+    }
+}

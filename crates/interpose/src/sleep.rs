@@ -1,0 +1,150 @@
+//! `nanosleep` and its kin.
+//!
+//! A fiber that is cancelled, or whose [`timeout`](carefree_runtime::timeout()) ends, wakes early and
+//! is told that its sleep is over: there is no `errno` for it that callers expect (`std` knows
+//! `EINTR` only, and sleeps on). The next call that can say so does. Signals do not end a fiber's
+//! sleep, for they are handled by threads.
+
+use std::ffi::{c_int, c_uint};
+
+use carefree_context::kernel;
+use carefree_reactor::clock;
+use carefree_runtime::offload_unchecked as offload;
+use carefree_runtime::{Reason, wait};
+use libc::{clockid_t, timespec};
+
+use crate::fiber::set_errno;
+use crate::span::{self, span};
+
+system_call!(
+    fn raw_nanosleep(time: *const timespec, left: *mut timespec) -> c_int = SYS_nanosleep
+);
+
+unsafe extern "C-unwind" fn raw_clock_nanosleep(
+    clock: clockid_t,
+    flags: c_int,
+    time: *const timespec,
+    left: *mut timespec,
+) -> c_int {
+    let arguments = [clock as usize, flags as usize, time as usize, left as usize, 0, 0];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(libc::SYS_clock_nanosleep, arguments) }.err().unwrap_or(0)
+}
+
+/// How often a sleep until some time of day looks at the clock, which may be set meanwhile.
+const LOOK: u64 = 10_000_000_000;
+
+/// Sleeps for so long.
+fn sleep_for(nanos: u64) {
+    if nanos == 0 {
+        carefree_runtime::yield_now();
+    } else {
+        wait::sleep_until(span::from_now(nanos), Reason::Sleep);
+    }
+}
+
+/// `nanosleep`; returns an `errno`, or 0.
+///
+/// # Safety
+/// As for libc's.
+unsafe fn sleep_relative(time: *const timespec) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(time) = (unsafe { time.as_ref() }) else { return libc::EFAULT };
+    match span(time) {
+        Ok(nanos) => sleep_for(nanos),
+        Err(errno) => return errno,
+    }
+    0
+}
+
+/// Sleeps until `clock` shows `time`; returns an `errno`, or 0.
+fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
+    loop {
+        let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: there is room for the answer.
+        if unsafe { libc::clock_gettime(clock, &raw mut now) } != 0 {
+            return libc::EINVAL;
+        }
+        // A clock before 1970 is as good as one at its beginning.
+        let left = time.saturating_sub(span(&now).unwrap_or(0));
+        if left == 0 {
+            return 0;
+        }
+        let deadline = span::from_now(left.min(LOOK));
+        wait::sleep_until(deadline, Reason::Sleep);
+        if clock::now() < deadline {
+            // Cut short.
+            return 0;
+        }
+    }
+}
+
+interpose! {
+    /// `nanosleep(2)`.
+    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int, else raw_nanosleep {
+        // Written when a signal ends the sleep, and none does.
+        let _ = left;
+        // SAFETY: the caller's promise.
+        match unsafe { sleep_relative(time) } {
+            0 => 0,
+            errno => {
+                set_errno(errno);
+                -1
+            }
+        }
+    }
+}
+
+interpose! {
+    /// `clock_nanosleep(2)`. A sleep until a time of day notices within ten seconds that the clock
+    /// was set.
+    fn clock_nanosleep(
+        clock: clockid_t,
+        flags: c_int,
+        time: *const timespec,
+        left: *mut timespec,
+    ) -> c_int, else raw_clock_nanosleep {
+        let absolute = flags & libc::TIMER_ABSTIME != 0;
+        match clock {
+            libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
+            | libc::CLOCK_TAI => {
+                if !absolute {
+                    // SAFETY: the caller's promise.
+                    return unsafe { sleep_relative(time) };
+                }
+                // SAFETY: as above.
+                let Some(time) = (unsafe { time.as_ref() }) else { return libc::EFAULT };
+                span(time).map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
+            }
+            // Clocks that count a process's time, alarms, and what is no clock.
+            // SAFETY: as above; the caller waits.
+            _ => unsafe { offload(|| original(clock, flags, time, left)) },
+        }
+    }
+}
+
+interpose! {
+    /// `sleep(3)`. The seconds left when it is cut short.
+    fn sleep(seconds: c_uint) -> c_uint {
+        let deadline = span::from_now(u64::from(seconds) * 1_000_000_000);
+        sleep_for(u64::from(seconds) * 1_000_000_000);
+        span::left(deadline).div_ceil(1_000_000_000) as c_uint
+    }
+}
+
+interpose! {
+    /// `usleep(3)`.
+    fn usleep(micros: c_uint) -> c_int {
+        sleep_for(u64::from(micros) * 1000);
+        0
+    }
+}
+
+interpose! {
+    /// C11's `thrd_sleep(3)`, which says -2 for an error.
+    fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int {
+        let _ = left;
+        // SAFETY: the caller's promise.
+        if unsafe { sleep_relative(time) } == 0 { 0 } else { -2 }
+    }
+}

@@ -1,0 +1,157 @@
+//! How two figures differ, and whether chance may have done it.
+
+use crate::record::{Measurement, fingerprint, more_is_better};
+use crate::stats::{Random, mann_whitney, ratio};
+
+/// Below this chance, the Mann-Whitney test calls a difference one.
+const CHANCE: f64 = 0.05;
+
+/// How a new figure stands to an old one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// The new median by the old one.
+    pub ratio: f64,
+    /// The ratio's 95% interval, where both sides have samples.
+    pub interval: Option<(f64, f64)>,
+    /// The chance that the Mann-Whitney test gives to samples as far apart from one distribution.
+    pub p: Option<f64>,
+    /// What this comes to.
+    pub verdict: Verdict,
+}
+
+/// What a change comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Better than chance explains.
+    Better,
+    /// Worse than chance explains.
+    Worse,
+    /// The samples do not show a difference.
+    NoneShown,
+    /// One side has no samples, as published figures have none: nothing tells chance from change.
+    Untested,
+}
+
+impl Verdict {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::NoneShown => "no difference shown",
+            Verdict::Untested => "untested",
+        }
+    }
+}
+
+impl Change {
+    /// Compares one figure. The draws are the same for the same samples, so that a comparison
+    /// done again says the same.
+    pub fn new(old: &Measurement, new: &Measurement) -> Change {
+        let plain = new.median / old.median;
+        let untested = Change { ratio: plain, interval: None, p: None, verdict: Verdict::Untested };
+        if old.samples.len() < 2 || new.samples.len() < 2 {
+            return untested;
+        }
+        let name = format!("{} {}", old.subject, old.metric);
+        let seed = u64::from_str_radix(&fingerprint(name.as_bytes()), 16).unwrap_or(0);
+        let p = mann_whitney(&old.samples, &new.samples).map(|found| found.p);
+        let found = ratio(&old.samples, &new.samples, &mut Random::new(seed));
+        let interval = found.map(|ratio| (ratio.low, ratio.high));
+        let apart = interval.is_some_and(|(low, high)| high < 1.0 || 1.0 < low);
+        let verdict = if !apart || p.is_none_or(|p| p >= CHANCE) {
+            Verdict::NoneShown
+        } else if (plain > 1.0) == more_is_better(&new.metric) {
+            Verdict::Better
+        } else {
+            Verdict::Worse
+        };
+        Change { interval, p, verdict, ..untested }
+    }
+
+    /// How many times the one is the other, at least 1, whichever way.
+    pub fn factor(&self) -> f64 {
+        if self.ratio < 1.0 { self.ratio.recip() } else { self.ratio }
+    }
+
+    /// `3.6x slower`, `1.40x less`: what a new value of `metric` is to the old one.
+    pub fn words(&self, metric: &str) -> String {
+        if self.factor() < 1.005 {
+            return "unchanged".into();
+        }
+        let rate = more_is_better(metric);
+        let timed = rate || metric.contains("time");
+        let word = match (timed, (self.ratio > 1.0) != rate) {
+            (true, true) => "slower",
+            (true, false) => "faster",
+            (false, true) => "more",
+            (false, false) => "less",
+        };
+        format!("{} {word}", crate::report::number::factor(self.factor()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Subject;
+    use crate::stats::median;
+
+    fn figure(metric: &str, samples: &[f64]) -> Measurement {
+        Measurement {
+            subject: Subject::default(),
+            role: None,
+            metric: metric.into(),
+            value_unit: "ns".into(),
+            median: median(samples),
+            ci_low: None,
+            ci_high: None,
+            samples: samples.to_vec(),
+        }
+    }
+
+    const BEFORE: [f64; 7] = [100.0, 103.0, 98.0, 101.0, 99.0, 102.0, 97.0];
+
+    fn change(metric: &str, factor: f64) -> Change {
+        let after: Vec<f64> = BEFORE.iter().map(|value| value * factor).collect();
+        Change::new(&figure(metric, &BEFORE), &figure(metric, &after))
+    }
+
+    #[test]
+    fn a_difference_beyond_the_noise_is_shown_and_named() {
+        let slower = change("time_per_unit", 3.6);
+        assert_eq!(slower.verdict, Verdict::Worse);
+        assert_eq!(slower.words("time_per_unit"), "3.6x slower");
+        let (low, high) = slower.interval.expect("samples");
+        assert!(low < 3.6 && 3.6 < high && low > 3.3 && high < 3.9, "{slower:?}");
+        let faster = change("time_per_unit", 0.5);
+        assert_eq!((faster.verdict, faster.factor()), (Verdict::Better, 2.0));
+        assert_eq!(faster.words("time_per_unit"), "2.0x faster");
+        // Of rates, more is better.
+        let fewer = change("switches_per_second", 0.5);
+        assert_eq!(fewer.verdict, Verdict::Worse);
+        assert_eq!(fewer.words("switches_per_second"), "2.0x slower");
+        assert_eq!(change("memory_per_unit", 1.001).words("memory_per_unit"), "unchanged");
+        assert_eq!(change("memory_per_unit", 1.5).words("memory_per_unit"), "1.50x more");
+    }
+
+    #[test]
+    fn a_difference_within_the_noise_is_not_shown() {
+        assert_eq!(change("time_per_unit", 1.005).verdict, Verdict::NoneShown);
+        assert_eq!(change("time_per_unit", 1.0).verdict, Verdict::NoneShown);
+        // Three samples a side cannot show anything to the test: 2 ways in 20 are as far apart.
+        let few = Change::new(
+            &figure("time_per_unit", &BEFORE[..3]),
+            &figure("time_per_unit", &[300.0, 301.0, 302.0]),
+        );
+        assert_eq!(few.verdict, Verdict::NoneShown);
+    }
+
+    #[test]
+    fn figures_without_samples_are_compared_and_not_judged() {
+        let mut published = figure("time_per_unit", &[18.1]);
+        published.samples.clear();
+        let change = Change::new(&published, &figure("time_per_unit", &BEFORE));
+        assert_eq!((change.verdict, change.interval, change.p), (Verdict::Untested, None, None));
+    }
+}

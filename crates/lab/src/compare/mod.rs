@@ -1,0 +1,75 @@
+//! What changed from one set of records to another.
+//!
+//! Figures are compared where runtime, unit, workload, parameters and metric are the same. A
+//! difference is called one where two things say so that do not share their weaknesses: the 95%
+//! interval of the ratio of medians leaves out 1, and the Mann-Whitney test gives chance less than
+//! 5%. Otherwise no difference is shown, which is not to say that there is none.
+
+mod align;
+mod change;
+mod show;
+
+pub use change::{Change, Verdict};
+
+use crate::record::{self, Measurement, Record};
+
+/// What changed.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Figures that both sides have, in the order of the reports.
+    pub pairs: Vec<Pair>,
+    /// How many figures only the old side has.
+    pub only_old: usize,
+    /// How many figures only the new side has.
+    pub only_new: usize,
+    /// What the two sides' machines differ in, of figures that were compared; each once.
+    pub machines: Vec<String>,
+}
+
+/// One figure, old and new.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// As it was.
+    pub old: Measurement,
+    /// As it is.
+    pub new: Measurement,
+    /// How they differ.
+    pub change: Change,
+}
+
+impl Comparison {
+    /// Compares all of `old` with all of `new`. Where a side has a figure several times, its last
+    /// record counts.
+    pub fn new(old: &[Record], new: &[Record]) -> Comparison {
+        let aligned = align::align(old, new);
+        let mut machines = Vec::new();
+        let mut pairs = Vec::new();
+        for (old, new) in aligned.pairs {
+            for difference in record::differences(old.environment, new.environment) {
+                if !machines.contains(&difference) {
+                    machines.push(difference);
+                }
+            }
+            let change = Change::new(old.measurement, new.measurement);
+            pairs.push(Pair { old: old.measurement.clone(), new: new.measurement.clone(), change });
+        }
+        Comparison { pairs, only_old: aligned.only_old, only_new: aligned.only_new, machines }
+    }
+
+    /// The figures that got worse, beyond doubt and by more than `percent`.
+    pub fn regressions(&self, percent: f64) -> Vec<&Pair> {
+        self.pairs
+            .iter()
+            .filter(|pair| pair.change.verdict == Verdict::Worse)
+            .filter(|pair| pair.change.factor() > 1.0 + percent / 100.0)
+            .collect()
+    }
+
+    /// Shows it, with colours where `colour` says so and the format has any.
+    ///
+    /// # Errors
+    /// One line, for a format that comparisons do not have.
+    pub fn render(&self, format: crate::report::Format, colour: bool) -> Result<String, String> {
+        show::render(self, format, colour)
+    }
+}

@@ -1,0 +1,286 @@
+//! A comparison, for people and for programs.
+
+use std::collections::BTreeSet;
+
+use super::{Comparison, Pair, Verdict};
+use crate::report::Format;
+use crate::report::csv;
+use crate::report::ink::Ink;
+use crate::report::number;
+use crate::report::table::{Align, Table, wrap};
+
+pub(super) fn render(
+    comparison: &Comparison,
+    format: Format,
+    colour: bool,
+) -> Result<String, String> {
+    match format {
+        Format::Text => Ok(text(comparison, Ink::new(colour))),
+        Format::Markdown => Ok(markdown(comparison)),
+        Format::Csv => Ok(spreadsheet(comparison)),
+        Format::Json => Ok(json(comparison)),
+        Format::Html => Err(
+            "there is no comparison in HTML; the formats are text, markdown, csv and json, and \
+             carefree report --format html shows records side by side"
+                .into(),
+        ),
+    }
+}
+
+/// What a reader has to know before the table.
+fn cautions(comparison: &Comparison) -> Vec<String> {
+    let mut found = Vec::new();
+    if !comparison.machines.is_empty() {
+        found.push(format!(
+            "The two sides were measured on different machines ({}): what differs may be the \
+             machine and not the program.",
+            comparison.machines.join("; ")
+        ));
+    }
+    if comparison.pairs.is_empty() {
+        found.push(
+            "The two sides have no figure in common: the same runtime, unit, workload, parameters \
+             and metric."
+                .into(),
+        );
+    }
+    found
+}
+
+/// What it comes to, in plain words.
+fn sentences(comparison: &Comparison) -> Vec<String> {
+    let count = |verdict| comparison.pairs.iter().filter(|p| p.change.verdict == verdict).count();
+    let figures = |count: usize| if count == 1 { "figure" } else { "figures" };
+    let mut found = Vec::new();
+    for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
+        let mut pairs: Vec<&Pair> =
+            comparison.pairs.iter().filter(|p| p.change.verdict == verdict).collect();
+        pairs.sort_by(|a, b| b.change.factor().total_cmp(&a.change.factor()));
+        let Some(most) = pairs.first() else { continue };
+        found.push(format!(
+            "{} {} {word}, most of all {} {}: {}.",
+            pairs.len(),
+            figures(pairs.len()),
+            most.new.subject.spoken(),
+            most.new.metric.replace('_', " "),
+            most.change.words(&most.new.metric),
+        ));
+    }
+    let same = count(Verdict::NoneShown);
+    if same > 0 {
+        found.push(format!(
+            "{same} {} with no difference shown: if there is one, these samples do not tell it \
+             from chance.",
+            figures(same)
+        ));
+    }
+    let untested = count(Verdict::Untested);
+    if untested > 0 {
+        found.push(format!(
+            "{untested} {} untested: one side has a figure and no samples, as published ones do.",
+            figures(untested)
+        ));
+    }
+    for (count, side) in [(comparison.only_old, "old"), (comparison.only_new, "new")] {
+        if count > 0 {
+            found.push(format!("{count} {} on the {side} side alone.", figures(count)));
+        }
+    }
+    found
+}
+
+/// How the table is to be read.
+const NOTES: [&str; 2] = [
+    "Ratio: the new median by the old one, with its 95% interval (bootstrap). p: Mann-Whitney, \
+     two-sided.",
+    "Called better or worse where the interval leaves out 1 and p is below 0.05; by chance alone, \
+     1 figure in 20 would be at p.",
+];
+
+fn table(comparison: &Comparison) -> Table {
+    let mut table = Table::new("Old and New")
+        .column("Runtime", Align::Left)
+        .column("Unit", Align::Left)
+        .column("Workload", Align::Left)
+        .column("Figure", Align::Left)
+        .column("Old", Align::Right)
+        .column("New", Align::Right)
+        .column("Ratio", Align::Right)
+        .column("95% interval", Align::Right)
+        .column("p", Align::Right)
+        .column("Verdict", Align::Left);
+    for pair in &comparison.pairs {
+        let Pair { old, new, change } = pair;
+        let ends = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
+        let verdict = match change.verdict {
+            Verdict::Better | Verdict::Worse => change.words(&new.metric),
+            Verdict::NoneShown => change.verdict.name().to_owned(),
+            Verdict::Untested => format!("({})", change.words(&new.metric)),
+        };
+        table.rows.push(vec![
+            runtime(pair),
+            new.subject.unit.clone(),
+            workload(comparison, pair),
+            new.metric.replace('_', " "),
+            number::value(&old.metric, old.median),
+            number::value(&new.metric, new.median),
+            format!("{:.2}", change.ratio),
+            change.interval.map_or_else(|| "–".into(), ends),
+            change.p.map_or_else(|| "–".into(), chance),
+            verdict,
+        ]);
+    }
+    if comparison.pairs.iter().any(|pair| pair.change.interval.is_some()) {
+        table.notes = NOTES.map(str::to_owned).to_vec();
+    }
+    table.without_empty()
+}
+
+/// `ruby 3.2 → 3.3`, or `ruby 3.3` where it is the same.
+fn runtime(pair: &Pair) -> String {
+    let (old, new) = (&pair.old.subject, &pair.new.subject);
+    if old.version == new.version {
+        format!("{} {}", new.runtime, new.version)
+    } else {
+        format!("{} {} → {}", new.runtime, old.version, new.version)
+    }
+}
+
+/// The workload, with its parameters where it was measured with several.
+fn workload(comparison: &Comparison, pair: &Pair) -> String {
+    let subject = &pair.new.subject;
+    let sizes: BTreeSet<_> = comparison
+        .pairs
+        .iter()
+        .filter(|other| other.new.subject.workload == subject.workload)
+        .map(|other| other.new.subject.parameters.clone().without("cores"))
+        .collect();
+    match sizes.len() {
+        0 | 1 => subject.workload.clone(),
+        _ => {
+            let parameters = wrap(&subject.parameters.to_string(), 24);
+            format!("{}\n{}", subject.workload, parameters.join("\n"))
+        }
+    }
+}
+
+/// A chance, with as many digits as mean something.
+fn chance(p: f64) -> String {
+    if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") }
+}
+
+fn text(comparison: &Comparison, ink: Ink) -> String {
+    let mut text = String::new();
+    for caution in cautions(comparison) {
+        text += &format!("{}\n", ink.yellow(&caution));
+    }
+    if !comparison.pairs.is_empty() {
+        let table = table(comparison);
+        text += &format!("\n{}\n\n{}", ink.bold(&table.title), table.text());
+        for note in &table.notes {
+            text += &format!("  {}\n", ink.dim(note));
+        }
+    }
+    text += &format!("\n{}\n\n", ink.bold("In plain words"));
+    for sentence in sentences(comparison) {
+        text += &format!("  {sentence}\n");
+    }
+    text
+}
+
+fn markdown(comparison: &Comparison) -> String {
+    let mut page = String::from("## Old and New\n");
+    for caution in cautions(comparison) {
+        page += &format!("\n**{caution}**\n");
+    }
+    page += &format!("\n  - {}\n", sentences(comparison).join("\n  - "));
+    if !comparison.pairs.is_empty() {
+        let table = table(comparison);
+        page += &format!("\n{}\n", table.markdown());
+        for note in &table.notes {
+            page += &format!("  - {note}\n");
+        }
+    }
+    page
+}
+
+fn spreadsheet(comparison: &Comparison) -> String {
+    let headings = [
+        "runtime",
+        "old_version",
+        "new_version",
+        "unit",
+        "workload",
+        "parameters",
+        "metric",
+        "value_unit",
+        "old",
+        "new",
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+        "p",
+        "verdict",
+    ];
+    let mut lines = csv::line(headings.into_iter().map(str::to_owned));
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for Pair { old, new, change } in &comparison.pairs {
+        let cells = [
+            new.subject.runtime.clone(),
+            old.subject.version.clone(),
+            new.subject.version.clone(),
+            new.subject.unit.clone(),
+            new.subject.workload.clone(),
+            new.subject.parameters.to_string(),
+            new.metric.clone(),
+            new.value_unit.clone(),
+            old.median.to_string(),
+            new.median.to_string(),
+            change.ratio.to_string(),
+            number(change.interval.map(|(low, _)| low)),
+            number(change.interval.map(|(_, high)| high)),
+            number(change.p),
+            change.verdict.name().to_owned(),
+        ];
+        lines += &csv::line(cells.into_iter());
+    }
+    lines
+}
+
+/// One object, a pair a line.
+fn json(comparison: &Comparison) -> String {
+    let pairs: Vec<String> = comparison
+        .pairs
+        .iter()
+        .map(|Pair { old, new, change }| {
+            let value = serde_json::json!({
+                "runtime": new.subject.runtime,
+                "old_version": old.subject.version,
+                "new_version": new.subject.version,
+                "unit": new.subject.unit,
+                "workload": new.subject.workload,
+                "parameters": new.subject.parameters,
+                "metric": new.metric,
+                "value_unit": new.value_unit,
+                "old": old.median,
+                "new": new.median,
+                "ratio": change.ratio,
+                "ratio_low": change.interval.map(|(low, _)| low),
+                "ratio_high": change.interval.map(|(_, high)| high),
+                "p": change.p,
+                "verdict": change.verdict.name(),
+            });
+            format!("    {value}")
+        })
+        .collect();
+    let pairs = match pairs.is_empty() {
+        true => "[]".to_owned(),
+        false => format!("[\n{}\n  ]", pairs.join(",\n")),
+    };
+    let machines = serde_json::json!(comparison.machines);
+    let Comparison { only_old, only_new, .. } = comparison;
+    format!(
+        "{{\n  \"machines\": {machines},\n  \"only_old\": {only_old},\n  \"only_new\": {only_new},\n  \
+         \"pairs\": {pairs}\n}}\n"
+    )
+}

@@ -1,0 +1,197 @@
+//! What happened to a figure over versions and over time: which step made it what it is.
+
+mod show;
+
+use std::collections::BTreeMap;
+
+pub use show::render;
+
+use crate::compare::{Change, Verdict};
+use crate::record::{self, Measurement, Record, version_key};
+use crate::report::number;
+
+/// One figure of one unit of one runtime, on one machine, from the oldest version to the newest
+/// and, within a version, from the oldest record to the newest.
+#[derive(Clone, Debug)]
+pub struct Series<'a> {
+    /// The figure at each point, with the time its record began.
+    pub points: Vec<(&'a Measurement, &'a str)>,
+}
+
+/// A step that changed a figure.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    /// The figure before.
+    pub old: &'a Measurement,
+    /// The figure after.
+    pub new: &'a Measurement,
+    /// What the step is between: two versions, or two dates of one version.
+    pub between: (String, String),
+    /// How the figure changed.
+    pub change: Change,
+}
+
+/// A step in figures that have no samples is told from this factor on: nothing says how far chance
+/// alone takes them. Published ones agree with each other to about a tenth where nothing changed.
+const UNTESTED: f64 = 1.4;
+/// A step in figures with samples is told from this factor on, where it is shown: a smaller one
+/// may be there and matters to nobody.
+const TESTED: f64 = 1.05;
+
+/// The figures of `records`, each through its history; those that were measured once are left out.
+pub fn series(records: &[Record]) -> Vec<Series<'_>> {
+    type Key<'a> = (String, String, usize, &'a str, &'a str, String);
+    let mut found: BTreeMap<Key<'_>, Vec<(&Measurement, &str)>> = BTreeMap::new();
+    for record in records {
+        let machine = record::machine_name(&record.environment);
+        for m in &record.results {
+            let s = &m.subject;
+            // Cores are the machine's part; the rest has to be the same.
+            let key = (
+                s.runtime.clone(),
+                s.workload.clone(),
+                record::metric_rank(&m.metric),
+                &*m.metric,
+                &*s.unit,
+                format!("{} {machine}", s.parameters),
+            );
+            found.entry(key).or_default().push((m, &record.environment.started));
+        }
+    }
+    found
+        .into_values()
+        .map(|mut points| {
+            points.sort_by_cached_key(|(m, started)| (version_key(&m.subject.version), *started));
+            Series { points }
+        })
+        .filter(|series| series.points.len() > 1)
+        .collect()
+}
+
+impl<'a> Series<'a> {
+    /// The steps that changed the figure.
+    pub fn steps(&self) -> Vec<Step<'a>> {
+        let step = |pair: &[(&'a Measurement, &'a str)]| {
+            let [(old, then), (new, now)] = pair else { return None };
+            let change = Change::new(old, new);
+            let told = match change.verdict {
+                Verdict::Better | Verdict::Worse => change.factor() >= TESTED,
+                Verdict::Untested => change.factor() >= UNTESTED,
+                Verdict::NoneShown => false,
+            };
+            let (before, after) = (&old.subject.version, &new.subject.version);
+            let between = match before == after {
+                true => ((*then).to_owned(), (*now).to_owned()),
+                false => (before.clone(), after.clone()),
+            };
+            told.then_some(Step { old, new, between, change })
+        };
+        self.points.windows(2).filter_map(step).collect()
+    }
+}
+
+impl Step<'_> {
+    /// `ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)`.
+    pub fn sentence(&self) -> String {
+        let Step { old, new, between: (from, to), change } = self;
+        let value = |m: &Measurement| number::value(&m.metric, m.median);
+        let subject = &new.subject;
+        format!(
+            "{}: {} {} {} from {from} to {to} ({} to {})",
+            subject.runtime,
+            subject.unit,
+            what(new),
+            change.words(&new.metric),
+            value(old),
+            value(new),
+        )
+    }
+}
+
+/// What a figure is called in a sentence.
+fn what(m: &Measurement) -> String {
+    let plain = match (&*m.subject.workload, &*m.metric) {
+        ("alloc", "time_per_unit") => "allocation",
+        ("alloc", "memory_per_unit") => "memory",
+        ("alloc", "whole_memory_per_unit") => "memory, all told,",
+        ("parked", "memory_per_unit") => "memory when parked",
+        ("parked", "whole_memory_per_unit") => "memory when parked, all told,",
+        ("switch", "time_per_switch") => "switch",
+        ("warm", "first_time_per_unit") => "allocation, cold,",
+        ("warm", "last_time_per_unit") => "allocation, warm,",
+        ("throughput", "time") => "throughput",
+        ("feed", "time") => return format!("feeding ({})", m.subject.parameters),
+        ("fetch", "time") => return format!("fetching ({})", m.subject.parameters),
+        (workload, metric) => return format!("{workload} {}", metric.replace('_', " ")),
+    };
+    plain.to_owned()
+}
+
+/// What the steps of all figures come to, a sentence each, largest first. A rate is left out where
+/// it is a time turned upside down: it would say the same again.
+pub fn sentences(records: &[Record]) -> Vec<String> {
+    let all = series(records);
+    let mut steps: Vec<Step<'_>> = all
+        .iter()
+        .flat_map(Series::steps)
+        .filter(|step| !record::more_is_better(&step.new.metric))
+        .collect();
+    steps.sort_by(|a, b| b.change.factor().total_cmp(&a.change.factor()));
+    steps.iter().map(Step::sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The article of the published tables' author (document 001) names these steps.
+    #[test]
+    fn published_steps_are_named_as_their_author_names_them() {
+        let said = sentences(&record::published());
+        for expected in [
+            "ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)",
+            "ruby: thread switch 2.4x slower from 3.2 to 3.3",
+            "ruby: fiber switch 2.7x faster from 2.5 to 2.6",
+            "ruby: fiber allocation 1.65x faster from 2.6 to 2.7",
+            "ruby: thread allocation 3.4x faster from 2.6 to 2.7",
+            "ruby: fiber allocation, warm, 55x faster from 2.6 to 2.7",
+        ] {
+            assert!(said.iter().any(|line| line.starts_with(expected)), "{expected}: {said:#?}");
+        }
+        // Fibers' switches stayed as they were from 3.2 to 3.4.
+        assert!(
+            !said.iter().any(|l| l.contains("fiber switch") && l.contains("to 3.4")),
+            "{said:#?}"
+        );
+    }
+
+    #[test]
+    fn one_version_over_time_is_told_by_its_dates() {
+        let mut records = record::published();
+        records.truncate(1);
+        let mut now = records[0].clone();
+        (records[0].environment.started, now.environment.started) =
+            ("2026-01-01T00:00:00Z".into(), "2026-02-01T00:00:00Z".into());
+        now.results.retain(|m| m.subject.version == "3.5-rc" && m.metric == "time_per_switch");
+        records[0].results.retain(|m| m.subject.version == "3.5-rc");
+        for m in &mut now.results {
+            m.median *= 4.0;
+        }
+        records.push(now);
+        let said = sentences(&records);
+        assert_eq!(said.len(), 2, "{said:#?}");
+        let between = "switch 4.0x slower from 2026-01-01T00:00:00Z to 2026-02-01T00:00:00Z";
+        assert!(said.iter().all(|line| line.contains(between)), "{said:#?}");
+    }
+
+    #[test]
+    fn figures_of_two_machines_are_two_histories() {
+        let mut records = record::published();
+        records.truncate(1);
+        let mut other = records[0].clone();
+        other.environment.cores_allowed = 2;
+        records.push(other);
+        let (one, two) = (series(&records[..1]).len(), series(&records).len());
+        assert_eq!(two, 2 * one);
+    }
+}

@@ -1,0 +1,140 @@
+//! The figures of the documents this lab follows, and finding records by name.
+
+use std::path::Path;
+
+use super::{Record, store};
+
+/// The name that stands for all published figures.
+const PUBLISHED: &str = "published";
+/// The name that stands for one's own.
+const MINE: &str = "mine";
+
+const FILES: [(&str, &str); 3] = [
+    ("000-fiber-vs-thread", include_str!("../../../../record/published/000-fiber-vs-thread.jsonl")),
+    ("002-fetch", include_str!("../../../../record/published/002-fetch.jsonl")),
+    ("003-feed", include_str!("../../../../record/published/003-feed.jsonl")),
+];
+
+/// The published figures, a record for each document that has any.
+///
+/// # Panics
+/// When the files this program was built with are no records, which a test rules out.
+pub fn published() -> Vec<Record> {
+    FILES
+        .iter()
+        .map(|(name, text)| {
+            Record::from_lines(text).unwrap_or_else(|error| panic!("record {name}: {error}"))
+        })
+        .collect()
+}
+
+/// The records that `name` stands for, oldest first: `published`, `mine` (those in `folder`), a
+/// file, or all records of a folder.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
+    let path = Path::new(name);
+    // A file of that name is what a person sees; then "./mine" need not be written.
+    if !path.exists() {
+        if name == PUBLISHED {
+            return Ok(published());
+        }
+        if name == MINE {
+            let folder = folder.ok_or_else(|| {
+                "there is no folder of records, for neither XDG_DATA_HOME nor HOME is set: name \
+                 one with --record DIR"
+                    .to_owned()
+            })?;
+            return match folder.is_dir() {
+                true => of_folder(folder),
+                false => Err(format!(
+                    "there are no records of yours in {} yet: run carefree bench first",
+                    folder.display()
+                )),
+            };
+        }
+    }
+    if path.is_dir() { of_folder(path) } else { Record::read(path) }
+}
+
+fn of_folder(folder: &Path) -> Result<Vec<Record>, String> {
+    let wrong = |what: &str| format!("{}: {what}", folder.display());
+    let paths = store::records(folder).map_err(|error| wrong(&error.to_string()))?;
+    let read: Result<Vec<Vec<Record>>, String> =
+        paths.iter().map(|path| Record::read(path)).collect();
+    let mut found: Vec<Record> = read?.into_iter().flatten().collect();
+    if found.is_empty() {
+        return Err(wrong("there are no records in this folder (files named *.jsonl)"));
+    }
+    // Names in a folder of one's own may begin with anything.
+    found.sort_by(|a, b| a.environment.started.cmp(&b.environment.started));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(subject: [&str; 4], metric: &str) -> f64 {
+        let [runtime, version, unit, workload] = subject;
+        let records = published();
+        let found: Vec<f64> = records
+            .iter()
+            .flat_map(|record| &record.results)
+            .filter(|m| {
+                let s = &m.subject;
+                (&*s.runtime, &*s.version, &*s.unit, &*s.workload)
+                    == (runtime, version, unit, workload)
+                    && m.metric == metric
+            })
+            .map(|m| m.median)
+            .collect();
+        assert_eq!(found.len(), 1, "{subject:?} {metric}");
+        found[0]
+    }
+
+    /// Cells of all five tables, as one reads them in document 000.
+    #[test]
+    fn the_published_tables_are_there() {
+        assert_eq!(cell(["ruby", "2.5", "fiber", "alloc"], "time_per_unit"), 6_709.0);
+        assert_eq!(cell(["ruby", "3.3", "thread", "alloc"], "time_per_unit"), 65_120.0);
+        assert_eq!(cell(["ruby", "3.4", "fiber", "switch"], "time_per_switch"), 112.0);
+        assert_eq!(cell(["ruby", "3.5-rc", "thread", "switch"], "switches_per_second"), 508_003.0);
+        assert_eq!(cell(["ruby", "2.6", "thread", "alloc"], "memory_per_unit"), 12_628.0);
+        assert_eq!(cell(["ruby", "2.5", "fiber", "warm"], "last_time_per_unit"), 121_847.0);
+        assert_eq!(cell(["ruby", "3.1", "thread", "throughput"], "time"), 304.4);
+        assert_eq!(cell(["ruby", "3.1", "fiber", "throughput"], "units_per_second"), 70_195.0);
+        let [ruby, fetch, feed] = &published()[..] else { panic!("three documents have figures") };
+        // Nine versions: 4 and 2 figures of the first two tables, 2 of memory, 4 and 4 of the rest.
+        assert_eq!(ruby.results.len(), 9 * 16);
+        let cpu = ruby.environment.cpu.as_deref().expect("it is told");
+        assert!(cpu.contains("9950X3D"), "{cpu}");
+        // Sixteen ways to fetch in four experiments, with six figures each.
+        assert_eq!(fetch.results.len(), 16 * 6);
+        let slowest = feed.results.iter().map(|m| m.median).fold(0.0, f64::max);
+        assert_eq!(slowest, 23_982.26);
+        for record in published() {
+            assert!(record.source.is_some_and(|source| !source.notes.is_empty()));
+        }
+    }
+
+    #[test]
+    fn names_stand_for_files_folders_and_what_is_built_in() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |name: &str| find(name, Some(folder.path()));
+        assert_eq!(of("published").expect("built in").len(), FILES.len());
+        assert!(of("mine").expect_err("none yet").contains("no records"));
+        let missing = folder.path().join("x.jsonl").display().to_string();
+        assert!(of(&missing).expect_err("not there").ends_with("there is no such file"));
+        std::fs::write(&missing, FILES[2].1).expect("written");
+        assert_eq!(of("mine").expect("one").len(), 1);
+        assert_eq!(of(&missing).expect("one"), of("mine").expect("one"));
+        std::fs::write(&missing, FILES.map(|(_, text)| text).concat()).expect("written");
+        assert_eq!(of(&missing).expect("all three"), published());
+        std::fs::write(&missing, "{}\n").expect("written");
+        let error = of(&missing).expect_err("no record");
+        assert!(error.contains("this is no record"), "{error}");
+        assert!(find("mine", None).expect_err("nowhere").contains("--record"));
+    }
+}

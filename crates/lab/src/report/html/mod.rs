@@ -1,0 +1,264 @@
+//! Records as one page that needs nothing else: no network, no files beside it.
+//!
+//! Pictures are SVG, written here, each with a table of what it shows; a policy in the page's head
+//! forbids it to load anything. Without its script the page shows all workloads one below the
+//! other and cannot sort; nothing else is missing.
+
+mod bars;
+mod curves;
+mod markup;
+mod panels;
+mod past;
+mod scale;
+
+use std::fmt::Write;
+
+use markup::escape;
+
+use super::view::View;
+use super::{number, tables, text, words};
+use crate::history;
+use crate::record::Record;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// How figures come about, for who has read nothing else.
+const METHOD: [&str; 6] = [
+    "Each sample is taken by a process of its own, so that none starts on another's warm stacks, \
+     grown heap or high-water mark.",
+    "Samples of all runtimes, units and workloads are taken in random order, every one its first \
+     before any its second: a disturbance that lasts strikes all alike.",
+    "Each program proves its work: units that ran to their end, switches asked for and made. A \
+     yield that did not switch is counted, and time is divided by the switches that were made.",
+    "The median is quoted, with a 95% interval by the bootstrap. Nothing is dropped: outliers are \
+     counted and left in.",
+    "A sentence claims a difference only where the two intervals do not meet.",
+    "Memory is two figures: the process's own, and the whole with what the kernel keeps for a \
+     thread, without which threads look as cheap as fibers.",
+];
+
+pub(super) fn render(records: &[Record]) -> String {
+    let view = View::new(records);
+    let mut sections: Vec<(&str, &str, String)> = vec![
+        ("summary", "In plain words", summary(&view, records)),
+        ("charts", "Charts", panels::render(&view)),
+        ("tables", "Tables", all_tables(&view)),
+        ("history", "History", past::render(records)),
+        ("figures", "Every figure", figures(&view)),
+        ("doubts", "Reasons for doubt", doubts(records)),
+        ("method", "How it was measured", method(records)),
+        ("environment", "Where it was measured", environment(records)),
+    ];
+    sections.retain(|(_, _, body)| !body.is_empty());
+    let links: String = sections
+        .iter()
+        .map(|(id, title, _)| format!("<li><a href=\"#{id}\">{title}</a></li>"))
+        .collect();
+    let bodies: String = sections
+        .iter()
+        .map(|(id, title, body)| {
+            format!(
+                "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">\
+                 {title}</h2>\n{body}</section>\n"
+            )
+        })
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>Fiber vs Thread Benchmark</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#summary\">Skip to the summary</a>\n\
+         <header><div><h1>Fiber vs Thread Benchmark</h1>\n<p class=\"soft\">{}</p></div>\n\
+         <button id=\"theme\" type=\"button\" hidden>Dark page</button></header>\n\
+         <nav aria-label=\"Sections\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
+         <footer>Made by carefree {}.</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        escape(&subtitle(records)),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// When and on what, in a line.
+fn subtitle(records: &[Record]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for record in records {
+        let environment = &record.environment;
+        let part = match &record.source {
+            Some(source) => source.title.clone(),
+            None => {
+                let date = environment.started.get(..10).unwrap_or_default();
+                let cpu = environment.cpu.as_deref().unwrap_or("unknown processor");
+                let cores = environment.cores_allowed;
+                let word = if cores == 1 { "core" } else { "cores" };
+                format!("{cpu}, {cores} {word}, {date}")
+            }
+        };
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    match parts.len() {
+        0..=3 => parts.join(" · "),
+        count => format!("{} · and {} more", parts[..2].join(" · "), count - 2),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: String = items.map(|item| format!("<li>{}</li>\n", escape(&item))).collect();
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+fn summary(view: &View<'_>, records: &[Record]) -> String {
+    let mut html = list(words::sentences(view).into_iter().chain(past_in_short(records)));
+    if html.is_empty() {
+        html.push_str(
+            "<p>There is nothing to compare: no fiber and thread did the same work.</p>\n",
+        );
+    }
+    let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
+    if doubts > 0 {
+        let word = if doubts == 1 { "reason" } else { "reasons" };
+        let _ =
+            writeln!(html, "<p>There is <a href=\"#doubts\">{doubts} {word} for doubt</a>.</p>");
+    }
+    html
+}
+
+/// The largest steps of the history.
+fn past_in_short(records: &[Record]) -> impl Iterator<Item = String> + use<> {
+    history::sentences(records)
+        .into_iter()
+        .take(3)
+        .map(|step| format!("{}.", text::capitalized(&step)))
+}
+
+fn all_tables(view: &View<'_>) -> String {
+    let shown = |table: &super::table::Table| {
+        format!(
+            "<h3>{}</h3>\n{}{}",
+            escape(&table.title),
+            markup::table(table, &table.title),
+            markup::notes(&table.notes)
+        )
+    };
+    tables::published(view).iter().map(shown).collect()
+}
+
+fn figures(view: &View<'_>) -> String {
+    tables::intervals(view).map_or_else(String::new, |table| {
+        format!(
+            "<details><summary>All {} figures, with their intervals</summary>{}{}</details>\n",
+            table.rows.len(),
+            markup::table(&table, &table.title),
+            markup::notes(&table.notes)
+        )
+    })
+}
+
+fn doubts(records: &[Record]) -> String {
+    let mut items = String::new();
+    for record in records {
+        for warning in &record.warnings {
+            let _ = writeln!(
+                items,
+                "<li><strong>{}.</strong> What to do: {}.</li>",
+                escape(&text::capitalized(&warning.message)),
+                escape(&warning.advice)
+            );
+        }
+        for failed in &record.failures {
+            let advice = failed.advice.as_ref();
+            let advice =
+                advice.map_or_else(String::new, |advice| format!(" What to do: {advice}."));
+            let said = failed.stderr.as_ref();
+            let said = said.map_or_else(String::new, |s| format!("<pre>{}</pre>", escape(s)));
+            let _ = writeln!(
+                items,
+                "<li><strong>Failed: {}</strong>{}{said}</li>",
+                escape(&text::failure(failed)),
+                escape(&advice)
+            );
+        }
+        if record.run.interrupted {
+            items.push_str("<li>Broken off: these are the samples until then.</li>\n");
+        }
+    }
+    if items.is_empty() { items } else { format!("<ul class=\"doubts\">\n{items}</ul>\n") }
+}
+
+fn method(records: &[Record]) -> String {
+    let mut html = String::new();
+    if records.iter().any(|record| record.source.is_none()) {
+        html += &list(METHOD.into_iter().map(str::to_owned));
+    }
+    for source in records.iter().filter_map(|record| record.source.as_ref()) {
+        let title = escape(&source.title);
+        let title = match &source.address {
+            // Nothing else becomes a link, whatever a record says.
+            Some(address) if address.starts_with("https://") => {
+                format!("<a href=\"{}\">{title}</a>", escape(address))
+            }
+            _ => title,
+        };
+        html += &format!("<h3>As published: {title}</h3>\n{}", list(source.notes.iter().cloned()));
+    }
+    html
+}
+
+fn environment(records: &[Record]) -> String {
+    let mut html = String::new();
+    for record in records {
+        let e = &record.environment;
+        let title = match (&record.source, e.started.as_str()) {
+            (Some(source), _) => source.title.clone(),
+            (None, "") => continue,
+            (None, started) => started.to_owned(),
+        };
+        let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let cores = match (e.cores_allowed, e.cores) {
+            (0, _) => None,
+            (allowed, cores) if allowed == cores => Some(cores.to_string()),
+            (allowed, cores) => Some(format!("{allowed} of {cores}")),
+        };
+        let variables: Vec<String> =
+            e.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mode = |mode: &str, reason: &str| known(mode).map(|mode| format!("{mode}: {reason}"));
+        let run = &record.run;
+        let measured = record.source.is_none();
+        let facts: [(&str, Option<String>); 18] = [
+            ("Processor", e.cpu.clone()),
+            ("Cores", cores),
+            ("Memory", e.memory.map(|bytes| number::size(bytes as f64))),
+            ("Virtual machine", e.virtual_machine.map(|is| if is { "yes" } else { "no" }.into())),
+            ("Container", e.container.clone()),
+            ("Frequency governor", e.governor.clone()),
+            ("Kernel", known(&e.kernel)),
+            ("C library", known(&e.libc)),
+            ("Page size", (e.page_size > 0).then(|| number::size(e.page_size as f64))),
+            ("Transparent huge pages", e.thp.clone()),
+            ("Address randomization", e.aslr.clone()),
+            ("carefree", known(&e.carefree)),
+            ("rustc", known(&e.rustc)),
+            ("Fibers' thread-local storage", mode(&e.tls_mode, &e.tls_reason)),
+            ("Guards of stacks", mode(&e.guard_mode, &e.guard_reason)),
+            ("Variables", known(&variables.join(", "))),
+            ("Samples of each", measured.then(|| run.samples.to_string())),
+            ("Seed", measured.then(|| run.seed.to_string())),
+        ];
+        let _ = writeln!(html, "<div class=\"card\"><h3>{}</h3><dl>", escape(&title));
+        for (name, fact) in facts {
+            if let Some(fact) = fact {
+                let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&fact));
+            }
+        }
+        if !run.command.is_empty() {
+            let command = escape(&run.command);
+            let _ = writeln!(html, "<dt>Command</dt><dd><code>{command}</code></dd>");
+        }
+        html.push_str("</dl></div>\n");
+    }
+    html
+}

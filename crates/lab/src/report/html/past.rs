@@ -1,0 +1,97 @@
+//! Figures over versions and time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::curves::{Chart, Curve};
+use super::markup::escape;
+use crate::history::{self, Series};
+use crate::record::{Record, Side, more_is_better, version_key};
+use crate::report::text;
+
+/// The charts that tell most; the others are in the tables.
+const SHOWN: [(&str, &str, &str); 6] = [
+    ("alloc", "time_per_unit", "time of a unit"),
+    ("switch", "time_per_switch", "time of a switch"),
+    ("warm", "last_time_per_unit", "time of a unit, warm"),
+    ("throughput", "time", "time of a round of requests"),
+    ("alloc", "memory_per_unit", "memory of a unit in the process"),
+    ("alloc", "whole_memory_per_unit", "memory of a unit, all told"),
+];
+
+pub(super) fn render(records: &[Record]) -> String {
+    let all = history::series(records);
+    let mut html = String::new();
+    let said = history::sentences(records);
+    if !said.is_empty() {
+        html.push_str("<ul>\n");
+        for step in said {
+            let _ = writeln!(html, "<li>{}.</li>", escape(&text::capitalized(&step)));
+        }
+        html.push_str("</ul>\n");
+    }
+    let mut charts = String::new();
+    for (workload, metric, title) in SHOWN {
+        // Units of one runtime share a chart.
+        let mut groups: BTreeMap<(&str, String), Vec<&Series<'_>>> = BTreeMap::new();
+        for series in &all {
+            let (m, _) = series.points[0];
+            if (&*m.subject.workload, &*m.metric) == (workload, metric) {
+                let key = (&*m.subject.runtime, m.subject.parameters.to_string());
+                groups.entry(key).or_default().push(series);
+            }
+        }
+        for ((runtime, _), group) in groups {
+            charts += &chart(&format!("{runtime}: {title}"), metric, &group);
+        }
+    }
+    if !charts.is_empty() {
+        let _ = writeln!(html, "<div class=\"charts\">\n{charts}</div>");
+    }
+    html
+}
+
+fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
+    // Within one version, dates tell the points apart.
+    let place = |series: &Series<'_>, at: usize| {
+        let (m, started) = series.points[at];
+        let version = &m.subject.version;
+        let same = series.points.iter().filter(|(m, _)| m.subject.version == *version).count();
+        let date = if same > 1 { started } else { "" };
+        (version_key(version), version.clone(), date.to_owned())
+    };
+    let mut places: Vec<_> = group
+        .iter()
+        .flat_map(|series| (0..series.points.len()).map(|at| place(series, at)))
+        .collect();
+    places.sort();
+    places.dedup();
+    let curves = group
+        .iter()
+        .map(|series| {
+            let (m, _) = series.points[0];
+            let points: BTreeMap<_, f64> = (0..series.points.len())
+                .map(|at| (place(series, at), series.points[at].0.median))
+                .collect();
+            Curve {
+                name: m.subject.unit.clone(),
+                class: if m.side() == Side::Thread { "thread" } else { "fiber" },
+                dashed: m.subject.unit == "coroutine",
+                values: places.iter().map(|place| points.get(place).copied()).collect(),
+            }
+        })
+        .collect();
+    let names = places.iter().map(|(_, version, date)| match date.get(..10) {
+        Some(day) => format!("{version}, {day}"),
+        None => version.clone(),
+    });
+    Chart {
+        title: title.to_owned(),
+        remark: if more_is_better(metric) { "More is better." } else { "Less is better." }.into(),
+        metric,
+        across: "version",
+        places: names.collect(),
+        curves,
+    }
+    .html()
+}

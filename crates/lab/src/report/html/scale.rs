@@ -1,0 +1,136 @@
+//! Where a value stands on an axis.
+
+use crate::report::number;
+
+/// An axis from a low to a high value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+/// From this ratio of the largest to the smallest value on, small ones would vanish beside large
+/// ones on an even scale.
+const WIDE: f64 = 30.0;
+
+impl Scale {
+    /// A scale for these values: even and from zero, or by powers of ten where they are far apart.
+    pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Scale {
+        let high = values.clone().fold(0.0, f64::max);
+        let low = values.filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
+        if high <= 0.0 || !low.is_finite() {
+            return Scale { low: 0.0, high: 1.0, logarithmic: false };
+        }
+        if high / low >= WIDE {
+            // Half a power of room below, so that the smallest value is not at the very edge.
+            let low = 10f64.powf((low.log10() - 0.15).floor());
+            Scale { low, high: high * 1.15, logarithmic: true }
+        } else {
+            Scale { low: 0.0, high: high * 1.04, logarithmic: false }
+        }
+    }
+
+    pub(super) fn is_logarithmic(self) -> bool {
+        self.logarithmic
+    }
+
+    /// The place of `value`, from 0 to 1.
+    pub(super) fn at(self, value: f64) -> f64 {
+        let place = if self.logarithmic {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            value / self.high
+        };
+        place.clamp(0.0, 1.0)
+    }
+
+    /// Round values along the axis.
+    pub(super) fn ticks(self) -> Vec<f64> {
+        if self.logarithmic {
+            let decades = (self.high / self.low).log10();
+            // No more than five labels, or they meet on a phone.
+            let step = (decades / 5.0).ceil().max(1.0);
+            let mut ticks = Vec::new();
+            let mut exponent = 0.0;
+            while self.low * 10f64.powf(exponent) <= self.high {
+                ticks.push(self.low * 10f64.powf(exponent));
+                exponent += step;
+            }
+            return ticks;
+        }
+        let rough = self.high / 4.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+            .map(|factor| factor * power)
+            .into_iter()
+            .find(|&step| step >= rough)
+            .unwrap_or(rough);
+        (0..).map(|at| f64::from(at) * step).take_while(|&tick| tick <= self.high).collect()
+    }
+}
+
+/// A tick of `metric` as short as can be: `50 µs`, `0`.
+pub(super) fn tick(metric: &str, value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let text = number::value(metric, value);
+    let (digits, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    // Rates have their unit at the digits, and thousands set apart.
+    if let Some(count) = digits.strip_suffix("/s") {
+        return short(count.replace(',', "").parse().unwrap_or(value));
+    }
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    format!("{digits} {unit}").trim_end().to_owned()
+}
+
+/// `2 M`, `500 k`.
+fn short(count: f64) -> String {
+    let (value, unit) = match count {
+        c if c >= 1e9 => (c / 1e9, " G"),
+        c if c >= 1e6 => (c / 1e6, " M"),
+        c if c >= 1e3 => (c / 1e3, " k"),
+        c => (c, ""),
+    };
+    let text = format!("{value:.1}");
+    format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_close_together_are_shown_from_zero() {
+        let scale = Scale::of([3.0, 10.0].into_iter());
+        assert!(!scale.is_logarithmic());
+        assert_eq!(scale.at(0.0), 0.0);
+        assert!(scale.at(10.0) > 0.9 && scale.at(10.0) < 1.0);
+        assert_eq!(scale.ticks(), [0.0, 5.0, 10.0]);
+    }
+
+    #[test]
+    fn values_far_apart_are_shown_by_powers_of_ten() {
+        let scale = Scale::of([26.0, 56_000.0].into_iter());
+        assert!(scale.is_logarithmic());
+        assert_eq!(scale.ticks(), [10.0, 100.0, 1_000.0, 10_000.0]);
+        assert!(scale.at(26.0) > 0.0 && scale.at(56_000.0) < 1.0);
+        let wide = Scale::of([1.0, 1e12].into_iter());
+        assert!(wide.ticks().len() <= 6, "{:?}", wide.ticks());
+        // Nothing measured is nothing to fall over.
+        assert_eq!(Scale::of([0.0].into_iter()).at(0.0), 0.0);
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!(tick("time_per_unit", 50_000.0), "50 µs");
+        assert_eq!(tick("time_per_unit", 2_500.0), "2.5 µs");
+        assert_eq!(tick("units_per_second", 2_000_000.0), "2 M");
+        assert_eq!(tick("memory_per_unit", 4_096.0), "4 KiB");
+        assert_eq!(tick("time", 0.0), "0");
+    }
+}

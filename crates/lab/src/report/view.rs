@@ -1,0 +1,236 @@
+//! What reports look at: the figures of one record or several, and which of them belong in one row.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::{self, Measurement, Parameters, Record, Side};
+
+/// The figures that are shown.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    pub(super) figures: Vec<Figure<'a>>,
+    /// What each place is called, where there are several.
+    pub(super) places: Vec<String>,
+    /// The size that tables show, of each place and workload.
+    sizes: BTreeMap<(usize, String), Parameters>,
+}
+
+/// A figure and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figure<'a> {
+    pub(super) m: &'a Measurement,
+    /// Figures of one place were made on one machine: by number, in [`View::places`].
+    pub(super) place: usize,
+}
+
+/// A unit of a runtime's version, in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Who<'a> {
+    pub(super) place: usize,
+    pub(super) runtime: &'a str,
+    pub(super) version: &'a str,
+    pub(super) unit: &'a str,
+}
+
+/// The column a unit stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Seat {
+    Coroutine,
+    Fiber,
+    Thread,
+}
+
+impl Seat {
+    pub(super) const ALL: [Seat; 3] = [Seat::Coroutine, Seat::Fiber, Seat::Thread];
+
+    pub(super) fn of(m: &Measurement) -> Seat {
+        match m.side() {
+            Side::Thread => Seat::Thread,
+            // The bare one beside the scheduled one; elsewhere a coroutine is all there is.
+            Side::Fiber if m.subject.runtime == "carefree" && m.subject.unit == "coroutine" => {
+                Seat::Coroutine
+            }
+            Side::Fiber => Seat::Fiber,
+        }
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Seat::Coroutine => "Coroutine",
+            Seat::Fiber => "Fiber",
+            Seat::Thread => "Thread",
+        }
+    }
+}
+
+/// Who stands in one row: what a user of one runtime chooses from.
+#[derive(Clone, Debug)]
+pub(super) struct Crew<'a> {
+    /// `ruby 3.3.8`; where two runtimes share a row, one a line.
+    pub(super) label: String,
+    pub(super) seats: [Option<Who<'a>>; 3],
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn at(&self, seat: Seat) -> Option<Who<'a>> {
+        self.seats[seat as usize]
+    }
+}
+
+/// The experiments of the fiber-vs-thread benchmark, whose units share its tables.
+const GATED: [&str; 5] = ["alloc", "switch", "warm", "throughput", "parked"];
+
+impl<'a> View<'a> {
+    pub(super) fn new(records: &'a [Record]) -> View<'a> {
+        let mut keys: Vec<String> = Vec::new();
+        let mut figures: Vec<Figure<'a>> = Vec::new();
+        for record in records {
+            let key = match &record.source {
+                Some(_) => "published".to_owned(),
+                None => record::machine_name(&record.environment),
+            };
+            let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                keys.push(key);
+                keys.len() - 1
+            });
+            for m in &record.results {
+                let same = |f: &&mut Figure<'a>| {
+                    f.place == place && (&f.m.subject, &f.m.metric) == (&m.subject, &m.metric)
+                };
+                // Of a figure that was measured again, the last one counts.
+                match figures.iter_mut().find(same) {
+                    Some(figure) => figure.m = m,
+                    None => figures.push(Figure { m, place }),
+                }
+            }
+        }
+        let others = keys.iter().filter(|key| *key != "published").count();
+        let places = keys
+            .into_iter()
+            .map(|key| match key == "published" {
+                true if others > 0 => key,
+                false if others > 1 => key,
+                _ => String::new(),
+            })
+            .collect();
+        let sizes = sizes(&figures);
+        View { figures, places, sizes }
+    }
+
+    /// The size at which tables show a workload: the one most figures have, and of several the
+    /// largest.
+    pub(super) fn size(&self, place: usize, workload: &str) -> Option<&Parameters> {
+        self.sizes.get(&(place, workload.to_owned()))
+    }
+
+    /// A unit's figure, at the size that tables show.
+    pub(super) fn find(
+        &self,
+        who: Who<'_>,
+        workload: &str,
+        metric: &str,
+    ) -> Option<&'a Measurement> {
+        let size = self.size(who.place, workload)?;
+        self.figures.iter().filter(|f| f.place == who.place).map(|f| f.m).find(|m| {
+            let s = &m.subject;
+            (&*s.runtime, &*s.version, &*s.unit) == (who.runtime, who.version, who.unit)
+                && (&*s.workload, &*m.metric) == (workload, metric)
+                && plain(&s.parameters) == *size
+        })
+    }
+
+    /// The rows of the fiber-vs-thread tables, in order.
+    pub(super) fn crews(&self) -> Vec<Crew<'a>> {
+        let mut runtimes: Vec<(usize, &'a str, &'a str)> = Vec::new();
+        let mut units: BTreeMap<Who<'a>, Seat> = BTreeMap::new();
+        for Figure { m, place } in &self.figures {
+            let s = &m.subject;
+            if !GATED.contains(&&*s.workload) {
+                continue;
+            }
+            let who =
+                Who { place: *place, runtime: &s.runtime, version: &s.version, unit: &s.unit };
+            units.insert(who, Seat::of(m));
+            if !runtimes.contains(&(*place, who.runtime, who.version)) {
+                runtimes.push((*place, who.runtime, who.version));
+            }
+        }
+        // Ours first, then by name, the versions in the order of their release.
+        runtimes.sort_by_cached_key(|&(place, runtime, version)| {
+            let ours = ["carefree", "rust"].iter().position(|&name| name == runtime);
+            (place, ours.unwrap_or(2), runtime, record::version_key(version))
+        });
+        let of = |(place, runtime, version): (usize, &str, &str), seat: Seat| -> Vec<Who<'a>> {
+            units
+                .iter()
+                .filter(|&(who, &at)| {
+                    (who.place, who.runtime, who.version) == (place, runtime, version) && at == seat
+                })
+                .map(|(who, _)| *who)
+                .collect()
+        };
+        let mut crews = Vec::new();
+        let mut joined = BTreeSet::new();
+        for &key in &runtimes {
+            if joined.contains(&key) {
+                continue;
+            }
+            let (place, runtime, version) = key;
+            let coroutine = of(key, Seat::Coroutine).first().copied();
+            let lights = of(key, Seat::Fiber);
+            let mut heavies = of(key, Seat::Thread);
+            let mut label = format!("{runtime} {version}");
+            // Whoever takes our fibers would otherwise take std's threads.
+            if runtime == "carefree" && heavies.is_empty() {
+                let rust = runtimes.iter().find(|other| (other.0, other.1) == (place, "rust"));
+                if let Some(&rust) = rust {
+                    heavies = of(rust, Seat::Thread);
+                    if !heavies.is_empty() {
+                        label += &format!("\n{} {}", rust.1, rust.2);
+                    }
+                    if of(rust, Seat::Fiber).is_empty() {
+                        joined.insert(rust);
+                    }
+                }
+            }
+            if !self.places[place].is_empty() {
+                label += &format!("\n{}", self.places[place]);
+            }
+            let rows = lights.len().max(heavies.len()).max(1);
+            for at in 0..rows {
+                let pick = |all: &[Who<'a>]| all.get(at).or(all.first()).copied();
+                let (light, heavy) = (pick(&lights), pick(&heavies));
+                let mut names: Vec<&str> = Vec::new();
+                names.extend(light.map(|who| who.unit).filter(|&unit| unit != "fiber"));
+                names.extend(heavy.map(|who| who.unit).filter(|&unit| unit != "thread"));
+                let label = match names.is_empty() {
+                    true => label.clone(),
+                    false => format!("{label}\n({})", names.join(" / ")),
+                };
+                crews.push(Crew { label, seats: [coroutine.filter(|_| at == 0), light, heavy] });
+            }
+        }
+        crews
+    }
+}
+
+/// What tells sizes apart: cores are the machine's part.
+fn plain(parameters: &Parameters) -> Parameters {
+    parameters.clone().without("cores")
+}
+
+fn sizes(figures: &[Figure<'_>]) -> BTreeMap<(usize, String), Parameters> {
+    let mut counts: BTreeMap<(usize, String), BTreeMap<Parameters, usize>> = BTreeMap::new();
+    for Figure { m, place } in figures {
+        let sizes = counts.entry((*place, m.subject.workload.clone())).or_default();
+        *sizes.entry(plain(&m.subject.parameters)).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .filter_map(|(key, sizes)| {
+            let best = sizes
+                .into_iter()
+                .max_by_key(|(size, count)| (*count, size.number("units").unwrap_or(0)));
+            Some((key, best?.0))
+        })
+        .collect()
+}
