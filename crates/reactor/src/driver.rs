@@ -193,7 +193,7 @@ impl Driver {
     }
 
     /// As [`poll`](Driver::poll), but when nothing is done sleeps until something is, until a
-    /// wake-up, or until `deadline`: nanoseconds on the clock of [`clock::now`](crate::clock::now),
+    /// wake-up, or until `deadline`: nanoseconds on the clock of [`clock::now`],
     /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also
     /// return early for no reason.
     pub fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool {
@@ -220,7 +220,8 @@ impl Driver {
 
     /// Lets go of a driver in the child of a `fork`: closes the child's descriptors and touches
     /// nothing that the parent's driver uses. (Dropping it there would cancel and await operations
-    /// that are the parent's.)
+    /// that are the parent's.) The child's next driver needs an [`Idle`] of its own as well: the old
+    /// one's bell is the parent's. See [`after_fork`].
     pub fn abandon(self) {
         match self.backend {
             Backend::Uring(ring) => ring.abandon(),
@@ -228,6 +229,17 @@ impl Driver {
             Backend::Mock(mock) => std::mem::forget(mock),
         }
     }
+}
+
+/// Makes this crate usable in the child of a `fork`, which has a copy of the parent's memory but one
+/// thread. To be called there before anything else of the crate; drivers are then
+/// [abandoned](Driver::abandon) one by one.
+///
+/// # Safety
+/// The caller is the only thread of the child, and was in no call of this crate when it forked.
+pub unsafe fn after_fork() {
+    // SAFETY: the caller's promise.
+    unsafe { crate::sys::after_fork() };
 }
 
 /// Wakes the owner of a [`Driver`].

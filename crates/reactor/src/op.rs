@@ -23,6 +23,10 @@ pub const CURRENT: u64 = u64::MAX;
 /// * It waits even on a descriptor with `O_NONBLOCK` (or, with some operations and on older kernels,
 ///   answers `-EAGAIN`). So who must not wait there asks for the descriptor's flags first, and
 ///   submits nothing.
+///
+/// Closing a descriptor does not end what waits for it: cancel that first. If the number then means
+/// another file, what waited for the old one is never served by the new one: it goes on waiting
+/// (io_uring), or ends with `-EBADF` when that is noticed (epoll).
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The fields are named as in the manual pages of the calls.
 pub enum Op {

@@ -276,6 +276,32 @@ fn the_mock_survives_every_fault() {
     assert!(faults > 40, "only {faults}");
 }
 
+#[test]
+fn programs_that_are_executed_inherit_nothing() {
+    let _alone = alone();
+    // With the flags of each.
+    let open = || -> HashMap<i32, i32> {
+        let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+        let numbers: Vec<i32> = entries
+            .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+            .collect();
+        // SAFETY: asks for a flag of a descriptor.
+        let flags = |fd| unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        // Without the directory that was being read.
+        numbers.into_iter().map(|fd| (fd, flags(fd))).filter(|&(_, flags)| flags >= 0).collect()
+    };
+    let before = open();
+    let drivers = [Kind::Uring, Kind::Epoll, Kind::Mock].map(|kind| Driver::new(kind).unwrap());
+    let mut after = open();
+    after.retain(|fd, _| !before.contains_key(fd));
+    assert_eq!(after.len(), 6, "a bell each, a ring, and twice an epoll");
+    for (fd, flags) in after {
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "descriptor {fd}");
+    }
+    drop(drivers);
+    assert_eq!(open(), before, "all are closed with their drivers");
+}
+
 /// Both threads see a connection come to their blocking listener. Slow as they are on their way to
 /// `accept`, neither may find it taken there, where it would wait for the next.
 #[test]

@@ -19,6 +19,15 @@ const PIPE_WRITE: usize = libc::PIPE_BUF;
 /// the same one, and the slower would wait in `accept`, fibers and all.
 static ACCEPTING: Lock = Lock::new();
 
+/// In the child of a `fork`: whoever was accepting in the parent is not here.
+///
+/// # Safety
+/// There is one thread, and it is not inside [`attempt`].
+pub(crate) unsafe fn after_fork() {
+    // SAFETY: the caller's promise.
+    unsafe { ACCEPTING.reset() };
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     In,

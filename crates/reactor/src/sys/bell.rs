@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
-/// An eventfd, once somebody listens.
+/// An eventfd, once somebody listens. A ring could also wait for a futex, but only since Linux 6.7
+/// and by a new entry for each wake-up; or be sent a message by another ring, but whoever wakes a
+/// carrier need not have one. An eventfd serves epoll too.
 ///
 /// It is never read. Ring and epoll alike are told to report each ring of it ("edge-triggered"),
 /// and its counter takes 2^64 of them.

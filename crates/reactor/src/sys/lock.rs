@@ -33,6 +33,16 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// In the child of a `fork`: frees it if a thread held it that the child does not have.
+    ///
+    /// # Safety
+    /// There is one thread, and it does not hold the lock.
+    pub(super) unsafe fn reset(&self) {
+        self.0.word().store(FREE, Relaxed);
+    }
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if self.0.0.word().swap(FREE, Release) == WANTED {
@@ -50,6 +60,15 @@ mod tests {
 
     // SAFETY: the cell is used under the lock.
     unsafe impl Sync for Shared {}
+
+    #[test]
+    fn it_is_free_after_a_reset() {
+        let lock = Lock::new();
+        std::mem::forget(lock.lock());
+        // SAFETY: the one who held it is gone, and nobody else knows it.
+        unsafe { lock.reset() };
+        drop(lock.lock());
+    }
 
     #[test]
     fn it_excludes() {

@@ -89,6 +89,8 @@ fn a_forked_child_leaves_its_parents_driver_alone(kind: Kind) {
     // sees to its allocator's locks.
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: the child's only thread, which was in no call of the reactor.
+        unsafe { carefree_reactor::after_fork() };
         parents.abandon();
         let works = std::panic::catch_unwind(|| {
             let mut mine = Bench::new(kind);
