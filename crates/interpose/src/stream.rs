@@ -231,6 +231,7 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { Buffers::new(first, count as usize) };
     let mut got = 0;
+    let mut dry = false;
     if file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
         loop {
             // SAFETY: the caller's promise.
@@ -260,6 +261,7 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
                     buffers.advance(read);
                 }
                 Err(errno) if must_wait(errno) => {
+                    dry = errno == libc::EAGAIN;
                     if let Some(file) = file {
                         if got > 0 && file.look(fd) != Kind::Regular {
                             return Ok(got);
@@ -280,8 +282,14 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
     } else {
         Op::ReadVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
     };
-    if !blocking(file, fd) {
-        return if got > 0 { Ok(got) } else { Err(libc::EAGAIN) };
+    if is_impatient(file, fd) {
+        return match got {
+            0 if dry => Err(libc::EAGAIN),
+            // It knows no try (an eventfd, a terminal), and needs none: the call itself does not wait.
+            // SAFETY: the caller's promise.
+            0 => unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) },
+            _ => Ok(got),
+        };
     }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     // SAFETY: the caller's promise.
@@ -312,6 +320,7 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { Buffers::new(first, count as usize) };
     let mut put = 0;
+    let mut full = false;
     let mut answer;
     // What can be written at once.
     // SAFETY: the caller's promise.
@@ -334,7 +343,7 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
                 }
                 buffers.advance(written);
             }
-            Err(errno) if must_wait(errno) => {}
+            Err(errno) if must_wait(errno) => full = errno == libc::EAGAIN,
             Err(_) if put > 0 => return Ok(put),
             Err(errno) => return Err(errno),
         }
@@ -347,8 +356,14 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
         } else {
             Op::WriteVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
         };
-        if !blocking(file, fd) {
-            return if put > 0 { Ok(put) } else { Err(libc::EAGAIN) };
+        if is_impatient(file, fd) {
+            return match put {
+                0 if full => Err(libc::EAGAIN),
+                // As above.
+                // SAFETY: the caller's promise.
+                0 => unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) },
+                _ => Ok(put),
+            };
         }
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
         // SAFETY: the caller's promise.
@@ -367,6 +382,11 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
 /// Whether `fd` is in blocking mode.
 pub(crate) fn blocking(file: Option<&File>, fd: c_int) -> bool {
     file.map_or_else(|| files::is_blocking(fd), |file| file.is_blocking(fd))
+}
+
+/// Whether a call on `fd` is to fail rather than to wait. Of a regular file the mode has no say in it.
+fn is_impatient(file: Option<&File>, fd: c_int) -> bool {
+    !blocking(file, fd) && file.is_none_or(|file| file.kind(fd) != Kind::Regular)
 }
 
 /// The call as it is, which may block.

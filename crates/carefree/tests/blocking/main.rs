@@ -5,4 +5,5 @@ mod common;
 mod modes;
 mod ready;
 mod sleep;
+mod nonblocking;
 mod sockets;
