@@ -3,7 +3,7 @@
 mod busy;
 mod common;
 mod modes;
+mod nonblocking;
 mod ready;
 mod sleep;
-mod nonblocking;
 mod sockets;
