@@ -7,8 +7,8 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::socklen_t;
 
-use crate::fiber::set_errno;
-use crate::files;
+use crate::fiber::{self, answer, set_errno};
+use crate::{files, locks};
 
 system_call!(fn raw_close(fd: c_int) -> c_int = SYS_close);
 system_call!(fn raw_dup3(from: c_int, to: c_int, flags: c_int) -> c_int = SYS_dup3);
@@ -43,7 +43,9 @@ interpose! { anywhere
             return -1;
         }
         // SAFETY: the caller's promise.
-        unsafe { original(fd) }
+        let result = unsafe { original(fd) };
+        locks::given_back();
+        result
     }
 }
 
@@ -55,7 +57,9 @@ interpose! { anywhere
             return -1;
         }
         // SAFETY: the caller's promise.
-        unsafe { original(from, to) }
+        let result = unsafe { original(from, to) };
+        locks::given_back();
+        result
     }
 }
 
@@ -67,7 +71,9 @@ interpose! { anywhere
             return -1;
         }
         // SAFETY: the caller's promise.
-        unsafe { original(from, to, flags) }
+        let result = unsafe { original(from, to, flags) };
+        locks::given_back();
+        result
     }
 }
 
@@ -78,7 +84,9 @@ interpose! { anywhere
             files::prepare_to_close_range(first, last);
         }
         // SAFETY: the caller's promise.
-        unsafe { original(first, last, flags) }
+        let result = unsafe { original(first, last, flags) };
+        locks::given_back();
+        result
     }
 }
 
@@ -106,14 +114,26 @@ interpose! { anywhere
 system_call!(fn raw_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl);
 system_call!(fn raw_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int = SYS_ioctl);
 
+/// Takes note of what a command may have changed.
+#[inline]
+fn after_fcntl(command: c_int) {
+    if command == libc::F_SETFL {
+        files::mode_changed();
+    } else if locks::may_give_back(command) {
+        locks::given_back();
+    }
+}
+
 interpose! { anywhere
-    /// `fcntl(2)`: minds changes of a file's mode.
+    /// `fcntl(2)`: minds changes of a file's mode; a fiber that would wait for a lock parks.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(fd, command, argument) };
-        if command == libc::F_SETFL {
-            files::mode_changed();
+        if locks::waits(command) && fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return answer(unsafe { locks::set(fd, command, argument) }) as c_int;
         }
+        // SAFETY: as above.
+        let result = unsafe { original(fd, command, argument) };
+        after_fcntl(command);
         result
     }
 }
@@ -121,11 +141,13 @@ interpose! { anywhere
 interpose! { anywhere
     /// `fcntl64(2)`: the same.
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(fd, command, argument) };
-        if command == libc::F_SETFL {
-            files::mode_changed();
+        if locks::waits(command) && fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return answer(unsafe { locks::set(fd, command, argument) }) as c_int;
         }
+        // SAFETY: as above.
+        let result = unsafe { original(fd, command, argument) };
+        after_fcntl(command);
         result
     }
 }

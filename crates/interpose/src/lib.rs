@@ -19,7 +19,14 @@
 //! | `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `epoll_pwait2` | `ready` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg`, `accept`, `accept4`, `connect` | `socket` |
-//! | `close`, `dup2`, `dup3`, `close_range`, `setsockopt` | `descriptor` |
+//! | `recvmmsg`, `sendmmsg` | `messages` |
+//! | `wait`, `waitpid`, `wait3`, `wait4`, `waitid`, `system`, `pclose` | `processes` |
+//! | `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin | `names` |
+//! | `__read_chk` and other checked forms | `fortify` |
+//! | `open`, `openat`, `creat` | `opening` |
+//! | `flock`, `lockf` | `locks` |
+//! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
+//! | `close`, `dup2`, `dup3`, `close_range`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
 //!
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
 
@@ -35,12 +42,20 @@ mod fiber;
 mod files;
 mod futex;
 mod parking;
+mod patience;
 mod span;
 mod time;
 
+pub mod fortify;
+pub mod locks;
+pub mod messages;
+pub mod names;
+pub mod opening;
+pub mod processes;
 pub mod ready;
 pub mod rest;
 pub mod sleep;
 pub mod socket;
 pub mod stream;
+pub mod sync;
 pub mod syscall;

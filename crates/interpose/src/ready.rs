@@ -559,37 +559,3 @@ unsafe fn epoll_until(
         }
     }
 }
-
-// What C programs call that are compiled with checks of the lengths of their buffers.
-
-interpose! {
-    /// `poll(2)` where the compiler knows how long `files` is.
-    fn __poll_chk(files: *mut pollfd, count: nfds_t, timeout: c_int, length: usize) -> c_int {
-        // SAFETY: the caller's promise; libc's own aborts if there are not so many.
-        unsafe {
-            if length / size_of::<pollfd>() < count as usize {
-                return original(files, count, timeout, length);
-            }
-            poll(files, count, timeout)
-        }
-    }
-}
-
-interpose! {
-    /// `ppoll(2)` where the compiler knows how long `files` is.
-    fn __ppoll_chk(
-        files: *mut pollfd,
-        count: nfds_t,
-        timeout: *const timespec,
-        mask: *const sigset_t,
-        length: usize,
-    ) -> c_int {
-        // SAFETY: as above.
-        unsafe {
-            if length / size_of::<pollfd>() < count as usize {
-                return original(files, count, timeout, mask, length);
-            }
-            ppoll(files, count, timeout, mask)
-        }
-    }
-}

@@ -2,8 +2,12 @@
 
 mod busy;
 mod common;
+mod files;
+mod messages;
 mod modes;
+mod names;
 mod nonblocking;
+mod processes;
 mod ready;
 mod sleep;
 mod sockets;

@@ -1,0 +1,125 @@
+//! Looking up names.
+
+use std::ffi::CStr;
+use std::mem;
+use std::net::ToSocketAddrs;
+use std::ptr;
+
+use carefree::{run, scope, spawn};
+use libc::addrinfo;
+
+use crate::common::*;
+
+#[test]
+fn many_fibers_look_up_addresses() {
+    run(|| {
+        scope(|s| {
+            for port in 1..200u16 {
+                s.spawn(move || {
+                    let name = if port % 2 == 0 { "localhost" } else { "127.0.0.1" };
+                    let found: Vec<_> = (name, port).to_socket_addrs().unwrap().collect();
+                    assert!(found.iter().any(|address| address.ip().is_loopback()), "{found:?}");
+                    assert!(found.iter().all(|address| address.port() == port));
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn what_cannot_be_found_is_an_error() {
+    run(|| {
+        // SAFETY: strings, hints, and a place for the answer.
+        unsafe {
+            let mut found: *mut addrinfo = ptr::null_mut();
+            let mut hints: addrinfo = mem::zeroed();
+            hints.ai_flags = libc::AI_NUMERICHOST;
+            let failed = libc::getaddrinfo(c"no number".as_ptr(), ptr::null(), &hints, &mut found);
+            assert_eq!(failed, libc::EAI_NONAME);
+            let none = ptr::null();
+            assert_eq!(libc::getaddrinfo(none, none, none.cast(), &mut found), libc::EAI_NONAME);
+            hints.ai_flags = 0;
+            hints.ai_family = 12345;
+            let failed = libc::getaddrinfo(c"localhost".as_ptr(), none, &hints, &mut found);
+            assert_eq!(failed, libc::EAI_FAMILY);
+        }
+    });
+}
+
+#[test]
+fn the_hints_count() {
+    run(|| {
+        // SAFETY: as above; the list is read before it is freed.
+        unsafe {
+            let mut found: *mut addrinfo = ptr::null_mut();
+            let mut hints: addrinfo = mem::zeroed();
+            hints.ai_family = libc::AF_INET;
+            hints.ai_socktype = libc::SOCK_DGRAM;
+            hints.ai_flags = libc::AI_CANONNAME;
+            let failed =
+                libc::getaddrinfo(c"localhost".as_ptr(), c"123".as_ptr(), &hints, &mut found);
+            assert_eq!(failed, 0);
+            assert_eq!((*found).ai_family, libc::AF_INET);
+            assert_eq!((*found).ai_socktype, libc::SOCK_DGRAM);
+            assert!(!(*found).ai_canonname.is_null());
+            let address = &*(*found).ai_addr.cast::<libc::sockaddr_in>();
+            assert_eq!(u16::from_be(address.sin_port), 123);
+            assert!((*found).ai_next.is_null());
+
+            let mut host = [0; 64];
+            let named = libc::getnameinfo(
+                (*found).ai_addr,
+                (*found).ai_addrlen,
+                host.as_mut_ptr(),
+                host.len() as libc::socklen_t,
+                ptr::null_mut(),
+                0,
+                0,
+            );
+            assert_eq!(named, 0);
+            assert_ne!(host[0], 0);
+            libc::freeaddrinfo(found);
+        }
+    });
+}
+
+#[test]
+fn an_interrupted_lookup_says_why() {
+    run(|| {
+        let fiber = spawn(|| {
+            carefree::sleep(LONG);
+            let mut found = ptr::null_mut();
+            // SAFETY: as above.
+            let failed = unsafe {
+                libc::getaddrinfo(c"localhost".as_ptr(), ptr::null(), ptr::null(), &mut found)
+            };
+            (failed, errno())
+        });
+        fiber.cancel();
+        assert_eq!(fiber.join().unwrap(), (libc::EAI_SYSTEM, libc::ECANCELED));
+    });
+}
+
+#[test]
+fn users_and_groups() {
+    on_one_carrier(|| {
+        // SAFETY: strings and places for the answers, which are read before the next call.
+        unsafe {
+            let root = libc::getpwuid(0);
+            if root.is_null() {
+                return eprintln!("skipped: there is no user 0");
+            }
+            let name = CStr::from_ptr((*root).pw_name).to_owned();
+            let mut buffer = [0; 2048];
+            let mut user: libc::passwd = mem::zeroed();
+            let mut found = ptr::null_mut();
+            let place = buffer.as_mut_ptr();
+            let failed = libc::getpwnam_r(name.as_ptr(), &mut user, place, 2048, &mut found);
+            assert_eq!((failed, user.pw_uid), (0, 0));
+            assert!(ptr::eq(found, &user));
+            let failed = libc::getpwnam_r(name.as_ptr(), &mut user, place, 1, &mut found);
+            assert_eq!(failed, libc::ERANGE);
+            assert!(libc::getgrnam(c"nobody has such a group".as_ptr()).is_null());
+        }
+    });
+}

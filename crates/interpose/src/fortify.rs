@@ -1,0 +1,84 @@
+//! What C programs call that are compiled with checks of the lengths of their buffers
+//! (`_FORTIFY_SOURCE`): `__read_chk` for `read`, and so on.
+//!
+//! If the buffer is too short, libc's own function says so and ends the program. Off a fiber, and
+//! for calls that cannot be checked, it is called as well.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{nfds_t, off_t, pollfd, sigset_t, sockaddr, socklen_t, timespec};
+
+use crate::{ready, socket, stream};
+
+/// Defines the checked form of a function: `$length` bytes, as the compiler knows, must be enough
+/// for `$needed`.
+macro_rules! checked {
+    ($(
+        $name:ident($($argument:ident: $type:ty),*; $length:ident >= $needed:expr) -> $result:ty
+            = $way:path;
+    )*) => {$(
+        interpose! {
+            #[doc = concat!("`", stringify!($name), "`: ", stringify!($way), "`, checked.")]
+            fn $name($($argument: $type,)* $length: usize) -> $result {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if $length < $needed {
+                        return original($($argument,)* $length);
+                    }
+                    $way($($argument),*)
+                }
+            }
+        }
+    )*};
+}
+
+checked! {
+    __read_chk(fd: c_int, buffer: *mut c_void, count: usize; length >= count) -> isize
+        = stream::read;
+    __pread_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: off_t; length >= count)
+        -> isize = stream::pread;
+    __pread64_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: off_t; length >= count)
+        -> isize = stream::pread64;
+    __poll_chk(files: *mut pollfd, count: nfds_t, timeout: c_int;
+        length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = ready::poll;
+    __ppoll_chk(files: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t;
+        length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = ready::ppoll;
+}
+
+// The length comes before the flags in these two.
+
+interpose! {
+    /// `recv(2)`, checked.
+    fn __recv_chk(fd: c_int, buffer: *mut c_void, count: usize, length: usize, flags: c_int)
+        -> isize
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if length < count {
+                return original(fd, buffer, count, length, flags);
+            }
+            socket::recv(fd, buffer, count, flags)
+        }
+    }
+}
+
+interpose! {
+    /// `recvfrom(2)`, checked.
+    fn __recvfrom_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        count: usize,
+        length: usize,
+        flags: c_int,
+        address: *mut sockaddr,
+        address_length: *mut socklen_t,
+    ) -> isize {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if length < count {
+                return original(fd, buffer, count, length, flags, address, address_length);
+            }
+            socket::recvfrom(fd, buffer, count, flags, address, address_length)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `recvmmsg` and `sendmmsg`: several messages by one call.
+//!
+//! What can be done at once is done by one system call; then the next message is waited for as
+//! `recvmsg` and `sendmsg` wait.
+
+use std::ffi::{c_int, c_uint};
+use std::ptr;
+
+use carefree_context::kernel;
+use carefree_reactor::clock;
+use libc::{mmsghdr, timespec};
+
+use crate::buffers::Buffers;
+use crate::fiber::answer;
+use crate::parking::Answer;
+use crate::socket::{receive_message, transmit_message};
+use crate::span;
+
+system_call!(
+    fn raw_recvmmsg(
+        fd: c_int,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        timeout: *mut timespec,
+    ) -> c_int = SYS_recvmmsg
+);
+system_call!(
+    fn raw_sendmmsg(
+        fd: c_int,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+    ) -> c_int = SYS_sendmmsg
+);
+
+interpose! {
+    /// `recvmmsg(2)`. As Linux has it, the timeout is looked at when a message has come; it does not
+    /// end the wait for one. Afterwards it says how much of it is left.
+    fn recvmmsg(
+        fd: c_int,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        timeout: *mut timespec,
+    ) -> c_int, else raw_recvmmsg {
+        // SAFETY: the caller's promise.
+        answer(unsafe { receive_messages(fd, messages, count as usize, flags, timeout) }) as c_int
+    }
+}
+
+interpose! {
+    /// `sendmmsg(2)`.
+    fn sendmmsg(
+        fd: c_int,
+        messages: *mut mmsghdr,
+        count: c_uint,
+        flags: c_int,
+    ) -> c_int, else raw_sendmmsg {
+        // SAFETY: the caller's promise.
+        answer(unsafe { transmit_messages(fd, messages, count as usize, flags) }) as c_int
+    }
+}
+
+/// As many messages as go at once.
+unsafe fn at_once(
+    number: libc::c_long,
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: usize,
+    flags: c_int,
+) -> Answer {
+    let flags = flags | libc::MSG_DONTWAIT;
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, [fd as usize, messages as usize, count, flags as usize, 0, 0]) }
+}
+
+unsafe fn receive_messages(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: usize,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let until = unsafe { span::deadline(timeout) }?;
+    let of_one = flags & libc::MSG_WAITFORONE != 0;
+    let flags = flags & !libc::MSG_WAITFORONE;
+    let mut got = 0;
+    let ended = loop {
+        // SAFETY: as above; those further on are there as well.
+        let (rest, left) = unsafe { (messages.add(got), count - got) };
+        // SAFETY: as above.
+        match unsafe { at_once(libc::SYS_recvmmsg, fd, rest, left, flags) } {
+            Ok(more) => got += more,
+            Err(libc::EAGAIN) if flags & libc::MSG_DONTWAIT == 0 && !(got > 0 && of_one) => {
+                // SAFETY: as above.
+                match unsafe { receive_message(fd, &raw mut (*rest).msg_hdr, flags) } {
+                    Ok(length) => {
+                        // SAFETY: as above.
+                        unsafe { (*rest).msg_len = length as c_uint };
+                        got += 1;
+                    }
+                    Err(errno) => break Err(errno),
+                }
+            }
+            Err(errno) => break Err(errno),
+        }
+        if got >= count || (got > 0 && of_one) || until <= clock::now() {
+            break Ok(got);
+        }
+    };
+    // SAFETY: the caller's promise.
+    if let Some(timeout) = unsafe { timeout.as_mut() } {
+        *timeout = span::timespec(span::left(until));
+    }
+    if got > 0 { Ok(got) } else { ended }
+}
+
+unsafe fn transmit_messages(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: usize,
+    flags: c_int,
+) -> Answer {
+    let mut sent = 0;
+    loop {
+        // SAFETY: the caller's promise; those further on are there as well.
+        let (rest, left) = unsafe { (messages.add(sent), count - sent) };
+        // SAFETY: as above.
+        match unsafe { at_once(libc::SYS_sendmmsg, fd, rest, left, flags) } {
+            Ok(more) => {
+                sent += more;
+                if more > 0 && flags & libc::MSG_DONTWAIT == 0 {
+                    // SAFETY: as above.
+                    unsafe { transmit_end(fd, rest.add(more - 1), flags) };
+                }
+            }
+            Err(libc::EAGAIN) if flags & libc::MSG_DONTWAIT == 0 => {
+                // SAFETY: as above.
+                match unsafe { transmit_message(fd, &raw const (*rest).msg_hdr, flags) } {
+                    Ok(length) => {
+                        // SAFETY: as above.
+                        unsafe { (*rest).msg_len = length as c_uint };
+                        sent += 1;
+                    }
+                    Err(errno) => return if sent > 0 { Ok(sent) } else { Err(errno) },
+                }
+            }
+            Err(errno) => return if sent > 0 { Ok(sent) } else { Err(errno) },
+        }
+        if sent >= count {
+            return Ok(sent);
+        }
+    }
+}
+
+/// Sends what is left of a message of which a part was sent, as happens on streams. If it cannot be
+/// sent, the message's length says so.
+unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int) {
+    // SAFETY: the caller's promise.
+    let message = unsafe { &mut *message };
+    // SAFETY: as above.
+    let mut buffers =
+        unsafe { Buffers::new(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen as _) };
+    if message.msg_len as usize >= buffers.left() {
+        return;
+    }
+    buffers.advance(message.msg_len as usize);
+    let mut rest = message.msg_hdr;
+    rest.msg_iov = buffers.first().cast_mut();
+    rest.msg_iovlen = buffers.count() as _;
+    rest.msg_name = ptr::null_mut();
+    rest.msg_namelen = 0;
+    rest.msg_control = ptr::null_mut();
+    rest.msg_controllen = 0;
+    // SAFETY: as above.
+    if let Ok(more) = unsafe { transmit_message(fd, &raw const rest, flags) } {
+        message.msg_len += more as c_uint;
+    }
+}

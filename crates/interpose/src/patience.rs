@@ -1,0 +1,106 @@
+//! Waiting for what the kernel does not tell of: asking again and again.
+//!
+//! A lock of another process's on a file, a System V semaphore, the other end of a FIFO: there are
+//! calls that wait for them and nothing else that does. On a thread for each, hundreds of fibers that
+//! wait for one lock would keep as many threads, those too that the owner of the lock may need. So
+//! a fiber tries without waiting, sleeps, and tries again, sleeping longer each time up to
+//! [`LONGEST`]. Calls of this process's own that may end such a wait are seen, and wake it at once
+//! ([`happened`]).
+//!
+//! *No such wake-up is missed.* Who waits says so (`waiting`), reads the count of happenings, tries,
+//! and parks only if the count is still the same, which is looked at when it can be unparked already.
+//! Who lets it happen does so, looks whether somebody waits, then counts, then unparks. Both enter the
+//! kernel, which deals with the lock (or whatever it is) under a lock of its own, in one order or the
+//! other. If the try comes after the happening, it succeeds. If it comes before, all that the waiter
+//! has written before it is seen by who comes after: that it waits, and so there is a count that has
+//! changed or an unpark.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use carefree_reactor::clock;
+use carefree_runtime::wait::{self, Until};
+use carefree_runtime::{Outcome, Reason, lot};
+
+use crate::parking::interruption;
+
+const SHORTEST: u64 = 200_000;
+/// The longest a fiber sleeps before it asks again, in nanoseconds.
+pub(crate) const LONGEST: u64 = 20_000_000;
+
+/// What some fibers are waiting for in this way.
+#[derive(Debug)]
+pub(crate) struct Matter {
+    happenings: AtomicU32,
+    waiting: AtomicUsize,
+}
+
+impl Matter {
+    pub(crate) const fn new() -> Matter {
+        Matter { happenings: AtomicU32::new(0), waiting: AtomicUsize::new(0) }
+    }
+
+    fn key(&'static self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    /// Something may have become possible that fibers wait for.
+    #[inline]
+    pub(crate) fn happened(&'static self) {
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            self.happenings.fetch_add(1, Ordering::AcqRel);
+            lot::unpark(self.key(), usize::MAX);
+        }
+    }
+
+    /// Calls `attempt` until it does not say `None`.
+    ///
+    /// # Errors
+    /// When the fiber is interrupted, or `deadline` has passed (`late`).
+    pub(crate) fn pursue<T>(
+        &'static self,
+        reason: Reason,
+        deadline: u64,
+        late: c_int,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, c_int> {
+        if let Some(done) = attempt() {
+            return Ok(done);
+        }
+        let _counted = Counted::new(self);
+        let mut span = SHORTEST;
+        loop {
+            let seen = self.happenings.load(Ordering::Acquire);
+            if let Some(done) = attempt() {
+                return Ok(done);
+            }
+            let now = clock::now();
+            if now >= deadline {
+                return Err(late);
+            }
+            let until = Until { deadline: (now + span).min(deadline), cancellable: true };
+            let same = || self.happenings.load(Ordering::Acquire) == seen;
+            let outcome = wait::park(self.key(), same, reason, until);
+            if outcome == Outcome::TimedOut {
+                span = (span * 2).min(LONGEST);
+            }
+            carefree_runtime::check().map_err(interruption)?;
+        }
+    }
+}
+
+/// One that waits for a matter.
+struct Counted(&'static Matter);
+
+impl Counted {
+    fn new(matter: &'static Matter) -> Counted {
+        matter.waiting.fetch_add(1, Ordering::AcqRel);
+        Counted(matter)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
