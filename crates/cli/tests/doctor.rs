@@ -82,6 +82,27 @@ fn fibers_that_do_not_work_are_a_finding_with_its_reason() {
 }
 
 #[test]
+fn runtimes_that_are_not_here_come_with_what_brings_them() {
+    // The tests have nothing in PATH, and nothing at home.
+    let (_, report) = checks(&[]);
+    let runtimes = ["C++", "D", "Erlang/OTP", "Go", "Java", "Node.js", "Python", "Ruby", "Rust"];
+    for name in runtimes {
+        let check = check(&report, name);
+        // Some stand where they are found without PATH.
+        if check["value"] == "not found" {
+            assert_eq!(check["verdict"], "note");
+            assert!(check["advice"].as_str().is_some_and(|text| !text.is_empty()), "{check}");
+        } else {
+            let version = check["value"].as_str().expect("text");
+            assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{check}");
+        }
+    }
+    let engine = check(&report, "container images");
+    assert_eq!(engine["verdict"], "note");
+    assert!(engine["reason"].as_str().is_some_and(|text| text.contains("neither answers")));
+}
+
+#[test]
 fn a_wrong_format_is_answered_with_the_right_ones() {
     let output = run(["doctor", "--format", "markdown"]);
     assert_eq!(output.status.code(), Some(2));

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// One finding.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) verdict: Verdict,
     pub(super) value: String,
     /// Why it is as it is, where that is a question.
@@ -37,20 +37,20 @@ pub(super) enum Verdict {
 }
 
 impl Check {
-    fn new(name: &'static str, verdict: Verdict, value: impl Into<String>) -> Check {
-        let value = value.into();
+    pub(super) fn new(name: &str, verdict: Verdict, value: impl Into<String>) -> Check {
+        let (name, value) = (name.to_owned(), value.into());
         Check { name, verdict, value, reason: None, meaning: String::new(), advice: None }
     }
 
-    fn reason(self, reason: &str) -> Check {
+    pub(super) fn reason(self, reason: &str) -> Check {
         Check { reason: Some(reason.to_owned()), ..self }
     }
 
-    fn means(self, meaning: impl Into<String>) -> Check {
+    pub(super) fn means(self, meaning: impl Into<String>) -> Check {
         Check { meaning: meaning.into(), ..self }
     }
 
-    fn advice(self, advice: impl Into<String>) -> Check {
+    pub(super) fn advice(self, advice: impl Into<String>) -> Check {
         Check { advice: Some(advice.into()), ..self }
     }
 }

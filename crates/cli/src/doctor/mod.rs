@@ -1,7 +1,9 @@
-//! `carefree doctor`: whether fibers work here, how, and what limits them.
+//! `carefree doctor`: whether fibers work here, how, and what limits them; and which runtimes there
+//! are to compare with.
 
 mod checks;
 mod report;
+mod runtimes;
 mod trial;
 
 use std::process::ExitCode;
@@ -14,7 +16,8 @@ pub(crate) use trial::try_fibers;
 pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
     let tried = trial::in_a_process_of_its_own();
     let works = tried.is_ok();
-    let found = checks::all(tried);
+    let mut found = checks::all(tried);
+    found.extend(runtimes::all());
     let text = match orders.format {
         DoctorFormat::Text => report::text(&found, works, terminal::wants_colour()),
         DoctorFormat::Json => report::json(&found, works),

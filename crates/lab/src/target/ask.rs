@@ -55,7 +55,8 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply, St
 
 fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    // Where there is no room for a thread, there is no answer either.
+    let _ = thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
             // What was read before an error is all there is to tell.

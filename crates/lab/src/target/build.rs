@@ -169,6 +169,7 @@ impl Runtime {
     ) -> (Vec<String>, BTreeMap<String, String>) {
         let places = Places {
             runtime: &self.program,
+            bin: &self.bin,
             folder: &self.target.folder,
             cache,
             version: &self.version,

@@ -22,8 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub struct Runtime {
     pub(super) target: Target,
-    /// The program, links followed; the path inside the image where it is in one.
+    /// The program as it was found, for some tell by their name what they are to do; the path
+    /// inside the image where it is in one.
     pub(super) program: String,
+    /// The folder it is in, links followed.
+    pub(super) bin: String,
     pub(super) version: String,
     pub(super) image: Option<InImage>,
 }
@@ -76,25 +79,28 @@ impl Target {
         known.push(real.clone());
         // A version manager's stand-in goes by the name it is called by.
         let (version, program) = self.ask_version(path).ok()?;
-        let program = match program {
-            Some(program) => {
-                let program = fs::canonicalize(program).ok()?;
-                if program != real {
-                    if known.contains(&program) {
-                        return None;
-                    }
-                    known.push(program.clone());
+        if let Some(program) = &program {
+            let program = fs::canonicalize(program).ok()?;
+            if program != real {
+                if known.contains(&program) {
+                    return None;
                 }
-                program
+                known.push(program);
             }
-            None => real,
-        };
-        Some(Runtime {
+        }
+        Some(self.runtime(program.as_deref().unwrap_or(path), version))
+    }
+
+    fn runtime(&self, program: &Path, version: String) -> Runtime {
+        let real = fs::canonicalize(program);
+        let bin = real.as_deref().unwrap_or(program).parent().unwrap_or(Path::new("/"));
+        Runtime {
             target: self.clone(),
             program: program.to_string_lossy().into_owned(),
+            bin: bin.to_string_lossy().into_owned(),
             version,
             image: None,
-        })
+        }
     }
 
     /// Asks a program that was named for its version.
@@ -103,12 +109,9 @@ impl Target {
     /// One line that says why it has none.
     pub fn named(&self, path: &Path) -> Result<Runtime, String> {
         let wrong = |what: String| format!("{} is no {}: {what}", path.display(), self.name());
-        let real = fs::canonicalize(path).map_err(|error| wrong(error.to_string()))?;
-        let (version, program) = self.ask_version(&real).map_err(wrong)?;
-        let program = program.map_or_else(|| Ok(real), fs::canonicalize);
-        let program = program.map_err(|error| wrong(error.to_string()))?;
-        let program = program.to_string_lossy().into_owned();
-        Ok(Runtime { target: self.clone(), program, version, image: None })
+        let path = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
+        let (version, program) = self.ask_version(&path).map_err(wrong)?;
+        Ok(self.runtime(program.as_deref().unwrap_or(&path), version))
     }
 
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>), String> {
@@ -121,7 +124,9 @@ impl Target {
 
     pub(super) fn version_command(&self, program: &str) -> Vec<String> {
         let folder = &self.folder;
-        Places { runtime: program, folder, cache: None, version: "" }
+        let bin = Path::new(program).parent().unwrap_or(Path::new(""));
+        let bin = &bin.to_string_lossy();
+        Places { runtime: program, bin, folder, cache: None, version: "" }
             .fill_all(&self.spec.find.version)
     }
 

@@ -75,6 +75,11 @@ impl Engine {
         Err(format!("--image needs docker or podman, and neither answers: {}", tried.join("; ")))
     }
 
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.options);
@@ -104,7 +109,9 @@ impl Engine {
                         .version_in(&stdout, &stderr)
                         .map_err(|what| format!("image {}: {what}", image.image))?;
                     let target = target.clone();
-                    return Ok(Runtime { target, program, version, image: Some(image) });
+                    // Images have everything in PATH: commands there need no folder.
+                    let bin = "/usr/local/bin".to_owned();
+                    return Ok(Runtime { target, program, bin, version, image: Some(image) });
                 }
                 // The first failure is the one that tells most.
                 Ok(reply) if failed.is_empty() => {

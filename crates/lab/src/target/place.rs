@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) runtime: &'a str,
+    pub(crate) bin: &'a str,
     pub(crate) folder: &'a Path,
     /// Nothing where nothing may be kept, as when a version is asked for.
     pub(crate) cache: Option<&'a Path>,
@@ -15,11 +16,10 @@ pub(crate) struct Places<'a> {
 
 impl Places<'_> {
     pub(crate) fn fill(&self, text: &str) -> String {
-        let bin = Path::new(self.runtime).parent().unwrap_or(Path::new(""));
         let cache = self.cache.unwrap_or(Path::new(""));
         // The paths last: what is in them is not a place, whatever it looks like.
         text.replace("{version}", self.version)
-            .replace("{bin}", &bin.to_string_lossy())
+            .replace("{bin}", self.bin)
             .replace("{folder}", &self.folder.to_string_lossy())
             .replace("{cache}", &cache.to_string_lossy())
             .replace("{runtime}", self.runtime)
@@ -67,6 +67,7 @@ mod tests {
     fn commands_have_their_places_filled() {
         let places = Places {
             runtime: "/opt/x/bin/java",
+            bin: "/opt/x/bin",
             folder: Path::new("/t"),
             cache: Some(Path::new("/c")),
             version: "21",

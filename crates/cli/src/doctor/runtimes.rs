@@ -1,0 +1,87 @@
+//! Which runtimes `carefree bench` finds here, and what brings those it does not.
+
+use carefree_lab::target::image::Engine;
+use carefree_lab::target::{self, Finding, Folders, Runtime, Target};
+
+use super::checks::{Check, Verdict};
+
+/// A line for each runtime the lab knows how to measure, and one for container images.
+pub(super) fn all() -> Vec<Check> {
+    let folders = match Folders::open(&[]) {
+        Ok(folders) => folders,
+        Err(why) => {
+            return vec![
+                Check::new("runtimes to measure", Verdict::Bad, "none")
+                    .reason(&why)
+                    .means("carefree bench cannot keep its targets and what it builds of them."),
+            ];
+        }
+    };
+    let (targets, mistakes) = target::read_all(folders.targets());
+    let mut found: Vec<Check> = targets.iter().map(runtime).collect();
+    found.push(engine());
+    found.extend(mistakes.iter().map(|mistake| {
+        Check::new("a target", Verdict::Bad, "cannot be read")
+            .reason(mistake)
+            .means("It is left out.")
+    }));
+    found
+}
+
+fn runtime(target: &Target) -> Check {
+    let here: Vec<Runtime> = target.installed(&[]).collect();
+    let Some(first) = here.first() else {
+        return Check::new(target.title(), Verdict::Note, "not found")
+            .means("carefree bench leaves it out.")
+            .advice(target.package());
+    };
+    let versions: Vec<String> = here.iter().map(Runtime::version).collect();
+    let (mut units, mut missing, mut bringing) = (Vec::new(), Vec::new(), Vec::new());
+    for (unit, finding) in first.units() {
+        match finding {
+            Finding::Here => units.push(unit),
+            Finding::Missing { part, package } => {
+                missing.push(format!("{unit}, which needs {part}"));
+                if !bringing.contains(&package) {
+                    bringing.push(package);
+                }
+            }
+            Finding::TooOld { since } => missing.push(format!("{unit}, which came with {since}")),
+        }
+    }
+    let mut meaning = match units.is_empty() {
+        true => format!("carefree bench has nothing to measure in {}.", first.program()),
+        false => format!("carefree bench measures {} in {}.", listed(&units), first.program()),
+    };
+    if !missing.is_empty() {
+        meaning += &format!(" Left out: {}.", missing.join("; "));
+    }
+    if here.len() > 1 {
+        meaning += &format!(
+            " The other versions: carefree bench --runtime {0}@{1}, or {0}@all.",
+            target.name(),
+            here[1].version()
+        );
+    }
+    let verdict = if missing.is_empty() { Verdict::Good } else { Verdict::Note };
+    let check = Check::new(target.title(), verdict, versions.join(", ")).means(meaning);
+    if bringing.is_empty() { check } else { check.advice(bringing.join("; ")) }
+}
+
+fn engine() -> Check {
+    match Engine::find() {
+        Ok(engine) => Check::new("container images", Verdict::Good, engine.name())
+            .means("carefree bench --image measures runtimes in them."),
+        Err(why) => Check::new("container images", Verdict::Note, "cannot be run")
+            .reason(&why)
+            .means("carefree bench --image has no engine to run them.")
+            .advice("apt install podman, or docker"),
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}

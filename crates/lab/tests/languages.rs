@@ -1,0 +1,112 @@
+//! Every runtime that is installed runs its programs, at sizes that take a moment, and proves what
+//! it did.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use carefree_lab::plan::Plan;
+use carefree_lab::run::Runner;
+use carefree_lab::sample::Trial;
+use carefree_lab::target::lineup::{Lineup, Sizes, Wishes};
+use carefree_lab::target::{Folders, Target, read_all};
+use carefree_lab::workload::{Size, Workload};
+
+fn check(name: &str) {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // What is built is kept from one run of the tests to the next.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages");
+    let folders = Folders::open_in(&cache, &[top.join("targets")]).expect("writable");
+    let (targets, mistakes) = read_all(folders.targets());
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let target: &Target = targets.iter().find(|target| target.name() == name).expect("it is ours");
+    let Some(runtime) = target.installed(&[]).next() else {
+        println!("skipped: {name} is not installed");
+        return;
+    };
+    let wishes =
+        Wishes { runtimes: vec![format!("{name}@{}", runtime.version())], ..Wishes::default() };
+    let sizes = Sizes {
+        workloads: vec![Workload::Alloc, Workload::Switch, Workload::Warm],
+        size: Size::Quick,
+        crowd: Some(3),
+        pin: false,
+        program: String::new(),
+    };
+    let lineup = Lineup::find(&wishes, &targets).expect("it is there");
+    let field = lineup.field(&sizes, &folders, &mut |_| {});
+    field.notes.iter().for_each(|note| println!("{note}"));
+    assert!(field.failed.is_empty(), "{:?}", field.failed);
+    // Our own are tested elsewhere.
+    let theirs = field.kinds.iter().filter(|trial| field.launch(trial).is_some());
+    let mut kinds: Vec<Trial> = theirs.cloned().collect();
+    for trial in &mut kinds {
+        trial.parameters.switches = trial.parameters.switches.min(200);
+        trial.warmup = trial.warmup.min(1);
+    }
+    let plan =
+        Plan { kinds, samples: 1, least: 1, budget: None, size: Size::Quick, pin: false, seed: 1 };
+    let outcome = Runner {
+        launch: &|trial| field.launch(trial).expect("one that was kept"),
+        interrupted: &AtomicBool::new(false),
+        patience: Duration::from_secs(120),
+        progress: &mut |_| {},
+        keep: &mut |_| {},
+        enough: &|_| false,
+    }
+    .run(&plan);
+    assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
+    assert_eq!(outcome.taken.len(), plan.kinds.len());
+    assert!(!outcome.taken.is_empty() || !field.notes.is_empty(), "it has no units");
+    for taken in &outcome.taken {
+        let (trial, sample) = (&taken.trial, &taken.sample);
+        let what = format!("{trial}: {sample:?}");
+        assert_eq!(sample.switches_asked, trial.parameters.switches_asked(), "{what}");
+        assert!(sample.switches_made <= sample.switches_asked, "{what}");
+        if trial.workload == Workload::Switch {
+            // On one core a yield has somebody to yield to. Some schedulers let one unit have two
+            // turns now and then, and a busy machine takes turns of its own.
+            let share = sample.switches_made as f64 / sample.switches_asked as f64;
+            assert!(share > 0.5, "{what}");
+        }
+        if trial.workload == Workload::Alloc {
+            let memory = sample.memory.expect("it stopped to be looked at");
+            // No runtime starts in less; something else was looked at if there is less.
+            assert!(memory.own.base > 500_000, "{what}");
+            assert!(memory.own.peak >= memory.own.rest.min(memory.own.base), "{what}");
+        }
+        assert_eq!(sample.warmup.is_some(), trial.warmup > 0, "{what}");
+    }
+}
+
+macro_rules! languages {
+    ($($test:ident: $name:literal)*) => {
+        $(#[test]
+        fn $test() {
+            check($name);
+        })*
+
+        #[test]
+        fn every_target_of_ours_is_tested_here() {
+            let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../targets");
+            let (targets, _) = read_all(&[targets]);
+            let mut names: Vec<&str> = targets.iter().map(Target::name).collect();
+            let mut tested = vec![$($name),*];
+            names.sort_unstable();
+            tested.sort_unstable();
+            assert_eq!(names, tested);
+        }
+    };
+}
+
+languages! {
+    cpp: "c++"
+    d: "d"
+    erlang: "erlang"
+    go: "go"
+    java: "java"
+    node: "node"
+    python: "python"
+    ruby: "ruby"
+    rust: "rust"
+}

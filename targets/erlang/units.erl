@@ -1,0 +1,103 @@
+%% Measures processes by the protocol of docs/targets.md. Runs on OTP 22 and newer.
+-module(units).
+-export([main/0]).
+
+-define(WARMUP_UNITS, 100).
+
+main() ->
+    Orders = maps:from_list([order(Argument) || Argument <- init:get_plain_arguments()]),
+    case maps:get("unit", Orders, "") of
+        "process" ->
+            io:format("~s~n", [take(Orders)]),
+            halt(0);
+        Other ->
+            io:format("{\"failure\":{\"message\":\"there is no unit '~s'; the unit is process\",\"advice\":null}}~n", [Other]),
+            halt(1)
+    end.
+
+order(Argument) ->
+    case string:split(Argument, "=") of
+        [Key, Value] -> {Key, Value};
+        [Key] -> {Key, ""}
+    end.
+
+number(Orders, Key, Missing) ->
+    case Orders of
+        #{Key := Text} -> list_to_integer(Text);
+        _ -> Missing
+    end.
+
+clock() -> erlang:monotonic_time(nanosecond).
+
+take(Orders) ->
+    Units = number(Orders, "units", 1),
+    Switches = number(Orders, "switches", 1),
+    Rounds = number(Orders, "rounds", 1),
+    Warmup = number(Orders, "warmup", 0),
+    Stop = case number(Orders, "phases", 0) of
+        0 -> fun(_) -> ok end;
+        _ -> fun stop/1
+    end,
+    Warming = lists:sum([begin
+        {Create, Run, _} = run(min(Units, ?WARMUP_UNITS), Switches, fun() -> ok end),
+        Create + Run
+    end || _ <- lists:seq(1, Warmup)]),
+    Stop("base"),
+    {Collections, _, _} = erlang:statistics(garbage_collection),
+    {Turns, _} = erlang:statistics(context_switches),
+    Results = [begin
+        Result = run(Units, Switches, fun() -> first(Round, Stop, "alive") end),
+        first(Round, Stop, "done"),
+        Result
+    end || Round <- lists:seq(1, Rounds)],
+    {TurnsAfter, _} = erlang:statistics(context_switches),
+    {CollectionsAfter, _, _} = erlang:statistics(garbage_collection),
+    Times = [io_lib:format("{\"create_ns\":~b,\"run_ns\":~b}", [C, R]) || {C, R, _} <- Results],
+    %% On several cores processes see each other's turns without having switched; the virtual
+    %% machine counts its switches.
+    Made = min(lists:sum([M || {_, _, M} <- Results]), TurnsAfter - Turns),
+    io_lib:format(
+        "{\"sample\":{\"units\":~b,\"switches_asked\":~b,\"switches_made\":~b,\"rounds\":[~s],"
+        "\"gc\":{\"on\":true,\"collections\":~b}~s}}",
+        [Units, Units * Switches * Rounds, Made, lists:join(",", Times),
+         CollectionsAfter - Collections, warmup(Warmup, Warming)]).
+
+first(1, Stop, Phase) -> Stop(Phase);
+first(_, _, _) -> ok.
+
+warmup(0, _) -> "";
+warmup(Rounds, Ns) -> io_lib:format(",\"warmup\":{\"rounds\":~b,\"ns\":~b}", [Rounds, Ns]).
+
+stop(Phase) ->
+    io:format("{\"phase\":\"~s\"}~n", [Phase]),
+    io:get_line("").
+
+%% One round: what it took to create and to run the units, and the switches they made.
+run(Units, Switches, AllAlive) ->
+    Turn = atomics:new(1, []),
+    Main = self(),
+    Start = clock(),
+    All = [spawn_monitor(fun() -> unit(Main, Turn, Number, Switches) end)
+           || Number <- lists:seq(1, Units)],
+    [receive {born, Process} -> ok end || {Process, _} <- All],
+    Create = clock() - Start,
+    AllAlive(),
+    Again = clock(),
+    [Process ! go || {Process, _} <- All],
+    Made = lists:sum([receive {'DOWN', Monitor, process, Process, {made, Switched}} -> Switched end
+                      || {Process, Monitor} <- All]),
+    {Create, clock() - Again, Made}.
+
+unit(Main, Turn, Number, Switches) ->
+    Main ! {born, self()},
+    receive go -> ok end,
+    exit({made, yield(Turn, Number, Switches - 1, 1)}).
+
+yield(_, _, 0, Switched) -> Switched;
+yield(Turn, Number, Left, Switched) ->
+    atomics:put(Turn, 1, Number),
+    erlang:yield(),
+    case atomics:get(Turn, 1) of
+        Number -> yield(Turn, Number, Left - 1, Switched);
+        _ -> yield(Turn, Number, Left - 1, Switched + 1)
+    end.
