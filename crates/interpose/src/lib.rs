@@ -17,6 +17,10 @@
 //! | `syscall`: the futex, and what else waits | `syscall`, `futex` |
 //! | `sleep`, `usleep`, `nanosleep`, `clock_nanosleep`, `thrd_sleep` | `sleep` |
 //! | `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `epoll_pwait2` | `ready` |
+//! | `pthread_mutex_*`, `pthread_cond_*`, `pthread_rwlock_*`, `sem_*` | `mutex`, `condition`, `rwlock`, `semaphore`; `object` has what they share |
+//! | `pthread_barrier_*`, `pthread_spin_lock`, `pthread_once`, `flockfile` | `barrier`, `spin`, `once`, `stream_lock` |
+//! | `mtx_*`, `cnd_*` of C11 | `c11` |
+//! | `pthread_join` and its kin | `thread` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg`, `accept`, `accept4`, `connect` | `socket` |
 //! | `recvmmsg`, `sendmmsg` | `messages` |
@@ -36,26 +40,38 @@
 mod original;
 #[macro_use]
 mod fallback;
+
 mod buffers;
-pub mod descriptor;
 mod fiber;
 mod files;
 mod futex;
+mod object;
 mod parking;
 mod patience;
 mod span;
 mod time;
 
+pub mod barrier;
+pub mod c11;
+pub mod condition;
+pub mod descriptor;
 pub mod fortify;
 pub mod locks;
 pub mod messages;
+pub mod mutex;
 pub mod names;
+pub mod once;
 pub mod opening;
 pub mod processes;
 pub mod ready;
 pub mod rest;
+pub mod rwlock;
+pub mod semaphore;
 pub mod sleep;
 pub mod socket;
+pub mod spin;
 pub mod stream;
+pub mod stream_lock;
 pub mod sync;
 pub mod syscall;
+pub mod thread;

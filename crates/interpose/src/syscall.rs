@@ -16,7 +16,7 @@ use carefree_runtime::offload;
 
 use crate::fiber::{self, answer};
 use crate::futex::{self, futex};
-use crate::{rest, socket, stream};
+use crate::{descriptor, locks, messages, processes, ready, rest, sleep, socket, stream, sync};
 
 unsafe extern "C-unwind" fn raw_syscall(
     number: c_long,
@@ -85,7 +85,39 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_accept => socket::accept(fd, b as _, c as _).into(),
             libc::SYS_accept4 => socket::accept4(fd, b as _, c as _, d as c_int).into(),
             libc::SYS_connect => socket::connect(fd, b as _, c as _).into(),
+            libc::SYS_pread64 => stream::pread(fd, b as _, c, d as _) as c_long,
+            libc::SYS_pwrite64 => stream::pwrite(fd, b as _, c, d as _) as c_long,
+            libc::SYS_preadv => stream::preadv(fd, b as _, c as c_int, d as _) as c_long,
+            libc::SYS_pwritev => stream::pwritev(fd, b as _, c as c_int, d as _) as c_long,
+            libc::SYS_recvmmsg => messages::recvmmsg(fd, b as _, c as _, d as _, e as _).into(),
+            libc::SYS_sendmmsg => messages::sendmmsg(fd, b as _, c as _, d as _).into(),
+            libc::SYS_fsync => sync::fsync(fd).into(),
+            libc::SYS_fdatasync => sync::fdatasync(fd).into(),
+            libc::SYS_flock => locks::flock(fd, b as c_int).into(),
+            libc::SYS_wait4 => processes::wait4(a as _, b as _, c as c_int, d as _).into(),
+            libc::SYS_close => descriptor::close(fd).into(),
             libc::SYS_sched_yield => rest::sched_yield().into(),
+            libc::SYS_nanosleep => sleep::nanosleep(a as _, b as _).into(),
+            libc::SYS_clock_nanosleep => {
+                // The function returns what the system call leaves in `errno`.
+                match sleep::clock_nanosleep(a as _, b as c_int, c as _, d as _) {
+                    0 => 0,
+                    errno => answer(Err(errno)) as c_long,
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => ready::poll(a as _, b as _, c as c_int).into(),
+            libc::SYS_ppoll => ready::ppoll(a as _, b as _, c as _, d as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => ready::select(a as c_int, b as _, c as _, d as _, e as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => ready::epoll_wait(fd, b as _, c as c_int, d as c_int).into(),
+            libc::SYS_epoll_pwait => {
+                ready::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
+            }
+            libc::SYS_epoll_pwait2 => {
+                ready::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
+            }
             // A fiber waits for one word at a time. Whoever wakes asks the kernel too, so a thread
             // can wait for many in its stead.
             libc::SYS_futex_waitv => {

@@ -13,6 +13,18 @@ pub(crate) enum Clock {
     Realtime,
 }
 
+impl Clock {
+    /// # Errors
+    /// `EINVAL` for a clock that libc's timed locks do not know either.
+    pub(crate) fn from_id(id: libc::clockid_t) -> Result<Clock, c_int> {
+        match id {
+            libc::CLOCK_MONOTONIC => Ok(Clock::Monotonic),
+            libc::CLOCK_REALTIME => Ok(Clock::Realtime),
+            _ => Err(libc::EINVAL),
+        }
+    }
+}
+
 /// `time` in nanoseconds, [`NEVER`] if it is too long to count.
 ///
 /// # Errors

@@ -414,14 +414,19 @@ impl Carrier {
 
     /// Has the kernel do `op` for a fiber that runs here.
     pub(crate) fn submit(&self, token: u64, op: &Op) -> Result<(), Unsupported> {
-        // SAFETY: the caller runs here; the driver calls nobody back.
-        unsafe { self.io.submit(token, op) }
+        // It may make the driver, and allocates, with its lock held.
+        wait::without_parking(|| {
+            // SAFETY: the caller runs here; the driver calls nobody back.
+            unsafe { self.io.submit(token, op) }
+        })
     }
 
     /// Cancels an operation that was submitted here; for a fiber that runs here.
     pub(crate) fn cancel(&self, token: u64) {
-        // SAFETY: as above.
-        unsafe { self.io.cancel(token) };
+        wait::without_parking(|| {
+            // SAFETY: as above.
+            unsafe { self.io.cancel(token) };
+        });
     }
 
     /// Cancels an operation that was submitted here; for a fiber that runs elsewhere.

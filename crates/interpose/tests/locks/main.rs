@@ -6,4 +6,7 @@ use carefree_interpose as _;
 mod common;
 mod crates;
 mod modes;
+mod numbers;
+mod processes;
+mod pthread;
 mod standard;

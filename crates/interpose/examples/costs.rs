@@ -1,0 +1,173 @@
+//! What standing in for libc costs, and what waiting for each other costs fibers:
+//!
+//! ```text
+//! cargo run --release -p carefree-interpose --example costs
+//! ```
+
+use std::hint::black_box;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use carefree_interpose as _;
+use carefree_runtime::Runtime;
+
+/// Nanoseconds a turn of `f`, the best of several rounds: noise only ever adds.
+fn time(turns: u32, mut f: impl FnMut()) -> f64 {
+    (0..25)
+        .map(|_| {
+            let begun = Instant::now();
+            for _ in 0..turns {
+                f();
+            }
+            begun.elapsed().as_nanos() as f64 / f64::from(turns)
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+/// The same, for `f` that does `turns` turns by itself.
+fn time_all(turns: u32, f: impl Fn()) -> f64 {
+    time(1, f) / f64::from(turns)
+}
+
+fn row(what: &str, nanoseconds: f64) {
+    println!("| {what:<62} | {nanoseconds:>8.1} |");
+}
+
+fn lock_and_unlock() -> f64 {
+    let mutex = black_box(Mutex::new(0));
+    time(100_000, || *mutex.lock().unwrap() += 1)
+}
+
+const MESSAGES: u32 = 10_000;
+
+/// Two fibers send each other a message in turn: one hand-over each way.
+macro_rules! ping_pong {
+    ($spawn:path, $channel:expr) => {
+        time_all(2 * MESSAGES, || {
+            let (to, from_main) = $channel;
+            let (back, from_other) = $channel;
+            let other = $spawn(move || {
+                for message in from_main {
+                    back.send(message).unwrap();
+                }
+            });
+            for message in 0..MESSAGES {
+                to.send(message).unwrap();
+                assert_eq!(from_other.recv(), Ok(message));
+            }
+            drop(to);
+            other.join().unwrap();
+        })
+    };
+}
+
+type Original<R> = unsafe extern "C" fn() -> R;
+
+fn original<R>(name: &std::ffi::CStr) -> Original<R> {
+    // SAFETY: the loader answers with the address of that function of libc, which takes nothing.
+    unsafe { std::mem::transmute(libc::dlsym(libc::RTLD_NEXT, name.as_ptr())) }
+}
+
+fn main() {
+    let one = Runtime::builder().carriers(1).build().expect("a carrier");
+    println!("| {:<62} | {:>8} |", "what", "ns");
+    println!("|:{:-<62}-|-{:->8}:|", "", "");
+
+    // A call that fails at once in libc itself: what is added to it shows.
+    let lock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32 =
+        // SAFETY: as in `original`; the type is the manual's.
+        unsafe { std::mem::transmute(original::<i32>(c"pthread_mutex_lock")) };
+    // SAFETY: as above.
+    let unlock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32 =
+        unsafe { std::mem::transmute(original::<i32>(c"pthread_mutex_unlock")) };
+    let mut mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+    let mutex = black_box(&raw mut mutex);
+    // SAFETY: an initialized mutex, locked and unlocked in turn.
+    let pair = |lock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32,
+                unlock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32| {
+        // SAFETY: as above.
+        time(100_000, || unsafe {
+            lock(mutex);
+            unlock(mutex);
+        })
+    };
+    row("pthread_mutex lock + unlock on a thread: libc's", pair(lock, unlock));
+    row(
+        "pthread_mutex lock + unlock on a thread: ours",
+        pair(black_box(libc::pthread_mutex_lock), black_box(libc::pthread_mutex_unlock)),
+    );
+
+    row("std Mutex lock + unlock on a thread", lock_and_unlock());
+    row("std Mutex lock + unlock on a fiber", one.run(lock_and_unlock));
+
+    row(
+        "yield to another fiber",
+        one.run(|| {
+            let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let theirs = std::sync::Arc::clone(&stop);
+            let other = carefree_runtime::spawn(move || {
+                while !theirs.load(std::sync::atomic::Ordering::Relaxed) {
+                    carefree_runtime::yield_now();
+                }
+            });
+            let cost = time(100_000, carefree_runtime::yield_now) / 2.0;
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            other.join().unwrap();
+            cost
+        }),
+    );
+    row("spin_loop hint", time(100_000, std::hint::spin_loop));
+    row(
+        "hand-over, carefree park and unpark, fibers of one carrier",
+        one.run(|| {
+            time_all(2 * MESSAGES, || {
+                let main = carefree_runtime::current();
+                let other = carefree_runtime::spawn(move || {
+                    for _ in 0..MESSAGES {
+                        carefree_runtime::park();
+                        main.unpark();
+                    }
+                });
+                for _ in 0..MESSAGES {
+                    other.thread().unpark();
+                    carefree_runtime::park();
+                }
+                other.join().unwrap();
+            })
+        }),
+    );
+    row(
+        "hand-over, std::thread::park and unpark, fibers of one carrier",
+        one.run(|| {
+            time_all(2 * MESSAGES, || {
+                let main = std::thread::current();
+                let (send, receive) = std::sync::mpsc::channel();
+                let other = carefree_runtime::spawn(move || {
+                    send.send(std::thread::current()).unwrap();
+                    for _ in 0..MESSAGES {
+                        std::thread::park();
+                        main.unpark();
+                    }
+                });
+                let them = receive.recv().unwrap();
+                for _ in 0..MESSAGES {
+                    them.unpark();
+                    std::thread::park();
+                }
+                other.join().unwrap();
+            })
+        }),
+    );
+    row(
+        "hand-over, std::sync::mpsc, fibers of one carrier",
+        one.run(|| ping_pong!(carefree_runtime::spawn, std::sync::mpsc::channel())),
+    );
+    row(
+        "hand-over, crossbeam-channel, fibers of one carrier",
+        one.run(|| ping_pong!(carefree_runtime::spawn, crossbeam_channel::unbounded())),
+    );
+    row(
+        "hand-over, std::sync::mpsc, threads",
+        ping_pong!(std::thread::spawn, std::sync::mpsc::channel()),
+    );
+}

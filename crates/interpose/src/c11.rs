@@ -1,0 +1,81 @@
+//! C11's locks, which in libc are the pthread ones by other names.
+
+use std::ffi::c_int;
+
+use carefree_reactor::clock::NEVER;
+
+use crate::time::{Clock, absolute};
+use crate::{condition, mutex, object};
+
+type Mutex = libc::pthread_mutex_t;
+type Condition = libc::pthread_cond_t;
+type Time = *const libc::timespec;
+
+/// What `thrd_success` and its kin are in glibc and musl.
+fn result(errno: c_int) -> c_int {
+    match errno {
+        0 => 0,
+        libc::EBUSY => 1,
+        libc::ENOMEM => 3,
+        libc::ETIMEDOUT => 4,
+        _ => 2,
+    }
+}
+
+interpose! {
+    /// `mtx_lock(3)`.
+    fn mtx_lock(mutex: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        result(unsafe { mutex::lock(mutex, || Ok(NEVER)) })
+    }
+}
+
+interpose! {
+    /// `mtx_timedlock(3)`.
+    fn mtx_timedlock(mutex: *mut Mutex, time: Time) -> c_int {
+        // SAFETY: the caller's promise.
+        result(unsafe { mutex::lock(mutex, || absolute(&*time, Clock::Realtime)) })
+    }
+}
+
+interpose! { anywhere
+    /// `mtx_unlock(3)`.
+    fn mtx_unlock(mutex: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(mutex) };
+        object::wake_one(mutex as usize);
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `cnd_wait(3)`.
+    fn cnd_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_wait(condition, mutex) })
+    }
+}
+
+interpose! { anywhere
+    /// `cnd_timedwait(3)`.
+    fn cnd_timedwait(condition: *mut Condition, mutex: *mut Mutex, time: Time) -> c_int {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_timedwait(condition, mutex, time) })
+    }
+}
+
+interpose! { anywhere
+    /// `cnd_signal(3)`.
+    fn cnd_signal(condition: *mut Condition) -> c_int {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_signal(condition) })
+    }
+}
+
+interpose! { anywhere
+    /// `cnd_broadcast(3)`.
+    fn cnd_broadcast(condition: *mut Condition) -> c_int {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_broadcast(condition) })
+    }
+}

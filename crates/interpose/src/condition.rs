@@ -1,0 +1,183 @@
+//! `pthread_cond_*`.
+//!
+//! A thread waits in libc's condition variable, a fiber in the runtime's lot. A signal wakes a fiber
+//! if there is one, and else is passed on; a broadcast is for both. So that threads are not kept
+//! waiting for ever by fibers that come again and again, every [`TURNS`]th signal goes to both: to
+//! wake one too many is allowed.
+//!
+//! # No lost wake-up
+//!
+//! A fiber enters the lot *before* it unlocks the mutex. Who signals it must come after that unlock
+//! by the rules of condition variables (who comes before need not be noticed): it has locked the
+//! mutex since, or has otherwise learned of the unlock. So it sees that the fiber is in the lot, and
+//! needs no fence for it.
+//!
+//! # Mutexes given back unseen
+//!
+//! A thread that waits gives its mutex back within libc, where nobody wakes a fiber that waits for
+//! the mutex. So before it goes there it says so ([`GIVING`]), and wakes such a fiber, which then
+//! looks again every now and then instead of waiting for a wake-up: see [`Unseen`](crate::object).
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::wait::{Until, park_after};
+use carefree_runtime::{Outcome, Reason, lot};
+
+use crate::fiber;
+use crate::mutex;
+use crate::object::{RECHECK, kinds};
+use crate::time::{Clock, absolute};
+
+type Condition = libc::pthread_cond_t;
+type Mutex = libc::pthread_mutex_t;
+
+/// How often a signal goes to threads too.
+const TURNS: u32 = 16;
+
+interpose! { anywhere
+    /// `pthread_cond_wait(3)`.
+    fn pthread_cond_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int,
+        version "GLIBC_2.3.2"
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !fiber::on_fiber() {
+                return giving_back(mutex, || original(condition, mutex));
+            }
+            wait(condition, mutex, NEVER)
+        }
+    }
+}
+
+interpose! { anywhere
+    /// `pthread_cond_timedwait(3)`.
+    fn pthread_cond_timedwait(
+        condition: *mut Condition,
+        mutex: *mut Mutex,
+        time: *const libc::timespec,
+    ) -> c_int, version "GLIBC_2.3.2" {
+        if !fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return giving_back(mutex, || unsafe { original(condition, mutex, time) });
+        }
+        // SAFETY: a condition variable, says the caller.
+        let monotonic = unsafe { kinds().condition_monotonic.is_set(condition, false) };
+        let clock = if monotonic { Clock::Monotonic } else { Clock::Realtime };
+        // SAFETY: the caller's promise.
+        match absolute(unsafe { &*time }, clock) {
+            // SAFETY: the caller's promise.
+            Ok(deadline) => unsafe { wait(condition, mutex, deadline) },
+            Err(errno) => errno,
+        }
+    }
+}
+
+interpose! { anywhere
+    /// `pthread_cond_clockwait(3)`.
+    fn pthread_cond_clockwait(
+        condition: *mut Condition,
+        mutex: *mut Mutex,
+        clock: libc::clockid_t,
+        time: *const libc::timespec,
+    ) -> c_int {
+        if !fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return giving_back(mutex, || unsafe { original(condition, mutex, clock, time) });
+        }
+        // SAFETY: the caller's promise.
+        match Clock::from_id(clock).and_then(|clock| absolute(unsafe { &*time }, clock)) {
+            // SAFETY: the caller's promise.
+            Ok(deadline) => unsafe { wait(condition, mutex, deadline) },
+            Err(errno) => errno,
+        }
+    }
+}
+
+interpose! { anywhere
+    /// `pthread_cond_signal(3)`.
+    fn pthread_cond_signal(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2" {
+        let key = condition as usize;
+        if lot::is_waited(key) {
+            static TURN: AtomicU32 = AtomicU32::new(0);
+            let turn = TURN.fetch_add(1, Ordering::Relaxed);
+            if lot::unpark(key, 1) > 0 && turn % TURNS != 0 {
+                return 0;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(condition) }
+    }
+}
+
+interpose! { anywhere
+    /// `pthread_cond_broadcast(3)`.
+    fn pthread_cond_broadcast(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2" {
+        // First: the condition may be destroyed by those woken, as soon as all are.
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(condition) };
+        let key = condition as usize;
+        if lot::is_waited(key) {
+            lot::unpark(key, usize::MAX);
+        }
+        result
+    }
+}
+
+const PLACES: usize = 256;
+
+/// How many threads are in libc's waiting functions with the mutexes of each place.
+static GIVING: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
+
+fn place(mutex: usize) -> &'static AtomicU32 {
+    // A mutex has 40 bytes, and is often part of something larger.
+    &GIVING[(mutex >> 4) % PLACES]
+}
+
+/// Whether the mutex may be given back within libc.
+pub(crate) fn gives_back(mutex: usize) -> bool {
+    place(mutex).load(Ordering::SeqCst) != 0
+}
+
+/// Calls `wait`, libc's function, for a thread. Nothing here needs to be dropped: a thread that is
+/// cancelled while it waits leaves its place counted, which costs others a look now and then.
+fn giving_back(mutex: *mut Mutex, wait: impl FnOnce() -> c_int) -> c_int {
+    let key = mutex as usize;
+    let place = place(key);
+    place.fetch_add(1, Ordering::SeqCst);
+    lot::fence_before_look();
+    if lot::is_waited(key) {
+        lot::unpark(key, 1);
+    }
+    let result = wait();
+    place.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+/// A fiber waits.
+///
+/// # Safety
+/// A condition variable and the mutex that belongs to it.
+unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: u64) -> c_int {
+    // SAFETY: the caller's promise.
+    let shared = unsafe { kinds().condition_shared.is_set(condition, true) };
+    // Who is in another process cannot wake a fiber: it wakes for nothing now and then.
+    let look_again = if shared { clock::now() + RECHECK } else { NEVER };
+    let until = Until { deadline: deadline.min(look_again), cancellable: false };
+    let mut unlocked = 0;
+    let unlock = || {
+        // SAFETY: the caller's promise.
+        unlocked = unsafe { mutex::pthread_mutex_unlock(mutex) };
+        unlocked == 0
+    };
+    let outcome = park_after(condition as usize, unlock, Reason::Condition, until);
+    if unlocked != 0 {
+        return unlocked;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { mutex::lock(mutex, || Ok(NEVER)) } {
+        0 if outcome == Outcome::TimedOut && deadline <= look_again => libc::ETIMEDOUT,
+        result => result,
+    }
+}

@@ -1,0 +1,275 @@
+//! What the pthread locks have in common.
+//!
+//! All of them are libc's own, in libc's own memory, and are taken and given back by libc's
+//! functions: plain threads wait for them in the kernel as ever, and an object set up by a static
+//! initializer needs nothing of us. A fiber uses the *trying* function of each, which does not
+//! wait, and where that says "busy" it parks; its key is the object's address. Whoever gives an
+//! object back, fiber or thread, wakes fibers that wait for it.
+//!
+//! # No lost wake-up
+//!
+//! The fiber tries once more as the lot's `validate`, under the lock of its key's bucket. Who gives
+//! the object back does so first, by an atomic read-modify-write within libc, and then looks whether
+//! anybody waits. That is the protocol of [`carefree_runtime::lot`], with the try as the look at the
+//! condition, provided there is a full fence between the giving back and the look: see [`wake`].
+//!
+//! One is woken for each giving back, as with a mutex of libc's own. He tries again; should somebody
+//! else have been faster, that one's giving back wakes the next. A wake-up is never spent on a fiber
+//! whose time is up: see the lot.
+//!
+//! # What is given back unseen
+//!
+//! Objects shared with other processes can be given back by who cannot see a fiber; and some are
+//! given back within libc: see [`Unseen`]. A wait for these ends by itself now and then, and tries
+//! again.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::wait::{Until, park_tagged};
+use carefree_runtime::{Outcome, Reason, lot};
+
+/// The longest wait for what may happen unseen, in nanoseconds; and the first, which is shorter.
+pub(crate) const RECHECK: u64 = 2_000_000;
+const FIRST_RECHECK: u64 = 20_000;
+
+/// A wait of a fiber for an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// The object's address.
+    pub(crate) key: usize,
+    pub(crate) tag: u32,
+    pub(crate) reason: Reason,
+    pub(crate) deadline: u64,
+    pub(crate) unseen: Unseen,
+}
+
+/// Whether an object can be given back by somebody who does not wake fibers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unseen {
+    Never,
+    /// Another process can, or the kernel, or libc's own code at any time.
+    Always,
+    /// libc can, while this says so. It is asked under the lot's lock, when the try has failed. Who
+    /// lets it say so does that before the object is given back, then makes a full fence, and then
+    /// wakes a fiber if one waits: so a fiber is awake to ask.
+    While(fn(usize) -> bool),
+}
+
+impl Unseen {
+    /// For an object that can be shared with other processes.
+    pub(crate) fn if_shared(shared: bool) -> Unseen {
+        if shared { Unseen::Always } else { Unseen::Never }
+    }
+}
+
+impl Wait {
+    /// Makes `attempt` until it has a result, parked in between. `None` when the deadline passed.
+    ///
+    /// `attempt` must not park, panic or unpark.
+    pub(crate) fn until<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        let mut span = FIRST_RECHECK;
+        loop {
+            let unseen = match self.unseen {
+                Unseen::Never => false,
+                Unseen::Always => true,
+                Unseen::While(unseen) => unseen(self.key),
+            };
+            let look_again = if unseen { clock::now() + span } else { NEVER };
+            let mut result = None;
+            let is_busy = || {
+                result = attempt();
+                // A wait without an end is for what is seen only.
+                result.is_none()
+                    && (unseen || !matches!(self.unseen, Unseen::While(now) if now(self.key)))
+            };
+            let until = Until { deadline: self.deadline.min(look_again), cancellable: false };
+            let outcome = park_tagged(self.key, self.tag, is_busy, self.reason, until);
+            if result.is_some() {
+                return result;
+            }
+            if outcome == Outcome::TimedOut {
+                if self.deadline <= look_again {
+                    return None;
+                }
+                span = (2 * span).min(RECHECK);
+            }
+        }
+    }
+}
+
+/// Wakes one fiber that waits for the object at `key`, which libc has just been asked to give back.
+#[inline(always)]
+pub(crate) fn wake_one(key: usize) {
+    if is_waited_after_release(key) {
+        wake(key, 1);
+    }
+}
+
+/// Whether a fiber may wait for the object at `key`, which libc has just given back.
+///
+/// On x86-64 no fence is needed for that: libc gives an object back by a locked instruction (an
+/// exchange, a subtraction), after which no load is done early. (A process with one thread is
+/// spared it; but it has no carriers.) Elsewhere a release need not order what follows.
+#[inline(always)]
+pub(crate) fn is_waited_after_release(key: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+    #[cfg(not(target_arch = "x86_64"))]
+    lot::fence_before_look();
+    lot::is_waited(key)
+}
+
+#[cold]
+#[inline(never)]
+fn wake(key: usize, count: usize) {
+    lot::unpark(key, count);
+}
+
+/// A bit in an object of libc's that tells one kind from the usual one.
+///
+/// Where it lies is not looked up in a header but in two objects that libc has set up: versions of
+/// libc differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bit {
+    word: usize,
+    /// 0 where no such bit was found.
+    mask: u32,
+}
+
+impl Bit {
+    /// The bit that is set in `special` and not in `usual`.
+    fn between<T>(usual: &T, special: &T) -> Bit {
+        let words = size_of::<T>() / 4;
+        let word_of = |object: &T, index: usize| {
+            // SAFETY: within the object, which libc has set up whole; the caller zeroed it before.
+            unsafe { std::ptr::from_ref(object).cast::<u32>().add(index).read() }
+        };
+        (0..words)
+            .map(|word| Bit { word, mask: word_of(special, word) & !word_of(usual, word) })
+            .find(|bit| bit.mask != 0)
+            .unwrap_or(Bit { word: 0, mask: 0 })
+    }
+
+    /// Whether `object` is of the special kind. `unknown` if this libc has no such bit.
+    ///
+    /// # Safety
+    /// `object` was set up by libc.
+    pub(crate) unsafe fn is_set<T>(self, object: *const T, unknown: bool) -> bool {
+        if self.mask == 0 {
+            return unknown;
+        }
+        // SAFETY: within the object. The word does not change while the object is in use, but its
+        // neighbours do, by atomic accesses.
+        unsafe { object.cast::<u32>().add(self.word).read_volatile() & self.mask != 0 }
+    }
+}
+
+/// What can be told from libc's objects.
+#[derive(Debug)]
+pub(crate) struct Kinds {
+    /// The mutex can be given back by another process.
+    pub(crate) mutex_shared: Bit,
+    /// The mutex is given back by the kernel when its owner ends.
+    pub(crate) mutex_robust: Bit,
+    /// The mutex tells its owner that it would wait for itself.
+    pub(crate) mutex_checked: Bit,
+    /// Waiting for the mutex is the kernel's business.
+    pub(crate) mutex_inherits: Bit,
+    pub(crate) condition_shared: Bit,
+    /// The condition's times are of the monotonic clock.
+    pub(crate) condition_monotonic: Bit,
+    pub(crate) lock_shared: Bit,
+    pub(crate) semaphore_shared: Bit,
+}
+
+/// Sets an object up twice, with an attribute and without, and finds the bit.
+macro_rules! bit {
+    ($object:ty, $init:ident, $attributes:ty, $attributes_init:ident, $destroy:ident, $set:expr) => {{
+        // SAFETY: plain memory for libc to set up; the functions, `$set` among them, are used as
+        // the manual says. What is set up is never used, so it need not be destroyed.
+        unsafe {
+            let (mut usual, mut special) = std::mem::zeroed::<($object, $object)>();
+            let mut attributes = std::mem::zeroed::<$attributes>();
+            libc::$attributes_init(&raw mut attributes);
+            let set: fn(*mut $attributes) -> c_int = $set;
+            let possible = libc::$init(&raw mut usual, std::ptr::null()) == 0
+                && set(&raw mut attributes) == 0
+                && libc::$init(&raw mut special, &raw const attributes) == 0;
+            libc::$destroy(&raw mut attributes);
+            if possible { Bit::between(&usual, &special) } else { Bit { word: 0, mask: 0 } }
+        }
+    }};
+}
+
+macro_rules! mutex_bit {
+    ($set:expr) => {
+        bit!(
+            libc::pthread_mutex_t,
+            pthread_mutex_init,
+            libc::pthread_mutexattr_t,
+            pthread_mutexattr_init,
+            pthread_mutexattr_destroy,
+            $set
+        )
+    };
+}
+
+macro_rules! condition_bit {
+    ($set:expr) => {
+        bit!(
+            libc::pthread_cond_t,
+            pthread_cond_init,
+            libc::pthread_condattr_t,
+            pthread_condattr_init,
+            pthread_condattr_destroy,
+            $set
+        )
+    };
+}
+
+/// What distinguishes this libc's objects; found out by the first call.
+pub(crate) fn kinds() -> &'static Kinds {
+    static KINDS: OnceLock<Kinds> = OnceLock::new();
+    const SHARED: c_int = libc::PTHREAD_PROCESS_SHARED;
+    KINDS.get_or_init(|| Kinds {
+        mutex_shared: mutex_bit!(|a| libc::pthread_mutexattr_setpshared(a, SHARED)),
+        mutex_robust: mutex_bit!(|a| libc::pthread_mutexattr_setrobust(
+            a,
+            libc::PTHREAD_MUTEX_ROBUST
+        )),
+        mutex_checked: mutex_bit!(|a| libc::pthread_mutexattr_settype(
+            a,
+            libc::PTHREAD_MUTEX_ERRORCHECK
+        )),
+        mutex_inherits: mutex_bit!(|a| libc::pthread_mutexattr_setprotocol(
+            a,
+            libc::PTHREAD_PRIO_INHERIT
+        )),
+        condition_shared: condition_bit!(|a| libc::pthread_condattr_setpshared(a, SHARED)),
+        condition_monotonic: condition_bit!(|a| libc::pthread_condattr_setclock(
+            a,
+            libc::CLOCK_MONOTONIC
+        )),
+        lock_shared: bit!(
+            libc::pthread_rwlock_t,
+            pthread_rwlock_init,
+            libc::pthread_rwlockattr_t,
+            pthread_rwlockattr_init,
+            pthread_rwlockattr_destroy,
+            |a| libc::pthread_rwlockattr_setpshared(a, SHARED)
+        ),
+        semaphore_shared: semaphore_shared(),
+    })
+}
+
+fn semaphore_shared() -> Bit {
+    // SAFETY: memory for libc to set up, never used.
+    unsafe {
+        let (mut usual, mut special) = std::mem::zeroed::<(libc::sem_t, libc::sem_t)>();
+        libc::sem_init(&raw mut usual, 0, 0);
+        libc::sem_init(&raw mut special, 1, 0);
+        Bit::between(&usual, &special)
+    }
+}

@@ -1,0 +1,24 @@
+//! `pthread_spin_*`: a fiber that spins for long lets others run, the lock's holder among them.
+
+use std::ffi::c_int;
+
+/// How often it looks before it lets others run: longer than a holder that runs elsewhere needs.
+const SPINS: u32 = 100;
+
+interpose! {
+    /// `pthread_spin_lock(3)`.
+    fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
+        let mut spins = 0;
+        loop {
+            // SAFETY: the caller's promise.
+            match unsafe { libc::pthread_spin_trylock(lock) } {
+                libc::EBUSY if spins < SPINS => {
+                    spins += 1;
+                    std::hint::spin_loop();
+                }
+                libc::EBUSY => carefree_runtime::yield_now(),
+                result => return result,
+            }
+        }
+    }
+}
