@@ -18,7 +18,7 @@ pub(super) fn render(records: &[Record]) -> String {
         page += &format!("\n  - {}\n", sentences.join("\n  - "));
     }
     tables::published(&view).iter().for_each(|table| page += &section(table));
-    if let Some(table) = tables::intervals(&view) {
+    if let Some(table) = tables::intervals(&view, false) {
         page += &section(&table);
     }
     let warnings = records.iter().flat_map(|record| &record.warnings);

@@ -6,6 +6,9 @@ pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<String>>,
+    /// What each row is named in full, where its first cell tells it in part, as under a name that
+    /// stands once above several rows. Empty where the first cells tell all.
+    pub(crate) names: Vec<String>,
     /// What a reader has to know, one a line.
     pub(crate) notes: Vec<String>,
 }
@@ -24,7 +27,13 @@ pub(crate) enum Align {
 
 impl Table {
     pub(crate) fn new(title: &str) -> Table {
-        Table { title: title.into(), columns: Vec::new(), rows: Vec::new(), notes: Vec::new() }
+        Table {
+            title: title.into(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            names: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     pub(crate) fn column(mut self, heading: impl Into<String>, align: Align) -> Table {

@@ -195,6 +195,7 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
             };
             let count = units_of(any);
             let label = labels.next().unwrap_or_default().to_owned();
+            table.names.push(crew.label.clone());
             let mut row = vec![label, name.to_owned(), grouped(count, 0)];
             row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
             // The published tables' megabyte is 1,048,576 bytes.
@@ -251,6 +252,7 @@ fn by_mode(
             }
             // As published: a runtime is named once, above its modes.
             let label = if name == last { String::new() } else { name.clone() };
+            table.names.push(name.clone());
             last = name;
             let plain = ["coroutine", "fiber", "thread"].contains(&who.unit);
             let mode = match plain {
@@ -302,11 +304,20 @@ fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     })
 }
 
-/// How people are fed, in a record's `how` or else by its unit.
+/// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; else by whom.
 pub(super) fn how(m: &Measurement) -> String {
     match m.subject.parameters.get("how") {
         Some(how) => how.to_string(),
         None => m.subject.unit.clone(),
+    }
+}
+
+/// Who feeds, and how: `goroutine`, `fiber, hybrid`.
+pub(super) fn way(m: &Measurement) -> String {
+    match how(m).as_str() {
+        "hybrid" => format!("{}, hybrid", m.subject.unit),
+        "processes" => format!("{}, processes", m.subject.unit),
+        _ => m.subject.unit.clone(),
     }
 }
 
@@ -319,83 +330,107 @@ pub(super) fn yields(m: &Measurement) -> &'static str {
     }
 }
 
-/// Feeding the most people there were, a row for each number of nutrients; the curves are in the
-/// page, and every point in the CSV.
+/// A parameter of a meal.
+pub(super) fn meal(m: &Measurement, name: &str) -> u64 {
+    m.subject.parameters.number(name).unwrap_or(0)
+}
+
+/// Feeding the most people there were, a column for each number of nutrients; the curves are in
+/// the page, and every point in the CSV.
 fn feeding(view: &View<'_>) -> Option<Table> {
-    let number = |m: &Measurement, name| m.subject.parameters.number(name).unwrap_or(0);
-    let all: Vec<&Figure<'_>> = view
-        .figures
-        .iter()
-        .filter(|f| (&*f.m.subject.workload, &*f.m.metric) == ("feed", "time"))
-        .collect();
-    let mut ways: Vec<String> = all.iter().map(|f| how(f.m)).collect();
-    let order = ["threads", "fibers", "hybrid", "processes"];
-    ways.sort_by_key(|way| order.iter().position(|name| name == way).unwrap_or(order.len()));
-    ways.dedup();
+    let families = view.families("feed");
+    let all = || families.iter().flat_map(|family| family.figures.iter().copied());
+    let people = all().map(|m| meal(m, "people")).max()?;
+    let nutrients: BTreeSet<u64> = all().map(|m| meal(m, "nutrients")).collect();
     let mut table = Table::new("Feeding")
         .column("Runtime", Align::Left)
-        .column("Nutrients", Align::Right)
-        .column("People", Align::Right)
-        .column("Yield at Every Bite", Align::Left);
-    for way in &ways {
-        table = table.column(format!("{way} (ms)"), Align::Right);
+        .column("Way", Align::Left)
+        .column("Yields", Align::Left);
+    for bites in &nutrients {
+        table = table.column(format!("{} Bites (ms)", grouped(*bites as f64, 0)), Align::Right);
     }
-    let mut rows: Vec<_> = all
-        .iter()
-        .map(|f| {
-            let s = &f.m.subject;
-            (f.place, &*s.runtime, &*s.version, number(f.m, "nutrients"), yields(f.m))
-        })
-        .collect();
-    rows.sort_unstable();
-    rows.dedup();
-    let mut last = String::new();
-    for (place, runtime, version, nutrients, yielding) in rows {
-        let of_row = |f: &&&Figure<'_>| {
-            let s = &f.m.subject;
-            (f.place, &*s.runtime, &*s.version) == (place, runtime, version)
-                && number(f.m, "nutrients") == nutrients
-                && yields(f.m) == yielding
-        };
-        let found: Vec<_> = all.iter().filter(of_row).collect();
-        let people = found.iter().map(|f| number(f.m, "people")).max().unwrap_or(0);
-        let mut label = format!("{runtime} {version}");
-        if !view.places[place].is_empty() {
-            label += &format!("\n{}", view.places[place]);
+    for family in &families {
+        let of_family: Vec<&Measurement> = family
+            .figures
+            .iter()
+            .copied()
+            .filter(|m| m.metric == "time" && meal(m, "people") == people)
+            .collect();
+        let mut rows: Vec<(&str, String)> = Vec::new();
+        for m in &of_family {
+            let row = (yields(m), way(m));
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
         }
-        let shown = if label == last { String::new() } else { label.clone() };
-        last = label;
-        let mut row = vec![
-            shown,
-            grouped(nutrients as f64, 0),
-            grouped(people as f64, 0),
-            yielding.to_owned(),
-        ];
-        for way in &ways {
-            let figure = found.iter().find(|f| number(f.m, "people") == people && how(f.m) == *way);
-            row.push(cell(figure.map(|f| f.m), &|m| grouped(m.median, 3)));
+        rows.sort_by_key(|(yields, _)| *yields != "yes");
+        let mut labels = family.label.split(", ");
+        let count = rows.len();
+        for (at, (yielding, name)) in rows.into_iter().enumerate() {
+            let mut label = labels.next().unwrap_or_default().to_owned();
+            if at + 1 == count {
+                labels.by_ref().for_each(|line| label += &format!("\n{line}"));
+            }
+            table.names.push(family.label.clone());
+            let mut row = vec![label, name.clone(), yielding.to_owned()];
+            for &bites in &nutrients {
+                let figure = of_family.iter().find(|m| {
+                    meal(m, "nutrients") == bites && (yields(m), way(m)) == (yielding, name.clone())
+                });
+                row.push(cell(figure.copied(), &|m| grouped(m.median, 3)));
+            }
+            table.rows.push(row);
         }
-        table.rows.push(row);
     }
-    table.notes.push(
-        "Time to feed all people, at the largest number of them; where only some ways yield at \
-         every bite, they do other work than the rest."
-            .into(),
-    );
+    table.notes = vec![
+        format!(
+            "Time until {} people have eaten their bites; yields: at every bite. Ways that yield \
+             and ways that do not have done different work.",
+            grouped(people as f64, 0)
+        ),
+        "Hybrid: the units over a few threads. Processes: the units over a few processes.".into(),
+    ];
     if table.rows.is_empty() { None } else { Some(table) }
+}
+
+/// The ways to fetch of one family that did the same work.
+pub(super) struct Fetches<'a> {
+    pub(super) label: String,
+    pub(super) parameters: Parameters,
+    /// Fastest first, with their time in milliseconds.
+    pub(super) ways: Vec<(&'a str, f64)>,
+    figures: Vec<&'a Measurement>,
+}
+
+impl<'a> Fetches<'a> {
+    pub(super) fn find(&self, way: &str, metric: &str) -> Option<&'a Measurement> {
+        let wanted = |m: &&&Measurement| m.subject.unit == way && m.metric == metric;
+        self.figures.iter().find(wanted).copied()
+    }
+}
+
+pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
+    let mut found = Vec::new();
+    for family in view.families("fetch") {
+        let work = |m: &Measurement| m.subject.parameters.clone().without("cores");
+        let sizes: BTreeSet<Parameters> = family.figures.iter().map(|m| work(m)).collect();
+        for parameters in sizes {
+            let figures: Vec<&'a Measurement> =
+                family.figures.iter().copied().filter(|m| work(m) == parameters).collect();
+            let mut ways: Vec<(&'a str, f64)> = figures
+                .iter()
+                .filter(|m| m.metric == "time")
+                .map(|m| (&*m.subject.unit, m.median))
+                .collect();
+            ways.sort_by(|a, b| a.1.total_cmp(&b.1));
+            found.push(Fetches { label: family.label.clone(), parameters, ways, figures });
+        }
+    }
+    found
 }
 
 /// Fetching pages, with the comparisons as document 002 has them: each way against the best.
 fn fetching(view: &View<'_>) -> Option<Table> {
-    let mut groups: Vec<(usize, &str, &str, Parameters)> = Vec::new();
-    let of_fetch = |f: &&Figure<'_>| f.m.subject.workload == "fetch";
-    for Figure { m, place } in view.figures.iter().filter(of_fetch) {
-        let s = &m.subject;
-        let group = (*place, &*s.runtime, &*s.version, s.parameters.clone().without("cores"));
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
     let mut table = Table::new("Fetching")
         .column("Runtime", Align::Left)
         .column("Way", Align::Left)
@@ -407,66 +442,42 @@ fn fetching(view: &View<'_>) -> Option<Table> {
         .column("Comparison", Align::Left)
         .column("Objects", Align::Right)
         .column("Peak Memory", Align::Right);
-    for (place, runtime, version, parameters) in groups {
-        let of_group = |f: &&Figure<'_>| {
-            let s = &f.m.subject;
-            (f.place, &*s.runtime, &*s.version) == (place, runtime, version)
-                && s.parameters.clone().without("cores") == parameters
-        };
-        let mut ways: Vec<&str> = Vec::new();
-        for figure in view.figures.iter().filter(of_fetch).filter(of_group) {
-            if !ways.contains(&&*figure.m.subject.unit) {
-                ways.push(&figure.m.subject.unit);
-            }
-        }
-        let find = |way: &str, metric: &str| {
-            view.figures
-                .iter()
-                .filter(of_fetch)
-                .filter(of_group)
-                .map(|f| f.m)
-                .find(|m| m.subject.unit == way && m.metric == metric)
-        };
-        // Time tells what every other figure of speed does.
-        let time = |way: &&str| find(way, "time").map_or(f64::INFINITY, |m| m.median);
-        ways.sort_by(|a, b| time(a).total_cmp(&time(b)));
-        let best = ways.first().map_or(f64::INFINITY, time);
-        let bytes = |way: &&str| find(way, "bytes_allocated").map(|m| m.median);
-        let least = ways.iter().filter_map(bytes).fold(f64::INFINITY, f64::min);
-        let mut label = format!("{runtime} {version}");
-        if !view.places[place].is_empty() {
-            label += &format!("\n{}", view.places[place]);
-        }
-        label += &format!("\n{}", super::table::wrap(&parameters.to_string(), 26).join("\n"));
-        let mut labels = label.lines();
-        let count = ways.len();
-        for (at, way) in ways.iter().enumerate() {
-            let seconds = time(way) / 1e3;
-            let requests = parameters.number("requests").unwrap_or(0) as f64;
+    for fetches in fetches(view) {
+        let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
+        let bytes = |way: &str| fetches.find(way, "bytes_allocated").map(|m| m.median);
+        let least =
+            fetches.ways.iter().filter_map(|(way, _)| bytes(way)).fold(f64::INFINITY, f64::min);
+        let requests = fetches.parameters.number("requests").unwrap_or(0) as f64;
+        let mut labels: Vec<String> = fetches.label.split(", ").map(str::to_owned).collect();
+        labels.extend(super::table::wrap(&fetches.parameters.to_string(), 26));
+        let mut labels = labels.into_iter();
+        for (at, (way, time)) in fetches.ways.iter().enumerate() {
             let against = |value: f64, best: f64, word: &str| match value / best {
                 factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}"),
                 factor if factor.is_finite() => "best".to_owned(),
                 _ => NOTHING.to_owned(),
             };
-            let deviation = find(way, "time").filter(|m| m.samples.len() > 1);
-            let mut shown = labels.next().unwrap_or_default().to_owned();
-            if at + 1 == count {
-                labels.by_ref().for_each(|line| shown += &format!("\n{line}"));
+            let deviation = fetches.find(way, "time").filter(|m| m.samples.len() > 1);
+            let mut label = labels.next().unwrap_or_default();
+            if at + 1 == fetches.ways.len() {
+                labels.by_ref().for_each(|line| label += &format!("\n{line}"));
             }
+            let parameters = super::table::wrap(&fetches.parameters.to_string(), 26).join("\n");
+            table.names.push(format!("{}\n{parameters}", fetches.label));
             table.rows.push(vec![
-                shown,
+                label,
                 (*way).to_owned(),
-                format!("{:.3}", 1.0 / seconds),
+                format!("{:.3}", 1e3 / time),
                 deviation.map_or_else(
                     || NOTHING.into(),
                     |m| format!("{:.1}%", 100.0 * crate::stats::spread(&m.samples)),
                 ),
-                grouped(requests / seconds, 1),
-                against(seconds * 1e3, best, "slower"),
-                cell(find(way, "bytes_allocated"), &|m| grouped(m.median, 0)),
+                grouped(requests * 1e3 / time, 1),
+                against(*time, best, "slower"),
+                cell(fetches.find(way, "bytes_allocated"), &|m| grouped(m.median, 0)),
                 bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
-                cell(find(way, "objects_allocated"), &|m| grouped(m.median, 0)),
-                cell(find(way, "peak_memory"), &|m| number::size(m.median)),
+                cell(fetches.find(way, "objects_allocated"), &|m| grouped(m.median, 0)),
+                cell(fetches.find(way, "peak_memory"), &|m| number::size(m.median)),
             ]);
         }
     }
@@ -478,8 +489,8 @@ fn fetching(view: &View<'_>) -> Option<Table> {
     if table.rows.is_empty() { None } else { Some(table.without_empty()) }
 }
 
-/// Every figure with its interval.
-pub(super) fn intervals(view: &View<'_>) -> Option<Table> {
+/// Every figure with its interval; of feeding only where `meals` says so, for its points are many.
+pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
     let mut table = Table::new("Medians and 95% Intervals")
         .column("Runtime", Align::Left)
         .column("Workload", Align::Left)
@@ -494,7 +505,8 @@ pub(super) fn intervals(view: &View<'_>) -> Option<Table> {
     // One runtime a unit, as where all are ours, need not be named again in each row.
     let foreign = |f: &Figure<'_>| !["carefree", "rust"].contains(&&*f.m.subject.runtime);
     let named = view.places.len() > 1 || view.figures.iter().any(foreign);
-    for Figure { m, place } in &view.figures {
+    let shown = |f: &&Figure<'_>| meals || f.m.subject.workload != "feed";
+    for Figure { m, place } in view.figures.iter().filter(shown) {
         let s = &m.subject;
         let sized = view.size(*place, &s.workload) == Some(&s.parameters.clone().without("cores"));
         let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
@@ -510,7 +522,10 @@ pub(super) fn intervals(view: &View<'_>) -> Option<Table> {
             if named { runtime } else { String::new() },
             s.workload.clone(),
             s.unit.clone(),
-            if several { s.parameters.to_string() } else { String::new() },
+            match several {
+                true => super::table::wrap(&s.parameters.to_string(), 24).join("\n"),
+                false => String::new(),
+            },
             m.metric.replace('_', " "),
             number::value(&m.metric, m.median),
             bound(m.ci_low),
@@ -518,6 +533,12 @@ pub(super) fn intervals(view: &View<'_>) -> Option<Table> {
             if m.samples.is_empty() { NOTHING.into() } else { m.samples.len().to_string() },
             if outliers == 0 { String::new() } else { outliers.to_string() },
         ]);
+    }
+    let left_out = view.figures.len() - table.rows.len();
+    if left_out > 0 {
+        table.notes.push(format!(
+            "The {left_out} points of feeding are in the CSV, and in the page as curves."
+        ));
     }
     if table.rows.iter().any(|row| !row[9].is_empty()) {
         table.notes.push(

@@ -25,7 +25,7 @@ pub(super) fn render(records: &[Record], colour: bool) -> String {
     };
     let published = tables::published(&view);
     published.iter().for_each(|table| text += &section(table));
-    if let Some(table) = tables::intervals(&view) {
+    if let Some(table) = tables::intervals(&view, false) {
         text += &section(&table);
     }
     let sentences = words::sentences(&view);

@@ -213,6 +213,45 @@ impl<'a> View<'a> {
     }
 }
 
+/// The figures of a workload that a user of one runtime chooses from.
+#[derive(Clone, Debug)]
+pub(super) struct Family<'a> {
+    /// `ruby 3.3.8`; `carefree 0.1.0, rust 1.95.0`.
+    pub(super) label: String,
+    pub(super) figures: Vec<&'a Measurement>,
+}
+
+impl<'a> View<'a> {
+    /// The families that have figures of `workload`. Carefree's units and Rust's own are one.
+    pub(super) fn families(&self, workload: &str) -> Vec<Family<'a>> {
+        type Key<'a> = (usize, bool, &'a str, Vec<(u8, u64, String)>);
+        let mut found: BTreeMap<Key<'a>, Vec<&'a Measurement>> = BTreeMap::new();
+        for Figure { m, place } in &self.figures {
+            let s = &m.subject;
+            if s.workload == workload {
+                let key = match ["carefree", "rust"].contains(&&*s.runtime) {
+                    true => (*place, false, "", Vec::new()),
+                    false => (*place, true, &*s.runtime, record::version_key(&s.version)),
+                };
+                found.entry(key).or_default().push(m);
+            }
+        }
+        let family = |((place, ..), figures): (Key<'a>, Vec<&'a Measurement>)| {
+            let mut names: Vec<String> = Vec::new();
+            let of_place = Some(&self.places[place]).filter(|place| !place.is_empty());
+            for m in &figures {
+                let name = format!("{} {}", m.subject.runtime, m.subject.version);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            names.extend(of_place.cloned());
+            Family { label: names.join(", "), figures }
+        };
+        found.into_iter().map(family).collect()
+    }
+}
+
 /// What tells sizes apart: cores are the machine's part.
 fn plain(parameters: &Parameters) -> Parameters {
     parameters.clone().without("cores")

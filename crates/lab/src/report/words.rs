@@ -1,13 +1,17 @@
 //! What the figures come down to, in plain words.
 
+use std::collections::BTreeSet;
+
 use super::number::{grouped, times, value};
 use super::tables;
+use super::tables::meal;
 use super::view::{Crew, Seat, View, Who};
 use crate::record::Measurement;
 
 /// A comparison worth a sentence. `{w}` is the unit that did better, `{l}` the other one, `{x}` how
 /// many times.
 struct Point {
+    topic: &'static str,
     workload: &'static str,
     metric: &'static str,
     better: &'static str,
@@ -19,6 +23,7 @@ struct Point {
 
 const POINTS: [Point; 5] = [
     Point {
+        topic: "Starting",
         workload: "alloc",
         metric: "time_per_unit",
         better: "Here a {w} starts {x} faster than a {l}",
@@ -26,6 +31,7 @@ const POINTS: [Point; 5] = [
         remark: "",
     },
     Point {
+        topic: "Starting, once warm",
         workload: "warm",
         metric: "last_time_per_unit",
         better: "Here, once warm, a {w} starts {x} faster than a {l}",
@@ -33,6 +39,7 @@ const POINTS: [Point; 5] = [
         remark: "",
     },
     Point {
+        topic: "Switching",
         workload: "switch",
         metric: "time_per_switch",
         better: "Here a {w} switches {x} faster than a {l}",
@@ -40,6 +47,7 @@ const POINTS: [Point; 5] = [
         remark: "",
     },
     Point {
+        topic: "Serving requests",
         workload: "throughput",
         metric: "time",
         better: "Here {w}s serve requests {x} faster than {l}s",
@@ -47,6 +55,7 @@ const POINTS: [Point; 5] = [
         remark: "",
     },
     Point {
+        topic: "Memory",
         workload: "alloc",
         metric: "whole_memory_per_unit",
         better: "Here a {w} takes {x} less memory than a {l}",
@@ -55,11 +64,17 @@ const POINTS: [Point; 5] = [
     },
 ];
 
-/// One sentence for each comparison of a fiber, or else of a coroutine, with a thread; where a
-/// runtime is there in several versions that agree, one for all of them.
+/// All there is to say.
 pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
+    topics(view).into_iter().flat_map(|(_, said)| said).collect()
+}
+
+/// What there is to say, by topic: one sentence for each comparison of a fiber, or else of a
+/// coroutine, with a thread; where a runtime is there in several versions that agree, one for all
+/// of them.
+pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     let crews = view.crews();
-    let mut said = Vec::new();
+    let mut topics = Vec::new();
     for point in &POINTS {
         let outcomes: Vec<Outcome<'_>> =
             crews.iter().filter_map(|crew| outcome(view, crew, point)).collect();
@@ -70,11 +85,55 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
                 None => runs.push(vec![outcome]),
             }
         }
-        said.extend(runs.iter().map(|run| sentence(view, point, run, crews.len() == 1)));
+        let said = runs.iter().map(|run| sentence(view, point, run, crews.len() == 1)).collect();
+        topics.push((point.topic, said));
     }
-    said.extend(feeding(view));
-    said.extend(fetching(view));
-    said
+    topics.push(("Feeding", feeding(view)));
+    topics.push(("Fetching", fetching(view)));
+    topics.retain(|(_, said)| !said.is_empty());
+    topics
+}
+
+/// The span of all runtimes in one sentence, where there are several: for who reads no further.
+pub(super) fn lead(view: &View<'_>) -> Option<String> {
+    let crews = view.crews();
+    // Published figures are others': what is said of "here" is of this machine.
+    let here = |crew: &&Crew<'_>| {
+        let place = crew.seats.iter().flatten().next().map_or(0, |who| who.place);
+        view.places[place] != "published"
+    };
+    let mine: Vec<&Crew<'_>> = crews.iter().filter(here).collect();
+    let runtimes: BTreeSet<&str> = mine
+        .iter()
+        .filter_map(|crew| Some(crew.at(Seat::Fiber).or(crew.at(Seat::Coroutine))?.runtime))
+        .collect();
+    if runtimes.len() < 2 {
+        return None;
+    }
+    let parts: Vec<String> = POINTS
+        .iter()
+        .filter_map(|point| {
+            let mut ratios: Vec<f64> = mine
+                .iter()
+                .filter_map(|crew| outcome(view, crew, point))
+                .map(|outcome| outcome.thread.median / outcome.light.median)
+                .collect();
+            ratios.sort_by(f64::total_cmp);
+            let (least, most) = (*ratios.first()?, *ratios.last()?);
+            // Where threads win somewhere, the span has no plain name.
+            (least > 1.0).then(|| {
+                format!("{} {} to {}", point.topic.to_lowercase(), times(least), times(most))
+            })
+        })
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Over the {} runtimes measured here, the lighter unit (fiber, goroutine, task) is \
+             cheaper than the thread by a factor of: {}.",
+            runtimes.len(),
+            parts.join("; ")
+        )
+    })
 }
 
 /// What a comparison comes to for one crew.
@@ -187,50 +246,39 @@ fn place(view: &View<'_>, run: &[Outcome<'_>]) -> String {
     }
 }
 
-/// The fastest way to feed the most people, for the fewest and the most nutrients.
+/// The fastest and the slowest way to feed the most people, for the fewest and the most nutrients.
 fn feeding(view: &View<'_>) -> Vec<String> {
-    let number = |m: &Measurement, name| m.subject.parameters.number(name).unwrap_or(0);
-    let all: Vec<&Measurement> = view
-        .figures
-        .iter()
-        .map(|f| f.m)
-        .filter(|m| m.subject.workload == "feed" && m.metric == "time")
-        .collect();
-    let mut groups: Vec<(&str, &str, &str)> =
-        all.iter().map(|m| (&*m.subject.runtime, &*m.subject.version, tables::yields(m))).collect();
-    groups.sort_unstable();
-    groups.dedup();
     let mut said = Vec::new();
-    for group in groups {
-        let of_group: Vec<&&Measurement> = all
-            .iter()
-            .filter(|m| (&*m.subject.runtime, &*m.subject.version, tables::yields(m)) == group)
-            .collect();
-        let people = of_group.iter().map(|m| number(m, "people")).max().unwrap_or(0);
-        let nutrients = || of_group.iter().map(|m| number(m, "nutrients"));
-        for bites in [nutrients().min(), nutrients().max()].into_iter().flatten() {
-            let mut ways: Vec<&&&Measurement> = of_group
+    for family in view.families("feed") {
+        for (yielding, remark) in [("yes", ", a yield at each"), ("no", " without a yield")] {
+            let all: Vec<&Measurement> = family
+                .figures
                 .iter()
-                .filter(|m| number(m, "people") == people && number(m, "nutrients") == bites)
+                .copied()
+                .filter(|m| m.metric == "time" && tables::yields(m) == yielding)
                 .collect();
-            ways.sort_by(|a, b| a.median.total_cmp(&b.median));
-            let [best, .., worst] = ways[..] else { continue };
-            let yielding = match group.2 {
-                "yes" => ", a yield at each",
-                "no" => " without a yield",
-                _ => "",
-            };
-            said.push(format!(
-                "In {} {}, to feed {} people {} bites each{yielding}, {} take {} and {} {}.",
-                group.0,
-                group.1,
-                grouped(people as f64, 0),
-                grouped(bites as f64, 0),
-                spoken(best),
-                value("time", best.median),
-                spoken(worst),
-                value("time", worst.median),
-            ));
+            let people = all.iter().map(|m| meal(m, "people")).max().unwrap_or(0);
+            let bites: BTreeSet<u64> = all.iter().map(|m| meal(m, "nutrients")).collect();
+            let ends: BTreeSet<u64> =
+                bites.first().into_iter().chain(bites.last()).copied().collect();
+            for bites in ends {
+                let mut ways: Vec<&&Measurement> = all
+                    .iter()
+                    .filter(|m| (meal(m, "people"), meal(m, "nutrients")) == (people, bites))
+                    .collect();
+                ways.sort_by(|a, b| a.median.total_cmp(&b.median));
+                let [best, .., worst] = ways[..] else { continue };
+                said.push(format!(
+                    "In {}, to feed {} people {} bites each{remark}, {} take {} and {} {}.",
+                    family.label,
+                    grouped(people as f64, 0),
+                    grouped(bites as f64, 0),
+                    spoken(best),
+                    value("time", best.median),
+                    spoken(worst),
+                    value("time", worst.median),
+                ));
+            }
         }
     }
     said
@@ -238,38 +286,29 @@ fn feeding(view: &View<'_>) -> Vec<String> {
 
 /// A way to feed, as one says it.
 fn spoken(m: &Measurement) -> String {
+    let unit = &m.subject.unit;
     match tables::how(m).as_str() {
-        "hybrid" => "fibers on a few threads".into(),
-        "processes" => "processes of fibers".into(),
-        how => how.to_owned(),
+        "hybrid" => format!("{unit}s on a few threads"),
+        "processes" => format!("processes of {unit}s"),
+        _ => format!("{unit}s"),
     }
 }
 
 /// The fastest way to fetch, against one after the other.
 fn fetching(view: &View<'_>) -> Vec<String> {
-    let of_fetch = |m: &&Measurement| m.subject.workload == "fetch" && m.metric == "time";
-    let all = || view.figures.iter().map(|f| f.m).filter(of_fetch);
-    all()
-        .filter(|m| m.subject.unit == "sequential")
-        .filter_map(|plain| {
-            let s = &plain.subject;
-            let alike = |m: &&Measurement| {
-                (&m.subject.runtime, &m.subject.version) == (&s.runtime, &s.version)
-                    && m.subject.parameters == s.parameters
-            };
-            let best = all().filter(alike).min_by(|a, b| a.median.total_cmp(&b.median))?;
-            let requests = s.parameters.number("requests")?;
-            (best.subject.unit != "sequential").then(|| {
-                format!(
-                    "In {} {}, {requests} pages are there soonest by {}: {} against {} one after \
-                     the other.",
-                    s.runtime,
-                    s.version,
-                    best.subject.unit,
-                    value("time", best.median),
-                    value("time", plain.median),
-                )
-            })
-        })
-        .collect()
+    let mut said = Vec::new();
+    for fetches in tables::fetches(view) {
+        let Some((best, time)) = fetches.ways.first() else { continue };
+        let plain = fetches.ways.iter().find(|(way, _)| *way == "sequential");
+        let Some((_, alone)) = plain.filter(|(way, _)| way != best) else { continue };
+        let requests = fetches.parameters.number("requests").unwrap_or(0);
+        said.push(format!(
+            "In {}, {requests} pages are there soonest by {best}: {} against {} one after the \
+             other.",
+            fetches.label,
+            value("time", *time),
+            value("time", *alone),
+        ));
+    }
+    said
 }

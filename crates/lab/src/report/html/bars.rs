@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::markup::{escape, figure};
 use super::scale::{Scale, tick};
-use crate::record::{Measurement, more_is_better};
+use crate::record::{Measurement, more_is_better, value_unit};
 use crate::report::number;
 use crate::report::table::{Align, Table};
 use crate::report::tables::NOTHING;
@@ -24,10 +24,10 @@ const AXIS: usize = 24;
 
 /// A chart of these bars, with its table. Positions across are shares of the width, so that it
 /// fits any screen with letters of the same size.
-pub(super) fn chart(title: &str, metric: &str, bars: &[Bar<'_>]) -> String {
+pub(super) fn chart(title: &str, sizes: &str, metric: &str, bars: &[Bar<'_>]) -> String {
     let ends = |bar: &Bar<'_>| [Some(bar.m.median), bar.m.ci_low, bar.m.ci_high];
     let values: Vec<f64> = bars.iter().flat_map(ends).flatten().collect();
-    let scale = Scale::of(values.into_iter());
+    let scale = Scale::of(value_unit(metric), values.into_iter());
     let height = bars.len() * ROW + AXIS;
     let percent = |value: f64| 100.0 * scale.at(value);
     let mut svg = format!(
@@ -98,7 +98,11 @@ pub(super) fn chart(title: &str, metric: &str, bars: &[Bar<'_>]) -> String {
         svg.push_str("</g>\n");
     }
     svg.push_str("</svg>");
-    figure(title, &remark(metric, scale, bars), &svg, &behind(bars))
+    let mut remark = remark(metric, scale, bars);
+    if !sizes.is_empty() {
+        remark = format!("{sizes}. {remark}");
+    }
+    figure(title, &remark, &svg, &behind(bars))
 }
 
 /// How the chart is to be read.
@@ -108,7 +112,7 @@ fn remark(metric: &str, scale: Scale, bars: &[Bar<'_>]) -> String {
         parts.push("the scale goes by powers of ten");
     }
     if bars.iter().any(|bar| bar.m.ci_low.is_some()) {
-        parts.push("the black line is the 95% interval of the median");
+        parts.push("the line with ends is the 95% interval of the median");
     }
     format!("{}.", parts.join("; "))
 }

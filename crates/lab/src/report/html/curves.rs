@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::markup::{escape, figure};
 use super::scale::{Scale, tick};
+use crate::record::value_unit;
 use crate::report::number;
 use crate::report::table::{Align, Table};
 use crate::report::tables::NOTHING;
@@ -39,7 +40,7 @@ impl Chart<'_> {
     /// The chart with its table.
     pub(super) fn html(&self) -> String {
         let values = || self.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
-        let scale = Scale::of(values().collect::<Vec<_>>().into_iter());
+        let scale = Scale::of(value_unit(self.metric), values().collect::<Vec<_>>().into_iter());
         let last = self.places.len().saturating_sub(1).max(1) as f64;
         let across = |at: usize| 100.0 * at as f64 / last;
         let mut html = format!(

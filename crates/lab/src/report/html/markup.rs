@@ -34,21 +34,17 @@ pub(super) fn table(table: &Table, caption: &str) -> String {
         let _ = write!(html, "<th scope=\"col\"{}>{heading}</th>", class(column.align));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    let mut above = "";
-    for row in &table.rows {
+    for (number, row) in table.rows.iter().enumerate() {
         html.push_str("<tr>");
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
-            // A name stands once above its rows in text; sorted, each row needs its own.
-            let cell = if at == 0 && cell.is_empty() { above } else { cell };
+            // In text a name stands once above its rows; to be sorted, each row needs its own.
+            let cell = table.names.get(number).filter(|_| at == 0).unwrap_or(cell);
             let key = key(cell).map_or_else(String::new, |key| format!(" data-key=\"{key}\""));
             let text = escape(cell);
             let _ = match at {
                 0 => write!(html, "<th scope=\"row\"{key}>{text}</th>"),
                 _ => write!(html, "<td{}{key}>{text}</td>", class(column.align)),
             };
-            if at == 0 {
-                above = cell;
-            }
         }
         html.push_str("</tr>\n");
     }
@@ -127,6 +123,7 @@ mod tests {
         let mut two = Table::new("x").column("Runtime", Align::Left).column("Mode", Align::Left);
         two.rows =
             vec![vec!["ruby 3.3".into(), "Fibers".into()], vec![String::new(), "Threads".into()]];
+        two.names = vec!["ruby 3.3".into(); 2];
         let html = table(&two, "x");
         assert_eq!(html.matches("<th scope=\"row\">ruby 3.3</th>").count(), 2, "{html}");
     }

@@ -87,7 +87,7 @@ fn subtitle(records: &[Record]) -> String {
     for record in records {
         let environment = &record.environment;
         let part = match &record.source {
-            Some(source) => source.title.clone(),
+            Some(_) => "published figures".to_owned(),
             None => {
                 let date = environment.started.get(..10).unwrap_or_default();
                 let cpu = environment.cpu.as_deref().unwrap_or("unknown processor");
@@ -112,7 +112,23 @@ fn list(items: impl Iterator<Item = String>) -> String {
 }
 
 fn summary(view: &View<'_>, records: &[Record]) -> String {
-    let mut html = list(words::sentences(view).into_iter().chain(past_in_short(records)));
+    let topics = words::topics(view);
+    let mut html = String::new();
+    if let Some(lead) = words::lead(view) {
+        let _ = writeln!(html, "<p class=\"lead\">{}</p>", escape(&lead));
+    }
+    // Headings help to find one's way through many sentences; few need none.
+    let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > 8;
+    for (topic, said) in topics {
+        if many {
+            let _ = writeln!(html, "<h3>{topic}</h3>");
+        }
+        html += &list(said.into_iter());
+    }
+    let steps: Vec<String> = past_in_short(records).collect();
+    if !steps.is_empty() {
+        let _ = writeln!(html, "<h3>From version to version</h3>\n{}", list(steps.into_iter()));
+    }
     if html.is_empty() {
         html.push_str(
             "<p>There is nothing to compare: no fiber and thread did the same work.</p>\n",
@@ -148,7 +164,7 @@ fn all_tables(view: &View<'_>) -> String {
 }
 
 fn figures(view: &View<'_>) -> String {
-    tables::intervals(view).map_or_else(String::new, |table| {
+    tables::intervals(view, true).map_or_else(String::new, |table| {
         format!(
             "<details><summary>All {} figures, with their intervals</summary>{}{}</details>\n",
             table.rows.len(),

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use super::bars::{self, Bar};
 use super::curves::{Chart, Curve};
 use super::markup::escape;
-use crate::record::{Measurement, Parameters};
+use crate::record::Measurement;
 use crate::report::number::grouped;
-use crate::report::tables;
-use crate::report::view::{Figure, Seat, View, Who};
+use crate::report::tables::{self, meal};
+use crate::report::view::{Seat, View, Who};
 
 /// A workload, what it is, and the charts it has.
 struct Panel {
@@ -152,139 +152,127 @@ fn gated(view: &View<'_>, panel: &Panel) -> String {
             })
             .collect();
         if !bars.is_empty() {
-            html += &bars::chart(title, metric, &bars);
+            html += &bars::chart(title, "", metric, &bars);
         }
     }
     html
 }
 
 /// The hue of a way to feed.
-fn hue(how: &str) -> &'static str {
-    match how {
-        "threads" | "thread" => "thread",
+fn hue(m: &Measurement) -> &'static str {
+    match tables::how(m).as_str() {
         "hybrid" => "hybrid",
         "processes" => "processes",
-        _ => "fiber",
+        _ => class(Seat::of(m)),
     }
 }
 
-/// A chart for each number of nutrients, over the number of people; where that is always the same,
-/// one chart over the nutrients.
+/// A chart for each number of nutrients, with and without yields, over the number of people; where
+/// that is always the same, one chart over the nutrients.
 fn feed(view: &View<'_>) -> String {
-    let number = |m: &Measurement, name: &str| m.subject.parameters.number(name).unwrap_or(0);
-    let of_feed = |f: &&Figure<'_>| (&*f.m.subject.workload, &*f.m.metric) == ("feed", "time");
-    let all: Vec<Figure<'_>> = view.figures.iter().filter(of_feed).copied().collect();
-    let runtimes: BTreeSet<(usize, &str, &str)> =
-        all.iter().map(|f| (f.place, &*f.m.subject.runtime, &*f.m.subject.version)).collect();
     let mut html = String::new();
-    for (place, runtime, version) in runtimes {
-        let figures: Vec<&Measurement> = all
-            .iter()
-            .filter(|f| {
-                let s = &f.m.subject;
-                (f.place, &*s.runtime, &*s.version) == (place, runtime, version)
-            })
-            .map(|f| f.m)
-            .collect();
-        let name = match view.places[place].as_str() {
-            "" => format!("{runtime} {version}"),
-            place => format!("{runtime} {version}, {place}"),
-        };
+    for family in view.families("feed") {
+        let figures: Vec<&Measurement> =
+            family.figures.iter().copied().filter(|m| m.metric == "time").collect();
         let several =
-            |name: &str| -> BTreeSet<u64> { figures.iter().map(|m| number(m, name)).collect() };
+            |name: &str| -> BTreeSet<u64> { figures.iter().map(|m| meal(m, name)).collect() };
         let (people, nutrients) = (several("people"), several("nutrients"));
-        let chart = |title: String, across: &str, along: &str, shown: &[&Measurement]| {
-            let places: BTreeSet<u64> = shown.iter().map(|m| number(m, along)).collect();
-            let ways: BTreeSet<(String, &str)> =
-                shown.iter().map(|m| (tables::how(m), tables::yields(m))).collect();
-            let curves = ways
-                .into_iter()
-                .map(|(how, yields)| Curve {
-                    values: places
-                        .iter()
-                        .map(|&at| {
-                            let here = |m: &&&Measurement| {
-                                number(m, along) == at
-                                    && (tables::how(m), tables::yields(m)) == (how.clone(), yields)
-                            };
-                            shown.iter().find(here).map(|m| m.median)
-                        })
-                        .collect(),
-                    class: hue(&how),
-                    dashed: yields == "no",
-                    name: match yields {
-                        "yes" => format!("{how}, yielding at every bite"),
-                        "no" => format!("{how}, not yielding"),
-                        _ => how,
-                    },
-                })
-                .collect();
-            Chart {
-                title,
-                remark: "Less is better.".into(),
-                metric: "time",
-                across,
-                places: places.iter().map(|&place| grouped(place as f64, 0)).collect(),
-                curves,
-            }
-            .html()
-        };
-        if people.len() > 1 {
-            for bites in nutrients {
-                let shown: Vec<&Measurement> =
-                    figures.iter().copied().filter(|m| number(m, "nutrients") == bites).collect();
-                let bites = grouped(bites as f64, 0);
-                html +=
-                    &chart(format!("{name}: {bites} nutrients each"), "people", "people", &shown);
-            }
-        } else {
+        if people.len() == 1 {
             let people = people.first().copied().unwrap_or(0);
-            let title = format!("{name}: {} people", grouped(people as f64, 0));
-            html += &chart(title, "nutrients each", "nutrients", &figures);
+            let title = format!("{}: {} people", family.label, grouped(people as f64, 0));
+            html += &meals(title, "nutrients each", "nutrients", &figures);
+            continue;
+        }
+        for (yields, remark) in
+            [("yes", ", a yield at every bite"), ("no", ", no yields"), (tables::NOTHING, "")]
+        {
+            for &bites in &nutrients {
+                let shown: Vec<&Measurement> = figures
+                    .iter()
+                    .copied()
+                    .filter(|m| (meal(m, "nutrients"), tables::yields(m)) == (bites, yields))
+                    .collect();
+                if !shown.is_empty() {
+                    let bites = grouped(bites as f64, 0);
+                    let title = format!("{}: {bites} nutrients each{remark}", family.label);
+                    html += &meals(title, "people", "people", &shown);
+                }
+            }
         }
     }
     html
 }
 
-/// Bars of every way to fetch, a chart for each runtime and set of parameters.
-fn fetch(view: &View<'_>, panel: &Panel) -> String {
-    let mut groups: Vec<(usize, &str, &str, &Parameters)> = Vec::new();
-    let of_fetch = |f: &&Figure<'_>| f.m.subject.workload == "fetch";
-    for Figure { m, place } in view.figures.iter().filter(of_fetch) {
-        let s = &m.subject;
-        let group = (*place, &*s.runtime, &*s.version, &s.parameters);
-        if !groups.contains(&group) {
-            groups.push(group);
+fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> String {
+    let places: BTreeSet<u64> = shown.iter().map(|m| meal(m, along)).collect();
+    let mut ways: Vec<(String, &str, &'static str)> = Vec::new();
+    for m in shown {
+        let way = (tables::way(m), tables::yields(m), hue(m));
+        if !ways.contains(&way) {
+            ways.push(way);
         }
     }
-    let mut html = String::new();
-    for (place, runtime, version, parameters) in groups {
-        for (metric, title) in panel.charts {
-            let shown: Vec<&Measurement> = view
-                .figures
+    let order = ["thread", "fiber", "coroutine", "hybrid", "processes"];
+    ways.sort_by_key(|(name, _, hue)| (order.iter().position(|known| known == hue), name.clone()));
+    let mixed = ways.iter().any(|(_, yields, _)| *yields != ways[0].1);
+    let mut hues = BTreeSet::new();
+    let curves = ways
+        .iter()
+        .map(|(name, yields, hue)| Curve {
+            values: places
                 .iter()
-                .filter(of_fetch)
-                .filter(|f| f.place == place && f.m.metric == *metric)
-                .map(|f| f.m)
-                .filter(|m| {
-                    let s = &m.subject;
-                    (&*s.runtime, &*s.version, &s.parameters) == (runtime, version, parameters)
+                .map(|&at| {
+                    let here = |m: &&&Measurement| {
+                        meal(m, along) == at
+                            && (tables::way(m), tables::yields(m)) == (name.clone(), *yields)
+                    };
+                    shown.iter().find(here).map(|m| m.median)
                 })
-                .collect();
-            let bars: Vec<Bar<'_>> = shown
+                .collect(),
+            class: hue,
+            // A second way of one hue, such as a second kind of fiber.
+            dashed: !hues.insert(hue),
+            name: match *yields {
+                "yes" if mixed => format!("{name}, yielding at every bite"),
+                "no" if mixed => format!("{name}, not yielding"),
+                _ => name.clone(),
+            },
+        })
+        .collect();
+    Chart {
+        title,
+        remark: "Less is better.".into(),
+        metric: "time",
+        across,
+        places: places.iter().map(|&place| grouped(place as f64, 0)).collect(),
+        curves,
+    }
+    .html()
+}
+
+/// Bars of every way to fetch, fastest first, a chart for each runtime and set of parameters.
+fn fetch(view: &View<'_>, panel: &Panel) -> String {
+    let mut html = String::new();
+    for fetches in tables::fetches(view) {
+        for (metric, title) in panel.charts {
+            let figures: Vec<(&str, &Measurement)> = fetches
+                .ways
                 .iter()
-                .map(|m| {
-                    let unit = m.subject.unit.as_str();
-                    let class = match unit {
+                .filter_map(|(way, _)| Some((*way, fetches.find(way, metric)?)))
+                .collect();
+            let bars: Vec<Bar<'_>> = figures
+                .iter()
+                .map(|(way, m)| {
+                    let class = match *way {
                         "sequential" | "keep-alive" => "coroutine",
                         _ => class(Seat::of(m)),
                     };
-                    Bar { label: unit, class, m }
+                    Bar { label: way, class, m }
                 })
                 .collect();
             if !bars.is_empty() {
-                let title = format!("{title}: {runtime} {version} ({parameters})");
-                html += &bars::chart(&title, metric, &bars);
+                let title = format!("{}: {}", fetches.label, title.to_lowercase());
+                html += &bars::chart(&title, &fetches.parameters.to_string(), metric, &bars);
             }
         }
     }

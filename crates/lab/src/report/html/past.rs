@@ -19,30 +19,41 @@ const SHOWN: [(&str, &str, &str); 6] = [
     ("alloc", "whole_memory_per_unit", "memory of a unit, all told"),
 ];
 
+/// Steps that are shown without being asked for.
+const AT_ONCE: usize = 8;
+
 pub(super) fn render(records: &[Record]) -> String {
     let all = history::series(records);
     let mut html = String::new();
     let said = history::sentences(records);
-    if !said.is_empty() {
-        html.push_str("<ul>\n");
-        for step in said {
-            let _ = writeln!(html, "<li>{}.</li>", escape(&text::capitalized(&step)));
-        }
-        html.push_str("</ul>\n");
+    let item = |step: &String| format!("<li>{}.</li>\n", escape(&text::capitalized(step)));
+    let (first, rest) = said.split_at(said.len().min(AT_ONCE));
+    if !first.is_empty() {
+        let _ = writeln!(html, "<ul>\n{}</ul>", first.iter().map(item).collect::<String>());
+    }
+    if !rest.is_empty() {
+        let rest_shown: String = rest.iter().map(item).collect();
+        let _ = writeln!(
+            html,
+            "<details><summary>{} smaller steps</summary><ul>\n{rest_shown}</ul></details>",
+            rest.len()
+        );
     }
     let mut charts = String::new();
     for (workload, metric, title) in SHOWN {
         // Units of one runtime share a chart.
-        let mut groups: BTreeMap<(&str, String), Vec<&Series<'_>>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&str, bool, String), Vec<&Series<'_>>> = BTreeMap::new();
         for series in &all {
             let (m, _) = series.points[0];
             if (&*m.subject.workload, &*m.metric) == (workload, metric) {
-                let key = (&*m.subject.runtime, m.subject.parameters.to_string());
+                let published = m.ci_low.is_none();
+                let key = (&*m.subject.runtime, published, m.subject.parameters.to_string());
                 groups.entry(key).or_default().push(series);
             }
         }
-        for ((runtime, _), group) in groups {
-            charts += &chart(&format!("{runtime}: {title}"), metric, &group);
+        for ((runtime, published, _), group) in groups {
+            let published = if published { ", published" } else { "" };
+            charts += &chart(&format!("{runtime}{published}: {title}"), metric, &group);
         }
     }
     if !charts.is_empty() {

@@ -8,6 +8,8 @@ pub(super) struct Scale {
     low: f64,
     high: f64,
     logarithmic: bool,
+    /// Whether round values are powers of two, as of bytes.
+    binary: bool,
 }
 
 /// From this ratio of the largest to the smallest value on, small ones would vanish beside large
@@ -15,19 +17,24 @@ pub(super) struct Scale {
 const WIDE: f64 = 30.0;
 
 impl Scale {
-    /// A scale for these values: even and from zero, or by powers of ten where they are far apart.
-    pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Scale {
+    /// A scale for these values, in `unit`: even and from zero, or by powers of ten where they are far apart.
+    pub(super) fn of(unit: &str, values: impl Iterator<Item = f64> + Clone) -> Scale {
+        let binary = unit == "bytes";
         let high = values.clone().fold(0.0, f64::max);
         let low = values.filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
         if high <= 0.0 || !low.is_finite() {
-            return Scale { low: 0.0, high: 1.0, logarithmic: false };
+            return Scale { low: 0.0, high: 1.0, logarithmic: false, binary };
         }
         if high / low >= WIDE {
             // Half a power of room below, so that the smallest value is not at the very edge.
-            let low = 10f64.powf((low.log10() - 0.15).floor());
-            Scale { low, high: high * 1.15, logarithmic: true }
+            let low = match binary {
+                // From 1 KiB, by tens: 1 KiB, 10 KiB, 100 KiB.
+                true => 1024.0 * 10f64.powf((low.log10() - 1024f64.log10() - 0.15).floor()),
+                false => 10f64.powf((low.log10() - 0.15).floor()),
+            };
+            Scale { low, high: high * 1.15, logarithmic: true, binary }
         } else {
-            Scale { low: 0.0, high: high * 1.04, logarithmic: false }
+            Scale { low: 0.0, high: high * 1.04, logarithmic: false, binary }
         }
     }
 
@@ -60,6 +67,10 @@ impl Scale {
             return ticks;
         }
         let rough = self.high / 4.0;
+        if self.binary {
+            let step = 2f64.powf(rough.log2().ceil());
+            return (0..).map(|at| f64::from(at) * step).take_while(|&t| t <= self.high).collect();
+        }
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0]
             .map(|factor| factor * power)
@@ -106,23 +117,25 @@ mod tests {
 
     #[test]
     fn values_close_together_are_shown_from_zero() {
-        let scale = Scale::of([3.0, 10.0].into_iter());
+        let scale = Scale::of("ns", [3.0, 10.0].into_iter());
         assert!(!scale.is_logarithmic());
         assert_eq!(scale.at(0.0), 0.0);
         assert!(scale.at(10.0) > 0.9 && scale.at(10.0) < 1.0);
         assert_eq!(scale.ticks(), [0.0, 5.0, 10.0]);
+        let bytes = Scale::of("bytes", [4_300.0, 44_000.0].into_iter());
+        assert_eq!(bytes.ticks(), [0.0, 16_384.0, 32_768.0]);
     }
 
     #[test]
     fn values_far_apart_are_shown_by_powers_of_ten() {
-        let scale = Scale::of([26.0, 56_000.0].into_iter());
+        let scale = Scale::of("ns", [26.0, 56_000.0].into_iter());
         assert!(scale.is_logarithmic());
         assert_eq!(scale.ticks(), [10.0, 100.0, 1_000.0, 10_000.0]);
         assert!(scale.at(26.0) > 0.0 && scale.at(56_000.0) < 1.0);
-        let wide = Scale::of([1.0, 1e12].into_iter());
+        let wide = Scale::of("ns", [1.0, 1e12].into_iter());
         assert!(wide.ticks().len() <= 6, "{:?}", wide.ticks());
         // Nothing measured is nothing to fall over.
-        assert_eq!(Scale::of([0.0].into_iter()).at(0.0), 0.0);
+        assert_eq!(Scale::of("ns", [0.0].into_iter()).at(0.0), 0.0);
     }
 
     #[test]

@@ -1,0 +1,141 @@
+//! The page, in a browser: a real click sorts a table and switches a workload, nothing complains,
+//! and a phone does not scroll sideways.
+
+#[path = "support/browser.rs"]
+mod browser;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use browser::Browser;
+use carefree_lab::env::Environment;
+use carefree_lab::record::{self, Failed, Parameters, Reading, Record, RunFacts, Subject};
+use carefree_lab::report::{Format, render_all};
+use serde_json::json;
+
+/// A record with samples, of a runtime that the published ones do not have, and with a failure
+/// that would break the page if it could.
+fn mine() -> Record {
+    let mut samples = Vec::new();
+    for (unit, time) in [("goroutine", 900.0), ("locked", 42_000.0)] {
+        for position in 0..9_u32 {
+            let time = time * (1.0 + f64::from(position) / 100.0);
+            samples.push(Reading {
+                subject: Subject {
+                    runtime: "go".into(),
+                    version: "1.19.8".into(),
+                    unit: unit.into(),
+                    workload: "alloc".into(),
+                    parameters: Parameters::default().with("units", 10_000_u64),
+                },
+                role: None,
+                run: "2026-01-31T12:00:00Z".into(),
+                position: samples.len(),
+                pin: None,
+                program: "p".into(),
+                figures: BTreeMap::from([
+                    ("time_per_unit".into(), time),
+                    ("whole_memory_per_unit".into(), time / 2.0 + 2_000.0),
+                ]),
+                proof: serde_json::Map::new(),
+            });
+        }
+    }
+    let failed = Failed {
+        subject: samples[0].subject.clone(),
+        times: 1,
+        message: "<script>throw 'a failure got into the page'</script>".into(),
+        advice: None,
+        stderr: Some("</pre><img src=x onerror=\"throw 1\">".into()),
+    };
+    let environment = Environment {
+        started: "2026-01-31T12:00:00Z".into(),
+        cpu: Some("Example 9000".into()),
+        cores: 2,
+        cores_allowed: 2,
+        ..Environment::default()
+    };
+    Record::new(environment, RunFacts::default(), samples, vec![failed])
+}
+
+/// The first column of the first table, from top to bottom.
+const ORDER: &str = "return [...document.querySelectorAll('#tables table')[0].tBodies[0].rows]\
+                     .map(row => row.cells[0].textContent)";
+
+/// The workloads whose panels are shown.
+const SHOWN: &str = "return [...document.querySelectorAll('[role=tabpanel]')]\
+                     .filter(panel => panel.offsetHeight > 0).map(panel => panel.id)";
+
+#[test]
+fn the_page_works_in_a_browser() {
+    if !browser::is_installed() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    let records: Vec<Record> = [mine()].into_iter().chain(record::published()).collect();
+    fs::write(&page, render_all(&records, Format::Html, false)).expect("written");
+    let browser = Browser::start(1200, 900);
+    browser.open(&page);
+
+    // One workload at a time, by a click and by keys.
+    assert_eq!(browser.run(SHOWN), json!(["panel-alloc"]));
+    browser.click("#tab-feed");
+    assert_eq!(browser.run(SHOWN), json!(["panel-feed"]));
+    let selected = "return document.activeElement.getAttribute('aria-selected') + \
+                    document.activeElement.id";
+    assert_eq!(browser.run(selected), json!("truetab-feed"));
+    browser.press('\u{e014}');
+    assert_eq!(browser.run(SHOWN), json!(["panel-fetch"]), "the right arrow goes on");
+    browser.press('\u{e014}');
+    assert_eq!(browser.run(SHOWN), json!(["panel-alloc"]), "and round");
+
+    // Sorted by the ratio, once up and once down.
+    let heading = "#tables table th:nth-child(4) button";
+    browser.click(heading);
+    let up = browser.run(ORDER);
+    assert_eq!(up[0], "ruby 3.2\npublished", "5.2x is the least: {up}");
+    let sorted = "return document.querySelector('#tables th:nth-child(4)').ariaSort";
+    assert_eq!(browser.run(sorted), json!("ascending"));
+    browser.click(heading);
+    let down = browser.run(ORDER);
+    assert_eq!(down[0], "go 1.19.8\n(goroutine / locked)", "47x is the most: {down}");
+    assert_eq!(browser.run(sorted), json!("descending"));
+    assert_eq!(up.as_array().map(Vec::len), down.as_array().map(Vec::len));
+
+    // What stands behind a chart.
+    browser.click("#panel-alloc details summary");
+    let open = "return document.querySelector('#panel-alloc details table').offsetHeight > 0";
+    assert_eq!(browser.run(open), json!(true));
+
+    // Dark as the system says, until the reader says otherwise.
+    let paper = "return getComputedStyle(document.body).backgroundColor";
+    let light = browser.run(paper);
+    let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
+    browser.devtools("Emulation.setEmulatedMedia", &dark);
+    assert_ne!(browser.run(paper), light);
+    browser.click("#theme");
+    assert_eq!(browser.run(paper), light);
+
+    // Each picture can be told, and each heading has its level.
+    let silent = "return [...document.querySelectorAll('svg[role=img]')]\
+                  .filter(svg => !svg.getAttribute('aria-label')).length";
+    assert_eq!(browser.run(silent), json!(0));
+    let levels = "return [...document.querySelectorAll('h1,h2,h3')].map(h => +h.tagName[1])";
+    let levels = browser.run(levels);
+    let levels: Vec<u64> =
+        levels.as_array().expect("a list").iter().filter_map(|l| l.as_u64()).collect();
+    assert_eq!(levels[0], 1);
+    assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+
+    // On a phone everything but the tables, which scroll by themselves, fits the width.
+    let phone = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
+    browser.devtools("Emulation.setDeviceMetricsOverride", &phone);
+    for tab in ["#tab-alloc", "#tab-switch", "#tab-feed", "#tab-fetch"] {
+        browser.click(tab);
+        let width = browser.run("return document.documentElement.scrollWidth");
+        assert_eq!(width, json!(360), "{tab}");
+    }
+
+    assert_eq!(browser.complaints(), json!([]));
+}
