@@ -11,7 +11,7 @@ use carefree_runtime::{
     spawn, timeout, yield_now,
 };
 
-use crate::common::{FOREVER, Random, in_forced_mode, within_reason};
+use crate::common::{FOREVER, Random, in_a_process, in_forced_mode, is_child, text, within_reason};
 
 /// What a child ended with.
 #[derive(Debug, PartialEq, Eq)]
@@ -224,9 +224,14 @@ fn what_is_the_parents_is_left_alone() {
     });
 }
 
-/// Whatever the others are in the middle of, the child is whole.
+/// Whatever the others are in the middle of, the child is whole. In a process of its own: what other
+/// tests have in memory makes each fork many times as dear.
 #[test]
 fn many_forks_while_others_are_busy() {
+    if !is_child() {
+        let output = in_a_process("forking::many_forks_while_others_are_busy", &[]);
+        return assert!(output.status.success(), "{}", text(&output));
+    }
     let (forks, busy) = if in_forced_mode() { (25, 3) } else { (200, 6) };
     within_reason(move || {
         let runtime = Runtime::builder().carriers(4).build().unwrap();
