@@ -3,6 +3,7 @@
 mod busy;
 mod common;
 mod files;
+mod forking;
 mod messages;
 mod modes;
 mod names;

@@ -97,6 +97,8 @@ const CALLS: &[(libc::c_long, &str, bool)] = &[
     (libc::SYS_msgrcv, "msgrcv", false),
     (libc::SYS_semop, "semop", false),
     (libc::SYS_semtimedop, "semtimedop", false),
+    (libc::SYS_clone, "clone", false),
+    (libc::SYS_clone3, "clone", false),
     (libc::SYS_mmap, "mmap", false),
     (libc::SYS_munmap, "munmap", false),
     (libc::SYS_madvise, "madvise", false),

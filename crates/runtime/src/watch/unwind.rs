@@ -123,7 +123,18 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>) -> Vec<Frame> {
         let mut step = Step { address, registers, stack, context: &mut context, found: None };
         // SAFETY: the callback is called while this call runs only, with the same data.
         unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut step).cast()) };
-        let Some((function, outer)) = step.found else { break };
+        let Some((function, outer)) = step.found else {
+            if !frames.is_empty() {
+                break;
+            }
+            // Of the innermost function no table tells: as of libc's `clone`, where it enters the
+            // kernel, and of some hand-written code. Such have just been called, as a rule.
+            frames.push(Frame { address, function: address });
+            let Some(returns) = stack.word(before) else { break };
+            registers.values[number::STACK_POINTER] = Some(before + 8);
+            address = returns.saturating_sub(1);
+            continue;
+        };
         frames.push(Frame { address, function });
         match outer {
             Some(outer) if outer.stack_pointer() >= before && outer.program_counter > 1 => {

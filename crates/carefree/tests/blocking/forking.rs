@@ -1,0 +1,147 @@
+//! `fork`, and programs that are talked with.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use carefree::{offload, run, scope, spawn};
+
+/// With something to do between fork and exec, `std` forks by itself; else it is `posix_spawn`.
+#[test]
+fn hundreds_of_fibers_fork_and_exec() {
+    run(|| {
+        scope(|scope| {
+            for n in 0..300 {
+                scope.spawn(move || {
+                    let mut echo = Command::new("echo");
+                    // SAFETY: the closure calls nothing.
+                    unsafe { echo.arg(n.to_string()).pre_exec(|| Ok(())) };
+                    let output = echo.output().unwrap();
+                    assert!(output.status.success());
+                    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{n}\n"));
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_program_is_fed_and_read() {
+    run(|| {
+        let mut cat = Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut to, mut from) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+        let text = "through another process and back\n".repeat(10_000);
+        let sent = text.clone();
+        // More than a pipe holds: both sides wait.
+        let writes = spawn(move || to.write_all(sent.as_bytes()));
+        let mut back = String::new();
+        from.read_to_string(&mut back).unwrap();
+        writes.join().unwrap().unwrap();
+        assert!(back == text, "{} bytes came back of {}", back.len(), text.len());
+        assert!(cat.wait().unwrap().success());
+    });
+}
+
+/// Sockets, locks, channels and sleeps between fibers; returns what they have counted.
+fn converse() -> i32 {
+    let pairs = 8;
+    let total = Arc::new((Mutex::new(0), Condvar::new()));
+    let (send, receive) = mpsc::channel();
+    scope(|scope| {
+        for n in 0..pairs {
+            let (mut left, mut right) = UnixStream::pair().unwrap();
+            let (total, send) = (Arc::clone(&total), send.clone());
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(n));
+                left.write_all(b"ping").unwrap();
+                let mut answer = [0; 4];
+                left.read_exact(&mut answer).unwrap();
+                send.send(answer).unwrap();
+                *total.0.lock().unwrap() += 1;
+                total.1.notify_all();
+            });
+            scope.spawn(move || {
+                let mut word = [0; 4];
+                right.read_exact(&mut word).unwrap();
+                right.write_all(b"pong").unwrap();
+            });
+        }
+        let mut count = total.0.lock().unwrap();
+        while *count < pairs as i32 {
+            count = total.1.wait(count).unwrap();
+        }
+    });
+    drop(send);
+    assert!(receive.iter().all(|answer| &answer == b"pong"));
+    *total.0.lock().unwrap()
+}
+
+/// Calls `f` in the child of a fork and returns its value, or the signal that ended it.
+fn forked(f: impl FnOnce() -> i32) -> Result<i32, i32> {
+    // SAFETY: what the child does is what is tested.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: a child that hangs is killed; it leaves without running anything of the parent's.
+        unsafe {
+            libc::alarm(60);
+            libc::_exit(f())
+        };
+    }
+    let mut status = 0;
+    // SAFETY: our own child, and a variable that lives.
+    let waited = offload(|| unsafe { libc::waitpid(child, &raw mut status, 0) });
+    assert_eq!(waited, child);
+    if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(status) }
+}
+
+/// The child has a reactor of its own, and the parent's goes on.
+#[test]
+fn fibers_on_both_sides_of_a_fork() {
+    run(|| {
+        assert_eq!(converse(), 8);
+        for _ in 0..10 {
+            assert_eq!(forked(converse), Ok(8));
+            assert_eq!(converse(), 8);
+        }
+    });
+    assert_eq!(forked(|| run(converse)), Ok(8));
+}
+
+/// In the child the fiber that forked calls libc as a thread does.
+#[test]
+fn the_childs_first_fiber_blocks_as_a_thread() {
+    run(|| {
+        let code = forked(|| {
+            let (mut near, mut far) = UnixStream::pair().unwrap();
+            let answers = spawn(move || {
+                let mut word = [0; 4];
+                far.read_exact(&mut word).unwrap();
+                thread::sleep(Duration::from_millis(2));
+                far.write_all(&word).unwrap();
+            });
+            near.write_all(b"echo").unwrap();
+            let mut word = [0; 4];
+            near.read_exact(&mut word).unwrap();
+            answers.join().unwrap();
+            let mutex = Arc::new(Mutex::new(1));
+            let held = mutex.lock().unwrap();
+            let theirs = Arc::clone(&mutex);
+            let waits = spawn(move || *theirs.lock().unwrap() += 1);
+            thread::sleep(Duration::from_millis(2));
+            drop(held);
+            waits.join().unwrap();
+            let sum = *mutex.lock().unwrap();
+            sum + i32::from(&word == b"echo")
+        });
+        assert_eq!(code, Ok(3));
+    });
+}
