@@ -80,8 +80,11 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: as there.
-    unsafe { in_parent() };
+    // SAFETY: as there; and the thread was not in the reactor.
+    unsafe {
+        in_parent();
+        carefree_reactor::after_fork();
+    }
     let me = wait::try_current();
     if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
         // SAFETY: the caller is that fiber.

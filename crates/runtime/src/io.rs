@@ -14,6 +14,7 @@ use crossbeam_deque::{Injector, Steal};
 
 use crate::bias::Bias;
 use crate::operation;
+use crate::wait;
 
 /// A carrier's driver and what goes with it.
 pub(crate) struct Io {
@@ -91,8 +92,12 @@ impl Io {
             self.refused.set(self.refused.get() - 1);
             return Err(Unsupported);
         }
-        // Chosen already, before there were carriers.
-        match choice().and_then(|chosen| Driver::with_idle(chosen.kind, Arc::clone(&self.idle))) {
+        // Chosen already, before there were carriers. The caller, a fiber, must not be moved to
+        // another carrier meanwhile: what is made asks for std's locks, if only once in a process.
+        let made = wait::without_parking(|| {
+            choice().and_then(|chosen| Driver::with_idle(chosen.kind, Arc::clone(&self.idle)))
+        });
+        match made {
             Ok(driver) => {
                 // SAFETY: who helps looks at `pending` first, and nothing has been submitted.
                 unsafe { *self.driver.get() = Some(driver) };
@@ -117,7 +122,7 @@ impl Io {
     /// Asks from elsewhere for an operation to be cancelled.
     pub(crate) fn leave_errand(&self, token: u64) {
         // It allocates, and gives the processor away when others push.
-        crate::wait::without_parking(|| self.errands.push(token));
+        wait::without_parking(|| self.errands.push(token));
     }
 
     pub(crate) fn has_errands(&self) -> bool {
