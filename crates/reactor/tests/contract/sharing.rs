@@ -63,7 +63,7 @@ fn two_drivers_accept_from_one_listener(kind: Kind) {
             });
         }
         for _ in 0..CONNECTIONS {
-            TcpStream::connect(address).unwrap();
+            TcpStream::connect_timeout(&address, PATIENCE).expect("is nobody accepting?");
         }
         let end = std::time::Instant::now() + PATIENCE;
         while accepted.load(Ordering::SeqCst) < CONNECTIONS {

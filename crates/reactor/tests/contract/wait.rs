@@ -183,32 +183,42 @@ fn another_thread_can_harvest(kind: Kind) {
         // That is what it costs.
         return;
     }
-    let mut bench = Bench::new(kind);
-    let (reader, mut writer) = pipe().unwrap();
-    let mut buffer = [0; 4];
-    bench.start(1, read(&reader, &mut buffer));
-    bench.poll();
-    writer.write_all(b"abc").unwrap();
-    let driver = std::sync::Mutex::new(&mut bench.driver);
-    let computing = std::sync::atomic::AtomicBool::new(true);
-    let out = std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let end = clock::after(PATIENCE);
-            let mut out = Vec::new();
-            while out.is_empty() && clock::now() < end {
-                driver.lock().unwrap().harvest(&mut out);
-                std::thread::yield_now();
-            }
-            computing.store(false, Ordering::Relaxed);
-            out
-        });
-        while computing.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
+    for handed_over in [true, false] {
+        let mut bench = Bench::new(kind);
+        let (reader, mut writer) = pipe().unwrap();
+        let mut buffer = [0; 4];
+        bench.start(1, read(&reader, &mut buffer));
+        if handed_over {
+            bench.poll();
+            writer.write_all(b"abc").unwrap();
         }
-        other.join().unwrap()
-    });
-    bench.note(out);
-    assert_eq!(bench.result(1), Some(3));
+        let driver = std::sync::Mutex::new(&mut bench.driver);
+        let computing = std::sync::atomic::AtomicBool::new(true);
+        let out = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let end = clock::after(PATIENCE);
+                let mut out = Vec::new();
+                if !handed_over {
+                    driver.lock().unwrap().harvest(&mut out);
+                    assert!(out.is_empty());
+                    writer.write_all(b"abc").unwrap();
+                }
+                while out.is_empty() && clock::now() < end {
+                    driver.lock().unwrap().harvest(&mut out);
+                    std::thread::yield_now();
+                }
+                computing.store(false, Ordering::Relaxed);
+                out
+            });
+            while computing.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            other.join().unwrap()
+        });
+        assert!(!out.is_empty(), "nothing was harvested");
+        bench.note(out);
+        assert_eq!(bench.result(1), Some(3));
+    }
 }
 
 fn dropping_a_driver_ends_what_is_pending(kind: Kind) {
