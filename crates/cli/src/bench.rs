@@ -137,7 +137,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         Some(samples) => (samples, samples, None),
         // Odd: the median is then a sample, and the median rate one over the median time.
         None if orders.quick => (5, 1, Some(QUICK)),
-        None => (11, 3, Some(FULL)),
+        None => (11, 2, Some(FULL)),
     };
     Plan {
         kinds,

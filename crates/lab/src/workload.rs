@@ -62,9 +62,9 @@ impl Workload {
             (Workload::Parked, Size::Full) => (10_000, 1, 1),
             // Rounds stay as they are: "first and last of ten" is what `warm` means. The crowds
             // shrink, because it is the kernel's threads that would take minutes.
-            (Workload::Alloc | Workload::Parked, Size::Quick) => (2_000, self.switches(), 1),
-            (Workload::Warm, Size::Quick) => (1_000, 1, 10),
-            (Workload::Throughput, Size::Quick) => (200, 100, 10),
+            (Workload::Alloc | Workload::Parked, Size::Quick) => (1_000, self.switches(), 1),
+            (Workload::Warm, Size::Quick) => (500, 1, 10),
+            (Workload::Throughput, Size::Quick) => (100, 100, 10),
         };
         Parameters { units, switches, rounds, cores, orders: BTreeMap::new() }
     }
