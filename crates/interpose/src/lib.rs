@@ -27,6 +27,9 @@
 //! | `wait`, `waitpid`, `wait3`, `wait4`, `waitid`, `system`, `pclose` | `processes` |
 //! | `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin | `names` |
 //! | `__read_chk` and other checked forms | `fortify` |
+//! | `sendfile`, `splice`, `tee`, `vmsplice`, `copy_file_range` | `transfer` |
+//! | `sigwait`, `sigwaitinfo`, `sigtimedwait`, `pause`, `sigsuspend` | `signals` |
+//! | `mq_receive`, `mq_send`, `msgrcv`, `msgsnd`, `semop`, `semtimedop`, `tcdrain` | `ipc` |
 //! | `open`, `openat`, `creat` | `opening` |
 //! | `flock`, `lockf` | `locks` |
 //! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
@@ -48,6 +51,7 @@ mod futex;
 mod object;
 mod parking;
 mod patience;
+mod scratch;
 mod span;
 mod time;
 
@@ -56,6 +60,7 @@ pub mod c11;
 pub mod condition;
 pub mod descriptor;
 pub mod fortify;
+pub mod ipc;
 pub mod locks;
 pub mod messages;
 pub mod mutex;
@@ -67,6 +72,7 @@ pub mod ready;
 pub mod rest;
 pub mod rwlock;
 pub mod semaphore;
+pub mod signals;
 pub mod sleep;
 pub mod socket;
 pub mod spin;
@@ -75,3 +81,4 @@ pub mod stream_lock;
 pub mod sync;
 pub mod syscall;
 pub mod thread;
+pub mod transfer;

@@ -18,6 +18,7 @@ use libc::{mode_t, pollfd, timespec};
 use crate::fiber::answer;
 use crate::parking::Answer;
 use crate::patience::Matter;
+use crate::scratch::{self, Scratch};
 
 unsafe extern "C-unwind" fn raw_open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's promise.
@@ -127,7 +128,7 @@ unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mod
     let file = if flags & libc::O_ACCMODE == libc::O_RDONLY {
         let file = NewFile(at_once()? as c_int);
         ENDS.happened();
-        let scratch = Scratch::new();
+        let scratch = Scratch::new().ok();
         let writer = || has_had_a_writer(file.0, &scratch).then_some(());
         ENDS.pursue(Reason::Open, NEVER, libc::EINTR, writer)?;
         file
@@ -196,36 +197,6 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        close(self.0);
+        scratch::close(self.0);
     }
-}
-
-/// A pipe to copy to.
-struct Scratch {
-    from: c_int,
-    to: c_int,
-}
-
-impl Scratch {
-    /// `None` when there are no more files to be had.
-    fn new() -> Option<Scratch> {
-        let mut ends = [0; 2];
-        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
-        let arguments = [ends.as_mut_ptr() as usize, flags as usize, 0, 0, 0, 0];
-        // SAFETY: there is room for the answer.
-        unsafe { kernel::call(libc::SYS_pipe2, arguments) }.ok()?;
-        Some(Scratch { from: ends[0], to: ends[1] })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        close(self.from);
-        close(self.to);
-    }
-}
-
-fn close(fd: c_int) {
-    // SAFETY: a file of ours that nobody else knows.
-    let _ = unsafe { kernel::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }

@@ -20,6 +20,7 @@ use crate::fiber::answer;
 use crate::files;
 use crate::parking::{Answer, interruption};
 use crate::patience::Matter;
+use crate::scratch;
 
 system_call!(
     fn raw_wait4(
@@ -260,7 +261,6 @@ impl ChildFile {
 
 impl Drop for ChildFile {
     fn drop(&mut self) {
-        // SAFETY: it is ours.
-        let _ = unsafe { kernel::call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        scratch::close(self.0);
     }
 }

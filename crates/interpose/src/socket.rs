@@ -384,7 +384,7 @@ unsafe fn plain_send(
 }
 
 /// Sends.
-unsafe fn transmit(
+pub(crate) unsafe fn transmit(
     fd: c_int,
     buffer: *const c_void,
     length: usize,

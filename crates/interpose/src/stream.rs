@@ -169,6 +169,26 @@ vectored_at_offset! {
     pwritev, pwritev64, raw_pwritev, pwritev2, pwritev64v2, raw_pwritev2, put;
 }
 
+/// `pread`, for other calls that read.
+///
+/// # Safety
+/// As for libc's.
+pub(crate) unsafe fn read_at(fd: c_int, to: *mut c_void, length: usize, offset: off_t) -> Answer {
+    let buffer = iovec { iov_base: to, iov_len: length };
+    // SAFETY: the caller's promise.
+    unsafe { get(fd, &raw const buffer, 1, At::Offset(offset), 0) }
+}
+
+/// `write`, for other calls that write.
+///
+/// # Safety
+/// As for libc's.
+pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) -> Answer {
+    let buffer = iovec { iov_base: from.cast_mut(), iov_len: length };
+    // SAFETY: the caller's promise.
+    unsafe { put(fd, &raw const buffer, 1, At::Position, 0) }
+}
+
 /// Where in a file.
 #[derive(Clone, Copy, Debug)]
 enum At {

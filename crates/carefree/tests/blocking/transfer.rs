@@ -1,0 +1,342 @@
+//! `sendfile`, `splice` and their kin.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::ptr;
+
+use carefree::{run, scope, spawn};
+use libc::{c_int, off_t};
+
+use crate::common::*;
+
+const NONE: *mut off_t = ptr::null_mut();
+const BYTES: usize = 500_000;
+
+fn text() -> Vec<u8> {
+    (0..BYTES as u32).map(|i| (i % 251) as u8).collect()
+}
+
+/// A file of [`text`] without a name.
+fn file() -> File {
+    // SAFETY: a name, and the file is ours.
+    let mut file =
+        unsafe { File::from_raw_fd(libc::memfd_create(c"carefree".as_ptr(), libc::MFD_CLOEXEC)) };
+    file.write_all(&text()).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for the answer, and the files are ours.
+    unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+    }
+}
+
+fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+fn send(
+    to: &impl AsRawFd,
+    from: &impl AsRawFd,
+    at: *mut off_t,
+    count: usize,
+) -> Result<i64, c_int> {
+    // SAFETY: a place or none.
+    checked(unsafe { libc::sendfile(to.as_raw_fd(), from.as_raw_fd(), at, count) } as i64)
+}
+
+fn splice(from: &impl AsRawFd, to: &impl AsRawFd, count: usize) -> Result<i64, c_int> {
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    // SAFETY: no places are given.
+    checked(unsafe { libc::splice(from, NONE, to, NONE, count, 0) } as i64)
+}
+
+/// Splices until the end.
+fn splice_all(from: &impl AsRawFd, to: &impl AsRawFd) -> usize {
+    let mut total = 0;
+    loop {
+        match splice(from, to, 1 << 20).unwrap() {
+            0 => return total,
+            more => total += more as usize,
+        }
+    }
+}
+
+fn nonblocking(file: &impl AsRawFd) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+}
+
+#[test]
+fn files_are_sent_to_slow_peers_of_the_same_carrier() {
+    on_one_carrier(|| {
+        for to_pipe in [false, true] {
+            let (mut reader, writer): (File, OwnedFd) = if to_pipe {
+                let (reader, writer) = pipe();
+                (reader.into(), writer)
+            } else {
+                let (one, other) = tcp();
+                (OwnedFd::from(one).into(), other.into())
+            };
+            let sending = spawn(move || {
+                let file = file();
+                let sent = send(&writer, &file, NONE, BYTES + 1000);
+                (sent, (&file).stream_position().unwrap())
+            });
+            carefree::sleep(MOMENT);
+            let mut got = Vec::new();
+            reader.read_to_end(&mut got).unwrap();
+            assert!(got == text());
+            assert_eq!(sending.join().unwrap(), (Ok(BYTES as i64), BYTES as u64));
+        }
+    });
+}
+
+/// Allows this process as many files as it may have.
+fn allow_many_files() {
+    // SAFETY: a place for the limits.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+    }
+}
+
+#[test]
+fn more_transfers_wait_than_there_are_threads_to_offload_to() {
+    allow_many_files();
+    run(|| {
+        let (file, text) = (file(), text());
+        scope(|s| {
+            let mut ends = Vec::new();
+            for number in 0..600 {
+                let (reader, writer) = UnixStream::pair().unwrap();
+                if number % 2 == 0 {
+                    let file = &file;
+                    s.spawn(move || {
+                        let mut at = 0;
+                        assert_eq!(send(&writer, file, &raw mut at, BYTES), Ok(BYTES as i64));
+                    });
+                    ends.push((reader, None));
+                } else {
+                    // Nothing is in the pipe yet.
+                    let (source, pipe_writer) = pipe();
+                    s.spawn(move || assert_eq!(splice_all(&source, &writer), 4));
+                    ends.push((reader, Some(pipe_writer)));
+                }
+            }
+            carefree::sleep(MOMENT);
+            let mut buffer = vec![0; BYTES];
+            for (mut reader, pipe_writer) in ends {
+                let expected = match pipe_writer {
+                    None => &text[..],
+                    Some(writer) => {
+                        File::from(writer).write_all(b"text").unwrap();
+                        b"text"
+                    }
+                };
+                reader.read_exact(&mut buffer[..expected.len()]).unwrap();
+                assert!(&buffer[..expected.len()] == expected);
+            }
+        });
+    });
+}
+
+#[test]
+fn places_in_files_are_minded() {
+    run(|| {
+        let file = file();
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let mut at = 1000;
+        assert_eq!(send(&writer, &file, &raw mut at, 10), Ok(10));
+        assert_eq!(at, 1010);
+        assert_eq!((&file).stream_position().unwrap(), 0, "its own position stays");
+        assert_eq!(send(&writer, &file, NONE, 5), Ok(5));
+        assert_eq!((&file).stream_position().unwrap(), 5);
+        let mut got = [0; 15];
+        reader.read_exact(&mut got).unwrap();
+        assert_eq!(got[..10], text()[1000..1010]);
+        assert_eq!(got[10..], text()[..5]);
+        let mut at = BYTES as off_t;
+        assert_eq!(send(&writer, &file, &raw mut at, 10), Ok(0));
+        assert_eq!(send(&writer, &file, NONE, 0), Ok(0));
+    });
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    run(|| {
+        let file = file();
+        let (one, other) = UnixStream::pair().unwrap();
+        let (reader, writer) = pipe();
+        assert_eq!(send(&one, &987_654, NONE, 10), Err(libc::EBADF));
+        assert_eq!(send(&987_654, &file, NONE, 10), Err(libc::EBADF));
+        assert_eq!(send(&one, &reader, NONE, 10), Err(libc::EINVAL));
+        assert_eq!(splice(&one, &other, 10), Err(libc::EINVAL));
+        assert_eq!(splice(&file, &one, 10), Err(libc::EINVAL));
+        assert_eq!(splice(&987_654, &one, 10), Err(libc::EBADF));
+        let mut at = 0;
+        let (from, to) = (reader.as_raw_fd(), one.as_raw_fd());
+        // SAFETY: a place.
+        let sought = unsafe { libc::splice(from, &raw mut at, to, NONE, 10, 0) };
+        assert_eq!(checked(sought as i64), Err(libc::ESPIPE));
+        // In non-blocking mode nothing waits.
+        nonblocking(&reader);
+        assert_eq!(splice(&reader, &writer, 10), Err(libc::EINVAL));
+        let (_, other_writer) = pipe();
+        assert_eq!(splice(&reader, &other_writer, 10), Err(libc::EAGAIN));
+        let (silent, _peer) = UnixStream::pair().unwrap();
+        nonblocking(&silent);
+        assert_eq!(splice(&silent, &writer, 10), Err(libc::EAGAIN));
+        nonblocking(&one);
+        let mut sent = 0;
+        while let Ok(more) = send(&one, &file, NONE, BYTES) {
+            sent += more;
+            (&file).rewind().unwrap();
+        }
+        assert_eq!(errno(), libc::EAGAIN);
+        assert!(sent > 0);
+    });
+}
+
+#[test]
+fn splices_wait_for_both_ends() {
+    on_one_carrier(|| {
+        // From a socket through a pipe to a socket, all of the same carrier.
+        for unix in [true, false] {
+            let (source, from): (OwnedFd, OwnedFd) = if unix {
+                let (one, other) = UnixStream::pair().unwrap();
+                (one.into(), other.into())
+            } else {
+                let (one, other) = tcp();
+                (one.into(), other.into())
+            };
+            let (to, mut sink) = tcp();
+            let (reader, writer) = pipe();
+            let first = spawn(move || splice_all(&from, &writer));
+            let second = spawn(move || splice_all(&reader, &to));
+            let third = spawn(move || {
+                carefree::sleep(MOMENT);
+                File::from(source).write_all(&text()).unwrap();
+            });
+            carefree::sleep(MOMENT * 2);
+            let mut got = Vec::new();
+            sink.read_to_end(&mut got).unwrap();
+            assert!(got == text());
+            third.join().unwrap();
+            assert_eq!((first.join().unwrap(), second.join().unwrap()), (BYTES, BYTES));
+        }
+    });
+}
+
+#[test]
+fn a_pipe_is_copied_and_spliced_to_another() {
+    on_one_carrier(|| {
+        let (one_reader, one_writer) = pipe();
+        let (two_reader, two_writer) = pipe();
+        let copying = spawn(move || {
+            let (from, to) = (one_reader.as_raw_fd(), two_writer.as_raw_fd());
+            // SAFETY: no memory is involved.
+            let copied = unsafe { libc::tee(from, to, 100, 0) };
+            (copied, splice_all(&one_reader, &two_writer))
+        });
+        carefree::sleep(MOMENT);
+        let mut one_writer = File::from(one_writer);
+        one_writer.write_all(b"text").unwrap();
+        let mut two_reader = File::from(two_reader);
+        let mut got = [0; 8];
+        two_reader.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"texttext");
+        drop(one_writer);
+        assert_eq!(copying.join().unwrap(), (4, 4));
+    });
+}
+
+#[test]
+fn memory_goes_into_a_pipe_as_it_is_read() {
+    on_one_carrier(|| {
+        let (reader, writer) = pipe();
+        let writing = spawn(move || {
+            let text = text();
+            let mut done = 0;
+            while done < BYTES {
+                let rest = &text[done..];
+                let buffer =
+                    libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+                // SAFETY: a buffer that stays until it was read: the reader ends first.
+                let more = unsafe { libc::vmsplice(writer.as_raw_fd(), &buffer, 1, 0) };
+                done += checked(more as i64).unwrap() as usize;
+            }
+            drop(writer);
+            text
+        });
+        let mut got = Vec::new();
+        File::from(reader).read_to_end(&mut got).unwrap();
+        assert!(got == writing.join().unwrap());
+    });
+}
+
+#[test]
+fn files_are_copied() {
+    run(|| {
+        let (from, to) = (file(), file());
+        to.set_len(0).unwrap();
+        assert_eq!(send(&to, &from, NONE, 1000), Ok(1000));
+        // SAFETY: no places are given.
+        let copied = unsafe {
+            libc::copy_file_range(from.as_raw_fd(), NONE, to.as_raw_fd(), NONE, BYTES, 0)
+        };
+        assert_eq!(copied, BYTES as isize - 1000);
+        (&to).rewind().unwrap();
+        let mut got = Vec::new();
+        (&to).read_to_end(&mut got).unwrap();
+        assert!(got == text());
+    });
+}
+
+#[test]
+fn cancellation_and_timeouts_reach_in() {
+    run(|| {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (reader, writer) = pipe();
+        let [a, b, c] = [one.as_raw_fd(), reader.as_raw_fd(), writer.as_raw_fd()];
+        for (from, to) in [(a, c), (b, a)] {
+            assert_eq!(cancelled(move || splice(&from, &to, 10)), Err(libc::ECANCELED));
+            assert_eq!(timed_out(|| splice(&from, &to, 10)), Err(libc::ETIMEDOUT));
+        }
+        // What has been sent is said.
+        let file_to_send = file();
+        let sending = spawn(move || {
+            let file = file_to_send;
+            (send(&a, &file, NONE, BYTES).unwrap(), (&file).stream_position().unwrap())
+        });
+        let mut arrived = libc::pollfd { fd: other.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: an array of one.
+        assert_eq!(unsafe { libc::poll(&raw mut arrived, 1, -1) }, 1);
+        sending.cancel();
+        let (sent, position) = sending.join().unwrap();
+        assert!(sent > 0 && sent < BYTES as i64);
+        assert_eq!(position, sent as u64);
+        // Now there is no room.
+        // SAFETY: a text and its length.
+        while unsafe { libc::send(a, [0u8; 512].as_ptr().cast(), 512, libc::MSG_DONTWAIT) } > 0 {}
+        let file = file();
+        assert_eq!(timed_out(|| send(&one, &file, NONE, BYTES)), Err(libc::ETIMEDOUT));
+        // What a pipe holds and could not be sent is still there.
+        File::from(writer).write_all(b"kept").unwrap();
+        assert_eq!(timed_out(|| splice(&b, &a, 10)), Err(libc::ETIMEDOUT));
+        let mut kept = Vec::new();
+        File::from(reader).read_to_end(&mut kept).unwrap();
+        assert_eq!(kept, b"kept");
+    });
+}

@@ -1,0 +1,227 @@
+//! `sigwait` and its kin, `pause` and `sigsuspend`.
+//!
+//! A signal is delivered to a thread. What a fiber blocks with `pthread_sigmask` is blocked on its
+//! carrier, for whatever runs there, until somebody lets it through again; a handler runs on some
+//! thread, perhaps on the stack of a fiber. So who wants to receive signals on a fiber blocks them
+//! when the program starts, before there are carriers, and waits for them here.
+//!
+//! `sigwait` takes such a signal when it has come, and waits for it by a `signalfd`.
+//!
+//! `pause` and `sigsuspend` wait until a handler has run *on the thread that waits*: a thread of
+//! their own does, with the mask of the carrier or the one given. As in any program of several
+//! threads, a signal to the process goes to that thread only if others block it.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{ptr, thread};
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::wait::{self, Until};
+use carefree_runtime::{Reason, lot};
+use libc::{siginfo_t, sigset_t, timespec};
+
+use crate::fiber::answer;
+use crate::parking::{Answer, interruption};
+use crate::{scratch, span};
+
+/// Bytes of the kernel's set of signals.
+const SIGNALS: usize = 8;
+
+unsafe extern "C-unwind" fn raw_sigtimedwait(
+    set: *const sigset_t,
+    info: *mut siginfo_t,
+    timeout: *const timespec,
+) -> c_int {
+    let arguments = [set as usize, info as usize, timeout as usize, SIGNALS, 0, 0];
+    // SAFETY: the caller's promise.
+    answer(unsafe { kernel::call(libc::SYS_rt_sigtimedwait, arguments) }) as c_int
+}
+
+unsafe extern "C-unwind" fn raw_sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { raw_sigtimedwait(set, info, ptr::null()) }
+}
+
+unsafe extern "C-unwind" fn raw_sigsuspend(mask: *const sigset_t) -> c_int {
+    let arguments = [mask as usize, SIGNALS, 0, 0, 0, 0];
+    // SAFETY: the caller's promise.
+    answer(unsafe { kernel::call(libc::SYS_rt_sigsuspend, arguments) }) as c_int
+}
+
+interpose! {
+    /// `sigwait(3)`.
+    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int {
+        // SAFETY: the caller's promise.
+        match unsafe { wait_for_one(set, ptr::null_mut(), NEVER) } {
+            Ok(number) => {
+                // SAFETY: as above.
+                unsafe { signal.write(number as c_int) };
+                0
+            }
+            Err(errno) => errno,
+        }
+    }
+}
+
+interpose! {
+    /// `sigwaitinfo(2)`.
+    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int, else raw_sigwaitinfo {
+        // SAFETY: the caller's promise.
+        answer(unsafe { wait_for_one(set, info, NEVER) }) as c_int
+    }
+}
+
+interpose! {
+    /// `sigtimedwait(2)`.
+    fn sigtimedwait(
+        set: *const sigset_t,
+        info: *mut siginfo_t,
+        timeout: *const timespec,
+    ) -> c_int, else raw_sigtimedwait {
+        // SAFETY: the caller's promise.
+        let waited = unsafe {
+            span::deadline(timeout).and_then(|deadline| wait_for_one(set, info, deadline))
+        };
+        answer(waited) as c_int
+    }
+}
+
+interpose! {
+    /// `pause(2)`.
+    fn pause() -> c_int {
+        answer(until_handled(None)) as c_int
+    }
+}
+
+interpose! {
+    /// `sigsuspend(2)`.
+    fn sigsuspend(mask: *const sigset_t) -> c_int, else raw_sigsuspend {
+        // SAFETY: the caller's set of signals, of which the kernel uses as much.
+        let mask = unsafe { mask.cast::<u64>().read_unaligned() };
+        answer(until_handled(Some(mask))) as c_int
+    }
+}
+
+/// Takes a signal of `set`, if need be after it has come.
+///
+/// # Safety
+/// As for `sigtimedwait`.
+unsafe fn wait_for_one(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> Answer {
+    let mut coming: Option<Coming> = None;
+    loop {
+        let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+        let time = &raw const at_once as usize;
+        let arguments = [set as usize, info as usize, time, SIGNALS, 0, 0];
+        // SAFETY: the caller's promise.
+        match unsafe { kernel::call(libc::SYS_rt_sigtimedwait, arguments) } {
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            taken => {
+                // SAFETY: as above.
+                if let (Ok(_), Some(info)) = (taken, unsafe { info.as_mut() }) {
+                    // As libc has it: whoever sent it, it is a user's.
+                    if info.si_code == libc::SI_TKILL {
+                        info.si_code = libc::SI_USER;
+                    }
+                }
+                return taken;
+            }
+        }
+        if deadline <= clock::now() {
+            return Err(libc::EAGAIN);
+        }
+        let fd = match &coming {
+            Some(coming) => coming.0,
+            // SAFETY: as above.
+            None => coming.insert(unsafe { Coming::new(set) }?).0,
+        };
+        let how = Wait { reason: Reason::Signal, key: 0, deadline, holds: &|| true };
+        // SAFETY: it points to nothing.
+        match unsafe { operation::perform(&Op::Poll { fd, events: libc::POLLIN as u32 }, &how) } {
+            Ended::Done(_) | Ended::Late | Ended::Pointless => {}
+            Ended::Interrupted(why) => return Err(interruption(why)),
+            Ended::Unsupported => {
+                wait::sleep_until(deadline.min(span::from_now(1_000_000)), Reason::Signal);
+                carefree_runtime::check().map_err(interruption)?;
+            }
+        }
+    }
+}
+
+/// A `signalfd`.
+struct Coming(c_int);
+
+impl Coming {
+    /// # Safety
+    /// `set` points to a set of signals.
+    unsafe fn new(set: *const sigset_t) -> Result<Coming, c_int> {
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        let arguments = [usize::MAX, set as usize, SIGNALS, flags as usize, 0, 0];
+        // SAFETY: the caller's promise.
+        let fd = unsafe { kernel::call(libc::SYS_signalfd4, arguments) }?;
+        Ok(Coming(fd as c_int))
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        scratch::close(self.0);
+    }
+}
+
+/// A thread that waits for a handler to run on it, and who waits for that thread.
+struct Watch {
+    /// Written to when it shall wait no longer.
+    stop: c_int,
+    ended: AtomicBool,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        scratch::close(self.stop);
+    }
+}
+
+/// Waits until a handler has run on a thread with this mask: `EINTR`, or why the fiber goes on.
+fn until_handled(mask: Option<u64>) -> Answer {
+    carefree_runtime::check().map_err(interruption)?;
+    let arguments = [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    let stop = unsafe { kernel::call(libc::SYS_eventfd2, arguments) }? as c_int;
+    let watch = Arc::new(Watch { stop, ended: AtomicBool::new(false) });
+    let key = Arc::as_ptr(&watch) as usize;
+    let started = thread::Builder::new().name("carefree-signals".into()).spawn({
+        let watch = Arc::clone(&watch);
+        move || {
+            let mut file = libc::pollfd { fd: watch.stop, events: libc::POLLIN, revents: 0 };
+            let mask = mask.as_ref().map_or(ptr::null(), ptr::from_ref);
+            let file = &raw mut file as usize;
+            // SAFETY: an array of one, and a mask or none.
+            let _ =
+                unsafe { kernel::call(libc::SYS_ppoll, [file, 1, 0, mask as usize, SIGNALS, 0]) };
+            watch.ended.store(true, Ordering::Release);
+            lot::unpark(key, usize::MAX);
+        }
+    });
+    started.map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
+    let waits = || !watch.ended.load(Ordering::Acquire);
+    let mut interrupted = Ok(());
+    while waits() && interrupted.is_ok() {
+        wait::park(key, waits, Reason::Signal, Until::WOKEN);
+        interrupted = carefree_runtime::check();
+    }
+    if !waits() {
+        return Err(libc::EINTR);
+    }
+    let one = 1u64;
+    let arguments = [stop as usize, &raw const one as usize, 8, 0, 0, 0];
+    // SAFETY: there are eight bytes.
+    let _ = unsafe { kernel::call(libc::SYS_write, arguments) };
+    while waits() {
+        wait::park(key, waits, Reason::Signal, Until::WOKEN_ONLY);
+    }
+    Err(interrupted.map_or_else(interruption, |()| libc::EINTR))
+}

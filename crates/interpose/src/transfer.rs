@@ -1,0 +1,362 @@
+//! `sendfile`, `splice` and their kin: moving data from file to file.
+//!
+//! The kernel moves data without waiting where it is told to (`SPLICE_F_NONBLOCK`), but that holds for
+//! pipes only: a socket in blocking mode is waited for all the same, and neither readiness nor the
+//! reactor's own operation (which keeps a thread of the kernel's, of which there are few) helps
+//! against a slow peer. So on a fiber
+//!
+//! * `sendfile` to a pipe or to a socket in blocking mode reads and writes;
+//! * `splice` from a pipe to such a socket copies what is in the pipe, and takes out of it what the
+//!   socket has taken;
+//! * anything else is tried, and tried again when both ends are ready;
+//! * what moves data between disks, and so ends by itself, is done by a thread that may block.
+//!
+//! To a file in non-blocking mode nothing waits, and the kernel does it.
+//!
+//! One case is left in which `splice` blocks the carrier: out of a socket, when somebody else reads
+//! from the same socket between the look and the call.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::offload_unchecked as offload;
+use carefree_runtime::{Reason, yield_now};
+use libc::{iovec, off_t};
+
+use crate::fiber::answer;
+use crate::files::{self, Kind, Limit};
+use crate::parking::{self, Answer, On, Parked};
+use crate::scratch::Scratch;
+use crate::{socket, stream};
+
+system_call!(
+    fn raw_sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize
+        = SYS_sendfile
+);
+system_call!(
+    fn raw_splice(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize = SYS_splice
+);
+system_call!(fn raw_tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize = SYS_tee);
+system_call!(
+    fn raw_vmsplice(fd: c_int, buffers: *const iovec, count: usize, flags: c_uint) -> isize
+        = SYS_vmsplice
+);
+system_call!(
+    fn raw_copy_file_range(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize = SYS_copy_file_range
+);
+
+/// Bytes that are copied at a time.
+const CHUNK: usize = 64 * 1024;
+/// The most that one call moves, as the kernel has it.
+const MOST: usize = 0x7fff_f000;
+
+interpose! {
+    /// `sendfile(2)`.
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize,
+        else raw_sendfile
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { send_file(to, from, offset, count) })
+    }
+}
+
+interpose! {
+    /// `sendfile64(3)`: the same.
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize,
+        else raw_sendfile
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { send_file(to, from, offset, count) })
+    }
+}
+
+interpose! {
+    /// `splice(2)`.
+    fn splice(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize, else raw_splice {
+        // SAFETY: the caller's promise.
+        answer(unsafe { splice_all_kinds(from, from_offset, to, to_offset, length, flags) })
+    }
+}
+
+interpose! {
+    /// `tee(2)`.
+    fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, else raw_tee {
+        let tried = flags | libc::SPLICE_F_NONBLOCK;
+        let arguments = [from as usize, to as usize, length, tried as usize, 0, 0];
+        // SAFETY: no memory is involved.
+        let attempt = || unsafe { kernel::call(libc::SYS_tee, arguments) };
+        answer(when_ready(Some(from), Some(to), flags, attempt))
+    }
+}
+
+interpose! {
+    /// `vmsplice(2)`.
+    fn vmsplice(fd: c_int, buffers: *const iovec, count: usize, flags: c_uint) -> isize,
+        else raw_vmsplice
+    {
+        let tried = flags | libc::SPLICE_F_NONBLOCK;
+        let arguments = [fd as usize, buffers as usize, count, tried as usize, 0, 0];
+        // SAFETY: the caller's promise.
+        let attempt = || unsafe { kernel::call(libc::SYS_vmsplice, arguments) };
+        let end = Some(fd);
+        let mode = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+        // SAFETY: no memory is involved.
+        let mode = unsafe { kernel::call(libc::SYS_fcntl, mode) }.unwrap_or(0) as c_int;
+        let reads = mode & libc::O_ACCMODE == libc::O_RDONLY;
+        let (from, to) = if reads { (end, None) } else { (None, end) };
+        answer(when_ready(from, to, flags, attempt))
+    }
+}
+
+interpose! {
+    /// `copy_file_range(2)`, on a thread that may block.
+    fn copy_file_range(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize, else raw_copy_file_range {
+        // SAFETY: the caller's promise, who waits.
+        unsafe { offload(|| original(from, from_offset, to, to_offset, length, flags)) }
+    }
+}
+
+fn kind(fd: c_int) -> Kind {
+    // Asked anew: a mistake would block the carrier.
+    files::file(fd).map_or(Kind::Unknown, |file| file.look(fd))
+}
+
+fn blocking(fd: c_int) -> bool {
+    stream::blocking(files::file(fd), fd)
+}
+
+/// Parks until `events` happen on `fd`.
+fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
+    let (reason, limit) = match events {
+        libc::POLLIN => (Reason::Read, Limit::Receive),
+        _ => (Reason::Write, Limit::Send),
+    };
+    let op = Op::Poll { fd, events: u32::from(events as u16) };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform(&op, On { fd, reason, limit: Some(limit) }) } {
+        Parked::Answered(answer) => answer.map(drop),
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Unsupported => {
+            yield_now();
+            Ok(())
+        }
+    }
+}
+
+/// Whether one of `events` is there.
+fn is_ready(fd: c_int, events: i16) -> bool {
+    let mut file = libc::pollfd { fd, events, revents: 0 };
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let (place, time) = (&raw mut file as usize, &raw const at_once as usize);
+    // SAFETY: an array of one.
+    let polled = unsafe { kernel::call(libc::SYS_ppoll, [place, 1, time, 0, 0, 0]) };
+    polled != Ok(0)
+}
+
+/// Calls `attempt`, which does not wait, until it need not; waits for the ends meanwhile, unless one
+/// is in non-blocking mode or the flags say so.
+fn when_ready(
+    from: Option<c_int>,
+    to: Option<c_int>,
+    flags: c_uint,
+    mut attempt: impl FnMut() -> Answer,
+) -> Answer {
+    loop {
+        let tried = attempt();
+        if tried != Err(libc::EAGAIN) || flags & libc::SPLICE_F_NONBLOCK != 0 {
+            return tried;
+        }
+        let ends = [(from, libc::POLLIN), (to, libc::POLLOUT)];
+        let unready = ends.into_iter().find_map(|(end, events)| {
+            end.filter(|&fd| !is_ready(fd, events)).map(|fd| (fd, events))
+        });
+        match unready {
+            Some((fd, _)) if !blocking(fd) => return tried,
+            Some((fd, events)) => until_ready(fd, events)?,
+            // Meanwhile both are.
+            None => {
+                carefree_runtime::check().map_err(parking::interruption)?;
+                yield_now();
+            }
+        }
+    }
+}
+
+unsafe fn splice_all_kinds(
+    from: c_int,
+    from_offset: *mut off_t,
+    to: c_int,
+    to_offset: *mut off_t,
+    length: usize,
+    flags: c_uint,
+) -> Answer {
+    let (source, target) = (kind(from), kind(to));
+    if target == Kind::Socket && blocking(to) && length > 0 {
+        return match (from_offset.is_null(), to_offset.is_null()) {
+            (false, _) => Err(libc::ESPIPE),
+            (_, false) => Err(libc::EINVAL),
+            _ => pipe_to_socket(from, to, length, flags),
+        };
+    }
+    let arguments = [
+        from as usize,
+        from_offset as usize,
+        to as usize,
+        to_offset as usize,
+        length,
+        (flags | libc::SPLICE_F_NONBLOCK) as usize,
+    ];
+    let wait_first = source == Kind::Socket && length > 0 && blocking(from);
+    let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
+    when_ready(end(from, source), end(to, target), flags, || {
+        // A socket would be waited for, as long as there is nothing; and that only.
+        if wait_first && !is_ready(from, libc::POLLIN) {
+            return Err(libc::EAGAIN);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { kernel::call(libc::SYS_splice, arguments) }
+    })
+}
+
+/// Moves from a pipe what a socket in blocking mode takes.
+fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answer {
+    let scratch = Scratch::new()?;
+    let mut buffer = vec![0u8; length.min(CHUNK)];
+    let place = buffer.as_mut_ptr();
+    // A copy of what is there: what cannot be sent stays.
+    let (nonblocking, most) = (libc::SPLICE_F_NONBLOCK as usize, buffer.len());
+    let arguments = [from as usize, scratch.to as usize, most, nonblocking, 0, 0];
+    let copied = when_ready(Some(from), None, flags, || {
+        // SAFETY: no memory is involved.
+        unsafe { kernel::call(libc::SYS_tee, arguments) }
+    })?;
+    if copied == 0 {
+        // The end.
+        return Ok(0);
+    }
+    let read = |fd: c_int, length: usize| {
+        // SAFETY: there is as much room, for no more was copied.
+        unsafe { kernel::call(libc::SYS_read, [fd as usize, place as usize, length, 0, 0, 0]) }
+    };
+    let mut got = 0;
+    while got < copied {
+        let arguments =
+            [scratch.from as usize, place.wrapping_add(got) as usize, copied - got, 0, 0, 0];
+        // SAFETY: as above.
+        got += unsafe { kernel::call(libc::SYS_read, arguments) }?;
+    }
+    let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
+    // SAFETY: as much was read.
+    let sent = unsafe { socket::transmit(to, place.cast(), got, more, ptr::null(), 0) }?;
+    let mut taken = 0;
+    while taken < sent {
+        match read(from, sent - taken) {
+            Ok(0) | Err(_) => break,
+            Ok(bytes) => taken += bytes,
+        }
+    }
+    Ok(sent)
+}
+
+unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answer {
+    let plain = [to as usize, from as usize, offset as usize, count, 0, 0];
+    match kind(to) {
+        // SAFETY: the caller's promise, who waits.
+        Kind::Regular => unsafe { offload(|| kernel::call(libc::SYS_sendfile, plain)) },
+        Kind::Socket | Kind::Stream if blocking(to) && count > 0 => {
+            // SAFETY: the caller's promise.
+            unsafe { copy(to, from, offset, count.min(MOST)) }
+        }
+        // SAFETY: the caller's promise.
+        _ => unsafe { kernel::call(libc::SYS_sendfile, plain) },
+    }
+}
+
+/// `sendfile` by reading and writing.
+unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answer {
+    let seek = |place: off_t, whence: c_int| {
+        let arguments = [from as usize, place as usize, whence as usize, 0, 0, 0];
+        // SAFETY: no memory is involved.
+        unsafe { kernel::call(libc::SYS_lseek, arguments) }
+    };
+    // SAFETY: the caller's promise.
+    let begin = match unsafe { offset.as_ref() } {
+        Some(offset) => *offset,
+        // What has no position, `sendfile` does not take.
+        None => seek(0, libc::SEEK_CUR)
+            .map_err(|errno| if errno == libc::ESPIPE { libc::EINVAL } else { errno })?
+            as off_t,
+    };
+    let to_socket = kind(to) == Kind::Socket;
+    let mut buffer = vec![0u8; count.min(CHUNK)];
+    let mut sent = 0;
+    let ended = loop {
+        let (place, most) = (buffer.as_mut_ptr(), buffer.len().min(count - sent));
+        // SAFETY: there is as much room.
+        let read = unsafe { stream::read_at(from, place.cast(), most, begin + sent as off_t) };
+        let read = match read {
+            Ok(0) => break Ok(()),
+            Ok(read) => read,
+            Err(libc::ESPIPE) => break Err(libc::EINVAL),
+            Err(errno) => break Err(errno),
+        };
+        // SAFETY: as much was read.
+        let written = unsafe {
+            if to_socket {
+                let more = if sent + read < count { libc::MSG_MORE } else { 0 };
+                socket::transmit(to, place.cast::<c_void>(), read, more, ptr::null(), 0)
+            } else {
+                stream::write_all(to, place.cast::<c_void>(), read)
+            }
+        };
+        match written {
+            Ok(written) => {
+                sent += written;
+                if written < read || sent == count {
+                    break Ok(());
+                }
+            }
+            Err(errno) => break Err(errno),
+        }
+    };
+    if sent == 0 {
+        return ended.map(|()| 0);
+    }
+    let end = begin + sent as off_t;
+    // SAFETY: the caller's promise.
+    match unsafe { offset.as_mut() } {
+        Some(offset) => *offset = end,
+        None => _ = seek(end, libc::SEEK_SET),
+    }
+    Ok(sent)
+}
