@@ -76,6 +76,7 @@ pub(crate) fn size(bytes: f64) -> String {
 
 fn three_digits(value: f64) -> String {
     match value {
+        v if v < 0.995 => format!("{v:.3}"),
         v if v < 9.995 => format!("{v:.2}"),
         v if v < 99.95 => format!("{v:.1}"),
         v => grouped(v, 0),
@@ -89,6 +90,7 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
         "ms" => duration(value * 1e6),
         "bytes" => size(value),
         // "switches/s": what they are, the figure's name has said.
+        unit if unit.ends_with("/s") && value < 99.95 => format!("{}/s", three_digits(value)),
         unit if unit.ends_with("/s") => format!("{}/s", grouped(value, 0)),
         _ => grouped(value, if value.fract() == 0.0 { 0 } else { 3 }),
     }
@@ -131,5 +133,6 @@ mod tests {
         assert_eq!(size(24_684_092.0 * 1024.0), "23.5 GiB");
         assert_eq!(value("time", 11.3), "11.3 ms");
         assert_eq!(value("units_per_second", 88_621.2), "88,621/s");
+        assert_eq!(value("iterations_per_second", 0.173), "0.173/s");
     }
 }

@@ -74,6 +74,9 @@ fn crowd(view: &View<'_>, workload: &str) -> String {
             }
         }
     }
+    for (who, size) in view.odd_sizes(workload) {
+        sizes.push(format!("{} {} {}: {}", who.runtime, who.version, who.unit, one_crowd(size)));
+    }
     sizes.join("; ")
 }
 
@@ -417,11 +420,16 @@ pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
         for parameters in sizes {
             let figures: Vec<&'a Measurement> =
                 family.figures.iter().copied().filter(|m| work(m) == parameters).collect();
-            let mut ways: Vec<(&'a str, f64)> = figures
-                .iter()
-                .filter(|m| m.metric == "time")
-                .map(|m| (&*m.subject.unit, m.median))
-                .collect();
+            let time = |m: &&'a Measurement| {
+                // Where the rate was published too, it is what its authors compared by: their
+                // time is that of some iterations, and the rate that of all.
+                let rate = figures.iter().find(|other| {
+                    other.metric == "iterations_per_second" && other.subject == m.subject
+                });
+                (&*m.subject.unit, rate.map_or(m.median, |rate| 1e3 / rate.median))
+            };
+            let mut ways: Vec<(&'a str, f64)> =
+                figures.iter().filter(|m| m.metric == "time").map(time).collect();
             ways.sort_by(|a, b| a.1.total_cmp(&b.1));
             found.push(Fetches { label: family.label.clone(), parameters, ways, figures });
         }

@@ -122,7 +122,8 @@ impl<'a> View<'a> {
         self.sizes.get(&(place, workload.to_owned()))
     }
 
-    /// A unit's figure, at the size that tables show.
+    /// A unit's figure, at the size that tables show; where the unit does not come in that size,
+    /// as one that only a few hundred of can be had, at its own largest.
     pub(super) fn find(
         &self,
         who: Who<'_>,
@@ -130,12 +131,40 @@ impl<'a> View<'a> {
         metric: &str,
     ) -> Option<&'a Measurement> {
         let size = self.size(who.place, workload)?;
-        self.figures.iter().filter(|f| f.place == who.place).map(|f| f.m).find(|m| {
-            let s = &m.subject;
-            (&*s.runtime, &*s.version, &*s.unit) == (who.runtime, who.version, who.unit)
-                && (&*s.workload, &*m.metric) == (workload, metric)
-                && plain(&s.parameters) == *size
-        })
+        self.figures
+            .iter()
+            .filter(|f| f.place == who.place)
+            .map(|f| f.m)
+            .filter(|m| {
+                let s = &m.subject;
+                (&*s.runtime, &*s.version, &*s.unit) == (who.runtime, who.version, who.unit)
+                    && (&*s.workload, &*m.metric) == (workload, metric)
+            })
+            .max_by_key(|m| {
+                let own = &m.subject.parameters;
+                (plain(own) == *size, own.number("units"))
+            })
+    }
+
+    /// Units that tables show at another size than the rest, with that size.
+    pub(super) fn odd_sizes(&self, workload: &str) -> Vec<(Who<'a>, &'a Parameters)> {
+        let mut found: Vec<(Who<'a>, &'a Parameters)> = Vec::new();
+        for who in self.crews().iter().flat_map(|crew| crew.seats).flatten() {
+            let shown = self
+                .figures
+                .iter()
+                .filter(|f| f.place == who.place && f.m.subject.workload == workload)
+                .filter_map(|f| self.find(who, workload, &f.m.metric))
+                .next();
+            if let Some(m) = shown {
+                let own = &m.subject.parameters;
+                let usual = self.size(who.place, workload) == Some(&plain(own));
+                if !usual && !found.iter().any(|(known, _)| *known == who) {
+                    found.push((who, own));
+                }
+            }
+        }
+        found
     }
 
     /// The rows of the fiber-vs-thread tables, in order.

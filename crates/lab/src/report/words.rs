@@ -200,10 +200,6 @@ fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) ->
         Verdict::Thread => (point.better, first.thread, first.light),
         Verdict::Open => (point.equal, first.light, first.thread),
     };
-    let name = |m: &Measurement| match m.subject.unit.as_str() {
-        "platform" | "virtual" => format!("{} thread", m.subject.unit),
-        unit => unit.to_owned(),
-    };
     let mut factors: Vec<f64> = run.iter().map(Outcome::factor).collect();
     factors.sort_by(f64::total_cmp);
     let most = times(factors[factors.len() - 1]);
@@ -211,8 +207,13 @@ fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) ->
         least if least == most => most,
         least => format!("{least} to {most}"),
     };
-    let claim =
-        template.replace("{w}", &name(winner)).replace("{l}", &name(loser)).replace("{x}", &factor);
+    let claim = template
+        .replace("{w}s", &plural(&noun(winner)))
+        .replace("{l}s", &plural(&noun(loser)))
+        .replace("{w}", &noun(winner))
+        .replace("{l}", &noun(loser))
+        .replace("{x}", &factor)
+        .replace(" a async", " an async");
     let claim = match alone {
         true => claim,
         false => claim.replacen("Here", &place(view, run), 1),
@@ -231,6 +232,24 @@ fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) ->
         figure(loser.median),
         point.remark
     )
+}
+
+/// A unit as one says it.
+fn noun(m: &Measurement) -> String {
+    match m.subject.unit.as_str() {
+        unit @ ("platform" | "virtual") => format!("{unit} thread"),
+        "async" => "async function".into(),
+        "may" => "coroutine of may".into(),
+        unit => unit.to_owned(),
+    }
+}
+
+fn plural(noun: &str) -> String {
+    match noun.split_once(" of ") {
+        Some((noun, whose)) => format!("{} of {whose}", plural(noun)),
+        None if noun.ends_with('s') => format!("{noun}es"),
+        None => format!("{noun}s"),
+    }
 }
 
 /// `In ruby 2.5 to 3.4`.
@@ -286,11 +305,11 @@ fn feeding(view: &View<'_>) -> Vec<String> {
 
 /// A way to feed, as one says it.
 fn spoken(m: &Measurement) -> String {
-    let unit = &m.subject.unit;
+    let units = plural(&noun(m));
     match tables::how(m).as_str() {
-        "hybrid" => format!("{unit}s on a few threads"),
-        "processes" => format!("processes of {unit}s"),
-        _ => format!("{unit}s"),
+        "hybrid" => format!("{units} on a few threads"),
+        "processes" => format!("{units} in a few processes"),
+        _ => units,
     }
 }
 
@@ -311,4 +330,23 @@ fn fetching(view: &View<'_>) -> Vec<String> {
         ));
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_said_as_one_says_them() {
+        let said = |unit: &str| {
+            let mut m = crate::record::published()[0].results[0].clone();
+            m.subject.unit = unit.into();
+            (noun(&m), plural(&noun(&m)))
+        };
+        let pair = |one: &str, many: &str| (one.to_owned(), many.to_owned());
+        assert_eq!(said("goroutine"), pair("goroutine", "goroutines"));
+        assert_eq!(said("process"), pair("process", "processes"));
+        assert_eq!(said("virtual"), pair("virtual thread", "virtual threads"));
+        assert_eq!(said("may"), pair("coroutine of may", "coroutines of may"));
+    }
 }
