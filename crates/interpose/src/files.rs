@@ -133,9 +133,11 @@ pub(crate) fn file(fd: c_int) -> Option<&'static File> {
 #[cold]
 fn enter(fd: c_int) -> Option<&'static File> {
     let slot = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
-    let new = Box::into_raw(Box::new([const { File::new() }; CHUNK]));
+    // Built where it will be, one by one: a chunk is too much for a fiber's stack.
+    let new = (0..CHUNK).map(|_| File::new()).collect::<Box<[File]>>();
+    let new = Box::into_raw(new).cast::<[File; CHUNK]>();
     if slot.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: from Box::into_raw just above, and nobody has seen it.
+        // SAFETY: from Box::into_raw just above, of that length, and nobody has seen it.
         drop(unsafe { Box::from_raw(new) });
     }
     known(fd)

@@ -216,6 +216,9 @@ unsafe fn plain_receive(
 }
 
 /// Receives.
+///
+/// In steps that each need little stack: a fiber that waits here has usually touched one page of
+/// its own, and is to leave it at that.
 unsafe fn receive(
     fd: c_int,
     buffer: *mut c_void,
@@ -224,75 +227,97 @@ unsafe fn receive(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> Answer {
-    let plain = |buffer, length, flags| {
+    let plain = |flags| {
         // SAFETY: the caller's promise.
         unsafe { plain_receive(fd, buffer, length, flags, address, address_length) }
     };
-    let file = files::file(fd);
     if never_waits(flags) {
-        return plain(buffer, length, flags);
+        return plain(flags);
     }
+    let file = files::file(fd);
     let mut got = 0;
-    let mut worth_a_try = is_worth_a_try(file, fd);
-    loop {
-        let (buffer, left) = (buffer.wrapping_byte_add(got), length - got);
-        let answer = if worth_a_try {
-            let tried = plain(buffer, left, flags | libc::MSG_DONTWAIT);
-            if let Some(file) = file {
-                file.tried(tried != Err(libc::EAGAIN));
-            }
-            tried
+    if is_worth_a_try(file, fd) {
+        let tried = plain(flags | libc::MSG_DONTWAIT);
+        if let Some(file) = file {
+            file.tried(tried != Err(libc::EAGAIN));
+        }
+        match tried {
+            Err(libc::EAGAIN) => {}
+            Ok(some) if wants_all(flags) && some != 0 && some < length => got = some,
+            answer => return answer,
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if wants_all(flags) {
+            receive_all(fd, buffer, length, flags, got)
+        } else if address.is_null() {
+            park_for_data(fd, buffer, length, flags)
         } else {
-            Err(libc::EAGAIN)
-        };
-        let answer = match answer {
-            Err(libc::EAGAIN) if !blocking(file, fd) => Err(libc::EAGAIN),
-            Err(libc::EAGAIN) if address.is_null() => {
-                let op = Op::Receive { fd, buffer: buffer.cast(), length: left, flags };
-                let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
-                // SAFETY: the caller's promise.
-                match unsafe { parking::perform(&op, on) } {
-                    Parked::Late => return or_so_far(got, Err(libc::EAGAIN)),
-                    Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-                        // SAFETY: the caller's promise.
-                        unsafe { offload_receive(fd, buffer, left, flags) }
-                    }
-                    Parked::Answered(answer) => answer,
-                }
-            }
-            Err(libc::EAGAIN) => {
-                let mut buffer = iovec { iov_base: buffer, iov_len: left };
-                // SAFETY: the caller's promise, and the buffer stays as long as this.
-                unsafe { receive_from(fd, &raw mut buffer, flags, address, address_length) }
-            }
-            answer => answer,
-        };
-        match answer {
-            Ok(more) if more != 0 && wants_all(flags) && got + more < length => {
-                got += more;
-                worth_a_try = true;
-            }
-            answer => return or_so_far(got, answer),
+            receive_from(fd, buffer, length, flags, address, address_length)
         }
     }
 }
 
+/// Receives what cannot be had at once.
+#[inline(never)]
+unsafe fn park_for_data(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> Answer {
+    if !blocking(files::file(fd), fd) {
+        return Err(libc::EAGAIN);
+    }
+    let op = Op::Receive { fd, buffer: buffer.cast(), length, flags };
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    // SAFETY: the caller's promise.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
+            // SAFETY: the caller's promise.
+            unsafe { offload_receive(fd, buffer, length, flags) }
+        }
+        Parked::Answered(answer) => answer,
+        Parked::Late => Err(libc::EAGAIN),
+    }
+}
+
+#[cold]
+#[inline(never)]
 unsafe fn offload_receive(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
     // SAFETY: the caller's promise, who waits.
     unsafe { offload(|| plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut())) }
 }
 
+/// Receives until `length` bytes are there, of which `got` are already. (Streams alone do so, and
+/// they say no address.)
+#[cold]
+unsafe fn receive_all(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    mut got: usize,
+) -> Answer {
+    loop {
+        // SAFETY: the caller's promise.
+        match unsafe { park_for_data(fd, buffer.wrapping_byte_add(got), length - got, flags) } {
+            Ok(more) if more != 0 && got + more < length => got += more,
+            answer => return or_so_far(got, answer),
+        }
+    }
+}
+
 /// Receives, and says from where.
+#[cold]
 unsafe fn receive_from(
     fd: c_int,
-    buffer: *mut iovec,
+    buffer: *mut c_void,
+    length: usize,
     flags: c_int,
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> Answer {
+    let mut buffer = iovec { iov_base: buffer, iov_len: length };
     // SAFETY: zeros are a header without anything; its padding differs between libcs.
     let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = buffer;
+    message.msg_iov = &raw mut buffer;
     message.msg_iovlen = 1;
     message.msg_name = address.cast();
     // SAFETY: who asks for the address says how much room it has.

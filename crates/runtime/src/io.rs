@@ -60,7 +60,8 @@ impl Io {
         // SAFETY: the lock is held.
         let driver = unsafe { (*self.driver.get()).as_mut() };
         let result = driver.map(|driver| {
-            let result = f(driver);
+            // It may ask the allocator for memory; whoever parked there would hold the lock.
+            let result = wait::without_parking(|| f(driver));
             self.pending.store(driver.pending(), Ordering::Relaxed);
             result
         });

@@ -14,4 +14,5 @@ mod ready;
 mod signals;
 mod sleep;
 mod sockets;
+mod start;
 mod transfer;
