@@ -27,18 +27,8 @@ fn over_epoll() {
 }
 
 #[test]
-fn over_epoll_on_one_carrier() {
-    again_with(&[("CAREFREE_REACTOR", "epoll"), ("CAREFREE_CARRIERS", "1")]);
-}
-
-#[test]
 fn on_one_carrier() {
     again_with(&[("CAREFREE_CARRIERS", "1")]);
-}
-
-#[test]
-fn with_shared_thread_local_storage() {
-    again_with(&[("CAREFREE_TLS", "shared")]);
 }
 
 #[test]
