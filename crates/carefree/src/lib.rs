@@ -45,6 +45,12 @@
 //! for which carriers are started anew, and when its function returns the child exits with status 0.
 //! The parent's other fibers never run there, so what they hold stays held.
 //!
+//! # Tests of code that waits
+//!
+//! [`RuntimeBuilder::virtual_time`] makes a runtime whose clock stands still while a fiber can run and
+//! jumps when all wait: sleeps of hours take no time, and which fiber runs next is drawn from a seed,
+//! so that what went wrong once goes wrong again.
+//!
 //! # Environment
 //!
 //! | variable | meaning |

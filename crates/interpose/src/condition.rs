@@ -21,7 +21,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::wait::{Until, park_after};
 use carefree_runtime::{Outcome, Reason, lot};
 

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 
 use carefree_context::kernel;
-use carefree_reactor::clock;
+use carefree_runtime::clock;
 use libc::{mmsghdr, timespec};
 
 use crate::buffers::Buffers;

@@ -26,7 +26,7 @@
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
-use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason, lot};
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use carefree_reactor::Op;
-use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::operation::{self, Ended, Wait};
 use carefree_runtime::{Interrupted, Reason};
 

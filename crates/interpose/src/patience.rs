@@ -18,7 +18,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use carefree_reactor::clock;
+use carefree_runtime::clock;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, lot};
 

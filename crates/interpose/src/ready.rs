@@ -15,7 +15,7 @@ use std::ptr;
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
-use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::operation::{self, Ended, Wait};
 use carefree_runtime::{Reason, yield_now};

@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_uint};
 
 use carefree_context::kernel;
-use carefree_reactor::clock;
+use carefree_runtime::clock;
 use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::{Reason, wait};
 use libc::{clockid_t, timespec};

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::clock::{self, NEVER};
 
 const SECOND: u64 = 1_000_000_000;
 

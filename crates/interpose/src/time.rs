@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::clock::{self, NEVER};
 
 /// The clock that a time refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

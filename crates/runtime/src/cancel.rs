@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use carefree_reactor::clock;
-
+use crate::clock;
 use crate::fiber::FiberRef;
 use crate::timeout::{self, TimedOut};
 use crate::wait;

@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use carefree_context::arch::{self, ThreadContext};
 use carefree_context::{overflow, tls};
-use carefree_reactor::clock::{self, NEVER};
+use carefree_reactor::clock::NEVER;
 use carefree_reactor::{Op, TimerKey, Unsupported};
 
+use crate::clock::VirtualTime;
 use crate::episode::Ticket;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
@@ -75,6 +76,8 @@ pub(crate) struct Carrier {
     inbox: Injector,
     shard: Shard,
     io: Io,
+    /// Its runtime's, if that has time of its own.
+    time: Option<VirtualTime>,
 }
 
 // SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `random`, and `io` as far as
@@ -178,22 +181,28 @@ pub(crate) fn yield_from(me: FiberRef) {
 }
 
 impl Carrier {
-    pub(crate) fn new(index: usize, own_tls: bool) -> Self {
+    pub(crate) fn new(index: usize, own_tls: bool, time: Option<VirtualTime>) -> Self {
+        let now = time.as_ref().map_or_else(carefree_reactor::clock::now, |time| time.clock.now());
+        // Xorshift needs a state other than 0; and seeds that are alike must not draw alike.
+        let seed = time.as_ref().map_or(index as u64, |time| time.seed);
+        let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let random = Cell::new((mixed ^ mixed >> 29).max(1));
         Carrier {
             left: Cell::new(None),
             round: Cell::new(0),
             own_tls,
             native: UnsafeCell::new(ThreadContext::of_this_thread()),
             local: UnsafeCell::default(),
-            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
+            random,
             index,
             thread: AtomicI32::new(0),
             runtime: Cell::new(ptr::null()),
             stats: Stats::default(),
             queue: Queue::new(),
             inbox: Injector::new(),
-            shard: Shard::new(),
-            io: Io::new(),
+            shard: Shard::new(now),
+            io: Io::new(time.clone()),
+            time,
         }
     }
 
@@ -442,9 +451,19 @@ impl Carrier {
         self.io.is_waiting() || self.io.has_errands()
     }
 
+    /// Its runtime's time, if that has one of its own.
+    #[inline(always)]
+    pub(crate) fn virtual_time(&self) -> Option<&VirtualTime> {
+        self.time.as_ref()
+    }
+
     /// Wakes the fibers whose operations are done, for a carrier that has been busy for long. For
     /// threads that are not the carrier's.
     pub(crate) fn rescue(&self) {
+        if self.time.is_some() {
+            // What comes when is the seed's to say.
+            return;
+        }
         self.io.rescue();
     }
 
@@ -460,7 +479,8 @@ impl Carrier {
         // SAFETY: this thread's own; nobody else reads it before a fiber runs.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
         for visit in 0u64.. {
-            self.round.set(ROUND);
+            // Where the order is drawn, this context chooses each time.
+            self.round.set(if self.time.is_some() { 0 } else { ROUND });
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
             unsafe { self.io.poll() };
@@ -510,7 +530,10 @@ impl Carrier {
         }
         // SAFETY: this is the carrier's thread, in its own context.
         let mut queue = unsafe { self.queue.lock() };
-        let next = queue.pop();
+        let next = match self.time {
+            None => queue.pop(),
+            Some(_) => queue.pop_drawn(|len| (self.random() >> 32) as usize % len),
+        };
         queue.unlock();
         next
     }
@@ -578,10 +601,11 @@ impl Carrier {
 
     /// Takes fibers from another carrier.
     fn steal(&self) -> Option<FiberRef> {
-        if !self.own_tls {
+        let carriers = &self.runtime().carriers;
+        // With one carrier, the random numbers are for the order of its fibers.
+        if !self.own_tls || carriers.len() == 1 {
             return None;
         }
-        let carriers = &self.runtime().carriers;
         let start = self.random() as usize % carriers.len();
         for offset in 0..carriers.len() {
             let victim = &carriers[(start + offset) % carriers.len()];
@@ -613,7 +637,8 @@ impl Carrier {
         if runtime.next_timer() == NEVER {
             return;
         }
-        let now = clock::now();
+        let now =
+            self.time.as_ref().map_or_else(carefree_reactor::clock::now, |time| time.clock.now());
         let mut due = Vec::new();
         for carrier in &runtime.carriers {
             carrier.shard.expire(now, &mut due);

@@ -8,11 +8,14 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use carefree_reactor::clock;
 use carefree_reactor::{Completion, Driver, Idle, Op, Unsupported, choice};
 use crossbeam_deque::{Injector, Steal};
 
 use crate::bias::Bias;
+use crate::clock::VirtualTime;
 use crate::operation;
 use crate::wait;
 
@@ -29,6 +32,8 @@ pub(crate) struct Io {
     errands: Injector<u64>,
     /// Where the carrier sleeps.
     idle: Arc<Idle>,
+    /// The runtime's own time, if it has one.
+    time: Option<VirtualTime>,
     /// Where completions are collected; of the carrier's own context.
     collected: UnsafeCell<Vec<Completion>>,
 }
@@ -37,7 +42,7 @@ pub(crate) struct Io {
 const PAUSE: u32 = 1000;
 
 impl Io {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(time: Option<VirtualTime>) -> Self {
         Io {
             lock: Bias::new(),
             driver: UnsafeCell::new(None),
@@ -45,6 +50,7 @@ impl Io {
             pending: AtomicUsize::new(0),
             errands: Injector::new(),
             idle: Arc::new(Idle::new()),
+            time,
             collected: UnsafeCell::default(),
         }
     }
@@ -96,7 +102,11 @@ impl Io {
         // Chosen already, before there were carriers. The caller, a fiber, must not be moved to
         // another carrier meanwhile: what is made asks for std's locks, if only once in a process.
         let made = wait::without_parking(|| {
-            choice().and_then(|chosen| Driver::with_idle(chosen.kind, Arc::clone(&self.idle)))
+            let idle = Arc::clone(&self.idle);
+            match &self.time {
+                Some(time) => Driver::mock(time.seed, Arc::clone(&time.clock), idle),
+                None => choice().and_then(|chosen| Driver::with_idle(chosen.kind, idle)),
+            }
         });
         match made {
             Ok(driver) => {
@@ -165,8 +175,10 @@ impl Io {
     /// As for [`poll`](Self::poll).
     pub(crate) unsafe fn sleep(&self, deadline: Option<u64>) {
         if !self.is_waiting() {
-            self.idle.wait(deadline);
-            return;
+            return match (&self.time, deadline) {
+                (Some(time), Some(deadline)) => self.skip(time, deadline),
+                _ => drop(self.idle.wait(deadline)),
+            };
         }
         // SAFETY: the caller's promises.
         unsafe {
@@ -174,6 +186,17 @@ impl Io {
             self.with(|driver| driver.wait(deadline, &mut collected));
             complete_all(&mut collected);
             *self.collected.get() = collected;
+        }
+    }
+
+    /// Lets virtual time pass, as the driver does while it has operations.
+    fn skip(&self, time: &VirtualTime, deadline: u64) {
+        /// How long to look for what happens elsewhere while time is held.
+        const LOOK: Duration = Duration::from_millis(1);
+        if time.clock.is_held() {
+            self.idle.wait(Some(clock::after(LOOK)));
+        } else {
+            time.clock.set_forward(deadline);
         }
     }
 

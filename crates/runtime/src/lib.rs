@@ -23,6 +23,8 @@ mod cancel;
 #[cfg(not(loom))]
 mod carrier;
 #[cfg(not(loom))]
+pub mod clock;
+#[cfg(not(loom))]
 mod deadlock;
 #[cfg(not(loom))]
 mod fiber;

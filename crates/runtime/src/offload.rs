@@ -9,9 +9,11 @@ mod tests;
 use std::cell::UnsafeCell;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::thread;
 
 use crate::carrier;
+use crate::clock::Virtual;
 use crate::reason::Reason;
 use crate::wait;
 
@@ -81,6 +83,9 @@ where
     if carrier::of(me).must_not_switch() {
         return f();
     }
+    // Virtual time does not pass while something real goes on.
+    let clock = carrier::of(me).virtual_time().map(|time| Arc::clone(&time.clock));
+    let _hold = clock.as_deref().map(Virtual::hold);
     let call = Call { f: UnsafeCell::new(Some(f)), end: UnsafeCell::new(None) };
     let work = Work { run: run::<F, R>, data: (&raw const call).cast() };
     // No panic may end this frame while another thread works in it.

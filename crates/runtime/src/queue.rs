@@ -188,6 +188,21 @@ impl Locked<'_> {
         })
     }
 
+    /// Takes the one that `draw` chooses, who is told how many there are.
+    pub(crate) fn pop_drawn(&mut self, draw: impl FnOnce(usize) -> usize) -> Option<FiberRef> {
+        self.with(|inner| {
+            // Where the order is drawn, nobody has precedence.
+            if let Some(fiber) = inner.lifo.take() {
+                inner.ring.push(fiber);
+            }
+            let len = inner.ring.len();
+            if len > 1 {
+                inner.ring.bring_forward(draw(len));
+            }
+            inner.ring.pop()
+        })
+    }
+
     /// Queues `fiber` at the end and takes the next one to run.
     #[inline(always)]
     pub(crate) fn rotate(&mut self, fiber: FiberRef) -> Option<FiberRef> {

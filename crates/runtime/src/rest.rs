@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use carefree_reactor::clock;
-
 use crate::carrier;
+use crate::clock;
 use crate::reason::Reason;
 use crate::wait::{self, Until};
 

@@ -45,6 +45,14 @@ impl Ring {
         (index < self.len).then(|| unsafe { self.buffer[(self.head + index) & mask].assume_init() })
     }
 
+    /// Lets the `index`th change places with the first.
+    pub(crate) fn bring_forward(&mut self, index: usize) {
+        if let (Some(first), Some(chosen)) = (self.get(0), self.get(index)) {
+            self.place(index).write(first);
+            self.place(0).write(chosen);
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn push(&mut self, fiber: FiberRef) {
         if self.len == self.buffer.len() {

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use carefree_context::arch;
 use carefree_context::lock::Lock;
@@ -15,6 +16,7 @@ use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::{Carrier, Stats};
+use crate::clock::{self, Virtual, VirtualTime};
 use crate::deadlock;
 use crate::fiber::FiberRef;
 use crate::fork;
@@ -50,10 +52,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(carriers: usize) -> Arc<Shared> {
+    fn new(carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {
         let own_tls = tls::mode().layout().is_some();
         let shared = Arc::new(Shared {
-            carriers: (0..carriers).map(|i| Box::new(Carrier::new(i, own_tls))).collect(),
+            carriers: (0..carriers)
+                .map(|i| Box::new(Carrier::new(i, own_tls, time.clone())))
+                .collect(),
             sleepers: Sleepers::new(0),
             injector: Injector::new(),
             own_tls,
@@ -269,7 +273,14 @@ pub struct Runtime {
 impl Runtime {
     /// Asks for a runtime.
     pub fn builder() -> RuntimeBuilder {
-        RuntimeBuilder { carriers: None, name: "carefree".into() }
+        RuntimeBuilder { carriers: None, name: "carefree".into(), seed: None }
+    }
+
+    /// How much virtual time has passed since the runtime was built, if it has
+    /// [such](RuntimeBuilder::virtual_time).
+    pub fn virtual_time(&self) -> Option<Duration> {
+        let time = self.shared().carriers[0].virtual_time()?;
+        Some(clock::between(Virtual::new().now(), time.clock.now()))
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -329,6 +340,8 @@ impl Drop for Runtime {
 pub struct RuntimeBuilder {
     carriers: Option<usize>,
     name: String,
+    /// Of virtual time.
+    seed: Option<u64>,
 }
 
 impl RuntimeBuilder {
@@ -345,13 +358,60 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Gives the runtime time of its own, which passes in an instant: for tests.
+    ///
+    /// While a fiber can run, the clock stands still. When all wait, and one of them for a moment, that
+    /// moment comes: a fiber that sleeps for hours is awake at once. All that has a deadline goes by
+    /// this clock: [`sleep`](crate::sleep), [`park_timeout`](crate::park_timeout),
+    /// [`timeout`](crate::timeout), and calls of libc's on the runtime's fibers.
+    ///
+    /// There is one carrier, and which fiber runs next is drawn from `seed`: at each wait and each
+    /// yield any that is ready may be next. What the fibers do is then repeated exactly with the same
+    /// seed, and differs with another, unless other threads, or files and sockets that others write to,
+    /// have a say in it.
+    ///
+    /// Time does not pass while an [`offload`](crate::offload)ed call is under way. It does while a
+    /// fiber waits for a plain thread to do something, as the runtime cannot know of that; and not
+    /// while a fiber calls [`yield_now`](crate::yield_now) in a loop.
+    ///
+    /// ```
+    /// use carefree_runtime::{Runtime, sleep, spawn};
+    /// use std::time::Duration;
+    ///
+    /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    /// let runtime = Runtime::builder().virtual_time(42).build()?;
+    /// let alarms = runtime.run(|| {
+    ///     let first = spawn(|| { sleep(DAY); "tomorrow" });
+    ///     let second = spawn(|| { sleep(7 * DAY); "next week" });
+    ///     [first.join().unwrap(), second.join().unwrap()]
+    /// });
+    /// assert_eq!(alarms, ["tomorrow", "next week"]);
+    /// assert_eq!(runtime.virtual_time(), Some(7 * DAY));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn virtual_time(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, `CAREFREE_OFFLOAD` or `CAREFREE_WATCH` is set to
+    /// When the number of carriers is not 1 to 64, or not 1 where time is virtual, `CAREFREE_OFFLOAD` or `CAREFREE_WATCH` is set to
     /// what it cannot be, or a kernel thread cannot be started.
     pub fn build(self) -> io::Result<Runtime> {
-        let carriers = self.carriers.unwrap_or_else(available_carriers);
+        let time = self.seed.map(|seed| VirtualTime { seed, clock: Arc::default() });
+        let carriers = match (self.carriers, &time) {
+            (None, None) => available_carriers(),
+            (None | Some(1), Some(_)) => 1,
+            (Some(carriers), Some(_)) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("a runtime with virtual time has one carrier, not {carriers}"),
+                ));
+            }
+            (Some(carriers), None) => carriers,
+        };
         if !(1..=CARRIERS_MAX).contains(&carriers) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -361,7 +421,7 @@ impl RuntimeBuilder {
         offload::configure()?;
         watch::configure()?;
         prepare_process();
-        let shared = Shared::new(carriers);
+        let shared = Shared::new(carriers, time);
         let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };
         for index in 0..carriers {
             let theirs = Arc::clone(&shared);

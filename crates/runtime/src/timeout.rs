@@ -5,8 +5,7 @@ use std::fmt;
 use std::ptr;
 use std::time::Duration;
 
-use carefree_reactor::clock::{self, NEVER};
-
+use crate::clock::{self, NEVER};
 use crate::fiber::FiberRef;
 use crate::wait;
 

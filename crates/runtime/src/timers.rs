@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_context::lock::Lock;
-use carefree_reactor::clock::{self, NEVER};
+use carefree_reactor::clock::NEVER;
 use carefree_reactor::{TimerKey, Wheel};
 
 use crate::episode::Ticket;
@@ -19,8 +19,9 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new() -> Self {
-        Shard { wheel: Lock::new(Wheel::new(clock::now())), next: AtomicU64::new(NEVER) }
+    /// Without a timer; `now` is the time on the clock of those to come.
+    pub(crate) fn new(now: u64) -> Self {
+        Shard { wheel: Lock::new(Wheel::new(now)), next: AtomicU64::new(NEVER) }
     }
 
     /// Sets a timer that ends the wait `ticket` of `fiber`. Also returns whether it is now the

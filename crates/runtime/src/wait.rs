@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use carefree_context::{arch, kernel};
 
 use carefree_reactor::Idle;
-use carefree_reactor::clock::{self, NEVER};
 
 use crate::carrier::{self, Next};
+use crate::clock::{self, NEVER};
 use crate::deadlock::{self, Watch};
 use crate::episode::{
     BY_CANCEL, BY_COMPLETION, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket,

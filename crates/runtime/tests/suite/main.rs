@@ -15,6 +15,7 @@ mod stress;
 mod thread_like;
 mod timing;
 mod unwinding;
+mod virtual_time;
 mod watching;
 
 /// Tests may block their carriers: nothing is said about it, unless a mode or a test asks for that.
