@@ -19,9 +19,14 @@
 //! libraries' per-thread state are each fiber's own. Fibers run on *carriers*, one kernel thread a
 //! processor, and may move from one to another whenever they wait.
 //!
-//! A fiber lets others run when it waits through this crate: [`sleep`], [`park`], [`yield_now`],
-//! [`JoinHandle::join`], [`scope`], [`Semaphore`]. What blocks its kernel thread otherwise (so far:
-//! file and network calls, and a contended lock of `std::sync`) blocks its carrier.
+//! A fiber lets others run when it waits: through this crate ([`sleep`], [`park`],
+//! [`JoinHandle::join`], [`Semaphore`], …) and through libc. Linking this crate puts its own
+//! `read`, `recv`, `poll`, `nanosleep`, `pthread_mutex_lock`, `syscall` (of which `std::sync` is
+//! made) and so on before libc's, for the program and for the C libraries it uses: on a fiber they
+//! park it instead of blocking its carrier; anywhere else they are libc's. Waits for files and
+//! sockets and sleeps end early when the fiber is cancelled or its [`timeout`] is over; waits for
+//! locks do not. What cannot be seen (raw system call instructions, waits within libc) blocks the
+//! carrier, and a watchdog says so.
 //!
 //! # What `std::thread` does not have
 //!
