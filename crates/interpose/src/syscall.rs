@@ -11,12 +11,14 @@
 //! rest goes to the kernel.
 
 use std::ffi::{c_int, c_long};
+use std::ptr::null;
 
 use carefree_runtime::offload;
 
 use crate::fiber::{self, answer};
 use crate::futex::{self, futex};
-use crate::{descriptor, locks, messages, processes, ready, rest, sleep, socket, stream, sync};
+use crate::{descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep};
+use crate::{socket, stream, sync, transfer};
 
 unsafe extern "C-unwind" fn raw_syscall(
     number: c_long,
@@ -118,6 +120,38 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_epoll_pwait2 => {
                 ready::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
             }
+            libc::SYS_pselect6 => {
+                // The set of signals and its length lie in memory of their own.
+                let mask =
+                    (f as *const *const libc::sigset_t).as_ref().map_or(null(), |mask| *mask);
+                ready::pselect(a as c_int, b as _, c as _, d as _, e as _, mask).into()
+            }
+            // Who wants to know what a child has used, as only the system call says, blocks.
+            libc::SYS_waitid if e == 0 => {
+                processes::waitid(a as _, b as _, c as _, d as c_int).into()
+            }
+            libc::SYS_openat => opening::openat(fd, b as _, c as c_int, d as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => opening::open(a as _, b as c_int, c as _).into(),
+            libc::SYS_fcntl => descriptor::fcntl(fd, b as c_int, c).into(),
+            libc::SYS_sendfile => transfer::sendfile(fd, b as c_int, c as _, d) as c_long,
+            libc::SYS_splice => {
+                transfer::splice(fd, b as _, c as c_int, d as _, e, f as _) as c_long
+            }
+            libc::SYS_tee => transfer::tee(fd, b as c_int, c, d as _) as c_long,
+            libc::SYS_vmsplice => transfer::vmsplice(fd, b as _, c, d as _) as c_long,
+            libc::SYS_copy_file_range => {
+                transfer::copy_file_range(fd, b as _, c as c_int, d as _, e, f as _) as c_long
+            }
+            libc::SYS_rt_sigtimedwait => signals::sigtimedwait(a as _, b as _, c as _).into(),
+            libc::SYS_mq_timedreceive => {
+                ipc::mq_timedreceive(fd, b as _, c, d as _, e as _) as c_long
+            }
+            libc::SYS_mq_timedsend => ipc::mq_timedsend(fd, b as _, c, d as _, e as _).into(),
+            libc::SYS_msgsnd => ipc::msgsnd(fd, b as _, c, d as c_int).into(),
+            libc::SYS_msgrcv => ipc::msgrcv(fd, b as _, c, d as _, e as c_int) as c_long,
+            libc::SYS_semop => ipc::semop(fd, b as _, c).into(),
+            libc::SYS_semtimedop => ipc::semtimedop(fd, b as _, c, d as _).into(),
             // A fiber waits for one word at a time. Whoever wakes asks the kernel too, so a thread
             // can wait for many in its stead.
             libc::SYS_futex_waitv => {

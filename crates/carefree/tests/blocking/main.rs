@@ -9,6 +9,7 @@ mod messages;
 mod modes;
 mod names;
 mod nonblocking;
+mod numbers;
 mod processes;
 mod ready;
 mod signals;
