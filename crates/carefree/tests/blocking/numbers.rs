@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::ptr;
 
 use carefree::spawn;
 use libc::{c_int, fd_set, siginfo_t, timespec};
 
 use crate::common::*;
+use crate::processes::child;
 
 #[test]
 fn they_wait_as_the_functions_do() {
@@ -35,10 +35,10 @@ fn they_wait_as_the_functions_do() {
             one.read_exact(&mut [0]).unwrap();
             let mut other = writing.join().unwrap();
 
-            let child = Command::new("sh").args(["-c", "sleep 0.05; exit 3"]).spawn().unwrap();
+            let child = child("sleep 0.05; exit 3");
             let mut info: siginfo_t = mem::zeroed();
             let waited = while_another_runs(|| {
-                let (kind, id) = (libc::P_PID, child.id());
+                let (kind, id) = (libc::P_PID, child);
                 libc::syscall(libc::SYS_waitid, kind, id, &raw mut info, libc::WEXITED, null)
             });
             assert_eq!((waited, info.si_status()), (0, 3));

@@ -11,7 +11,7 @@ use libc::{c_int, pid_t};
 use crate::common::*;
 
 /// A child that runs `sh -c script`, for others than `std` to wait for.
-fn child(script: &str) -> pid_t {
+pub(crate) fn child(script: &str) -> pid_t {
     #[expect(clippy::zombie_processes, reason = "waited for by its number")]
     let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
     child.id() as pid_t
