@@ -54,7 +54,8 @@
 //!
 //! [`RuntimeBuilder::virtual_time`] makes a runtime whose clock stands still while a fiber can run and
 //! jumps when all wait: sleeps of hours take no time, and which fiber runs next is drawn from a seed,
-//! so that what went wrong once goes wrong again.
+//! so that what went wrong once goes wrong again. `Instant::now` shows that clock, and
+//! `SystemTime::now` a day that begins at midnight of 1 January 2020.
 //!
 //! # Environment
 //!

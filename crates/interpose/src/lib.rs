@@ -14,6 +14,7 @@
 //! | family | file |
 //! |---|---|
 //! | `sched_yield` | `rest` |
+//! | `clock_gettime`, `gettimeofday`, `time`: where time is virtual | `clocks` |
 //! | `syscall`: the futex, and what else waits | `syscall`, `futex` |
 //! | `sleep`, `usleep`, `nanosleep`, `clock_nanosleep`, `thrd_sleep` | `sleep` |
 //! | `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `epoll_pwait2` | `ready` |
@@ -57,6 +58,7 @@ mod time;
 
 pub mod barrier;
 pub mod c11;
+pub mod clocks;
 pub mod condition;
 pub mod descriptor;
 pub mod fortify;

@@ -17,3 +17,4 @@ mod sleep;
 mod sockets;
 mod start;
 mod transfer;
+mod virtual_time;
