@@ -103,6 +103,19 @@ pub(crate) struct Bench {
     /// Keep every sample on one core, not `switch` alone.
     #[arg(long)]
     pub(crate) pin: bool,
+
+    /// Where records are kept, and samples of earlier runs found [default: carefree/records in your
+    /// data folder].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Measure anew what earlier runs have measured here.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Stop early where every interval is this narrow, percent of the median to each side.
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) precision: Option<u32>,
 }
 
 /// What a record may be named by.

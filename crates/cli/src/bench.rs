@@ -1,9 +1,11 @@
 //! `carefree bench`.
 
+use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 use carefree_lab::env::Environment;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
-use carefree_lab::record::{Record, fingerprint};
+use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
 use carefree_lab::sample::Trial;
@@ -22,6 +24,7 @@ use carefree_lab::target::{self, Folders};
 use carefree_lab::workload::{Size, Workload};
 
 use crate::args::Bench;
+use crate::kept::Kept;
 use crate::out::Out;
 use crate::progress::{Bar, spoken};
 use crate::{complain, exit, terminal};
@@ -66,13 +69,33 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     let sizes = sizes(orders, &program);
     let field = lineup.field(&sizes, &folders, &mut |runtime| {
         bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
+        !interrupted.load(Ordering::Relaxed)
     });
     field.notes.iter().for_each(|note| complain(note));
     if field.kinds.is_empty() && field.failed.is_empty() {
         return Err(usage("no runtime has these units and workloads; see carefree doctor".into()));
     }
-    let plan = plan(orders, &sizes, field.kinds.clone());
+    let mut plan = plan(orders, &sizes, field.kinds.clone());
     let environment = Environment::capture();
+    let begun = RunFacts {
+        seed: plan.seed,
+        samples: plan.samples,
+        quick: orders.quick,
+        pinned: orders.pin,
+        command: command_line(),
+        ..RunFacts::default()
+    };
+    let command = begun.command.clone();
+    let mut kept =
+        Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(failed)?;
+    plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
+    let again: u32 = plan.had.iter().sum();
+    if again > 0 {
+        complain(&format!(
+            "{again} samples of earlier runs stand for as many of this one; --force measures anew"
+        ));
+    }
+    let kept = RefCell::new(kept);
     let started = Instant::now();
     let mut outcome = Runner {
         launch: &|trial: &Trial| {
@@ -85,12 +108,20 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         interrupted: &interrupted,
         patience: PATIENCE,
         progress: &mut |progress| bar.show(progress),
-        keep: &mut |_| {},
-        enough: &|_| false,
+        keep: &mut |taken| kept.borrow_mut().add(taken),
+        enough: &|of_kind| {
+            let precision = orders.precision.map(|percent| f64::from(percent) / 100.0);
+            precision.zip(of_kind.first()).is_some_and(|(precision, taken)| {
+                kept.borrow().is_precise(&taken.trial, precision, plan.seed)
+            })
+        },
     }
     .run(&plan);
     outcome.failed.extend(field.failed);
-    let record = Record::of_plan(environment, &plan, outcome);
+    let (record, path) = kept.into_inner().finish(environment, &plan, command, outcome);
+    if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
+        complain(&format!("recorded in {}", path.display()));
+    }
 
     let interrupted = record.run.interrupted;
     if interrupted && record.results.is_empty() {
@@ -141,6 +172,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
     };
     Plan {
         kinds,
+        had: Vec::new(),
         samples,
         least,
         budget,
@@ -161,6 +193,17 @@ fn sizes(orders: &Bench, program: &Path) -> Sizes {
         // A program that cannot be read has no samples that another could use again.
         program: fs::read(program).map(|bytes| fingerprint(&bytes)).unwrap_or_default(),
     }
+}
+
+/// The command line, as a person would type it.
+fn command_line() -> String {
+    let word = |word: String| match word.contains(|c: char| c.is_whitespace() || c == '\'') {
+        true => format!("'{}'", word.replace('\'', "'\\''")),
+        false => word,
+    };
+    let words: Vec<String> =
+        env::args_os().skip(1).map(|given| word(given.to_string_lossy().into_owned())).collect();
+    format!("carefree {}", words.join(" "))
 }
 
 /// A seed nobody chose. Six digits are enough to be different each time, and can be typed again.

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod doctor;
+mod kept;
 mod out;
 mod progress;
 mod records;

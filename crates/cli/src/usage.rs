@@ -72,6 +72,7 @@ fn line(error: &clap::Error) -> String {
 fn numbers(option: &str) -> &'static str {
     match option {
         "--fail-on-regression" => "a percentage from 0 to 1,000,000",
+        "--precision" => "a percentage from 1 to 100",
         "--samples" => "a number from 1 to 10,000",
         "--units" => "a number from 1 to 100,000,000",
         _ => "a number from 0 to 18,446,744,073,709,551,615",

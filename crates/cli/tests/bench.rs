@@ -329,3 +329,73 @@ fn no_color_means_no_colours() {
     assert!(shown.contains("Performance Summary"), "{shown}");
     assert!(!shown.contains("\x1b[1m") && !shown.contains("\x1b[2m"), "{shown}");
 }
+
+#[test]
+fn what_was_measured_is_kept_and_used_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let records = folder.path().display().to_string();
+    let measure = |more: &[&str]| {
+        let orders = ["switch", "--unit", "thread", "--record", &records, "--format", "json"];
+        let output = small(&[&orders, more].concat());
+        let record = json(stdout(&output));
+        let samples = record["sample"].as_array().expect("samples").clone();
+        let processes: Vec<u64> =
+            samples.iter().filter_map(|sample| sample["proof"]["process"].as_u64()).collect();
+        assert_eq!(processes.len(), samples.len());
+        (processes, stderr(&output).to_owned())
+    };
+    let (first, said) = measure(&[]);
+    assert_eq!((first.len(), said.as_str()), (2, ""));
+    let (again, said) = measure(&[]);
+    assert_eq!(again, first, "the same samples");
+    assert!(said.starts_with("carefree: 2 samples of earlier runs stand for"), "{said}");
+    let (anew, _) = measure(&["--force"]);
+    assert!(anew.iter().all(|process| !first.contains(process)), "{anew:?} {first:?}");
+    assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 3, "a record each");
+    for entry in fs::read_dir(folder.path()).expect("there") {
+        let text = fs::read_to_string(entry.expect("there").path()).expect("text");
+        let record = json(&text);
+        assert_eq!(record["run"]["interrupted"], false, "the last one counts: {text}");
+        assert!(record["run"]["command"].as_str().is_some_and(|c| c.contains("bench --runtime")));
+        assert_eq!(record["sample"].as_array().map(Vec::len), Some(2));
+        assert!(!record["result"].as_array().expect("results").is_empty());
+    }
+}
+
+#[test]
+fn a_run_that_was_broken_off_is_taken_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let records = folder.path().display().to_string();
+    let child = long_run(&["--record", &records]);
+    interrupt(&child);
+    assert_eq!(child.wait_with_output().expect("it ends").status.code(), Some(130));
+    let output = run([
+        "bench",
+        "switch",
+        "--runtime",
+        "rust",
+        "--unit",
+        "thread",
+        "--samples",
+        "2",
+        "--record",
+        &records,
+        "--format",
+        "csv",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stderr(&output).contains("2 samples of earlier runs"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_interval_that_is_narrow_enough_ends_the_sampling() {
+    // A hundred percent to each side is soon had, and not before five samples.
+    let orders = ["--samples", "40", "--precision", "100"];
+    let output =
+        run(["bench", "switch", "--runtime", "rust", "--unit", "thread", "--format", "json"]
+            .iter()
+            .chain(&orders));
+    assert!(output.status.success(), "{output:?}");
+    let samples = json(stdout(&output))["sample"].as_array().map_or(0, Vec::len);
+    assert!((5..40).contains(&samples), "{samples}");
+}

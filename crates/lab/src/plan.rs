@@ -12,7 +12,9 @@ use crate::workload::{Size, Workload};
 pub struct Plan {
     /// What to take samples of, each once, in the order in which reports show them.
     pub kinds: Vec<Trial>,
-    /// Samples to take of each kind, at most.
+    /// How many samples of each kind there are from earlier runs; none where this is shorter.
+    pub had: Vec<u32>,
+    /// Samples to take of each kind, at most, with those there are.
     pub samples: u32,
     /// Samples to take of each kind, whatever time they take.
     pub least: u32,
@@ -107,7 +109,16 @@ pub(crate) mod tests {
             .into_iter()
             .flat_map(|workload| Unit::ALL.map(|unit| kind(unit, workload)))
             .collect();
-        Plan { kinds, samples, least: 1, budget: None, size: Size::Quick, pin: false, seed: 1 }
+        Plan {
+            kinds,
+            had: Vec::new(),
+            samples,
+            least: 1,
+            budget: None,
+            size: Size::Quick,
+            pin: false,
+            seed: 1,
+        }
     }
 
     #[test]

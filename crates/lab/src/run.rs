@@ -86,6 +86,8 @@ impl std::fmt::Debug for Runner<'_> {
 /// How a kind fares.
 #[derive(Clone, Copy, Debug, Default)]
 struct Course {
+    /// Samples there were before.
+    had: u32,
     /// Samples tried, failed ones included.
     tried: u32,
     /// How long they took together.
@@ -119,14 +121,17 @@ impl Runner<'_> {
     /// Takes all samples, or those that come before an interruption.
     pub fn run(&mut self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut courses = vec![Course::default(); plan.kinds.len()];
+        let had = |kind| plan.had.get(kind).copied().unwrap_or(0);
+        let mut courses: Vec<Course> = (0..plan.kinds.len())
+            .map(|kind| Course { had: had(kind), ..Course::default() })
+            .collect();
         let mut shares = vec![plan.samples; plan.kinds.len()];
         let mut done = 0;
         let load = LoadMeter::start();
         'all: for round in 0..plan.samples {
             for kind in plan.order(round) {
                 let course = courses[kind];
-                if course.over || course.tried >= shares[kind] {
+                if course.over || course.had + course.tried >= shares[kind] {
                     continue;
                 }
                 let trial = &plan.kinds[kind];
@@ -171,7 +176,8 @@ impl Runner<'_> {
 fn total(courses: &[Course], shares: &[u32]) -> usize {
     let count = |(course, &share): (&Course, &u32)| {
         // A share may have shrunk below what was taken by then.
-        (if course.over { course.tried } else { share.max(course.tried) }) as usize
+        let left = share.saturating_sub(course.had);
+        (if course.over { course.tried } else { left.max(course.tried) }) as usize
     };
     courses.iter().zip(shares).map(count).sum()
 }

@@ -165,7 +165,7 @@ impl Fake {
             pin: false,
             program: String::new(),
         };
-        Ok(Lineup::find(&wishes, &targets)?.field(&sizes, &folders, &mut |_| {}))
+        Ok(Lineup::find(&wishes, &targets)?.field(&sizes, &folders, &mut |_| true))
     }
 
     fn run(&self, units: &[&str], samples: u32, patience: Duration) -> Outcome {
@@ -181,6 +181,7 @@ fn executable(path: &Path, text: &str) {
 fn run(field: &Field, samples: u32, patience: Duration) -> Outcome {
     let plan = Plan {
         kinds: field.kinds.clone(),
+        had: Vec::new(),
         samples,
         least: samples,
         budget: None,

@@ -34,7 +34,7 @@ fn check(name: &str) {
         program: String::new(),
     };
     let lineup = Lineup::find(&wishes, &targets).expect("it is there");
-    let field = lineup.field(&sizes, &folders, &mut |_| {});
+    let field = lineup.field(&sizes, &folders, &mut |_| true);
     field.notes.iter().for_each(|note| println!("{note}"));
     assert!(field.failed.is_empty(), "{:?}", field.failed);
     // Our own are tested elsewhere.
@@ -44,8 +44,16 @@ fn check(name: &str) {
         trial.parameters.switches = trial.parameters.switches.min(200);
         trial.warmup = trial.warmup.min(1);
     }
-    let plan =
-        Plan { kinds, samples: 1, least: 1, budget: None, size: Size::Quick, pin: false, seed: 1 };
+    let plan = Plan {
+        kinds,
+        had: Vec::new(),
+        samples: 1,
+        least: 1,
+        budget: None,
+        size: Size::Quick,
+        pin: false,
+        seed: 1,
+    };
     let outcome = Runner {
         launch: &|trial| field.launch(trial).expect("one that was kept"),
         interrupted: &AtomicBool::new(false),

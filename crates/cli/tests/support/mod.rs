@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The program under test.
 pub(crate) fn carefree() -> Command {
@@ -10,8 +11,12 @@ pub(crate) fn carefree() -> Command {
     command.env_remove("NO_COLOR");
     // Other runtimes have tests of their own, and a home is where their managers keep them.
     let home = env!("CARGO_TARGET_TMPDIR");
-    command.env("HOME", home).env_remove("XDG_CACHE_HOME").env_remove("XDG_DATA_HOME");
-    command.env("PATH", "");
+    command.env("HOME", home).env_remove("XDG_CACHE_HOME");
+    command.env("PATH", "").env_remove("CARGO_HOME").env_remove("JAVA_HOME");
+    // Each run has its own records: what one has measured another must measure too.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    command.env("XDG_DATA_HOME", format!("{home}/data-{}-{number}", std::process::id()));
     command
 }
 

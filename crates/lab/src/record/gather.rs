@@ -10,8 +10,15 @@ use crate::sample::Trial;
 use crate::workload::{self, Size};
 
 impl Record {
-    /// Makes the record of what came of a plan.
-    pub fn of_plan(environment: Environment, plan: &Plan, outcome: Outcome) -> Record {
+    /// Makes the record of a run: `readings` are its samples, those of earlier runs that it has
+    /// used again included.
+    pub fn of_run(
+        environment: Environment,
+        plan: &Plan,
+        command: String,
+        readings: Vec<Reading>,
+        outcome: Outcome,
+    ) -> Record {
         let run = RunFacts {
             seed: plan.seed,
             samples: plan.samples,
@@ -19,15 +26,10 @@ impl Record {
             pinned: plan.pin,
             interrupted: outcome.interrupted,
             load: outcome.load,
-            command: String::new(),
+            command,
         };
-        let samples = outcome
-            .taken
-            .iter()
-            .map(|taken| Reading::of_sample(&environment.started, taken))
-            .collect();
         let failures = outcome.failed.into_iter().map(Failed::from).collect();
-        Record::new(environment, run, samples, failures)
+        Record::new(environment, run, readings, failures)
     }
 }
 

@@ -159,12 +159,12 @@ impl Lineup {
     }
 
     /// Makes the kinds of samples, and has their programs built. `building` is told of each runtime
-    /// before that.
+    /// before that, and may say that it is enough.
     pub fn field(
         &self,
         sizes: &Sizes,
         folders: &Folders,
-        building: &mut dyn FnMut(&Runtime),
+        building: &mut dyn FnMut(&Runtime) -> bool,
     ) -> Field {
         let mut field = Field::default();
         for &unit in self.ours.iter().filter(|unit| self.wants(unit.name(), unit.role())) {
@@ -181,7 +181,9 @@ impl Lineup {
             }
         }
         for runtime in &self.runtimes {
-            building(runtime);
+            if !building(runtime) {
+                break;
+            }
             self.add_kinds(runtime, sizes, folders, &mut field);
         }
         field

@@ -1,0 +1,130 @@
+//! What earlier runs have measured and this one need not, and the record of this one.
+
+use std::path::PathBuf;
+
+use carefree_lab::env::Environment;
+use carefree_lab::plan::Plan;
+use carefree_lab::record::{self, Heading, Line, Reading, Record, RunFacts, Store, Subject};
+use carefree_lab::run::Taken;
+use carefree_lab::sample::Trial;
+use carefree_lab::stats::{self, Random};
+
+use crate::complain;
+
+/// The samples of a run, those of earlier runs included, and the file they are kept in.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// None where there is no place for it, or it could not be written.
+    store: Option<Store>,
+    readings: Vec<Reading>,
+    begun: RunFacts,
+    run: String,
+}
+
+impl Kept {
+    /// Opens `folder`, or the user's own.
+    ///
+    /// # Errors
+    /// One line: the folder that was named cannot be written. Without the user's own, a run goes on
+    /// and says so.
+    pub(crate) fn open(
+        folder: Option<PathBuf>,
+        environment: &Environment,
+        begun: RunFacts,
+        force: bool,
+    ) -> Result<Kept, String> {
+        let named = folder.is_some();
+        let mut store = None;
+        if let Some(folder) = folder.or_else(record::default_folder) {
+            match Store::open(&folder, Heading::new(environment.clone()), force) {
+                Ok(open) => store = Some(open),
+                Err(error) => {
+                    let line = format!("records cannot be kept in {}: {error}", folder.display());
+                    if named {
+                        return Err(line);
+                    }
+                    complain(&line);
+                }
+            }
+        }
+        Ok(Kept { store, readings: Vec::new(), begun, run: environment.started.clone() })
+    }
+
+    /// Takes up to `most` samples of earlier runs as this one's, and says how many there were.
+    pub(crate) fn reuse(&mut self, trial: &Trial, most: u32) -> u32 {
+        let subject = Subject::from(trial);
+        let Some(store) = &mut self.store else {
+            return 0;
+        };
+        if store.has(&subject, &trial.program) == 0 {
+            return 0;
+        }
+        match store.reuse(&subject, &trial.program, most as usize) {
+            Ok(found) => {
+                let count = u32::try_from(found.len()).unwrap_or(most);
+                self.readings.extend(found);
+                count
+            }
+            Err(error) => {
+                self.give_up(&error);
+                0
+            }
+        }
+    }
+
+    /// Adds a sample that was taken.
+    pub(crate) fn add(&mut self, taken: &Taken) {
+        let reading = Reading::of_sample(&self.run, taken);
+        let first = self.readings.iter().all(|known| known.run != self.run);
+        if let Some(store) = &mut self.store {
+            // A reader of a run that was killed must not take it for whole.
+            let unfinished = RunFacts { interrupted: true, ..self.begun.clone() };
+            let begun = if first { store.write(&Line::Run(unfinished)) } else { Ok(()) };
+            if let Err(error) = begun.and_then(|()| store.append(&reading)) {
+                self.give_up(&error);
+            }
+        }
+        self.readings.push(reading);
+    }
+
+    fn give_up(&mut self, error: &std::io::Error) {
+        complain(&format!("the record cannot be written any more: {error}"));
+        self.store = None;
+    }
+
+    /// Whether all figures of these orders are as precise as asked for: a share of their median.
+    pub(crate) fn is_precise(&self, trial: &Trial, precision: f64, seed: u64) -> bool {
+        let subject = Subject::from(trial);
+        let of_kind: Vec<&Reading> =
+            self.readings.iter().filter(|reading| reading.subject == subject).collect();
+        let Some(first) = of_kind.first() else {
+            return false;
+        };
+        first.figures.keys().all(|metric| {
+            let values: Vec<f64> =
+                of_kind.iter().filter_map(|reading| reading.figures.get(metric).copied()).collect();
+            stats::enough(&values, precision, &mut Random::new(seed))
+        })
+    }
+
+    /// Makes the record, and writes its end.
+    pub(crate) fn finish(
+        self,
+        environment: Environment,
+        plan: &Plan,
+        command: String,
+        outcome: carefree_lab::run::Outcome,
+    ) -> (Record, Option<PathBuf>) {
+        let Kept { store, readings, .. } = self;
+        let record = Record::of_run(environment, plan, command, readings, outcome);
+        let mut path = None;
+        if let Some(mut store) = store.filter(|_| !record.samples.is_empty()) {
+            let written = record.closing_lines().iter().try_for_each(|line| store.write(line));
+            match written {
+                Ok(()) => path = Some(store.path().to_owned()),
+                Err(error) => complain(&format!("the record has no end: {error}")),
+            }
+        }
+        (record, path)
+    }
+}
