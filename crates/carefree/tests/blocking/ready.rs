@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use carefree::{run, spawn};
+use carefree::{run, scope, spawn};
 use libc::{c_int, epoll_event, fd_set, pollfd, timespec, timeval};
 
 use crate::common::*;
@@ -374,7 +374,7 @@ fn many_polls_of_many_files_at_once() {
         let pairs: Vec<_> = (0..64).map(|_| UnixStream::pair().unwrap()).collect();
         let fds: Vec<_> = pairs.iter().map(|(one, _)| one.as_raw_fd()).collect();
         let fds: &[c_int] = &fds;
-        carefree::scope(|s| {
+        scope(|s| {
             let polls: Vec<_> = (0..64)
                 .map(|first: usize| {
                     s.spawn(move || {
@@ -405,5 +405,81 @@ fn a_connection_with_a_time_limit() {
         drop(listener);
         let refused = TcpStream::connect_timeout(&address, LONG).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// Numbers that look like chance, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+#[test]
+fn events_limits_and_cancellations_in_any_order_lose_nothing() {
+    const BYTES: usize = 300;
+    run(|| {
+        scope(|s| {
+            for seed in 1..=20 {
+                s.spawn(move || {
+                    let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+                    let (readers, writers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+                    let mut chance = Chance(seed);
+                    let writing = spawn(move || {
+                        for _ in 0..BYTES {
+                            let chosen = chance.below(3) as usize;
+                            (&writers[chosen]).write_all(b"x").unwrap();
+                            if chance.below(3) == 0 {
+                                carefree::sleep(Duration::from_micros(chance.below(200)));
+                            }
+                        }
+                        writers
+                    });
+                    let mut chance = Chance(seed + 1000);
+                    let mut got = 0;
+                    while got < BYTES {
+                        let fds = [0, 1, 2].map(|i: usize| readers[i].as_raw_fd());
+                        let span = Duration::from_micros(chance.below(300));
+                        let poll_now = move || {
+                            let mut files = fds.map(|fd| wanted(fd, libc::POLLIN));
+                            let polled = poll(&mut files, 1000);
+                            (polled, files.map(|file| file.revents))
+                        };
+                        // Cut short by a limit, by a cancellation, or not.
+                        let mut answer = (Err(libc::ETIMEDOUT), [0; 3]);
+                        match chance.below(3) {
+                            0 => answer = poll_now(),
+                            1 => _ = carefree::timeout(span, || answer = poll_now()),
+                            _ => {
+                                let polling = spawn(poll_now);
+                                carefree::sleep(span);
+                                polling.cancel();
+                                answer = polling.join().unwrap();
+                            }
+                        }
+                        match answer {
+                            (Ok(_), revents) => {
+                                for (reader, _) in
+                                    readers.iter().zip(revents).filter(|(_, events)| *events != 0)
+                                {
+                                    let mut buffer = [0; 64];
+                                    got += (&*reader).read(&mut buffer).unwrap();
+                                }
+                            }
+                            (Err(errno), _) => {
+                                assert!([libc::ETIMEDOUT, libc::ECANCELED].contains(&errno));
+                            }
+                        }
+                    }
+                    writing.join().unwrap();
+                    assert_eq!(got, BYTES);
+                });
+            }
+        });
     });
 }
