@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_lab::env::Environment;
+use carefree_lab::noise::WarningKind;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::record::{RunFacts, fingerprint};
@@ -71,7 +72,6 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
         !interrupted.load(Ordering::Relaxed)
     });
-    field.notes.iter().for_each(|note| complain(note));
     if field.kinds.is_empty() && field.failed.is_empty() {
         return Err(usage("no runtime has these units and workloads; see carefree doctor".into()));
     }
@@ -83,9 +83,9 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         quick: orders.quick,
         pinned: orders.pin,
         command: command_line(),
+        runtimes: field.facts.clone(),
         ..RunFacts::default()
     };
-    let command = begun.command.clone();
     let mut kept =
         Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(failed)?;
     plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
@@ -118,7 +118,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     }
     .run(&plan);
     outcome.failed.extend(field.failed);
-    let (record, path) = kept.into_inner().finish(environment, &plan, command, outcome);
+    let (record, path) = kept.into_inner().finish(environment, field.notes, outcome);
     if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
         complain(&format!("recorded in {}", path.display()));
     }
@@ -145,6 +145,10 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     }
     // In the other formats, or in a file, failures are easily overlooked.
     if orders.out.is_some() || format != Format::Text {
+        let about = [WarningKind::LeftOut, WarningKind::FewerUnits];
+        for note in record.warnings.iter().filter(|warning| about.contains(&warning.kind)) {
+            complain(&format!("{} ({})", note.message, note.advice));
+        }
         for failure in &record.failures {
             complain(&format!("{}: {}", failure.subject.spoken(), failure.message));
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use carefree_lab::env::Environment;
-use carefree_lab::plan::Plan;
+use carefree_lab::noise::Warning;
 use carefree_lab::record::{self, Heading, Line, Reading, Record, RunFacts, Store, Subject};
 use carefree_lab::run::Taken;
 use carefree_lab::sample::Trial;
@@ -107,16 +107,16 @@ impl Kept {
         })
     }
 
-    /// Makes the record, and writes its end.
+    /// Makes the record, with what there is to say of who took part, and writes its end.
     pub(crate) fn finish(
         self,
         environment: Environment,
-        plan: &Plan,
-        command: String,
+        notes: Vec<Warning>,
         outcome: carefree_lab::run::Outcome,
     ) -> (Record, Option<PathBuf>) {
-        let Kept { store, readings, .. } = self;
-        let record = Record::of_run(environment, plan, command, readings, outcome);
+        let Kept { store, readings, begun, .. } = self;
+        let mut record = Record::of_run(environment, begun, readings, outcome);
+        record.warnings.extend(notes);
         let mut path = None;
         if let Some(mut store) = store.filter(|_| !record.samples.is_empty()) {
             let written = record.closing_lines().iter().try_for_each(|line| store.write(line));

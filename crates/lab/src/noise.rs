@@ -47,6 +47,10 @@ pub enum WarningKind {
     SharedTls,
     /// The whole memory could only be had for the whole machine.
     SharedMemoryFigures,
+    /// Units ran in smaller crowds than the others, because more make no sense.
+    FewerUnits,
+    /// Something that was asked for, or would have been measured, is not here.
+    LeftOut,
 }
 
 /// What else the machine did while samples were taken, as shares of all its cores' time.

@@ -35,7 +35,7 @@ fn check(name: &str) {
     };
     let lineup = Lineup::find(&wishes, &targets).expect("it is there");
     let field = lineup.field(&sizes, &folders, &mut |_| true);
-    field.notes.iter().for_each(|note| println!("{note}"));
+    field.notes.iter().for_each(|note| println!("{}", note.message));
     assert!(field.failed.is_empty(), "{:?}", field.failed);
     // Our own are tested elsewhere.
     let theirs = field.kinds.iter().filter(|trial| field.launch(trial).is_some());

@@ -115,6 +115,7 @@ fn record() -> Record {
         source: None,
         environment: environment(),
         run: RunFacts {
+            runtimes: Vec::new(),
             seed: 42,
             samples: 3,
             quick: false,

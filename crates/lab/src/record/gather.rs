@@ -4,30 +4,20 @@ use std::collections::BTreeMap;
 
 use super::{Failed, Parameters, Reading, Record, RunFacts, Subject};
 use crate::env::Environment;
-use crate::plan::Plan;
 use crate::run::{self, Outcome, Taken};
 use crate::sample::Trial;
-use crate::workload::{self, Size};
+use crate::workload;
 
 impl Record {
-    /// Makes the record of a run: `readings` are its samples, those of earlier runs that it has
+    /// Makes the record of a run that began as `begun` says: `readings` are its samples, those of earlier runs that it has
     /// used again included.
     pub fn of_run(
         environment: Environment,
-        plan: &Plan,
-        command: String,
+        begun: RunFacts,
         readings: Vec<Reading>,
         outcome: Outcome,
     ) -> Record {
-        let run = RunFacts {
-            seed: plan.seed,
-            samples: plan.samples,
-            quick: plan.size == Size::Quick,
-            pinned: plan.pin,
-            interrupted: outcome.interrupted,
-            load: outcome.load,
-            command,
-        };
+        let run = RunFacts { interrupted: outcome.interrupted, load: outcome.load, ..begun };
         let failures = outcome.failed.into_iter().map(Failed::from).collect();
         Record::new(environment, run, readings, failures)
     }

@@ -28,6 +28,7 @@ pub use subject::{Parameters, Side, Subject, Value};
 use crate::env::Environment;
 use crate::noise::{self, Load, Warning};
 use crate::stats::{self, Random};
+use crate::target::Facts;
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +68,9 @@ pub struct RunFacts {
     /// The command line, as a person would type it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
+    /// The runtimes that took part, our own aside: what is to be said of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtimes: Vec<Facts>,
 }
 
 /// One figure of one subject.

@@ -111,7 +111,15 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
     if run.pinned {
         order.push_str(", on one core");
     }
-    vec![hardware.join(", "), software.join(", "), settings.join(", "), fibers.join(", "), order]
+    let mut lines = vec![
+        hardware.join(", "),
+        software.join(", "),
+        settings.join(", "),
+        fibers.join(", "),
+        order,
+    ];
+    lines.extend(run.runtimes.iter().map(ToString::to_string));
+    lines
 }
 
 /// Where figures of others come from, and what they tell of their machine.

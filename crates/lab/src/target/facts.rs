@@ -1,6 +1,7 @@
 //! What a report has to say of a runtime beside its figures.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ pub struct Facts {
     /// The program that was found.
     pub program: String,
     /// What is to be said of its garbage collector.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc: Option<String>,
     /// Optional parts that are there, with their versions.
     pub parts: BTreeMap<String, String>,
@@ -42,6 +43,27 @@ pub struct UnitFacts {
     pub yields: String,
     /// Whether it can use one core alone.
     pub one_core: bool,
+}
+
+impl fmt::Display for Facts {
+    /// `Ruby 3.3.8 (/usr/bin/ruby, async 2.1; garbage collection: generational, on): thread is
+    /// Thread, yields by Thread.pass`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({}", self.title, self.version, self.program)?;
+        for (part, version) in &self.parts {
+            write!(f, ", {part} {version}")?;
+        }
+        if let Some(gc) = &self.gc {
+            write!(f, "; garbage collection: {gc}")?;
+        }
+        f.write_str(")")?;
+        for (at, (name, unit)) in self.units.iter().enumerate() {
+            let gap = if at == 0 { ": " } else { "; " };
+            let cores = if unit.one_core { ", on one core at a time" } else { "" };
+            write!(f, "{gap}{name} is {}, yields by {}{cores}", unit.what, unit.yields)?;
+        }
+        Ok(())
+    }
 }
 
 impl Runtime {

@@ -1,5 +1,6 @@
 //! Finding the versions of a runtime on this machine.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -17,6 +18,8 @@ use crate::workload::Workload;
 
 /// A program may take so long to say which version it is, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A part may have to be fetched.
+const FETCHING: Duration = Duration::from_secs(300);
 
 /// A version of a runtime that was found.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct Runtime {
     pub(super) bin: String,
     pub(super) version: String,
     pub(super) image: Option<InImage>,
+    /// The optional parts and their versions, once they were asked for.
+    pub(super) parts: OnceCell<BTreeMap<String, Option<String>>>,
 }
 
 /// What became of a unit of a runtime.
@@ -100,6 +105,7 @@ impl Target {
             bin: bin.to_string_lossy().into_owned(),
             version,
             image: None,
+            parts: OnceCell::new(),
         }
     }
 
@@ -191,15 +197,17 @@ impl Runtime {
 
     /// The version of an optional part, if it is there.
     pub fn part_version(&self, part: &str) -> Option<String> {
-        let probe = &self.target.spec.parts.get(part)?.probe;
-        let mut command = self.command(probe, None, &BTreeMap::new(), &[]);
-        let reply = ask(&mut command, PATIENCE).ok().filter(|reply| reply.status.success())?;
-        Some(version::of_output(&reply.stdout, "").unwrap_or("unknown").to_owned())
+        let parts = self.parts.get_or_init(|| {
+            let parts = &self.target.spec.parts;
+            parts.iter().map(|(name, part)| (name.clone(), self.probe(&part.probe))).collect()
+        });
+        parts.get(part)?.clone()
     }
 
-    /// The names of all optional parts of its target.
-    pub fn parts(&self) -> Vec<&str> {
-        self.target.spec.parts.keys().map(String::as_str).collect()
+    fn probe(&self, probe: &[String]) -> Option<String> {
+        let mut command = self.command(probe, None, &BTreeMap::new(), &[]);
+        let reply = ask(&mut command, FETCHING).ok().filter(|reply| reply.status.success())?;
+        Some(version::of_output(&reply.stdout, "").unwrap_or("unknown").to_owned())
     }
 
     pub(super) fn unit(&self, name: &str) -> Option<&UnitSpec> {

@@ -1,5 +1,6 @@
 //! Runtimes in container images, through docker or podman, whichever answers.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -111,7 +112,8 @@ impl Engine {
                     let target = target.clone();
                     // Images have everything in PATH: commands there need no folder.
                     let bin = "/usr/local/bin".to_owned();
-                    return Ok(Runtime { target, program, bin, version, image: Some(image) });
+                    let (image, parts) = (Some(image), OnceCell::new());
+                    return Ok(Runtime { target, program, bin, version, image, parts });
                 }
                 // The first failure is the one that tells most.
                 Ok(reply) if failed.is_empty() => {

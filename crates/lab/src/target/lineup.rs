@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::image::Engine;
-use super::{Finding, Folders, NotReady, Ready, Runtime, Target};
+use super::spec::UnitSpec;
+use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
+use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
 use crate::role::Role;
@@ -57,8 +59,10 @@ pub struct Field {
     pub kinds: Vec<Trial>,
     /// Those that cannot be measured, because their program could not be built.
     pub failed: Vec<Failed>,
-    /// What a reader of the figures should know, one a line.
-    pub notes: Vec<String>,
+    /// What a reader of the figures should know of who took part.
+    pub notes: Vec<Warning>,
+    /// What is to be said of the runtimes that take part.
+    pub facts: Vec<Facts>,
     ready: BTreeMap<Key, Ready>,
 }
 
@@ -153,8 +157,10 @@ impl Lineup {
         &self.runtimes
     }
 
-    fn wants(&self, unit: &str, role: Role) -> bool {
-        let wanted = |name: &String| name == unit || name == role.name();
+    /// Whether a unit is asked for: by its name, or by its role where the runtime has no unit of
+    /// that name (`has`).
+    fn wants(&self, unit: &str, role: Role, has: &dyn Fn(&str) -> bool) -> bool {
+        let wanted = |name: &String| name == unit || name == role.name() && !has(name);
         self.units.is_empty() || self.units.iter().any(wanted)
     }
 
@@ -167,7 +173,7 @@ impl Lineup {
         building: &mut dyn FnMut(&Runtime) -> bool,
     ) -> Field {
         let mut field = Field::default();
-        for &unit in self.ours.iter().filter(|unit| self.wants(unit.name(), unit.role())) {
+        for &unit in self.ours.iter().filter(|unit| self.wants_ours(**unit)) {
             for &workload in sizes.workloads.iter().filter(|workload| workload.is_gated()) {
                 field.kinds.push(Trial {
                     runtime: unit.runtime().to_owned(),
@@ -189,23 +195,45 @@ impl Lineup {
         field
     }
 
+    fn wants_ours(&self, unit: Unit) -> bool {
+        let has = |name: &str| {
+            Unit::ALL.iter().any(|own| own.runtime() == unit.runtime() && own.name() == name)
+        };
+        self.wants(unit.name(), unit.role(), &has)
+    }
+
     fn add_kinds(&self, runtime: &Runtime, sizes: &Sizes, folders: &Folders, field: &mut Field) {
+        let mut here = false;
         for (name, finding) in runtime.units() {
-            let Some(unit) = runtime.unit(&name).filter(|unit| self.wants(&name, unit.role)) else {
+            let has = |name: &str| runtime.target().has_unit(name);
+            let wanted = |unit: &&UnitSpec| self.wants(&name, unit.role, &has);
+            let Some(unit) = runtime.unit(&name).filter(wanted) else {
                 continue;
             };
             let who = format!("{} {} {name}", runtime.target().name(), runtime.version());
             match finding {
                 Finding::Here => {}
                 Finding::Missing { part, package } => {
-                    field.notes.push(format!("{who} is left out: it needs {part} ({package})"));
+                    field.notes.push(Warning {
+                        kind: WarningKind::LeftOut,
+                        message: format!("{who} is left out: it needs {part}"),
+                        advice: package,
+                    });
                     continue;
                 }
                 Finding::TooOld { since } => {
-                    field.notes.push(format!("{who} is left out: it came with {since}"));
+                    let name = runtime.target().name();
+                    field.notes.push(Warning {
+                        kind: WarningKind::LeftOut,
+                        message: format!("{who} is left out: it came with {since}"),
+                        advice: format!(
+                            "install {since} or newer, and name it: --runtime {name}@{since}"
+                        ),
+                    });
                     continue;
                 }
             }
+            here = true;
             for &workload in &sizes.workloads {
                 let Some(ready) = runtime.ready(&name, workload, folders) else {
                     continue;
@@ -223,7 +251,11 @@ impl Lineup {
                 if trial.parameters.units > most {
                     trial.parameters.units = most;
                     let why = unit.why.as_deref().unwrap_or_default();
-                    let note = format!("{who} runs with {most} units at most: {why}");
+                    let note = Warning {
+                        kind: WarningKind::FewerUnits,
+                        message: format!("{who} runs with {most} units at most: {why}"),
+                        advice: format!("compare it with others of as few: --units {most}"),
+                    };
                     if !field.notes.contains(&note) {
                         field.notes.push(note);
                     }
@@ -247,6 +279,9 @@ impl Lineup {
                     }
                 }
             }
+        }
+        if here {
+            field.facts.push(runtime.facts());
         }
     }
 }
