@@ -1,0 +1,121 @@
+//! A program whose allocator takes a pthread mutex, as jemalloc's does, and is contended: what the
+//! runtime allocates in the midst of its own work must not lead back into it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use carefree_interpose as _;
+use carefree_runtime::{Runtime, sleep, spawn, timeout, yield_now};
+
+/// The system's allocator under one mutex, with work within that makes it contended.
+struct Contended {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+}
+
+// SAFETY: a mutex is there to be shared.
+unsafe impl Sync for Contended {}
+
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// How often the mutex was held by somebody else.
+static BUSY: AtomicU64 = AtomicU64::new(0);
+
+impl Contended {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: an initialized mutex, unlocked by who has locked it.
+        unsafe {
+            if libc::pthread_mutex_trylock(self.mutex.get()) != 0 {
+                BUSY.fetch_add(1, Relaxed);
+                assert_eq!(libc::pthread_mutex_lock(self.mutex.get()), 0);
+            }
+            if TAKEN.fetch_add(1, Relaxed) % 64 == 0 {
+                // The holder loses its processor now and then.
+                let time = libc::timespec { tv_sec: 0, tv_nsec: 1000 };
+                let arguments = [&raw const time as usize, 0, 0, 0, 0, 0];
+                let _ = carefree_context::kernel::call(libc::SYS_nanosleep, arguments);
+            }
+            let result = f();
+            assert_eq!(libc::pthread_mutex_unlock(self.mutex.get()), 0);
+            result
+        }
+    }
+}
+
+// SAFETY: the system's allocator.
+unsafe impl GlobalAlloc for Contended {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        self.with(|| unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        self.with(|| unsafe { System.dealloc(memory, layout) });
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Contended = Contended { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER) };
+
+/// What makes the runtime allocate: names, large closures, timers, growing queues, ends.
+fn busy(seed: u64) {
+    let fibers: Vec<_> = (0..200)
+        .map(|number| {
+            let large = [number; 40];
+            carefree_runtime::Builder::new()
+                .name(format!("fiber {seed} {number}"))
+                .spawn(move || {
+                    let mut kept = vec![Box::new(large)];
+                    for turn in 0..4 {
+                        kept.push(Box::new([turn; 40]));
+                        match (number + turn) % 4 {
+                            0 => sleep(Duration::from_micros(50)),
+                            1 => drop(timeout(Duration::from_micros(20), || {
+                                sleep(Duration::from_millis(1));
+                            })),
+                            2 => drop(spawn(move || Box::new(large))),
+                            _ => yield_now(),
+                        }
+                    }
+                    kept.iter().map(|values| values[0]).sum::<u64>()
+                })
+                .unwrap()
+        })
+        .collect();
+    for (number, fiber) in fibers.into_iter().enumerate() {
+        assert_eq!(fiber.join().unwrap(), number as u64 + 6);
+    }
+}
+
+#[test]
+fn an_allocator_that_takes_a_contended_mutex() {
+    for carriers in [1, 2] {
+        let (send, receive) = mpsc::channel();
+        std::thread::spawn(move || {
+            static OVER: AtomicBool = AtomicBool::new(false);
+            OVER.store(false, Relaxed);
+            let rounds = AtomicUsize::new(0);
+            let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+            std::thread::scope(|scope| {
+                // A thread that allocates all the time.
+                scope.spawn(|| {
+                    while !OVER.load(Relaxed) {
+                        drop(std::hint::black_box(vec![1u8; 100]));
+                    }
+                });
+                for seed in 0..4 {
+                    runtime.run(|| busy(seed));
+                    rounds.fetch_add(1, Relaxed);
+                }
+                OVER.store(true, Relaxed);
+            });
+            drop(runtime);
+            send.send(rounds.into_inner()).unwrap();
+        });
+        let rounds = receive.recv_timeout(Duration::from_secs(60)).expect("it hangs");
+        assert_eq!(rounds, 4);
+    }
+    assert!(BUSY.load(Relaxed) > 0, "the mutex was never contended");
+}
