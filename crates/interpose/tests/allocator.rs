@@ -2,7 +2,7 @@
 //! runtime allocates in the midst of its own work must not lead back into it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,6 +22,11 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// How often the mutex was held by somebody else.
 static BUSY: AtomicU64 = AtomicU64::new(0);
 
+thread_local! {
+    /// The thread that keeps the mutex from others.
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Contended {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: an initialized mutex, unlocked by who has locked it.
@@ -30,8 +35,8 @@ impl Contended {
                 BUSY.fetch_add(1, Relaxed);
                 assert_eq!(libc::pthread_mutex_lock(self.mutex.get()), 0);
             }
-            if TAKEN.fetch_add(1, Relaxed) % 64 == 0 {
-                // The holder loses its processor now and then.
+            if HOLDS.get() || TAKEN.fetch_add(1, Relaxed) % 64 == 0 {
+                // The holder loses its processor.
                 let time = libc::timespec { tv_sec: 0, tv_nsec: 1000 };
                 let arguments = [&raw const time as usize, 0, 0, 0, 0, 0];
                 let _ = carefree_context::kernel::call(libc::SYS_nanosleep, arguments);
@@ -101,6 +106,7 @@ fn an_allocator_that_takes_a_contended_mutex() {
             std::thread::scope(|scope| {
                 // A thread that allocates all the time.
                 scope.spawn(|| {
+                    HOLDS.set(true);
                     while !OVER.load(Relaxed) {
                         drop(std::hint::black_box(vec![1u8; 100]));
                     }

@@ -63,6 +63,8 @@ pub(crate) struct Carrier {
     /// The kernel thread's own context, while a fiber runs.
     native: UnsafeCell<ThreadContext>,
     local: UnsafeCell<Local>,
+    /// Checked where debug assertions are.
+    local_in_use: Cell<bool>,
     random: Cell<u64>,
 
     index: usize,
@@ -193,6 +195,7 @@ impl Carrier {
             own_tls,
             native: UnsafeCell::new(ThreadContext::of_this_thread()),
             local: UnsafeCell::default(),
+            local_in_use: Cell::new(false),
             random,
             index,
             thread: AtomicI32::new(0),
@@ -222,9 +225,12 @@ impl Carrier {
     pub(crate) fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
         // `f` may allocate, and an allocator may wait for a mutex.
         wait::without_parking(|| {
+            debug_assert!(!self.local_in_use.replace(true), "a fiber was parked amid this");
             // SAFETY: only the carrier's thread comes here, and `f` neither switches nor comes
             // again.
-            f(unsafe { &mut *self.local.get() })
+            let result = f(unsafe { &mut *self.local.get() });
+            self.local_in_use.set(false);
+            result
         })
     }
 
