@@ -1,7 +1,7 @@
 //! What standing in for libc costs, and what waiting for each other costs fibers:
 //!
 //! ```text
-//! cargo run --release -p carefree-interpose --example costs
+//! cargo run --release -p carefree-interpose --example costs [WHAT]
 //! ```
 
 use std::hint::black_box;
@@ -29,8 +29,11 @@ fn time_all(turns: u32, f: impl Fn()) -> f64 {
     time(1, f) / f64::from(turns)
 }
 
-fn row(what: &str, nanoseconds: f64) {
-    println!("| {what:<62} | {nanoseconds:>8.1} |");
+/// Prints what `cost` says, if `what` contains what was asked for on the command line.
+fn row(what: &str, cost: impl FnOnce() -> f64) {
+    if std::env::args().nth(1).is_none_or(|asked| what.contains(&asked)) {
+        println!("| {what:<62} | {:>8.1} |", cost());
+    }
 }
 
 fn lock_and_unlock() -> f64 {
@@ -91,17 +94,15 @@ fn main() {
             unlock(mutex);
         })
     };
-    row("pthread_mutex lock + unlock on a thread: libc's", pair(lock, unlock));
-    row(
-        "pthread_mutex lock + unlock on a thread: ours",
-        pair(black_box(libc::pthread_mutex_lock), black_box(libc::pthread_mutex_unlock)),
-    );
+    row("pthread_mutex lock + unlock on a thread: libc's", || pair(lock, unlock));
+    row("pthread_mutex lock + unlock on a thread: ours", || {
+        pair(black_box(libc::pthread_mutex_lock), black_box(libc::pthread_mutex_unlock))
+    });
 
-    row("std Mutex lock + unlock on a thread", lock_and_unlock());
-    row("std Mutex lock + unlock on a fiber", one.run(lock_and_unlock));
+    row("std Mutex lock + unlock on a thread", lock_and_unlock);
+    row("std Mutex lock + unlock on a fiber", || one.run(lock_and_unlock));
 
-    row(
-        "yield to another fiber",
+    row("yield to another fiber", || {
         one.run(|| {
             let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
             let theirs = std::sync::Arc::clone(&stop);
@@ -114,11 +115,10 @@ fn main() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             other.join().unwrap();
             cost
-        }),
-    );
-    row("spin_loop hint", time(100_000, std::hint::spin_loop));
-    row(
-        "hand-over, carefree park and unpark, fibers of one carrier",
+        })
+    });
+    row("spin_loop hint", || time(100_000, std::hint::spin_loop));
+    row("hand-over, carefree park and unpark, fibers of one carrier", || {
         one.run(|| {
             time_all(2 * MESSAGES, || {
                 let main = carefree_runtime::current();
@@ -134,10 +134,9 @@ fn main() {
                 }
                 other.join().unwrap();
             })
-        }),
-    );
-    row(
-        "hand-over, std::thread::park and unpark, fibers of one carrier",
+        })
+    });
+    row("hand-over, std::thread::park and unpark, fibers of one carrier", || {
         one.run(|| {
             time_all(2 * MESSAGES, || {
                 let main = std::thread::current();
@@ -156,18 +155,15 @@ fn main() {
                 }
                 other.join().unwrap();
             })
-        }),
-    );
-    row(
-        "hand-over, std::sync::mpsc, fibers of one carrier",
-        one.run(|| ping_pong!(carefree_runtime::spawn, std::sync::mpsc::channel())),
-    );
-    row(
-        "hand-over, crossbeam-channel, fibers of one carrier",
-        one.run(|| ping_pong!(carefree_runtime::spawn, crossbeam_channel::unbounded())),
-    );
-    row(
-        "hand-over, std::sync::mpsc, threads",
-        ping_pong!(std::thread::spawn, std::sync::mpsc::channel()),
-    );
+        })
+    });
+    row("hand-over, std::sync::mpsc, fibers of one carrier", || {
+        one.run(|| ping_pong!(carefree_runtime::spawn, std::sync::mpsc::channel()))
+    });
+    row("hand-over, crossbeam-channel, fibers of one carrier", || {
+        one.run(|| ping_pong!(carefree_runtime::spawn, crossbeam_channel::unbounded()))
+    });
+    row("hand-over, std::sync::mpsc, threads", || {
+        ping_pong!(std::thread::spawn, std::sync::mpsc::channel())
+    });
 }

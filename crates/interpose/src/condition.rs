@@ -34,7 +34,7 @@ type Condition = libc::pthread_cond_t;
 type Mutex = libc::pthread_mutex_t;
 
 /// How often a signal goes to threads too.
-const TURNS: u32 = 16;
+const TURNS: u32 = 128;
 
 interpose! { anywhere
     /// `pthread_cond_wait(3)`.
@@ -101,7 +101,8 @@ interpose! { anywhere
         let key = condition as usize;
         if lot::is_waited(key) {
             static TURN: AtomicU32 = AtomicU32::new(0);
-            let turn = TURN.fetch_add(1, Ordering::Relaxed);
+            let turn = TURN.load(Ordering::Relaxed).wrapping_add(1);
+            TURN.store(turn, Ordering::Relaxed);
             if lot::unpark(key, 1) > 0 && turn % TURNS != 0 {
                 return 0;
             }

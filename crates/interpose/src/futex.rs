@@ -31,7 +31,7 @@ use crate::syscall::syscall::original;
 use crate::time::{Clock, absolute, relative};
 
 /// How often the kernel is asked before fibers are.
-const TURNS: u32 = 16;
+const TURNS: u32 = 128;
 /// The longest wait for a word that others than this process may change, in nanoseconds.
 const RECHECK: u64 = 5_000_000;
 
@@ -181,20 +181,29 @@ unsafe fn wake(call: Call, mask: u32) -> c_long {
         return unsafe { call.pass_on() };
     }
     let count = count(call.value);
-    static TURN: AtomicU32 = AtomicU32::new(0);
-    if TURN.fetch_add(1, Ordering::Relaxed) % TURNS == 0 {
+    let matches = |waiting| waiting & mask != 0;
+    if is_turn_of_threads() {
         // SAFETY: the caller's promise.
-        let woken = unsafe { call.pass_on() };
-        let left = count.saturating_sub(usize::try_from(woken).unwrap_or(0));
-        return woken.max(0) + wake_fibers(key, left, mask);
+        let woken = unsafe { call.pass_on() }.max(0);
+        let left = count.saturating_sub(woken as usize);
+        return woken + lot::unpark_matching(key, left, matches) as c_long;
     }
-    let woken = wake_fibers(key, count, mask);
-    let left = count - woken as usize;
-    if left == 0 {
-        return woken;
+    let woken = lot::unpark_matching(key, count, matches);
+    if woken == count {
+        return woken as c_long;
     }
     // SAFETY: the caller's promise. Fewer are asked for than there were.
-    woken + unsafe { call.ask_kernel(call.command(), left as u32, call.fourth) }.max(0)
+    let more = unsafe { call.ask_kernel(call.command(), (count - woken) as u32, call.fourth) };
+    woken as c_long + more.max(0)
+}
+
+/// Whether threads are to be woken first this time.
+fn is_turn_of_threads() -> bool {
+    // Counted without a locked instruction: it does not matter if two count as one.
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let turn = TURN.load(Ordering::Relaxed).wrapping_add(1);
+    TURN.store(turn, Ordering::Relaxed);
+    turn % TURNS == 0
 }
 
 fn wake_fibers(key: usize, count: usize, mask: u32) -> c_long {
