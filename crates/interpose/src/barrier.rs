@@ -12,6 +12,8 @@ use carefree_context::kernel;
 use carefree_runtime::wait::{Until, park};
 use carefree_runtime::{Outcome, Reason, lot, offload};
 
+use crate::fiber;
+
 /// Tells our barriers from libc's.
 const MARK: u32 = 0x6361_7265;
 /// One arrival; rounds are counted above.
@@ -46,7 +48,7 @@ unsafe fn ours<'a>(barrier: *mut libc::pthread_barrier_t) -> Option<&'a Barrier>
     unsafe { ((*barrier).mark == MARK).then(|| &*barrier) }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_barrier_init(3)`.
     fn pthread_barrier_init(
         barrier: *mut libc::pthread_barrier_t,
@@ -71,7 +73,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_barrier_wait(3)`.
     fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int {
         // SAFETY: the caller's promise.
@@ -80,7 +82,7 @@ interpose! { anywhere
         }
         let shared = Shared(barrier);
         // SAFETY: the caller's promise.
-        offload(move || unsafe { original(shared.get()) })
+        fiber::guarded(|| offload(move || unsafe { original(shared.get()) }))
     }
 }
 
@@ -96,7 +98,7 @@ impl Shared {
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_barrier_destroy(3)`.
     fn pthread_barrier_destroy(barrier: *mut libc::pthread_barrier_t) -> c_int {
         // SAFETY: the caller's promise.
@@ -106,8 +108,8 @@ interpose! { anywhere
         };
         // The first of a round to go on may destroy it while others are on their way out.
         while ours.inside.load(Ordering::Acquire) != 0 {
-            if crate::fiber::on_fiber() {
-                carefree_runtime::yield_now();
+            if fiber::on_fiber() {
+                fiber::guarded(carefree_runtime::yield_now);
             } else {
                 // SAFETY: takes nothing.
                 let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
@@ -142,7 +144,11 @@ fn wait(barrier: &Barrier) -> c_int {
     } else {
         let waits = || barrier.state.load(Ordering::Acquire) >> 32 == round;
         // A time limit of the fiber's does not end it, and nobody else unparks the key.
-        while park(key, waits, Reason::Barrier, Until::WOKEN_ONLY) != Outcome::Invalid && waits() {}
+        fiber::guarded(|| {
+            while park(key, waits, Reason::Barrier, Until::WOKEN_ONLY) != Outcome::Invalid
+                && waits()
+            {}
+        });
     }
     barrier.inside.fetch_sub(1, Ordering::Release);
     if last { libc::PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }

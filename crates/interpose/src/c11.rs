@@ -22,7 +22,7 @@ fn result(errno: c_int) -> c_int {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `mtx_lock(3)`.
     fn mtx_lock(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
@@ -30,7 +30,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `mtx_timedlock(3)`.
     fn mtx_timedlock(mutex: *mut Mutex, time: Time) -> c_int {
         // SAFETY: the caller's promise.
@@ -38,7 +38,7 @@ interpose! {
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `mtx_unlock(3)`.
     fn mtx_unlock(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
@@ -48,7 +48,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `cnd_wait(3)`.
     fn cnd_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
@@ -56,7 +56,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `cnd_timedwait(3)`.
     fn cnd_timedwait(condition: *mut Condition, mutex: *mut Mutex, time: Time) -> c_int {
         // SAFETY: the caller's promise.
@@ -64,7 +64,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `cnd_signal(3)`.
     fn cnd_signal(condition: *mut Condition) -> c_int {
         // SAFETY: the caller's promise.
@@ -72,7 +72,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `cnd_broadcast(3)`.
     fn cnd_broadcast(condition: *mut Condition) -> c_int {
         // SAFETY: the caller's promise.

@@ -36,7 +36,7 @@ type Mutex = libc::pthread_mutex_t;
 /// How often a signal goes to threads too.
 const TURNS: u32 = 128;
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_cond_wait(3)`.
     fn pthread_cond_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int,
         version "GLIBC_2.3.2"
@@ -51,7 +51,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_cond_timedwait(3)`.
     fn pthread_cond_timedwait(
         condition: *mut Condition,
@@ -74,7 +74,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_cond_clockwait(3)`.
     fn pthread_cond_clockwait(
         condition: *mut Condition,
@@ -95,7 +95,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_cond_signal(3)`.
     fn pthread_cond_signal(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2" {
         let key = condition as usize;
@@ -112,7 +112,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_cond_broadcast(3)`.
     fn pthread_cond_broadcast(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2" {
         // First: the condition may be destroyed by those woken, as soon as all are.
@@ -172,7 +172,8 @@ unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: u64) -> c
         unlocked = unsafe { mutex::pthread_mutex_unlock(mutex) };
         unlocked == 0
     };
-    let outcome = park_after(condition as usize, unlock, Reason::Condition, until);
+    let outcome =
+        fiber::guarded(|| park_after(condition as usize, unlock, Reason::Condition, until));
     if unlocked != 0 {
         return unlocked;
     }

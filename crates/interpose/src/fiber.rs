@@ -45,3 +45,12 @@ pub(crate) fn reset_float(control: FloatControl) {
         unsafe { control.put_in_force() };
     }
 }
+
+/// Calls `f`, which may park, under the default floating-point control words.
+#[inline(always)]
+pub(crate) fn guarded<R>(f: impl FnOnce() -> R) -> R {
+    let control = set_float();
+    let result = f();
+    reset_float(control);
+    result
+}

@@ -26,7 +26,7 @@ use carefree_runtime::lot;
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
-use crate::fiber::{answer, on_fiber, set_errno};
+use crate::fiber::{answer, guarded, on_fiber, set_errno};
 use crate::syscall::syscall::original;
 use crate::time::{Clock, absolute, relative};
 
@@ -144,7 +144,9 @@ unsafe fn wait(call: Call) -> Result<usize, c_int> {
     let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
     let validate = || word.load(Ordering::SeqCst) == call.value;
-    match park_tagged(call.key(call.word), mask, validate, Reason::Futex, until) {
+    let outcome =
+        guarded(|| park_tagged(call.key(call.word), mask, validate, Reason::Futex, until));
+    match outcome {
         Outcome::Unparked => Ok(0),
         Outcome::Invalid => Err(libc::EAGAIN),
         Outcome::TimedOut if look_again < deadline => Ok(0),

@@ -17,7 +17,7 @@ use crate::time::{Clock, absolute};
 
 type Mutex = libc::pthread_mutex_t;
 
-interpose! {
+interpose! { lean
     /// `pthread_mutex_lock(3)`.
     fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
@@ -25,7 +25,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `pthread_mutex_timedlock(3)`.
     fn pthread_mutex_timedlock(mutex: *mut Mutex, time: *const libc::timespec) -> c_int {
         // SAFETY: the caller's promise.
@@ -33,7 +33,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `pthread_mutex_clocklock(3)`.
     fn pthread_mutex_clocklock(
         mutex: *mut Mutex,
@@ -45,7 +45,7 @@ interpose! {
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_mutex_unlock(3)`.
     fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.

@@ -30,6 +30,8 @@ use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason, lot};
 
+use crate::fiber::guarded;
+
 /// The longest wait for what may happen unseen, in nanoseconds; and the first, which is shorter.
 pub(crate) const RECHECK: u64 = 2_000_000;
 const FIRST_RECHECK: u64 = 20_000;
@@ -68,7 +70,11 @@ impl Wait {
     /// Makes `attempt` until it has a result, parked in between. `None` when the deadline passed.
     ///
     /// `attempt` must not park, panic or unpark.
-    pub(crate) fn until<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+    pub(crate) fn until<R>(&self, attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        guarded(|| self.wait(attempt))
+    }
+
+    fn wait<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         let mut span = FIRST_RECHECK;
         loop {
             let unseen = match self.unseen {

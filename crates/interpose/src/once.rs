@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use carefree_runtime::wait::{Until, park};
 use carefree_runtime::{Reason, lot};
 
+use crate::fiber;
+
 /// The bit of a control that says that the function has been run, in glibc and in musl.
 const DONE: i32 = 2;
 
@@ -21,7 +23,7 @@ static RUNNING: [AtomicUsize; GATES] = [const { AtomicUsize::new(0) }; GATES];
 
 type Routine = extern "C-unwind" fn();
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_once(3)`.
     fn pthread_once(control: *mut libc::pthread_once_t, routine: Routine) -> c_int {
         // SAFETY: the caller's control, which is accessed atomically.
@@ -38,9 +40,9 @@ interpose! { anywhere
                     // SAFETY: the caller's promise.
                     return unsafe { original(control, routine) };
                 }
-                Err(running) if running == address && crate::fiber::on_fiber() => {
+                Err(running) if running == address && fiber::on_fiber() => {
                     let is_closed = || gate.load(Ordering::Acquire) == address;
-                    park(address, is_closed, Reason::Once, Until::WOKEN_ONLY);
+                    fiber::guarded(|| park(address, is_closed, Reason::Once, Until::WOKEN_ONLY));
                 }
                 // A thread can wait in the kernel; and where another control has the gate, this
                 // one goes without.

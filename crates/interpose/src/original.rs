@@ -130,13 +130,30 @@ impl<F: Copy> Original<F> {
 /// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
 /// function can also be called by the name `read::original`.
 ///
-/// With `anywhere` before it all, what is written is done off a fiber as well.
+/// With `anywhere` before it all, what is written is done off a fiber as well. With `lean` (before
+/// `anywhere`, if both) the floating-point control words are left alone, which takes as long as the
+/// rest of a call that finds what it wants: what parks must then see to them
+/// ([`guarded`](crate::fiber::guarded)).
 macro_rules! interpose {
     (anywhere $($rest:tt)*) => {
-        interpose! { @when (true) always $($rest)* }
+        interpose! { @when (true) always guarded $($rest)* }
     };
+    (lean anywhere $($rest:tt)*) => {
+        interpose! { @when (true) always lean $($rest)* }
+    };
+    (lean $($rest:tt)*) => {
+        interpose! { @when ($crate::fiber::on_fiber()) never lean $($rest)* }
+    };
+    (@call guarded $call:expr) => {{
+        // C code may have set control words that are not for other fibers.
+        let float = $crate::fiber::set_float();
+        let result = $call;
+        $crate::fiber::reset_float(float);
+        result
+    }};
+    (@call lean $call:expr) => { $call };
     (
-        @when ($condition:expr) $inline:ident
+        @when ($condition:expr) $inline:ident $float:ident
         $(#[$meta:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
             $(, version $version:literal)? $(, else $fallback:path)?
@@ -204,11 +221,7 @@ macro_rules! interpose {
             // SAFETY: the caller's promise.
             unsafe {
                 if $condition {
-                    // C code may have set control words that are not for other fibers.
-                    let float = $crate::fiber::set_float();
-                    let result = $name::on_fiber($($argument),*);
-                    $crate::fiber::reset_float(float);
-                    result
+                    interpose! { @call $float $name::on_fiber($($argument),*) }
                 } else {
                     $name::original($($argument),*)
                 }
@@ -216,6 +229,6 @@ macro_rules! interpose {
         }
     };
     ($($rest:tt)*) => {
-        interpose! { @when ($crate::fiber::on_fiber()) never $($rest)* }
+        interpose! { @when ($crate::fiber::on_fiber()) never guarded $($rest)* }
     };
 }

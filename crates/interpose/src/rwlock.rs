@@ -23,7 +23,7 @@ unsafe extern "C" {
     fn pthread_rwlock_trywrlock(lock: *mut Lock) -> c_int;
 }
 
-interpose! {
+interpose! { lean
     /// `pthread_rwlock_rdlock(3)`.
     fn pthread_rwlock_rdlock(lock: *mut Lock) -> c_int {
         // SAFETY: the caller's promise.
@@ -31,7 +31,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `pthread_rwlock_wrlock(3)`.
     fn pthread_rwlock_wrlock(lock: *mut Lock) -> c_int {
         // SAFETY: the caller's promise.
@@ -39,7 +39,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `pthread_rwlock_timedrdlock(3)`.
     fn pthread_rwlock_timedrdlock(lock: *mut Lock, time: Time) -> c_int {
         // SAFETY: the caller's promise.
@@ -47,7 +47,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `pthread_rwlock_clockrdlock(3)`.
     fn pthread_rwlock_clockrdlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int {
         // SAFETY: the caller's promise.
@@ -55,7 +55,7 @@ interpose! {
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_rwlock_timedwrlock(3)`.
     fn pthread_rwlock_timedwrlock(lock: *mut Lock, time: Time) -> c_int {
         // SAFETY: the caller's promise.
@@ -68,7 +68,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_rwlock_clockwrlock(3)`.
     fn pthread_rwlock_clockwrlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int {
         // SAFETY: the caller's promise.
@@ -81,7 +81,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `pthread_rwlock_unlock(3)`.
     fn pthread_rwlock_unlock(lock: *mut Lock) -> c_int {
         // SAFETY: the caller's promise.

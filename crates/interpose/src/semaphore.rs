@@ -15,7 +15,7 @@ use crate::time::{Clock, absolute};
 
 type Semaphore = libc::sem_t;
 
-interpose! {
+interpose! { lean
     /// `sem_wait(3)`.
     fn sem_wait(semaphore: *mut Semaphore) -> c_int {
         // SAFETY: the caller's promise.
@@ -23,7 +23,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `sem_timedwait(3)`.
     fn sem_timedwait(semaphore: *mut Semaphore, time: *const libc::timespec) -> c_int {
         // SAFETY: the caller's promise.
@@ -31,7 +31,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { lean
     /// `sem_clockwait(3)`.
     fn sem_clockwait(
         semaphore: *mut Semaphore,
@@ -43,7 +43,7 @@ interpose! {
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `sem_post(3)`.
     fn sem_post(semaphore: *mut Semaphore) -> c_int {
         // SAFETY: the caller's promise.

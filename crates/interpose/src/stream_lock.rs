@@ -18,7 +18,7 @@ unsafe extern "C" {
 /// What `flockfile` returns: nothing.
 type Nothing = ();
 
-interpose! {
+interpose! { lean
     /// `flockfile(3)`.
     fn flockfile(stream: *mut libc::FILE) -> Nothing {
         // SAFETY: the caller's promise.
@@ -33,7 +33,7 @@ interpose! {
     }
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `funlockfile(3)`.
     fn funlockfile(stream: *mut libc::FILE) -> Nothing {
         // SAFETY: the caller's promise.

@@ -33,7 +33,7 @@ unsafe extern "C-unwind" fn raw_syscall(
     answer(unsafe { carefree_context::kernel::call(number, [a, b, c, d, e, f]) }) as c_long
 }
 
-interpose! { anywhere
+interpose! { lean anywhere
     /// `syscall(2)`.
     fn syscall(
         number: c_long,
@@ -156,9 +156,11 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             // can wait for many in its stead.
             libc::SYS_futex_waitv => {
                 let wait = [a, b, c, d, e, f];
-                offload(move || {
-                    let [a, b, c, d, e, f] = wait;
-                    syscall::original(number, a, b, c, d, e, f)
+                fiber::guarded(|| {
+                    offload(move || {
+                        let [a, b, c, d, e, f] = wait;
+                        syscall::original(number, a, b, c, d, e, f)
+                    })
                 })
             }
             _ => syscall::original(number, a, b, c, d, e, f),
