@@ -22,7 +22,7 @@ use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_runtime::clock::{self, NEVER};
-use carefree_runtime::lot;
+use carefree_runtime::lot::{self, is_waited_after_change};
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
@@ -161,13 +161,6 @@ fn count(value: u32) -> usize {
     usize::try_from(value as i32).unwrap_or(0).max(1)
 }
 
-/// Whether a fiber may wait for `key`. The caller has changed the word.
-#[inline]
-fn has_fibers(key: usize) -> bool {
-    lot::fence_before_look();
-    lot::is_waited(key)
-}
-
 /// Somebody wakes.
 ///
 /// # Safety
@@ -178,7 +171,7 @@ unsafe fn wake(call: Call, mask: u32) -> c_long {
         wake_fibers(call.word, count(call.value), ANY);
     }
     let key = call.key(call.word);
-    if mask == 0 || !has_fibers(key) {
+    if mask == 0 || !is_waited_after_change(key) {
         // SAFETY: the caller's promise.
         return unsafe { call.pass_on() };
     }
@@ -209,7 +202,7 @@ fn is_turn_of_threads() -> bool {
 }
 
 fn wake_fibers(key: usize, count: usize, mask: u32) -> c_long {
-    if count == 0 || !has_fibers(key) {
+    if count == 0 || !is_waited_after_change(key) {
         return 0;
     }
     lot::unpark_matching(key, count, |waiting| waiting & mask != 0) as c_long
@@ -221,7 +214,7 @@ fn wake_fibers(key: usize, count: usize, mask: u32) -> c_long {
 /// As for the system call.
 unsafe fn requeue(call: Call) -> c_long {
     let key = call.key(call.word);
-    if !has_fibers(key) {
+    if !is_waited_after_change(key) {
         // SAFETY: the caller's promise.
         return unsafe { call.pass_on() };
     }
@@ -253,13 +246,13 @@ unsafe fn requeue(call: Call) -> c_long {
 /// As for the system call.
 unsafe fn wake_after_operation(call: Call) -> c_long {
     let [first, second] = [call.word, call.second_word].map(|word| call.key(word));
-    if !has_fibers(first) && !has_fibers(second) {
+    if !is_waited_after_change(first) && !is_waited_after_change(second) {
         // A fiber that comes now finds its word unchanged or is woken by who changes it: this call
         // changes the second only, and a fiber that waits for that may sleep on until the kernel
         // says what became of it, as if the change came after.
         // SAFETY: the caller's promise.
         let woken = unsafe { call.pass_on() };
-        if woken >= 0 && has_fibers(second) {
+        if woken >= 0 && is_waited_after_change(second) {
             // Whether the condition held cannot be told any more; to wake in vain is allowed.
             return woken + wake_fibers(second, count(call.fourth as u32), ANY);
         }

@@ -50,13 +50,15 @@ const BUCKETS: usize = 4096;
 
 /// Somebody has the bucket's lock.
 const HELD: u32 = 1;
-/// Somebody may sleep until it is free.
-const CONTENDED: u32 = 2;
 /// The list is not empty. (Up to date when the lock is free.)
-const WAITED: u32 = 4;
+const WAITED: u32 = 2;
 
-/// How often one looks again before one sleeps: about as long as a critical section takes.
+/// How often one looks again before one gives the processor away: about as long as a critical
+/// section takes.
 const SPINS: u32 = 100;
+/// How often one gives it away before one sleeps, for as many nanoseconds.
+const YIELDS: u32 = 10;
+const NAP: i64 = 50_000;
 
 struct Bucket {
     word: AtomicU32,
@@ -102,7 +104,10 @@ impl Bucket {
         Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None, last: None }) }
     }
 
-    /// Like [`carefree_context::lock::Lock`], with one word for two things.
+    /// Not a [`carefree_context::lock::Lock`]: its waiters sleep until they are woken, and so its
+    /// unlocking must find out whether somebody sleeps, by a locked instruction. Two of those are
+    /// saved in each hand-over from fiber to fiber. Whoever finds a bucket locked is very rarely kept
+    /// waiting, unless the holder has lost its processor; then it gives its own away.
     #[inline]
     fn lock(&'static self) -> Guard {
         let word = self.word.load(Ordering::Relaxed);
@@ -119,35 +124,31 @@ impl Bucket {
 
     #[cold]
     fn wait(&self) {
-        let mut spins = 0;
-        // Who has slept leaves the lock as contended: others may sleep too.
-        let mut taken = HELD;
+        let mut looks = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed);
-            if word & HELD == 0 {
-                let locked = self.word.compare_exchange(
-                    word,
-                    word | taken,
-                    Ordering::SeqCst,
-                    Ordering::Relaxed,
-                );
-                if locked.is_ok() {
-                    return;
-                }
-            } else if spins < SPINS {
-                spins += 1;
-                std::hint::spin_loop();
-            } else if word & CONTENDED != 0
-                || self
+            if word & HELD == 0
+                && self
                     .word
-                    .compare_exchange(word, word | CONTENDED, Ordering::Relaxed, Ordering::Relaxed)
+                    .compare_exchange(word, word | HELD, Ordering::SeqCst, Ordering::Relaxed)
                     .is_ok()
             {
-                // Who unlocks swaps the word, so either it sees the bit and wakes one of us, or the
-                // word is another by now and the kernel returns at once.
-                self.futex(libc::FUTEX_WAIT, word | CONTENDED);
-                taken = HELD | CONTENDED;
+                return;
             }
+            looks += 1;
+            if looks < SPINS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let time = libc::timespec { tv_sec: 0, tv_nsec: NAP };
+            // The kernel's calls: libc's would park.
+            let (number, first) = match looks < SPINS + YIELDS {
+                true => (libc::SYS_sched_yield, 0),
+                // The holder's priority may be lower than the caller's.
+                false => (libc::SYS_nanosleep, &raw const time as usize),
+            };
+            // SAFETY: the kernel reads the time, if anything.
+            let _ = unsafe { kernel::call(number, [first, 0, 0, 0, 0, 0]) };
         }
     }
 
@@ -155,18 +156,7 @@ impl Bucket {
     fn unlock(&self) {
         // SAFETY: the caller has the lock.
         let waited = unsafe { (*self.list.get()).first.is_some() };
-        let word = self.word.swap(if waited { WAITED } else { 0 }, Ordering::SeqCst);
-        if word & CONTENDED != 0 {
-            self.futex(libc::FUTEX_WAKE, 1);
-        }
-    }
-
-    #[cold]
-    fn futex(&self, operation: i32, value: u32) {
-        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-        let arguments = [self.word.as_ptr() as usize, operation, value as usize, 0, 0, 0];
-        // SAFETY: the word is a static; whatever the kernel answers, the caller looks again.
-        let _ = unsafe { kernel::call(libc::SYS_futex, arguments) };
+        self.word.store(if waited { WAITED } else { 0 }, Ordering::Release);
     }
 }
 
@@ -214,6 +204,17 @@ fn fence_after_lock() {
 #[inline(always)]
 pub fn is_waited(key: usize) -> bool {
     bucket(key).word.load(Ordering::Relaxed) != 0
+}
+
+/// [`is_waited`] for a waker that has changed the condition in any way, with the fence it takes.
+///
+/// The fence is saved if somebody waits: to wake him takes the lock, which is as good.
+#[inline(always)]
+pub fn is_waited_after_change(key: usize) -> bool {
+    is_waited(key) || {
+        fence_before_look();
+        is_waited(key)
+    }
 }
 
 /// A full fence for who calls [`is_waited`] next: cheaper than what compilers make of

@@ -372,11 +372,14 @@ pub(crate) fn or_abort<R>(f: impl FnOnce() -> R) -> R {
 
 /// Puts a fiber where a carrier will find it.
 pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
-    match carrier::here() {
+    let carrier = match current_fiber() {
         // Within the runtime's own code the queue may be in use: see `without_parking`.
-        Some(carrier) if registry::belongs(fiber, carrier) && !within_the_runtime() => {
-            carrier.make_ready(fiber, place)
-        }
+        Some(me) if me.plain.get() != 0 => None,
+        Some(me) => Some(carrier::of(me)),
+        None => carrier::here(),
+    };
+    match carrier {
+        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber, place),
         _ => {
             // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
             let carrier = unsafe { &*fiber.carrier.get() };
@@ -470,12 +473,6 @@ pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
     me.plain.set(me.plain.get() + 1);
     let _leave = Leave(me);
     f()
-}
-
-/// Whether the caller is a fiber in [`without_parking`].
-#[inline(always)]
-fn within_the_runtime() -> bool {
-    current_fiber().is_some_and(|me| me.plain.get() != 0)
 }
 
 struct ThreadHeader(FiberRef);
