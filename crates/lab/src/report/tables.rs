@@ -102,10 +102,13 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
         ("alloc", "time_per_unit", "Alloc (μs)", "Allocation Ratio", 3),
         ("switch", "time_per_switch", "Switch (μs)", "Switch Ratio", 4),
     ];
+    let figures = parts.map(|(workload, metric, ..)| (workload, metric));
+    let crews: Vec<Crew<'_>> =
+        crews.iter().filter(|crew| crew.says(view, &figures)).cloned().collect();
     let mut rows: Vec<Vec<String>> = crews.iter().map(|crew| vec![crew.label.clone()]).collect();
     let mut ratios = false;
     for (workload, metric, heading, ratio, digits) in parts {
-        let seats = seats(view, crews, workload, metric);
+        let seats = seats(view, &crews, workload, metric);
         for &seat in &seats {
             table = table.column(format!("{} {heading}", seat.title()), Align::Right);
             for (crew, row) in crews.iter().zip(&mut rows) {
@@ -132,12 +135,7 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     if ratios {
         table.notes.push("Ratios say how many times what a fiber takes a thread takes.".into());
     }
-    filled(table, rows)
-}
-
-/// The table with those rows that have something beside their label.
-fn filled(mut table: Table, rows: Vec<Vec<String>>) -> Option<Table> {
-    table.rows = rows.into_iter().filter(|row| row[1..].iter().any(|c| c != NOTHING)).collect();
+    table.rows = rows;
     if table.rows.is_empty() { None } else { Some(table) }
 }
 
@@ -163,7 +161,8 @@ fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
         }
         row
     };
-    filled(table, crews.iter().map(row).collect())
+    table.rows = crews.iter().filter(|crew| crew.says(view, &[figure])).map(row).collect();
+    if table.rows.is_empty() { None } else { Some(table) }
 }
 
 fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
@@ -187,10 +186,14 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
             table = table.column(format!("{} {heading}", seat.title()), Align::Right);
         }
     }
-    for crew in crews {
+    let figures = kinds.map(|(workload, metric, _)| (workload, metric));
+    for crew in crews.iter().filter(|crew| crew.says(view, &figures)) {
         let mut labels = crew.label.lines();
         let first = table.rows.len();
         for (workload, metric, name) in kinds {
+            if !crew.says(view, &[(workload, metric)]) {
+                continue;
+            }
             let found: Vec<_> =
                 columns.iter().map(|&seat| at(view, crew, seat, workload, metric)).collect();
             let Some(any) = found.iter().flatten().next() else {

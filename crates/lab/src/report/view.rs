@@ -68,11 +68,23 @@ pub(super) struct Crew<'a> {
     /// `ruby 3.3.8`; where two runtimes share a row, one a line.
     pub(super) label: String,
     pub(super) seats: [Option<Who<'a>>; 3],
+    /// Whether the unit of a seat is in this row for the first time. A runtime's thread is beside
+    /// each of its kinds of fiber, to be compared with.
+    fresh: [bool; 3],
 }
 
 impl<'a> Crew<'a> {
     pub(super) fn at(&self, seat: Seat) -> Option<Who<'a>> {
         self.seats[seat as usize]
+    }
+
+    /// Whether the row says anything about these figures that no row above has said.
+    pub(super) fn says(&self, view: &View<'_>, figures: &[(&str, &str)]) -> bool {
+        self.seats.iter().zip(self.fresh).any(|(who, fresh)| {
+            who.filter(|_| fresh).is_some_and(|who| {
+                figures.iter().any(|(workload, metric)| view.find(who, workload, metric).is_some())
+            })
+        })
     }
 }
 
@@ -199,6 +211,7 @@ impl<'a> View<'a> {
         };
         let mut crews = Vec::new();
         let mut joined = BTreeSet::new();
+        let mut lent: BTreeSet<Who<'a>> = BTreeSet::new();
         for &key in &runtimes {
             if joined.contains(&key) {
                 continue;
@@ -209,10 +222,12 @@ impl<'a> View<'a> {
             let mut heavies = of(key, Seat::Thread);
             let mut label = format!("{runtime} {version}");
             // Whoever takes our fibers would otherwise take std's threads.
+            let taken = heavies.iter().any(|who| lent.contains(who));
             if runtime == "carefree" && heavies.is_empty() {
                 let rust = runtimes.iter().find(|other| (other.0, other.1) == (place, "rust"));
                 if let Some(&rust) = rust {
                     heavies = of(rust, Seat::Thread);
+                    lent.extend(heavies.iter().copied());
                     if !heavies.is_empty() {
                         label += &format!("\n{} {}", rust.1, rust.2);
                     }
@@ -235,7 +250,11 @@ impl<'a> View<'a> {
                     true => label.clone(),
                     false => format!("{label}\n({})", names.join(" / ")),
                 };
-                crews.push(Crew { label, seats: [coroutine.filter(|_| at == 0), light, heavy] });
+                crews.push(Crew {
+                    label,
+                    seats: [coroutine.filter(|_| at == 0), light, heavy],
+                    fresh: [at == 0, at < lights.len(), at < heavies.len() && !taken],
+                });
             }
         }
         crews
