@@ -212,21 +212,31 @@ macro_rules! interpose {
             pub(super) unsafe fn on_fiber($($argument: $type),*) -> $result $body
         }
 
-        $(#[$meta])*
-        ///
-        /// # Safety
-        /// As for libc's function of this name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller's promise.
-            unsafe {
-                if $condition {
-                    interpose! { @call $float $name::on_fiber($($argument),*) }
-                } else {
-                    $name::original($($argument),*)
+        interpose! { @symbol [$($fallback)?]
+            $(#[$meta])*
+            ///
+            /// # Safety
+            /// As for libc's function of this name.
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if $condition {
+                        interpose! { @call $float $name::on_fiber($($argument),*) }
+                    } else {
+                        $name::original($($argument),*)
+                    }
                 }
             }
         }
+    };
+    // Without a stand-in for the original, a static program keeps libc's function.
+    (@symbol [] $item:item) => {
+        #[cfg_attr(not(target_feature = "crt-static"), unsafe(no_mangle))]
+        $item
+    };
+    (@symbol [$fallback:path] $item:item) => {
+        #[unsafe(no_mangle)]
+        $item
     };
     ($($rest:tt)*) => {
         interpose! { @when ($crate::fiber::on_fiber()) never guarded $($rest)* }
