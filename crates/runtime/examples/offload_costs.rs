@@ -10,7 +10,7 @@ fn main() -> std::io::Result<()> {
     const CALLS: u32 = 20_000;
     const FIBERS: u32 = 64;
     let runtime = Runtime::builder().build()?;
-    let carriers = runtime.run(|| carefree_runtime::available_parallelism())?;
+    let carriers = runtime.run(carefree_runtime::available_parallelism)?;
     println!("{carriers} carriers");
     runtime.run(|| {
         let measure = |what: &str, calls: u32, f: &mut dyn FnMut()| {
