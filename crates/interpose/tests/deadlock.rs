@@ -1,0 +1,113 @@
+//! Deadlocks of fibers in locks of `std` and of C are reported, and what is none is not.
+//!
+//! Each case runs in a process of its own, started from this program's `main`: any thread of a test
+//! harness could wake a fiber.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use carefree_interpose as _;
+use carefree_runtime::{Builder, sleep};
+
+const CASE: &str = "CAREFREE_TEST_CASE";
+
+/// Name, what it does, and what is said of it on standard error, if it is a deadlock.
+type Case = (&'static str, fn(), &'static [&'static str]);
+
+const CASES: &[Case] = &[
+    ("two_mutexes", two_mutexes, &["carefree: deadlock", "'ab' waits for a lock", "'ba' waits"]),
+    ("one_mutex_of_c", one_mutex_of_c, &["carefree: deadlock", "'it' waits for a pthread mutex"]),
+    ("a_thread_in_the_kernel", a_thread_in_the_kernel, &[]),
+    ("a_wait_with_a_limit", a_wait_with_a_limit, &[]),
+];
+
+fn named(name: &str, f: impl FnOnce() + Send + 'static) -> carefree_runtime::JoinHandle<()> {
+    Builder::new().name(name.into()).spawn(f).unwrap()
+}
+
+/// Each has one mutex and waits for the other.
+fn two_mutexes() {
+    let [a, b] = [0, 1].map(|_| Arc::new(Mutex::new(())));
+    let nested = |first: &Arc<Mutex<()>>, second: &Arc<Mutex<()>>| {
+        let (first, second) = (Arc::clone(first), Arc::clone(second));
+        move || {
+            let _first = first.lock().unwrap();
+            sleep(Duration::from_millis(50));
+            let _second = second.lock().unwrap();
+        }
+    };
+    let fibers = [named("ab", nested(&a, &b)), named("ba", nested(&b, &a))];
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+}
+
+/// It waits for itself.
+fn one_mutex_of_c() {
+    named("it", || {
+        let mut mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+        // SAFETY: an initialized mutex.
+        unsafe {
+            libc::pthread_mutex_lock(&raw mut mutex);
+            libc::pthread_mutex_lock(&raw mut mutex);
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+/// A fiber waits for what a thread will do that waits in the kernel, where it cannot be seen.
+fn a_thread_in_the_kernel() {
+    let state = Arc::new((Mutex::new(false), Condvar::new()));
+    let [theirs, others] = [0, 1].map(|_| Arc::clone(&state));
+    let waits = named("it", move || {
+        let (mutex, changed) = &*theirs;
+        drop(changed.wait_while(mutex.lock().unwrap(), |set| !*set).unwrap());
+    });
+    let thread = thread::spawn(move || {
+        thread::sleep(Duration::from_secs(5));
+        *others.0.lock().unwrap() = true;
+        others.1.notify_all();
+    });
+    waits.join().unwrap();
+    thread.join().unwrap();
+}
+
+/// A wait that ends by itself is no deadlock.
+fn a_wait_with_a_limit() {
+    named("it", || {
+        let (mutex, never) = (Mutex::new(()), Condvar::new());
+        let limit = Duration::from_secs(4);
+        let wait = never.wait_timeout_while(mutex.lock().unwrap(), limit, |()| true);
+        assert!(wait.unwrap().1.timed_out());
+    })
+    .join()
+    .unwrap();
+}
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(CASE) {
+        CASES.iter().find(|case| case.0 == name).expect("a case").1();
+        return ExitCode::SUCCESS;
+    }
+    thread::scope(|scope| {
+        for (name, _, said) in CASES {
+            scope.spawn(move || check(name, said));
+        }
+    });
+    println!("\ntest result: ok. {} passed; 0 failed", CASES.len());
+    ExitCode::SUCCESS
+}
+
+fn check(name: &str, words: &[&str]) {
+    let output = Command::new(std::env::current_exe().unwrap()).env(CASE, name).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let right = match words {
+        [] => output.status.success() && !said.contains("carefree: deadlock"),
+        _ => output.status.signal() == Some(libc::SIGABRT),
+    };
+    let all_said = words.iter().all(|words| said.contains(words));
+    assert!(right && all_said, "{name}: {}\n{said}", output.status);
+    println!("test {name} ... ok");
+}
