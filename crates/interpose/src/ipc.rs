@@ -1,7 +1,7 @@
 //! POSIX message queues, System V messages and semaphores, and terminals that drain.
 //!
 //! A POSIX queue is a file, and is waited for as one. For System V's objects there is no file: they
-//! are asked for again and again (see [`patience`](crate::patience)).
+//! are asked for again and again (see `patience`).
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 

@@ -1,6 +1,6 @@
 //! Locks on files: `flock`, `lockf`, and `fcntl`'s.
 //!
-//! A fiber asks for a lock again and again until it gets it (see [`patience`](crate::patience)). It
+//! A fiber asks for a lock again and again until it gets it (see `patience`). It
 //! is woken when a lock is given back in this process, by unlocking or closing, and asks each
 //! 20 ms at least for those that other processes hold. The kernel, which sees nobody waiting, finds
 //! no deadlocks (`EDEADLK`) among such fibers, and no order in which they came.

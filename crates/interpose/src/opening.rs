@@ -1,7 +1,7 @@
 //! `open` and its kin.
 //!
 //! Opening a FIFO waits until somebody opens its other end. A fiber opens it in non-blocking mode
-//! and looks whether the other end is there, again and again (see [`patience`](crate::patience)); then
+//! and looks whether the other end is there, again and again (see `patience`); then
 //! the file is put in the mode that was asked for, which concerns nobody else, for it is new. While it
 //! waits it counts as a reader, as a thread that waits would, and lets writers go on.
 //!

@@ -1,6 +1,6 @@
 //! `poll`, `select` and `epoll_wait`.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::mem;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -402,9 +402,6 @@ fn a_connection_with_a_time_limit() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert!(TcpStream::connect_timeout(&address, LONG).is_ok());
-        drop(listener);
-        let refused = TcpStream::connect_timeout(&address, LONG).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });
 }
 
