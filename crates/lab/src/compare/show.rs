@@ -40,7 +40,7 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
     if comparison.pairs.is_empty() {
         found.push(
             "The two sides have no figure in common: the same runtime, unit, workload, parameters \
-             and metric."
+             and metric. (--quick and --units measure other sizes than the published ones.)"
                 .into(),
         );
     }

@@ -119,7 +119,19 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
         order,
     ];
     lines.extend(run.runtimes.iter().map(ToString::to_string));
+    lines.extend(used_again(record));
     lines
+}
+
+/// How many samples were not taken in this run, and when they were.
+pub(super) fn used_again(record: &Record) -> Option<String> {
+    let older = || record.samples.iter().filter(|s| s.run != record.environment.started);
+    let first = older().map(|sample| sample.run.as_str()).min()?;
+    Some(format!(
+        "{} of {} samples used again from runs since {first}",
+        older().count(),
+        record.samples.len()
+    ))
 }
 
 /// Where figures of others come from, and what they tell of their machine.

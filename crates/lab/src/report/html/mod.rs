@@ -270,6 +270,12 @@ fn environment(records: &[Record]) -> String {
                 let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&fact));
             }
         }
+        for facts in &run.runtimes {
+            let _ = writeln!(html, "<dt>Runtime</dt><dd>{}</dd>", escape(&facts.to_string()));
+        }
+        if let Some(again) = text::used_again(record) {
+            let _ = writeln!(html, "<dt>Used again</dt><dd>{}</dd>", escape(&again));
+        }
         if !run.command.is_empty() {
             let command = escape(&run.command);
             let _ = writeln!(html, "<dt>Command</dt><dd><code>{command}</code></dd>");
