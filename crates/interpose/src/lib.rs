@@ -39,6 +39,10 @@
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
 
 #![warn(missing_docs)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "nothing here is called by its Rust name: the documentation is for who works on it"
+)]
 
 #[macro_use]
 mod original;

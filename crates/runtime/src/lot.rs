@@ -26,7 +26,7 @@
 //! (C); full fence (F); reads the bucket's word (B)`. Suppose that B finds 0 although the waiter
 //! goes on to sleep: V did not see C, and B did not see R. All of R, V and F take part in the single
 //! order of `SeqCst` operations: R is a `SeqCst` read-modify-write, followed by a full fence before
-//! V ([`fence_after_lock`]). V read what was before C, so that fence comes before F; B read what was
+//! V (`fence_after_lock`). V read what was before C, so that fence comes before F; B read what was
 //! before R, so F comes before R. But R comes before the fence after it: a contradiction. (The word
 //! stays above 0 from R until the waiter has left the list again.)
 //!

@@ -7,12 +7,12 @@
 //! before the kernel is done with both, whatever ends its wait:
 //!
 //! 1. The fiber submits on the carrier it runs on and waits. Its wait ends by the completion
-//!    ([`BY_COMPLETION`](crate::episode::BY_COMPLETION)), or by a deadline, a cancellation, or
+//!    (`BY_COMPLETION`), or by a deadline, a cancellation, or
 //!    because the operation has become pointless ([`Wait::holds`]).
 //! 2. If the completion has not come then, the fiber asks for the operation to be cancelled and
 //!    waits again, now for nothing but the completion. It may have been moved to another carrier
 //!    meanwhile, whose reactor knows nothing of the operation: then it asks the first one by an
-//!    [errand](crate::carrier::Carrier::send_errand), and waits also until that has been run. (An
+//!    errand, and waits also until that has been run. (An
 //!    errand run later would find another operation under the same token.)
 //! 3. The completion's result counts, even if the fiber had asked to cancel: what was read is not
 //!    lost. Only if the kernel says that it was cancelled the wait ends as it was interrupted.
@@ -24,7 +24,7 @@
 //! gives back after step 2 has been taken for every one of them: whichever are not done when the
 //! first wait ends are cancelled and waited for, also after a success. *No completion is missed*:
 //! each is a bit of its own that is sent before the wait is ended, and the fiber looks at all the bits
-//! when a wait has begun; so by the argument of [`signal`](crate::signal) it either finds the bit or
+//! when a wait has begun; so by the argument of `signal` it either finds the bit or
 //! is woken. Completions that end a wait early, or come when none is under way, do no harm: who waits
 //! looks again.
 //!
