@@ -480,6 +480,10 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
     if !blocking(file, fd) {
         return Err(libc::EAGAIN);
     }
+    if option(fd, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) {
+        // SAFETY: the caller's promise.
+        return unsafe { transmit_whole(fd, message, flags) };
+    }
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) };
     let mut rest = *message;
@@ -515,6 +519,53 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
             answer => return or_so_far(sent, answer),
         }
     }
+}
+
+/// Sends a message that goes whole or not at all, when there is room for it.
+///
+/// The reactor only waits for the room. A socket of `AF_UNIX` takes the data out of the buffers
+/// before it looks at its receiver's queue, and io_uring tries again with what is left in them: so it
+/// would send an empty message, and say so (Linux 6.18).
+unsafe fn transmit_whole(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
+    let number = libc::SYS_sendmsg;
+    // Room at whom? What is not connected is always writable.
+    let elsewhere = !message.msg_name.is_null() && option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
+    let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
+    loop {
+        let room = match elsewhere {
+            true => Parked::Unsupported,
+            // SAFETY: it points to nothing.
+            false => unsafe {
+                parking::perform(&Op::Poll { fd, events: libc::POLLOUT as u32 }, on)
+            },
+        };
+        match room {
+            Parked::Late => return Err(libc::EAGAIN),
+            Parked::Unsupported => {
+                // SAFETY: the caller's promise.
+                return unsafe { offload_message(number, fd, message, flags) };
+            }
+            Parked::Answered(Err(errno)) => return Err(errno),
+            Parked::Answered(Ok(_)) => {
+                // SAFETY: the caller's promise.
+                match unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) } {
+                    // Somebody else was faster.
+                    Err(libc::EAGAIN) => {}
+                    answer => return answer,
+                }
+            }
+        }
+    }
+}
+
+/// A socket's option whose value is a number.
+fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
+    let mut value: c_int = 0;
+    let mut length = size_of_val(&value) as socklen_t;
+    let [value_at, length_at] = [&raw mut value as usize, &raw mut length as usize];
+    let arguments = [fd as usize, libc::SOL_SOCKET as usize, name as usize, value_at, length_at, 0];
+    // SAFETY: the kernel writes a number and its length, which live until the call returns.
+    unsafe { kernel::call(libc::SYS_getsockopt, arguments) }.map(|_| value)
 }
 
 /// Accepts a connection.

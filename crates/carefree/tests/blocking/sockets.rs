@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -337,5 +337,45 @@ fn rounding_is_a_fibers_own() {
         assert_eq!(unsafe { fegetround() }, 0);
         writer.write_all(b"x").unwrap();
         assert_eq!(reading.join().unwrap(), (1, UPWARD));
+    });
+}
+
+#[test]
+fn datagrams_wait_for_room_and_arrive_whole() {
+    run(|| {
+        let path = std::env::temp_dir().join(format!("carefree-datagrams-{}", std::process::id()));
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        // More than a queue holds, to one that is named each time and to one that is connected to.
+        let named = UnixDatagram::unbound().unwrap();
+        let connected = UnixDatagram::unbound().unwrap();
+        connected.connect(&path).unwrap();
+        const EACH: usize = 150;
+        let sending = [
+            spawn({
+                let path = path.clone();
+                move || {
+                    for size in 1..=EACH {
+                        assert_eq!(named.send_to(&vec![1; size], &path).unwrap(), size);
+                    }
+                }
+            }),
+            spawn(move || {
+                for size in 1..=EACH {
+                    assert_eq!(connected.send(&vec![2; size]).unwrap(), size);
+                }
+            }),
+        ];
+        let mut next = [1, 1];
+        for _ in 0..2 * EACH {
+            let mut buffer = [0; 200];
+            let size = receiver.recv(&mut buffer).unwrap();
+            let from = usize::from(buffer[0]) - 1;
+            assert_eq!(size, next[from]);
+            next[from] += 1;
+        }
+        for fiber in sending {
+            fiber.join().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
     });
 }

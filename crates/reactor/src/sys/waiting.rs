@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::attempt::attempt;
+use super::attempt::{attempt, file_kind, is_storage};
 use super::raw::syscall;
 use crate::op::{Attempt, Op};
 
@@ -30,6 +30,16 @@ impl Waiting {
     pub(crate) fn new(op: &Op) -> Option<Waiting> {
         let mut owned = None;
         let (fd, events, all) = match *op {
+            // Always ready, and yet they may wait for a disk. Most cannot be watched anyway; some of
+            // those that the kernel makes up (in /proc and /sys) can, for news of another kind.
+            Op::Read { fd, .. }
+            | Op::ReadVectored { fd, .. }
+            | Op::Write { fd, .. }
+            | Op::WriteVectored { fd, .. }
+                if is_storage(file_kind(fd)) =>
+            {
+                return None;
+            }
             Op::Read { fd, .. } | Op::ReadVectored { fd, .. } | Op::Accept { fd, .. } => {
                 (fd, libc::EPOLLIN, false)
             }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 over_all! {
     files_are_read_and_written_at_an_offset
+    files_that_could_be_watched_are_read
     files_are_opened
     bytes_are_spliced
     a_futex_waits_for_its_wake
@@ -42,6 +43,18 @@ fn files_are_read_and_written_at_an_offset(kind: Kind) {
     assert_eq!(&buffer, b"0123");
     assert_eq!(bench.run(Op::Sync { fd: file.as_raw_fd(), data_only: true }), 0);
     assert_eq!(bench.run(Op::Sync { fd: file.as_raw_fd(), data_only: false }), 0);
+}
+
+/// epoll reports changes of this one; that is not what a read of it waits for.
+fn files_that_could_be_watched_are_read(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let file = File::open("/proc/self/mounts").unwrap();
+    let mut buffer = [0; 16];
+    if bench.submit(1, read(&file, &mut buffer)).is_err() {
+        // Left to threads.
+        return;
+    }
+    assert!(bench.finish(1) > 0);
 }
 
 fn files_are_opened(kind: Kind) {
