@@ -1,0 +1,16 @@
+//! Code that nobody here wrote, unchanged, on fibers: `std`, clients of databases and of HTTP, a
+//! TLS library, C libraries, thread pools, an async runtime.
+//!
+//! `modes` runs all of it again over the other reactor and with shared thread-local storage. What
+//! needs a program or a library that is not installed says `skipped`.
+
+mod curl;
+mod executors;
+mod https;
+mod kit;
+mod locks;
+mod modes;
+mod postgres;
+mod redis;
+mod sqlite;
+mod std;

@@ -1,0 +1,8 @@
+//! The blocking parts of `std`.
+
+mod fs;
+mod process;
+mod tcp;
+mod threads;
+mod udp;
+mod unix;
