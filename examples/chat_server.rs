@@ -1,0 +1,154 @@
+//! A chat over TCP: two fibers for each who takes part, one that reads and one that writes.
+//!
+//! ```text
+//! cargo run --release --example chat_server
+//! nc 127.0.0.1 7000        # in as many terminals as you like
+//! ```
+//!
+//! It is written as one would for threads, with locks, channels and streams of `std`, and would run
+//! on them by replacing `carefree::spawn` with `std::thread::spawn`.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+
+/// Passes on what each says to all others. Stop it with Ctrl-C.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
+    listen: SocketAddr,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let listener = match TcpListener::bind(args.listen) {
+        Ok(listener) => listener,
+        Err(error) => {
+            eprintln!("chat_server: cannot listen on {}: {error}", args.listen);
+            return ExitCode::FAILURE;
+        }
+    };
+    match listener.local_addr() {
+        Ok(address) => println!("listening on {address}"),
+        Err(error) => eprintln!("chat_server: {error}"),
+    }
+    carefree::run(|| {
+        let room = Arc::new(Room::default());
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let room = room.clone();
+                    carefree::spawn(move || {
+                        // Whose connection breaks has left.
+                        let _ = take_part(stream, &room);
+                    });
+                }
+                Err(error) => {
+                    eprintln!("chat_server: a connection was turned away: {error}");
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+    })
+}
+
+/// Longer lines are cut into several.
+const LINE_MAX: u64 = 1000;
+/// Messages that wait for somebody who reads slowly; who falls behind further misses some.
+const BEHIND: usize = 100;
+
+/// From the first line to the last of one who takes part.
+fn take_part(stream: TcpStream, room: &Room) -> io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    let mut lines = BufReader::new(stream);
+    writer.write_all(b"What is your name? ")?;
+    let Some(name) = line(&mut lines)? else { return Ok(()) };
+    let (send, receive) = mpsc::sync_channel::<Arc<str>>(BEHIND);
+    let others = match room.enter(&name, send) {
+        Ok(others) => others,
+        Err(why) => return writeln!(writer, "{why}"),
+    };
+    // It ends when it has nobody to write to, or when the room has let go of the sender.
+    carefree::spawn(move || -> io::Result<()> {
+        for text in receive {
+            writer.write_all(text.as_bytes())?;
+        }
+        Ok(())
+    });
+    room.tell(&name, &format!("here are {others}\n"));
+    room.tell_others(&name, &format!("* {name} is here\n"));
+    let talked = talk(&mut lines, &name, room);
+    room.leave(&name);
+    room.tell_others(&name, &format!("* {name} has left\n"));
+    talked
+}
+
+fn talk(lines: &mut impl BufRead, name: &str, room: &Room) -> io::Result<()> {
+    while let Some(text) = line(lines)? {
+        if !text.is_empty() {
+            room.tell_others(name, &format!("{name}: {text}\n"));
+        }
+    }
+    Ok(())
+}
+
+/// The next line without its end; none at the end.
+fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    match from.take(LINE_MAX).read_until(b'\n', &mut bytes)? {
+        0 => Ok(None),
+        _ => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned())),
+    }
+}
+
+/// Who is here, and where what the others say goes to.
+#[derive(Default)]
+struct Room {
+    here: Mutex<HashMap<String, SyncSender<Arc<str>>>>,
+}
+
+impl Room {
+    /// Lets somebody in, and says who else is here.
+    fn enter(&self, name: &str, sender: SyncSender<Arc<str>>) -> Result<String, &'static str> {
+        if name.is_empty() {
+            return Err("Nobody without a name, please.");
+        }
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        if here.contains_key(name) {
+            return Err("There is somebody of that name.");
+        }
+        let mut others: Vec<&str> = here.keys().map(String::as_str).collect();
+        others.sort();
+        let others = if others.is_empty() { "you alone".to_owned() } else { others.join(", ") };
+        here.insert(name.to_owned(), sender);
+        Ok(others)
+    }
+
+    fn leave(&self, name: &str) {
+        self.here.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    fn tell(&self, name: &str, text: &str) {
+        let here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = here.get(name) {
+            // Full: one that does not read misses it.
+            let _ = sender.try_send(text.into());
+        }
+    }
+
+    fn tell_others(&self, name: &str, text: &str) {
+        let text: Arc<str> = text.into();
+        let here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, sender) in here.iter().filter(|(other, _)| *other != name) {
+            let _ = sender.try_send(text.clone());
+        }
+    }
+}
