@@ -10,6 +10,7 @@
 
 pub mod compare;
 pub mod env;
+pub mod feed;
 pub mod fetch;
 pub mod history;
 pub mod limits;

@@ -4,9 +4,12 @@
 //! told to: what is measured is the client, not a network. One server serves one sample, so that
 //! what it counted ([`Tally`]) proves what that sample's client says.
 
+mod allocations;
+mod client;
 mod request;
 mod response;
 pub mod server;
 
+pub use allocations::{Allocations, CountingAllocator, count as count_allocations};
 pub use response::Encoding;
 pub use server::{Server, Settings, Tally};

@@ -1,0 +1,177 @@
+//! Feeding by coroutines, carefree's fibers and `std::thread`, in this process.
+
+use std::io;
+use std::thread;
+use std::time::Instant;
+
+use carefree::{Coroutine, CoroutineState, Runtime, StackSize};
+
+use super::person::Person;
+use super::{Fed, How, Meal};
+use crate::limits;
+use crate::sample::{Failure, Round};
+use crate::sys::{self, Who};
+use crate::unit::{Unit, ns};
+
+pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
+    match unit {
+        Unit::Coroutine => timed(|| by_coroutines(meal)),
+        Unit::Thread => {
+            let switches = || {
+                let counted = sys::usage(Who::Process).switches;
+                counted.voluntary + counted.involuntary
+            };
+            let before = switches();
+            let fed = timed(|| by_threads(meal))?;
+            let made = (switches() - before).min(meal.switches_asked());
+            Ok(Fed { switches_made: made, ..fed })
+        }
+        Unit::Fiber => {
+            let carriers = if meal.how == How::Hybrid { meal.workers.max(1) } else { 1 };
+            // Before the clock, as the other runtimes start theirs with the process.
+            let runtime = Runtime::builder()
+                .carriers(usize::try_from(carriers).unwrap_or(usize::MAX))
+                .build()
+                .map_err(|error| failed(&format!("carriers could not be started: {error}")))?;
+            runtime.run(|| {
+                let before = carefree::metrics();
+                let fed = timed(|| by_fibers(meal))?;
+                let after = carefree::metrics();
+                // A carrier enters a fiber to start it, after each wait, and after each yield that
+                // gave way to another.
+                let starts = after.spawned - before.spawned;
+                let waits = after.parks - before.parks;
+                let entries = after.switches - before.switches;
+                let made = entries.saturating_sub(starts + waits).min(meal.switches_asked());
+                Ok(Fed { switches_made: made, ..fed })
+            })
+        }
+    }
+}
+
+/// What units of one kind have done: switches, where they count them themselves, and the people.
+type Done = (u64, Vec<Person>);
+
+fn timed(feed: impl FnOnce() -> Result<Done, Failure>) -> Result<Fed, Failure> {
+    let start = Instant::now();
+    let (switches_made, people) = feed()?;
+    let times = Round { create_ns: 0, run_ns: ns(start.elapsed()) };
+    if !people.iter().all(Person::is_satisfied) {
+        return Err(failed("somebody is still hungry"));
+    }
+    let eaten = people.iter().map(Person::eaten).sum();
+    Ok(Fed { times, switches_made, eaten })
+}
+
+fn by_threads(meal: &Meal) -> Result<Done, Failure> {
+    let Meal { nutrients, yields, .. } = *meal;
+    let mut threads = Vec::with_capacity(capacity(meal));
+    let mut failure = None;
+    for reached in 0..meal.people {
+        let thread =
+            thread::Builder::new().spawn(move || fed(nutrients, yields, thread::yield_now));
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                failure = Some(limits::threads_ran_out(reached, meal.people, &error));
+                break;
+            }
+        }
+    }
+    let people = threads.into_iter().map(|thread| thread.join());
+    let people = people.collect::<Result<_, _>>().map_err(|_| failed("a thread panicked"));
+    failure.map_or(Ok((0, people?)), Err)
+}
+
+fn by_fibers(meal: &Meal) -> Result<Done, Failure> {
+    let Meal { nutrients, yields, .. } = *meal;
+    let fibers: io::Result<Vec<_>> = (0..meal.people)
+        .map(|_| {
+            carefree::Builder::new().spawn(move || fed(nutrients, yields, carefree::yield_now))
+        })
+        .collect();
+    // Those that were spawned end by themselves.
+    let fibers =
+        fibers.map_err(|error| failed(&format!("a fiber could not be started: {error}")))?;
+    let people = fibers.into_iter().map(|fiber| fiber.join());
+    let people = people.collect::<Result<_, _>>().map_err(|_| failed("a fiber panicked"))?;
+    Ok((0, people))
+}
+
+fn fed(nutrients: u64, yields: bool, pause: fn()) -> Person {
+    let mut person = Person::new(nutrients);
+    if yields {
+        person.eat(pause);
+    } else {
+        person.eat(|| ());
+    }
+    person
+}
+
+/// Over threads, each thread resumes its own share: a coroutine stays where it was resumed first.
+fn by_coroutines(meal: &Meal) -> Result<Done, Failure> {
+    if meal.how == How::Units {
+        return resumed(meal);
+    }
+    let mut all = (0, Vec::with_capacity(capacity(meal)));
+    let done = thread::scope(|scope| {
+        let spawn = |share| scope.spawn(move || resumed(&share));
+        let threads: Vec<_> = meal.shares().into_iter().map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+    });
+    for share in done {
+        let (switches, people) = share.map_err(|_| failed("a thread panicked"))??;
+        all.0 += switches;
+        all.1.extend(people);
+    }
+    Ok(all)
+}
+
+fn resumed(meal: &Meal) -> Result<Done, Failure> {
+    let Meal { nutrients, yields, .. } = *meal;
+    let mut hungry = Vec::with_capacity(capacity(meal));
+    for reached in 0..meal.people {
+        let coroutine = Coroutine::<(), (), Person>::with_stack_size(
+            StackSize::DEFAULT,
+            move |suspender, ()| {
+                let mut person = Person::new(nutrients);
+                if yields {
+                    person.eat(|| suspender.suspend(()));
+                } else {
+                    person.eat(|| ());
+                }
+                person
+            },
+        );
+        hungry.push(coroutine.map_err(|error| {
+            failed(&format!(
+                "coroutine {} of {} could not be made: {error}",
+                reached + 1,
+                meal.people
+            ))
+        })?);
+    }
+    let mut switches = 0;
+    let mut people = Vec::with_capacity(capacity(meal));
+    while !hungry.is_empty() {
+        hungry.retain_mut(|coroutine| match coroutine.resume(()) {
+            CoroutineState::Yielded(()) => {
+                switches += 1;
+                true
+            }
+            CoroutineState::Complete(person) => {
+                people.push(person);
+                false
+            }
+        });
+    }
+    Ok((switches, people))
+}
+
+fn capacity(meal: &Meal) -> usize {
+    usize::try_from(meal.people).unwrap_or(0)
+}
+
+fn failed(message: &str) -> Failure {
+    Failure { message: message.to_owned(), advice: None }
+}
