@@ -1,0 +1,205 @@
+import com.sun.management.ThreadMXBean;
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.lang.management.GarbageCollectorMXBean;
+import java.lang.management.ManagementFactory;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+
+/**
+ * The fetch workload of docs/targets.md: GETs by java.net.http.HttpClient, one after the other, by
+ * a platform thread each or by a virtual thread each.
+ */
+@SuppressWarnings("deprecation") // Thread.getId: its successor came after 17
+public final class Fetch {
+    private static final ThreadMXBean THREADS =
+            (ThreadMXBean) ManagementFactory.getThreadMXBean();
+
+    private final HttpClient client =
+            HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+    private final HttpRequest request;
+    private final long body;
+    private final int readSize;
+    private final int count;
+    private final String unit;
+    private final MethodHandle virtual;
+    /** What threads allocated that are gone by now. */
+    private final AtomicLong allocatedByEnded = new AtomicLong();
+
+    private Fetch(Map<String, String> orders) throws ReflectiveOperationException {
+        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(orders.get("url")));
+        if (!"1".equals(orders.get("keep_alive"))) {
+            builder.header("Connection", "close");
+        }
+        request = builder.build();
+        body = Long.parseLong(orders.get("body"));
+        readSize = Integer.parseInt(orders.getOrDefault("read_size", "0"));
+        count = Integer.parseInt(orders.get("units"));
+        unit = orders.get("unit");
+        // Thread.startVirtualThread, which versions before 21 do not have.
+        virtual = unit.equals("virtual")
+                ? MethodHandles.lookup().findStatic(Thread.class, "startVirtualThread",
+                        MethodType.methodType(Thread.class, Runnable.class))
+                : null;
+    }
+
+    private long get() throws IOException, InterruptedException {
+        int status;
+        long length;
+        if (readSize == 0) {
+            HttpResponse<byte[]> answer = client.send(request, BodyHandlers.ofByteArray());
+            status = answer.statusCode();
+            length = answer.body().length;
+        } else {
+            HttpResponse<InputStream> answer = client.send(request, BodyHandlers.ofInputStream());
+            status = answer.statusCode();
+            ByteArrayOutputStream all = new ByteArrayOutputStream();
+            byte[] part = new byte[readSize];
+            try (InputStream stream = answer.body()) {
+                for (int read = stream.read(part); read >= 0; read = stream.read(part)) {
+                    all.write(part, 0, read);
+                }
+            }
+            length = all.toByteArray().length;
+        }
+        if (status != 200 || length != body) {
+            throw new IOException(
+                    "status " + status + " with " + length + " bytes, not 200 with " + body);
+        }
+        return length;
+    }
+
+    private long fetchAll() throws Throwable {
+        if (unit.equals("sequential")) {
+            long received = 0;
+            for (int at = 0; at < count; at++) {
+                received += get();
+            }
+            return received;
+        }
+        AtomicLong received = new AtomicLong();
+        AtomicReference<Throwable> wrong = new AtomicReference<>();
+        List<Thread> threads = new ArrayList<>();
+        for (int at = 0; at < count; at++) {
+            Runnable errand = () -> {
+                try {
+                    received.addAndGet(get());
+                } catch (Throwable error) {
+                    wrong.set(error);
+                }
+                if (virtual == null) {
+                    allocatedByEnded.addAndGet(
+                            THREADS.getThreadAllocatedBytes(Thread.currentThread().getId()));
+                }
+            };
+            if (virtual != null) {
+                threads.add((Thread) virtual.invokeExact(errand));
+            } else {
+                Thread thread = new Thread(errand);
+                threads.add(thread);
+                thread.start();
+            }
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        if (wrong.get() != null) {
+            throw wrong.get();
+        }
+        return received.get();
+    }
+
+    /**
+     * What all threads have allocated so far: the client's own, the carriers of virtual threads,
+     * ours, and those that have ended. (Virtual threads have no count of their own.)
+     */
+    private long allocated() {
+        long sum = allocatedByEnded.get();
+        for (long bytes : THREADS.getThreadAllocatedBytes(THREADS.getAllThreadIds())) {
+            sum += Math.max(0, bytes);
+        }
+        return sum;
+    }
+
+    private static long collections() {
+        long sum = 0;
+        for (GarbageCollectorMXBean bean : ManagementFactory.getGarbageCollectorMXBeans()) {
+            sum += Math.max(0, bean.getCollectionCount());
+        }
+        return sum;
+    }
+
+    private static String take(Map<String, String> orders) throws Throwable {
+        // Java refuses to send "Connection" unless told that it may.
+        System.setProperty("jdk.httpclient.allowRestrictedHeaders", "connection");
+        Fetch fetch = new Fetch(orders);
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        int warmup = Integer.parseInt(orders.getOrDefault("warmup", "0"));
+        int rounds = Integer.parseInt(orders.getOrDefault("rounds", "1"));
+        long received = 0;
+        long start = System.nanoTime();
+        for (int round = 0; round < warmup; round++) {
+            received += fetch.fetchAll();
+        }
+        final long warm = System.nanoTime() - start;
+        phase(orders, "base", input);
+        final long collectedBefore = collections();
+        final long allocatedBefore = fetch.allocated();
+        StringBuilder times = new StringBuilder();
+        for (int round = 0; round < rounds; round++) {
+            start = System.nanoTime();
+            received += fetch.fetchAll();
+            times.append(round == 0 ? "" : ",").append("{\"create_ns\":0,\"run_ns\":")
+                    .append(System.nanoTime() - start).append('}');
+        }
+        long allocated = (fetch.allocated() - allocatedBefore) / rounds;
+        long collected = collections() - collectedBefore;
+        phase(orders, "done", input);
+        return "{\"sample\":{\"units\":" + fetch.count + ",\"switches_asked\":0,\"switches_made\":0,"
+                + "\"rounds\":[" + times + "],\"warmup\":{\"rounds\":" + warmup + ",\"ns\":" + warm
+                + "},\"gc\":{\"on\":true,\"collections\":" + collected + "},\"figures\":{\"requests\":"
+                + (long) fetch.count * (warmup + rounds) + ",\"body_bytes\":" + received
+                + ",\"allocated_bytes\":" + allocated + "}}}";
+    }
+
+    private static void phase(Map<String, String> orders, String name, BufferedReader input)
+            throws IOException {
+        if ("1".equals(orders.get("phases"))) {
+            System.out.println("{\"phase\":\"" + name + "\"}");
+            System.out.flush();
+            input.readLine();
+        }
+    }
+
+    public static void main(String[] arguments) {
+        Map<String, String> orders = new HashMap<>();
+        for (String argument : arguments) {
+            int at = argument.indexOf('=');
+            orders.put(argument.substring(0, at), argument.substring(at + 1));
+        }
+        try {
+            System.out.println(take(orders));
+        } catch (Throwable error) {
+            String message = error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
+            System.out.println("{\"failure\":{\"message\":\"" + message + "\"}}");
+            System.exit(1);
+        }
+        // The client's own threads are daemons; nothing keeps the process.
+        System.exit(0);
+    }
+}
