@@ -74,25 +74,33 @@ def by_fibers(client, count)
   Sync { |task| Array.new(count) { task.async { client.get } }.sum(&:wait) }
 end
 
-# What a round allocates, as the memory_profiler gem counts it: objects that were born in it and
-# the memory they hold, with the collector off so that none goes uncounted.
+# What a round allocates, as the memory_profiler gem counts it: objects that were born in it and the
+# memory they hold, with the collector off so that none goes uncounted; then those that it leaves.
 def allocations
   GC.start
   GC.disable
-  before = GC.stat(:total_allocated_objects)
   born = GC.count
-  objects = bytes = nil
-  ObjectSpace.trace_object_allocations do
-    yield
-    objects = GC.stat(:total_allocated_objects) - before
-    bytes = 0
+  ours = lambda do
+    objects = bytes = 0
     ObjectSpace.each_object do |object|
       next unless ObjectSpace.allocation_generation(object) == born
 
+      objects += 1
       bytes += ObjectSpace.memsize_of(object)
     end
+    [objects, bytes]
   end
-  { allocated_objects: objects, allocated_bytes: bytes }
+  ObjectSpace.trace_object_allocations do
+    before = GC.stat(:total_allocated_objects)
+    yield
+    objects = GC.stat(:total_allocated_objects) - before
+    _, bytes = ours.call
+    GC.enable
+    GC.start
+    retained_objects, retained_bytes = ours.call
+    { allocated_objects: objects, allocated_bytes: bytes,
+      retained_objects: retained_objects, retained_bytes: retained_bytes }
+  end
 ensure
   GC.enable
 end

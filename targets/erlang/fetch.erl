@@ -1,0 +1,86 @@
+%% The fetch workload of docs/targets.md: GETs by httpc, one after the other or by a process of
+%% Erlang each.
+-module(fetch).
+-export([main/0]).
+
+main() ->
+    Orders = maps:from_list([order(Argument) || Argument <- init:get_plain_arguments()]),
+    try
+        io:format("~s~n", [take(Orders)])
+    catch
+        _:Reason ->
+            io:format("{\"failure\":{\"message\":\"~s\"}}~n", [plain(Reason)]),
+            halt(1)
+    end,
+    halt(0).
+
+order(Argument) ->
+    case string:split(Argument, "=") of
+        [Key, Value] -> {Key, Value};
+        [Key] -> {Key, ""}
+    end.
+
+number(Key, Orders, Missing) ->
+    list_to_integer(maps:get(Key, Orders, Missing)).
+
+take(Orders) ->
+    {ok, _} = application:ensure_all_started(inets),
+    Count = number("units", Orders, "1"),
+    case number("read_size", Orders, "0") of
+        0 -> ok;
+        _ -> error("httpc reads as much as there is")
+    end,
+    Keep = maps:get("keep_alive", Orders, "0") =:= "1",
+    %% Its defaults put up to five requests on one connection and two connections to a host.
+    ok = httpc:set_options([{max_sessions, Count}, {max_keep_alive_length, 0},
+                            {max_pipeline_length, 0}, {keep_alive_timeout, 60000}]),
+    Headers = [{"connection", case Keep of true -> "keep-alive"; false -> "close" end}],
+    Errand = {maps:get("url", Orders), Headers, number("body", Orders, "0")},
+    Pass =
+        case maps:get("unit", Orders) of
+            "sequential" -> fun() -> lists:sum([fetch_one(Errand) || _ <- lists:seq(1, Count)]) end;
+            _ -> fun() -> crowd(Errand, Count) end
+        end,
+    Warmup = number("warmup", Orders, "0"),
+    Warm = [timed(Pass) || _ <- lists:seq(1, Warmup)],
+    phase(Orders, "base"),
+    Rounds = [timed(Pass) || _ <- lists:seq(1, number("rounds", Orders, "1"))],
+    phase(Orders, "done"),
+    Times = [io_lib:format("{\"create_ns\":0,\"run_ns\":~b}", [Time]) || {Time, _} <- Rounds],
+    io_lib:format(
+        "{\"sample\":{\"units\":~b,\"switches_asked\":0,\"switches_made\":0,\"rounds\":[~s],"
+        "\"warmup\":{\"rounds\":~b,\"ns\":~b},\"gc\":{\"on\":true},"
+        "\"figures\":{\"requests\":~b,\"body_bytes\":~b}}}",
+        [Count, lists:join(",", Times), Warmup, lists:sum([Time || {Time, _} <- Warm]),
+         Count * length(Warm ++ Rounds), lists:sum([Bytes || {_, Bytes} <- Warm ++ Rounds])]).
+
+timed(Pass) ->
+    Start = erlang:monotonic_time(nanosecond),
+    Bytes = Pass(),
+    {erlang:monotonic_time(nanosecond) - Start, Bytes}.
+
+crowd(Errand, Count) ->
+    Fetcher = self(),
+    Crowd = [spawn_link(fun() -> Fetcher ! {self(), fetch_one(Errand)} end)
+             || _ <- lists:seq(1, Count)],
+    lists:sum([receive {Process, Bytes} -> Bytes end || Process <- Crowd]).
+
+fetch_one({Url, Headers, Body}) ->
+    case httpc:request(get, {Url, Headers}, [], [{body_format, binary}]) of
+        {ok, {{_, 200, _}, _, Answer}} when byte_size(Answer) =:= Body -> Body;
+        {ok, {{_, Status, _}, _, Answer}} ->
+            error({status, Status, with, byte_size(Answer), bytes, 'not', 200, with, Body});
+        {error, Reason} -> error(Reason)
+    end.
+
+phase(Orders, Name) ->
+    case maps:get("phases", Orders, "0") of
+        "1" ->
+            io:format("{\"phase\":\"~s\"}~n", [Name]),
+            io:get_line("");
+        _ -> ok
+    end.
+
+plain(Reason) ->
+    [Character || Character <- lists:flatten(io_lib:format("~0p", [Reason])),
+                  Character =/= $", Character =/= $\\, Character >= $\s].
