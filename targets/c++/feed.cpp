@@ -206,7 +206,7 @@ void take(const Orders& orders) {
   std::cout << "{\"sample\":{\"units\":" << count << ",\"switches_asked\":" << asked
             << ",\"switches_made\":" << made << ",\"rounds\":[" << times
             << "],\"voluntary\":" << voluntary << ",\"involuntary\":" << involuntary
-            << ",\"figures\":{\"eaten\":" << eaten << "}}}" << std::endl;
+            << ",\"eaten\":" << eaten << "}}" << std::endl;
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ string take(string self, string[string] orders)
     if (orders["unit"] == "thread")
         made = min(asked, voluntary + involuntary);
     return format!(`{"sample":{"units":%s,"switches_asked":%s,"switches_made":%s,"rounds":[%-(%s,%)],`
-            ~ `"voluntary":%s,"involuntary":%s,"gc":{"on":true},"figures":{"eaten":%s}}}`)(people,
+            ~ `"voluntary":%s,"involuntary":%s,"gc":{"on":true},"eaten":%s}}`)(people,
             asked, made, rounds, voluntary, involuntary, eaten);
 }
 

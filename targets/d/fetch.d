@@ -159,8 +159,8 @@ string take(string[string] orders)
         rounds ~= format!`{"create_ns":0,"run_ns":%s}`(pass());
     phase("done");
     return format!(`{"sample":{"units":%s,"switches_asked":0,"switches_made":0,"rounds":[%-(%s,%)],`
-            ~ `"warmup":{"rounds":%s,"ns":%s},"gc":{"on":true},"figures":{"requests":%s,`
-            ~ `"body_bytes":%s,"allocated_bytes":%s}}}`)(count, rounds, warmup, warm,
+            ~ `"warmup":{"rounds":%s,"ns":%s},"gc":{"on":true},"requests":%s,`
+            ~ `"body_bytes":%s,"figures":{"bytes_allocated":%s}}}`)(count, rounds, warmup, warm,
             passes * count, received, allocated / rounds.length);
 }
 

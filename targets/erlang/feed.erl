@@ -43,7 +43,7 @@ take(Orders) ->
     Times = [io_lib:format("{\"create_ns\":0,\"run_ns\":~b}", [Time]) || {Time, _, _} <- Results],
     io_lib:format(
         "{\"sample\":{\"units\":~b,\"switches_asked\":~b,\"switches_made\":~b,\"rounds\":[~s],"
-        "\"gc\":{\"on\":true},\"figures\":{\"eaten\":~b}}}",
+        "\"gc\":{\"on\":true},\"eaten\":~b}}",
         [Count, Asked, lists:sum([Made || {_, Made, _} <- Results]), lists:join(",", Times),
          lists:sum([Eaten || {_, _, Eaten} <- Results])]).
 

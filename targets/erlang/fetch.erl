@@ -50,7 +50,7 @@ take(Orders) ->
     io_lib:format(
         "{\"sample\":{\"units\":~b,\"switches_asked\":0,\"switches_made\":0,\"rounds\":[~s],"
         "\"warmup\":{\"rounds\":~b,\"ns\":~b},\"gc\":{\"on\":true},"
-        "\"figures\":{\"requests\":~b,\"body_bytes\":~b}}}",
+        "\"requests\":~b,\"body_bytes\":~b}}",
         [Count, lists:join(",", Times), Warmup, lists:sum([Time || {Time, _} <- Warm]),
          Count * length(Warm ++ Rounds), lists:sum([Bytes || {_, Bytes} <- Warm ++ Rounds])]).
 

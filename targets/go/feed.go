@@ -38,13 +38,13 @@ type round struct {
 }
 
 type sample struct {
-	Units         int              `json:"units"`
-	SwitchesAsked int64            `json:"switches_asked"`
-	SwitchesMade  int64            `json:"switches_made"`
-	Rounds        []round          `json:"rounds"`
-	Voluntary     int64            `json:"voluntary"`
-	Involuntary   int64            `json:"involuntary"`
-	Figures       map[string]int64 `json:"figures"`
+	Units         int     `json:"units"`
+	SwitchesAsked int64   `json:"switches_asked"`
+	SwitchesMade  int64   `json:"switches_made"`
+	Rounds        []round `json:"rounds"`
+	Voluntary     int64   `json:"voluntary"`
+	Involuntary   int64   `json:"involuntary"`
+	Eaten         int64   `json:"eaten"`
 }
 
 type answer struct {
@@ -126,7 +126,7 @@ func overProcesses(people, nutrients, workers int, yields string) (made, eaten i
 			return 0, 0, err
 		}
 		made += theirs.Sample.SwitchesMade
-		eaten += theirs.Sample.Figures["eaten"]
+		eaten += theirs.Sample.Eaten
 	}
 	return made, eaten, nil
 }
@@ -182,7 +182,7 @@ func take(orders map[string]string) (*sample, error) {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 	taken.Voluntary = int64(after.Nvcsw - before.Nvcsw)
 	taken.Involuntary = int64(after.Nivcsw - before.Nivcsw)
-	taken.Figures = map[string]int64{"eaten": eaten}
+	taken.Eaten = eaten
 	return taken, nil
 }
 

@@ -41,6 +41,8 @@ type sample struct {
 	Warmup        warmup           `json:"warmup"`
 	Gc            collector        `json:"gc"`
 	Figures       map[string]int64 `json:"figures"`
+	Requests      int64            `json:"requests"`
+	BodyBytes     int64            `json:"body_bytes"`
 }
 
 var (
@@ -171,13 +173,12 @@ func take(orders map[string]string) (*sample, error) {
 	}
 	runtime.ReadMemStats(&after)
 	phase("done")
+	taken.Requests, taken.BodyBytes = passes*int64(count), received
 	taken.Gc = collector{true, after.NumGC - before.NumGC, after.PauseTotalNs - before.PauseTotalNs}
 	// Go counts all the time, so the rounds themselves are what is told; a round's share of it.
 	taken.Figures = map[string]int64{
-		"requests":          passes * int64(count),
-		"body_bytes":        received,
-		"allocated_bytes":   int64(after.TotalAlloc-before.TotalAlloc) / int64(rounds),
-		"allocated_objects": int64(after.Mallocs-before.Mallocs) / int64(rounds),
+		"bytes_allocated":   int64(after.TotalAlloc-before.TotalAlloc) / int64(rounds),
+		"objects_allocated": int64(after.Mallocs-before.Mallocs) / int64(rounds),
 	}
 	return taken, nil
 }

@@ -179,8 +179,8 @@ public final class Feed {
         long asked = yields ? count * nutrients * recorded : 0;
         return "{\"sample\":{\"units\":" + count + ",\"switches_asked\":" + asked
                 + ",\"switches_made\":" + made + ",\"rounds\":[" + rounds + "],\"warmup\":{\"rounds\":"
-                + warmup + ",\"ns\":" + warm + "},\"gc\":{\"on\":true},\"figures\":{\"eaten\":"
-                + eaten + "}}}";
+                + warmup + ",\"ns\":" + warm + "},\"gc\":{\"on\":true},\"eaten\":" + eaten
+                + "}}";
     }
 
     public static void main(String[] arguments) {

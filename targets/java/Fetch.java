@@ -172,9 +172,9 @@ public final class Fetch {
         phase(orders, "done", input);
         return "{\"sample\":{\"units\":" + fetch.count + ",\"switches_asked\":0,\"switches_made\":0,"
                 + "\"rounds\":[" + times + "],\"warmup\":{\"rounds\":" + warmup + ",\"ns\":" + warm
-                + "},\"gc\":{\"on\":true,\"collections\":" + collected + "},\"figures\":{\"requests\":"
+                + "},\"gc\":{\"on\":true,\"collections\":" + collected + "},\"requests\":"
                 + (long) fetch.count * (warmup + rounds) + ",\"body_bytes\":" + received
-                + ",\"allocated_bytes\":" + allocated + "}}}";
+                + ",\"figures\":{\"bytes_allocated\":" + allocated + "}}}";
     }
 
     private static void phase(Map<String, String> orders, String name, BufferedReader input)

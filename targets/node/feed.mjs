@@ -72,8 +72,8 @@ function overProcesses(count, nutrients, yields, workers) {
     child.on("error", reject);
     child.on("close", () => {
       try {
-        const { switches_made, figures } = JSON.parse(printed).sample;
-        resolve({ made: switches_made, eaten: figures.eaten });
+        const { switches_made, eaten } = JSON.parse(printed).sample;
+        resolve({ made: switches_made, eaten });
       } catch {
         reject(new Error(`a process did not say what it did, but: ${printed}`));
       }
@@ -89,7 +89,7 @@ async function take(orders) {
   const sample = {
     units: count, switches_asked: 0, switches_made: 0, rounds: [],
     warmup: { rounds: Number(orders.warmup ?? 0), ns: 0 }, gc: { on: true },
-    figures: { eaten: 0 },
+    eaten: 0,
   };
   for (let round = -sample.warmup.rounds; round < Number(orders.rounds ?? 1); round++) {
     const start = process.hrtime.bigint();
@@ -105,7 +105,7 @@ async function take(orders) {
     sample.switches_asked += yields ? count * nutrients : 0;
     for (const result of results) {
       sample.switches_made += result.made;
-      sample.figures.eaten += result.eaten;
+      sample.eaten += result.eaten;
     }
   }
   const usage = process.resourceUsage();

@@ -79,7 +79,7 @@ async function take() {
   const requests = count * (warmup.rounds + rounds.length);
   return {
     units: count, switches_asked: 0, switches_made: 0, rounds, warmup, gc: { on: true },
-    figures: { requests, body_bytes: received },
+    requests, body_bytes: received,
   };
 }
 

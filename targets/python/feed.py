@@ -13,7 +13,7 @@ ORDERS = dict(argument.split("=", 1) for argument in sys.argv[1:])
 # Before any clock starts, and only where it may be missing or is slow to load.
 if ORDERS["unit"] == "greenlet":
     import greenlet
-if ORDERS["unit"] == "asyncio":
+if ORDERS["unit"] == "task":
     import asyncio
 
 
@@ -149,7 +149,7 @@ def main():
     count, nutrients = int(ORDERS["units"]), int(ORDERS["nutrients"])
     yields, how = ORDERS.get("yields") == "1", ORDERS.get("how", "units")
     workers = max(1, min(int(ORDERS.get("workers", 2)), count))
-    feed = {"thread": by_threads, "greenlet": by_greenlets, "asyncio": by_tasks}[ORDERS["unit"]]
+    feed = {"thread": by_threads, "greenlet": by_greenlets, "task": by_tasks}[ORDERS["unit"]]
     rounds, made, eaten = [], 0, 0
     for _ in range(int(ORDERS.get("rounds", 1))):
         people = [Person(nutrients) for _ in range(count)]
@@ -169,7 +169,7 @@ def main():
         "switches_asked": count * nutrients * len(rounds) if yields else 0,
         "switches_made": made,
         "rounds": rounds,
-        "figures": {"eaten": eaten},
+        "eaten": eaten,
     }
 
 

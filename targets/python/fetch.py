@@ -118,10 +118,9 @@ def run(fetch_all):
         # what is left.
         tracemalloc.start()
         received += fetch_all()
-        figures["retained_bytes"], figures["most_bytes"] = tracemalloc.get_traced_memory()
+        figures["bytes_retained"], figures["bytes_traced_at_most"] = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         requests += COUNT
-    figures |= {"requests": requests, "body_bytes": received}
     return {
         "units": COUNT,
         "switches_asked": 0,
@@ -129,6 +128,8 @@ def run(fetch_all):
         "rounds": rounds,
         "warmup": warm,
         "figures": figures,
+        "requests": requests,
+        "body_bytes": received,
     }
 
 
@@ -174,7 +175,7 @@ def tasks():
 
 
 def main():
-    if UNIT == "asyncio":
+    if UNIT == "task":
         return tasks()
     return run({"sequential": sequential, "thread": threads, "gevent": greenlets}[UNIT])
 

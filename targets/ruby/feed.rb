@@ -116,7 +116,7 @@ def sample(orders)
     switches_asked: yields ? count * nutrients * rounds.size : 0,
     switches_made: made,
     rounds: rounds,
-    figures: { eaten: eaten }
+    eaten: eaten
   }
 end
 

@@ -98,8 +98,8 @@ def allocations
     GC.enable
     GC.start
     retained_objects, retained_bytes = ours.call
-    { allocated_objects: objects, allocated_bytes: bytes,
-      retained_objects: retained_objects, retained_bytes: retained_bytes }
+    { objects_allocated: objects, bytes_allocated: bytes,
+      objects_retained: retained_objects, bytes_retained: retained_bytes }
   end
 ensure
   GC.enable
@@ -121,8 +121,8 @@ def sample(orders)
   count = Integer(orders["units"])
   read_by(Integer(orders.fetch("read_size", 0)))
   client = Client.new(orders)
-  way = { "sequential" => :sequential, "thread" => :by_threads, "async" => :by_fibers }
-  require "async" if orders["unit"] == "async"
+  way = { "sequential" => :sequential, "thread" => :by_threads, "task" => :by_fibers }
+  require "async" if orders["unit"] == "task"
   fetch_all = method(way.fetch(orders["unit"]))
   received = 0
   start = now
@@ -151,7 +151,9 @@ def sample(orders)
     rounds: rounds,
     warmup: warm,
     gc: { on: true, collections: collections },
-    figures: figures.merge(requests: count * passes, body_bytes: received)
+    figures: figures,
+    requests: count * passes,
+    body_bytes: received
   }
 end
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use carefree_lab::fetch::Encoding;
 use carefree_lab::report::Format;
 use carefree_lab::workload::Workload;
 use clap::builder::{StringValueParser, TypedValueParser, ValueParser};
@@ -51,7 +52,7 @@ pub(crate) enum Command {
 /// The orders of `carefree bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// What to measure; everything unless named.
+    /// What to measure; the first five unless named.
     #[arg(value_name = "WORKLOAD", value_parser = named::<Workload>())]
     pub(crate) workloads: Vec<Workload>,
 
@@ -116,6 +117,54 @@ pub(crate) struct Bench {
     /// Stop early where every interval is this narrow, percent of the median to each side.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) precision: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) feed: Feed,
+
+    #[command(flatten)]
+    pub(crate) fetch: Fetch,
+}
+
+/// What `feed` serves.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of feed")]
+pub(crate) struct Feed {
+    /// Every power of two up to 2,048 people, and no point left out however long it takes.
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+
+    /// How many people are fed [default: 1 to 2048 in steps of four].
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) people: Vec<u64>,
+
+    /// How many bites each of them needs [default: 10,100,1000,10000].
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) nutrients: Vec<u64>,
+}
+
+/// What `fetch` fetches.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of fetch")]
+pub(crate) struct Fetch {
+    /// GETs at a time [default: 50, with --quick 20].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=4_000))]
+    pub(crate) requests: Option<u64>,
+
+    /// Milliseconds until the server answers.
+    #[arg(long, value_name = "MS", default_value_t = 20, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub(crate) latency: u64,
+
+    /// Bytes of the answer.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub(crate) body: u64,
+
+    /// How the answer's end is known: fixed (its length comes first) or chunked.
+    #[arg(long, value_name = "ENCODING", default_value = "fixed", value_parser = named::<Encoding>())]
+    pub(crate) encoding: Encoding,
+
+    /// Bytes a program asks its client for at a time; 0: as its client likes. 1 is a trap.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub(crate) read_size: u64,
 }
 
 /// What a record may be named by.

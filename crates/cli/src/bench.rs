@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_lab::env::Environment;
+use carefree_lab::feed::Sweep;
+use carefree_lab::fetch::Course;
 use carefree_lab::noise::WarningKind;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
@@ -118,7 +120,10 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     }
     .run(&plan);
     outcome.failed.extend(field.failed);
-    let (record, path) = kept.into_inner().finish(environment, field.notes, outcome);
+    let left_out = left_out(&outcome.left_out);
+    left_out.iter().for_each(|line| complain(line));
+    let notes = field.notes.into_iter().chain(left_out).collect();
+    let (record, path) = kept.into_inner().finish(environment, notes, outcome);
     if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
         complain(&format!("recorded in {}", path.display()));
     }
@@ -166,10 +171,15 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
 /// taken however long it takes.
 const QUICK: Duration = Duration::from_secs(50);
 const FULL: Duration = Duration::from_secs(14 * 60);
+/// With `feed`: it has hundreds of points.
+const SWEEP: Duration = Duration::from_secs(5 * 60);
 
 fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
+    let sweeps = sizes.workloads.contains(&Workload::Feed);
     let (samples, least, budget) = match orders.samples {
         Some(samples) => (samples, samples, None),
+        // A curve has many points, and its neighbours tell of each.
+        None if sweeps && !orders.quick => (5, 1, Some(SWEEP)),
         // Odd: the median is then a sample, and the median rate one over the median time.
         None if orders.quick => (5, 1, Some(QUICK)),
         None => (11, 2, Some(FULL)),
@@ -180,6 +190,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         samples,
         least,
         budget,
+        most: sizes.feed.most,
         size: sizes.size,
         pin: orders.pin,
         seed: orders.seed.unwrap_or_else(chance),
@@ -187,11 +198,30 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
 }
 
 fn sizes(orders: &Bench, program: &Path) -> Sizes {
-    let named =
-        |workload: &Workload| orders.workloads.is_empty() || orders.workloads.contains(workload);
+    let size = if orders.quick { Size::Quick } else { Size::Full };
+    let named = |workload: &Workload| match orders.workloads.is_empty() {
+        true => workload.is_gated(),
+        false => orders.workloads.contains(workload),
+    };
+    let mut feed = if orders.feed.full { Sweep::full() } else { Sweep::new(size) };
+    if !orders.feed.people.is_empty() {
+        feed.people.clone_from(&orders.feed.people);
+    }
+    if !orders.feed.nutrients.is_empty() {
+        feed.nutrients.clone_from(&orders.feed.nutrients);
+    }
+    let mut fetch = Course::new(size);
+    fetch.requests = orders.fetch.requests.unwrap_or(fetch.requests);
+    fetch.read_size = orders.fetch.read_size;
+    fetch.server.latency = Duration::from_millis(orders.fetch.latency);
+    // The option's limit is below what an address can hold.
+    fetch.server.body = usize::try_from(orders.fetch.body).unwrap_or(usize::MAX);
+    fetch.server.encoding = orders.fetch.encoding;
     Sizes {
         workloads: Workload::ALL.into_iter().filter(named).collect(),
-        size: if orders.quick { Size::Quick } else { Size::Full },
+        size,
+        feed,
+        fetch,
         crowd: orders.units,
         pin: orders.pin,
         // A program that cannot be read has no samples that another could use again.
@@ -208,6 +238,29 @@ fn command_line() -> String {
     let words: Vec<String> =
         env::args_os().skip(1).map(|given| word(given.to_string_lossy().into_owned())).collect();
     format!("carefree {}", words.join(" "))
+}
+
+/// Of the points that would have taken too long, a line for each unit.
+fn left_out(points: &[(Trial, Duration)]) -> Vec<String> {
+    let mut units: Vec<(String, u32, Duration)> = Vec::new();
+    for (trial, forecast) in points {
+        let unit = trial.to_string();
+        match units.iter_mut().find(|(known, ..)| *known == unit) {
+            Some((_, count, longest)) => {
+                *count += 1;
+                *longest = (*longest).max(*forecast);
+            }
+            None => units.push((unit, 1, *forecast)),
+        }
+    }
+    let line = |(unit, count, longest): &(String, u32, Duration)| {
+        let points = if *count == 1 { "point is" } else { "points are" };
+        format!(
+            "{unit}: {count} {points} left out, for want of time (up to {} each); --full has all",
+            spoken(*longest)
+        )
+    };
+    units.iter().map(line).collect()
 }
 
 /// A seed nobody chose. Six digits are enough to be different each time, and can be typed again.

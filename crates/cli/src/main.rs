@@ -14,6 +14,11 @@ mod usage;
 use std::process::ExitCode;
 
 use args::Command;
+use carefree_lab::fetch::CountingAllocator;
+
+/// So that `fetch` can tell what a Rust program allocates.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn main() -> ExitCode {
     match args::parse() {

@@ -25,7 +25,7 @@ fn wrong_names_are_answered_with_the_right_ones() {
     assert_eq!(
         refused(&["bench", "alloc", "swich"]),
         "carefree: there is no workload 'swich'; \
-         the workloads are alloc, switch, warm, throughput and parked"
+         the workloads are alloc, switch, warm, throughput, parked, feed and fetch"
     );
     assert_eq!(
         refused(&["bench", "--runtime", "rubby"]).split(" are").next(),

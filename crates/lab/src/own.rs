@@ -3,6 +3,8 @@
 
 use std::io::{self, BufRead, Write};
 
+use crate::feed;
+use crate::fetch;
 use crate::sample::{Account, Answer, Failure, Round, Warmup};
 use crate::sys::{self, Who};
 use crate::unit::Unit;
@@ -10,7 +12,48 @@ use crate::unit::Unit;
 /// Units of a warm-up round, at most.
 const WARMUP_UNITS: u64 = 100;
 
-/// The orders a program gets as `key=value`.
+/// The orders a program gets, as `key=value`.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a>(&'a [String]);
+
+impl<'a> Words<'a> {
+    pub(crate) fn get(self, key: &str) -> Option<&'a str> {
+        self.0.iter().find_map(|argument| argument.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// What must be there.
+    pub(crate) fn need(self, key: &str) -> Result<&'a str, Failure> {
+        self.get(key).ok_or_else(|| no(format!("the orders name no {key}")))
+    }
+
+    pub(crate) fn number(self, key: &str, default: u64) -> Result<u64, Failure> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().map_err(|_| no(format!("{key} takes a number, not '{text}'")))
+            }
+        }
+    }
+
+    pub(crate) fn flag(self, key: &str) -> Result<bool, Failure> {
+        Ok(self.number(key, 0)? > 0)
+    }
+
+    /// Stops at a phase, if that was ordered, until the lab has looked.
+    pub(crate) fn phase(self, name: &str) -> Result<(), Failure> {
+        if self.flag("phases")? {
+            stop(name);
+        }
+        Ok(())
+    }
+}
+
+/// Something that cannot be done, and nothing known that would help.
+pub(crate) fn no(message: String) -> Failure {
+    Failure { message, advice: None }
+}
+
+/// The orders of the gated workloads.
 struct Orders {
     unit: Unit,
     units: u64,
@@ -21,32 +64,27 @@ struct Orders {
 }
 
 impl Orders {
-    fn parse(arguments: &[String]) -> Result<Orders, Failure> {
-        let no = |message: String| Failure { message, advice: None };
-        let value = |key: &str| {
-            arguments.iter().find_map(|argument| argument.strip_prefix(key)?.strip_prefix('='))
-        };
-        let number = |key: &str, default: u64| match value(key) {
-            None => Ok(default),
-            Some(text) => {
-                text.parse().map_err(|_| no(format!("{key} takes a number, not '{text}'")))
-            }
-        };
-        let unit = value("unit").ok_or_else(|| no("the orders name no unit".into()))?;
+    fn parse(words: Words<'_>) -> Result<Orders, Failure> {
         Ok(Orders {
-            unit: unit.parse().map_err(no)?,
-            units: number("units", 1)?,
-            switches: number("switches", 1)?,
-            rounds: number("rounds", 1)?,
-            warmup: number("warmup", 0)?,
-            phases: number("phases", 0)? > 0,
+            unit: words.need("unit")?.parse().map_err(no)?,
+            units: words.number("units", 1)?,
+            switches: words.number("switches", 1)?,
+            rounds: words.number("rounds", 1)?,
+            warmup: words.number("warmup", 0)?,
+            phases: words.flag("phases")?,
         })
     }
 }
 
 /// Takes a sample in this process, which is thereby used up, and returns the line to print last.
 pub fn take(arguments: &[String]) -> Answer {
-    match Orders::parse(arguments).and_then(|orders| attempt(&orders)) {
+    let words = Words(arguments);
+    let account = match words.get("workload") {
+        Some("feed") => feed::own::take(words),
+        Some("fetch") => fetch::own::take(words),
+        _ => Orders::parse(words).and_then(|orders| attempt(&orders)),
+    };
+    match account {
         Ok(account) => Answer::Sample(Box::new(account)),
         Err(failure) => Answer::Failure(failure),
     }

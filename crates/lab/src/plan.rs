@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::feed::sweep;
 use crate::sample::Trial;
 use crate::stats::Random;
 use crate::sys;
@@ -20,6 +21,9 @@ pub struct Plan {
     pub least: u32,
     /// How long all of it may take; where it is short, slow kinds get fewer samples.
     pub budget: Option<Duration>,
+    /// How long one sample of `feed` may be expected to take; one that would take longer is left
+    /// out. Nothing: none is.
+    pub most: Option<Duration>,
     /// How large the workloads are.
     pub size: Size,
     /// Whether every workload stays on one core, and not `switch` alone.
@@ -37,6 +41,10 @@ impl Plan {
         let mut random = Random::new(self.seed ^ (u64::from(round) << 32));
         let mut order: Vec<usize> = (0..self.kinds.len()).collect();
         random.shuffle(&mut order);
+        if round == 0 {
+            // Small meals tell how long large ones will take. (The sort keeps the order of equals.)
+            order.sort_by_key(|&kind| sweep::bites(&self.kinds[kind]));
+        }
         order
     }
 
@@ -115,6 +123,7 @@ pub(crate) mod tests {
             samples,
             least: 1,
             budget: None,
+            most: None,
             size: Size::Quick,
             pin: false,
             seed: 1,

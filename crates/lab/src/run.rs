@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::feed::sweep;
+use crate::fetch::{Server, Tally, course};
 use crate::limits;
 use crate::memory::Group;
 use crate::noise::{Load, LoadMeter};
@@ -12,6 +14,7 @@ use crate::plan::Plan;
 use crate::process::{self, Gone, Launch, Remains};
 use crate::role::Role;
 use crate::sample::{Account, Answer, Failure, Sample, Trial};
+use crate::workload::Workload;
 
 /// A sample that was taken, with its place in the order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +47,8 @@ pub struct Outcome {
     pub taken: Vec<Taken>,
     /// What failed; a failure never stops the rest.
     pub failed: Vec<Failed>,
+    /// What would have taken longer than the plan allows, with how long it would have.
+    pub left_out: Vec<(Trial, Duration)>,
     /// Whether the run was broken off.
     pub interrupted: bool,
     /// What else the machine was doing.
@@ -135,6 +140,11 @@ impl Runner<'_> {
                     continue;
                 }
                 let trial = &plan.kinds[kind];
+                if let Some(forecast) = too_long(plan, trial, &outcome.taken) {
+                    outcome.left_out.push((trial.clone(), forecast));
+                    courses[kind].over = true;
+                    continue;
+                }
                 let total = total(&courses, &shares);
                 (self.progress)(Progress { done, total, next: Some(trial) });
                 let started = Instant::now();
@@ -172,6 +182,15 @@ impl Runner<'_> {
     }
 }
 
+/// How long a sample would take, if that is longer than the plan allows.
+fn too_long(plan: &Plan, trial: &Trial, taken: &[Taken]) -> Option<Duration> {
+    let forecast = match trial.workload {
+        Workload::Feed => sweep::forecast(trial, taken)?,
+        _ => return None,
+    };
+    plan.most.filter(|most| forecast > *most).map(|_| forecast)
+}
+
 /// Samples in all, if each kind gets its share.
 fn total(courses: &[Course], shares: &[u32]) -> usize {
     let count = |(course, &share): (&Course, &u32)| {
@@ -187,7 +206,20 @@ impl Runner<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
         }
-        let launch = (self.launch)(trial);
+        // A server for this sample alone, so that what it counts is this sample's.
+        let served = (trial.workload == Workload::Fetch).then(|| course::serve(trial));
+        let (server, launch) = match served {
+            None => (None, (self.launch)(trial)),
+            Some(Ok((server, with_url))) => (Some(server), (self.launch)(&with_url)),
+            Some(Err(error)) => {
+                let message = format!("the server could not be started: {error}");
+                return Err(Missed::Failed {
+                    failure: Failure { message, advice: None },
+                    stderr: String::new(),
+                    hopeless: false,
+                });
+            }
+        };
         // A container has a group of its own, which its engine makes.
         let weighs = trial.weighs() && launch.container.is_none();
         let inside = launch.container.is_some();
@@ -197,7 +229,8 @@ impl Runner<'_> {
         match remains {
             Ok(remains) => {
                 let stderr = last_lines(&remains.complaint);
-                conclude(trial, remains, inside).map_err(|failure| Missed::Failed {
+                let tally = server.map(Server::stop);
+                conclude(trial, remains, inside, tally).map_err(|failure| Missed::Failed {
                     failure,
                     stderr,
                     hopeless: false,
@@ -237,14 +270,29 @@ fn last_lines(text: &str) -> String {
 }
 
 /// Makes sense of what a sample's process left behind.
-fn conclude(trial: &Trial, remains: Remains, inside: bool) -> Result<Sample, Failure> {
+fn conclude(
+    trial: &Trial,
+    remains: Remains,
+    inside: bool,
+    tally: Option<Tally>,
+) -> Result<Sample, Failure> {
     let account = match serde_json::from_str(&remains.last) {
         Ok(Answer::Failure(failure)) => return Err(failure),
         Ok(Answer::Sample(account)) if remains.status.success() => *account,
         _ => return Err(broken(trial, &remains)),
     };
     check(trial, &account)?;
-    let Account { rounds, warmup, gc, figures, notes, more, .. } = account;
+    match (trial.workload, &tally) {
+        (Workload::Feed, _) => sweep::check(trial, &account)?,
+        (Workload::Fetch, Some(tally)) => course::check(trial, &account, tally)?,
+        _ => {}
+    }
+    let Account { rounds, warmup, gc, figures, mut notes, mut more, .. } = account;
+    if let Some(tally) = tally {
+        notes.extend(course::remark(trial, &tally));
+        // Plain numbers have a JSON form.
+        more.insert("server".into(), serde_json::to_value(tally).unwrap_or_default());
+    }
     let counted = remains.usage.switches;
     // Of a container the lab has waited for the engine's process, which tells nothing.
     let of_process = |count: u64| if inside { 0 } else { count };

@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::fetch::course;
 use crate::memory::Memory;
 use crate::role::Role;
 use crate::workload::{Metric, Parameters, Workload};
@@ -45,7 +46,7 @@ impl Trial {
     pub fn arguments(&self) -> Vec<String> {
         let Parameters { units, switches, rounds, cores, orders } = &self.parameters;
         let mut arguments = vec![
-            format!("unit={}", self.unit),
+            format!("unit={}", self.asked_unit()),
             format!("workload={}", self.workload),
             format!("units={units}"),
             format!("switches={switches}"),
@@ -58,10 +59,23 @@ impl Trial {
         arguments
     }
 
+    /// The unit by the word that its program knows. (In `fetch` the name that records have tells
+    /// of the connections as well.)
+    pub(crate) fn asked_unit(&self) -> &str {
+        match self.workload {
+            Workload::Fetch => course::asked_unit(&self.unit),
+            _ => &self.unit,
+        }
+    }
+
     /// Whether memory is measured, and the program is to stop for it.
     pub fn weighs(&self) -> bool {
-        let of_memory =
-            |metric: &Metric| matches!(metric, Metric::MemoryPerUnit | Metric::WholeMemoryPerUnit);
+        let of_memory = |metric: &Metric| {
+            matches!(
+                metric,
+                Metric::MemoryPerUnit | Metric::WholeMemoryPerUnit | Metric::PeakMemory
+            )
+        };
         self.workload.metrics().iter().any(of_memory)
     }
 }

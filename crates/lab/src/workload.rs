@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::sample::Sample;
+use crate::stats;
 
 /// An experiment of the fiber-vs-thread benchmark. All of them run the same program (see
 /// [`crate::unit`]) at different sizes; they differ in which part of it they time.
@@ -23,12 +24,23 @@ pub enum Workload {
     Throughput,
     /// Many units parked at once: memory and nothing else.
     Parked,
+    /// People who are fed bite by bite, a unit each: see [`crate::feed`].
+    Feed,
+    /// Some dozens of HTTP GETs at a time: see [`crate::fetch`].
+    Fetch,
 }
 
 impl Workload {
     /// Every workload, in the order in which reports show them.
-    pub const ALL: [Workload; 5] =
-        [Workload::Alloc, Workload::Switch, Workload::Warm, Workload::Throughput, Workload::Parked];
+    pub const ALL: [Workload; 7] = [
+        Workload::Alloc,
+        Workload::Switch,
+        Workload::Warm,
+        Workload::Throughput,
+        Workload::Parked,
+        Workload::Feed,
+        Workload::Fetch,
+    ];
 
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
@@ -38,6 +50,8 @@ impl Workload {
             Workload::Warm => "warm",
             Workload::Throughput => "throughput",
             Workload::Parked => "parked",
+            Workload::Feed => "feed",
+            Workload::Fetch => "fetch",
         }
     }
 
@@ -49,6 +63,8 @@ impl Workload {
             Workload::Warm => "10,000 units with 1 switch each, 10 times over: first and last time",
             Workload::Throughput => "1,000 units with 100 switches each, 10 times over: units/s",
             Workload::Parked => "10,000 units parked at once: memory of a unit",
+            Workload::Feed => "up to 2,048 people fed bite by bite, a unit each: total time",
+            Workload::Fetch => "50 HTTP GETs from a server on this machine: time and memory",
         }
     }
 
@@ -65,6 +81,8 @@ impl Workload {
             (Workload::Alloc | Workload::Parked, Size::Quick) => (1_000, self.switches(), 1),
             (Workload::Warm, Size::Quick) => (500, 1, 10),
             (Workload::Throughput, Size::Quick) => (100, 100, 10),
+            // The points of the sweep, and the ways to fetch, fill in theirs.
+            (Workload::Feed | Workload::Fetch, _) => (1, 0, 1),
         };
         Parameters { units, switches, rounds, cores, orders: BTreeMap::new() }
     }
@@ -81,18 +99,19 @@ impl Workload {
             | Workload::Warm
             | Workload::Throughput
             | Workload::Parked => true,
+            Workload::Feed | Workload::Fetch => false,
         }
     }
 
     /// Whether runtimes that compile as they go are warmed up for it. `warm` shows the warming
     /// itself, and `parked` measures memory, which a heap that has grown before would hide.
     pub(crate) fn warms_up(self) -> bool {
-        matches!(self, Workload::Alloc | Workload::Switch | Workload::Throughput)
+        !matches!(self, Workload::Warm | Workload::Parked)
     }
 
     /// Whether its program talks to a server of the lab's.
     pub(crate) fn needs_network(self) -> bool {
-        !self.is_gated()
+        self == Workload::Fetch
     }
 
     /// Whether the workload runs on one core even where more are to be had. A switch is defined
@@ -111,6 +130,9 @@ impl Workload {
             Workload::Warm => &[Metric::FirstTimePerUnit, Metric::LastTimePerUnit],
             Workload::Throughput => &[Metric::Time, Metric::UnitsPerSecond],
             Workload::Parked => &[Metric::MemoryPerUnit, Metric::WholeMemoryPerUnit],
+            Workload::Feed => &[Metric::Time],
+            // What it allocates, each program says where its runtime tells.
+            Workload::Fetch => &[Metric::Time, Metric::RequestsPerSecond, Metric::PeakMemory],
         }
     }
 }
@@ -210,10 +232,14 @@ pub enum Metric {
     FirstTimePerUnit,
     /// `TimePerUnit` of the last round in that process.
     LastTimePerUnit,
-    /// Milliseconds the last round took.
+    /// Milliseconds the last round took; in `fetch`, where rounds are short, the median one.
     Time,
     /// Units finished in a second of the last round.
     UnitsPerSecond,
+    /// Requests answered in a second of the median round.
+    RequestsPerSecond,
+    /// Bytes of the process's own memory when there was most of it, the runtime's included.
+    PeakMemory,
 }
 
 impl Metric {
@@ -229,6 +255,8 @@ impl Metric {
             Metric::LastTimePerUnit => "last_time_per_unit",
             Metric::Time => "time",
             Metric::UnitsPerSecond => "units_per_second",
+            Metric::RequestsPerSecond => "requests_per_second",
+            Metric::PeakMemory => "peak_memory",
         }
     }
 
@@ -240,9 +268,10 @@ impl Metric {
             | Metric::FirstTimePerUnit
             | Metric::LastTimePerUnit => "ns",
             Metric::Time => "ms",
-            Metric::MemoryPerUnit | Metric::WholeMemoryPerUnit => "bytes",
+            Metric::MemoryPerUnit | Metric::WholeMemoryPerUnit | Metric::PeakMemory => "bytes",
             Metric::SwitchesPerSecond => "switches/s",
             Metric::UnitsPerSecond => "units/s",
+            Metric::RequestsPerSecond => "requests/s",
         }
     }
 
@@ -258,10 +287,19 @@ impl Metric {
         // A crowd that warmed the process up has left it a larger heap: what the units add to that
         // is not what they take.
         let memory = || sample.memory.as_ref().filter(|_| sample.warmup.is_none());
+        let median_ns = || {
+            let times: Vec<f64> =
+                sample.rounds.iter().map(|round| round.total_ns() as f64).collect();
+            stats::median(&times)
+        };
         Some(match self {
             Metric::TimePerUnit | Metric::FirstTimePerUnit => first.total_ns() as f64 / units,
             Metric::LastTimePerUnit => last.total_ns() as f64 / units,
+            Metric::Time if workload == Workload::Fetch => median_ns() / 1e6,
             Metric::Time => last.total_ns() as f64 / 1e6,
+            Metric::RequestsPerSecond => units / (median_ns() / 1e9),
+            // What the runtime itself takes is part of what one pays, warm-up or not.
+            Metric::PeakMemory => sample.memory.as_ref()?.own.peak as f64,
             Metric::UnitsPerSecond => units / (last.total_ns() as f64 / 1e9),
             // A unit that yields to nobody returns at once and has not switched; dividing by what
             // was asked for would count it all the same, so divide by what was made.

@@ -189,6 +189,7 @@ fn run(field: &Field, samples: u32, patience: Duration) -> Outcome {
         samples,
         least: samples,
         budget: None,
+        most: None,
         size: Size::Quick,
         pin: false,
         seed: 7,

@@ -4,9 +4,11 @@
 //! ways ([`How`]), and each with a yield at every bite and without one. The experiment this comes
 //! from compared threads that never yielded with fibers that always did; here both do the same.
 
+pub(crate) mod own;
 mod person;
 mod processes;
 mod rust;
+pub(crate) mod sweep;
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::sample::{Failure, Round};
 use crate::unit::Unit;
 use crate::workload::unknown;
+
+pub use sweep::Sweep;
 
 /// Over what the units are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -68,9 +68,8 @@ fn account(printed: &[u8]) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(printed).ok()?;
     let line: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
     let sample = line.get("sample")?;
-    let eaten = sample.get("figures")?.get("eaten")?.as_f64()?;
-    // Far below 2^53, where a float is exact.
-    Some((sample.get("switches_made")?.as_u64()?, eaten as u64))
+    let eaten = sample.get("eaten")?.as_u64()?;
+    Some((sample.get("switches_made")?.as_u64()?, eaten))
 }
 
 #[cfg(test)]
@@ -79,10 +78,10 @@ mod tests {
 
     #[test]
     fn a_childs_line_is_understood_and_anything_else_is_not() {
-        let line = br#"{"sample":{"switches_made":12,"figures":{"eaten":90.0},"rounds":[]}}"#;
+        let line = br#"{"sample":{"switches_made":12,"eaten":90,"rounds":[]}}"#;
         assert_eq!(account(line), Some((12, 90)));
         assert_eq!(
-            account(b"chatter\n{\"sample\":{\"switches_made\":1,\"figures\":{\"eaten\":3}}}\n"),
+            account(b"chatter\n{\"sample\":{\"switches_made\":1,\"eaten\":3}}\n"),
             Some((1, 3))
         );
         assert_eq!(account(b"{\"failure\":{\"message\":\"no\"}}"), None);

@@ -6,10 +6,13 @@
 
 mod allocations;
 mod client;
+pub(crate) mod course;
+pub(crate) mod own;
 mod request;
 mod response;
 pub mod server;
 
 pub use allocations::{Allocations, CountingAllocator, count as count_allocations};
+pub use course::Course;
 pub use response::Encoding;
 pub use server::{Server, Settings, Tally};

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{Failed, Parameters, Reading, Record, RunFacts, Subject};
 use crate::env::Environment;
+use crate::feed::sweep;
+use crate::fetch::course;
 use crate::run::{self, Outcome, Taken};
 use crate::sample::Trial;
-use crate::workload;
+use crate::workload::{self, Workload};
 
 impl Record {
     /// Makes the record of a run that began as `begun` says: `readings` are its samples, those of earlier runs that it has
@@ -49,7 +51,11 @@ impl From<&Trial> for Subject {
             version: trial.version.clone(),
             unit: trial.unit.clone(),
             workload: trial.workload.name().to_owned(),
-            parameters: Parameters::from(&trial.parameters),
+            parameters: match trial.workload {
+                Workload::Feed => sweep::parameters(trial),
+                Workload::Fetch => course::parameters(trial),
+                _ => Parameters::from(&trial.parameters),
+            },
         }
     }
 }

@@ -17,6 +17,7 @@ const KNOWN: [(&str, &str); 16] = [
     ("objects_allocated", "objects"),
     ("bytes_retained", "bytes"),
     ("objects_retained", "objects"),
+    ("bytes_traced_at_most", "bytes"),
     ("peak_memory", "bytes"),
 ];
 

@@ -1,0 +1,41 @@
+//! Our own program for `feed`.
+
+use super::{How, Meal};
+use crate::own::{Words, no};
+use crate::sample::{Account, Failure, Warmup};
+use crate::unit::Unit;
+
+/// Takes a sample in this process.
+pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
+    let unit: Unit = words.need("unit")?.parse().map_err(no)?;
+    let meal = Meal {
+        people: words.number("units", 1)?,
+        nutrients: words.number("nutrients", 1)?,
+        yields: words.flag("yields")?,
+        how: words.get("how").map_or(Ok(How::Units), str::parse).map_err(no)?,
+        workers: words.number("workers", 2)?,
+    };
+    let rounds = words.number("rounds", 1)?;
+    let mut account = Account {
+        units: meal.people,
+        switches_asked: meal.switches_asked() * rounds,
+        ..Account::default()
+    };
+    let warmup = words.number("warmup", 0)?;
+    if warmup > 0 {
+        let mut ns = 0;
+        for _ in 0..warmup {
+            ns += super::serve(unit, &meal)?.times.total_ns();
+        }
+        account.warmup = Some(Warmup { rounds: warmup, ns });
+    }
+    let mut eaten = 0;
+    for _ in 0..rounds {
+        let fed = super::serve(unit, &meal)?;
+        account.rounds.push(fed.times);
+        account.switches_made += fed.switches_made;
+        eaten += fed.eaten;
+    }
+    account.more.insert("eaten".into(), eaten.into());
+    Ok(account)
+}
