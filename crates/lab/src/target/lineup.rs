@@ -6,6 +6,9 @@ use std::path::Path;
 use super::image::Engine;
 use super::spec::UnitSpec;
 use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
+use crate::feed::{How, Sweep};
+use crate::fetch::Course;
+use crate::fetch::course::SEQUENTIAL;
 use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
@@ -46,6 +49,10 @@ pub struct Sizes {
     pub size: Size,
     /// How many units each sample has alive, in place of the workload's own number.
     pub crowd: Option<u64>,
+    /// Which points of `feed` are measured.
+    pub feed: Sweep,
+    /// What `fetch` fetches.
+    pub fetch: Course,
     /// Whether every workload stays on one core, and not `switch` alone.
     pub pin: bool,
     /// A fingerprint of our own program.
@@ -70,7 +77,8 @@ pub struct Field {
 type Key = (String, String, String, Workload);
 
 fn key(trial: &Trial) -> Key {
-    (trial.runtime.clone(), trial.version.clone(), trial.unit.clone(), trial.workload)
+    let unit = trial.asked_unit().to_owned();
+    (trial.runtime.clone(), trial.version.clone(), unit, trial.workload)
 }
 
 impl Lineup {
@@ -174,8 +182,8 @@ impl Lineup {
     ) -> Field {
         let mut field = Field::default();
         for &unit in self.ours.iter().filter(|unit| self.wants_ours(**unit)) {
-            for &workload in sizes.workloads.iter().filter(|workload| workload.is_gated()) {
-                field.kinds.push(Trial {
+            for &workload in &sizes.workloads {
+                let trial = Trial {
                     runtime: unit.runtime().to_owned(),
                     version: unit.version().to_owned(),
                     unit: unit.name().to_owned(),
@@ -183,7 +191,16 @@ impl Lineup {
                     kernel: unit.role() == Role::Thread,
                     program: sizes.program.clone(),
                     ..sizes.trial(workload)
-                });
+                };
+                match (workload, unit) {
+                    // They have nobody to wait for a socket with.
+                    (Workload::Fetch, Unit::Coroutine) => {}
+                    (Workload::Fetch, Unit::Thread) => {
+                        field.kinds.extend(sizes.fetch.sequential(&trial));
+                        field.kinds.extend(sizes.fetch.of_unit(&trial));
+                    }
+                    _ => field.kinds.extend(sizes.trials(&trial, None)),
+                }
             }
         }
         for runtime in &self.runtimes {
@@ -263,8 +280,18 @@ impl Lineup {
                 match ready {
                     Ok(ready) => {
                         trial.program = ready.fingerprint().to_owned();
+                        if workload == Workload::Fetch && self.wants(SEQUENTIAL, Role::Thread, &|_| false) {
+                            // Once for each runtime, whichever of its units comes first.
+                            let sequential = sizes.fetch.sequential(&trial);
+                            let first = key(&sequential[0]);
+                            if !field.ready.contains_key(&first) {
+                                field.ready.insert(first, ready.clone());
+                                field.kinds.extend(sequential);
+                            }
+                        }
                         field.ready.insert(key(&trial), ready);
-                        field.kinds.push(trial);
+                        let trials = sizes.trials(&trial, unit.feed.as_deref()).into_iter();
+                        field.kinds.extend(trials.filter(|t| t.parameters.units <= most));
                     }
                     Err(NotReady { failure, stderr }) => {
                         // One that cannot be built fails in every workload, and is told of once.
@@ -287,11 +314,20 @@ impl Lineup {
 }
 
 impl Sizes {
+    /// The kinds of samples that a unit's trial stands for.
+    fn trials(&self, trial: &Trial, ways: Option<&[How]>) -> Vec<Trial> {
+        match trial.workload {
+            Workload::Feed => self.feed.of_unit(trial, ways),
+            Workload::Fetch => self.fetch.of_unit(trial),
+            _ => vec![trial.clone()],
+        }
+    }
+
     /// A trial that nobody's unit runs yet.
     fn trial(&self, workload: Workload) -> Trial {
         let (pin, cores) = place(workload, self.pin);
         let mut parameters = workload.parameters(self.size, cores);
-        if let Some(crowd) = self.crowd {
+        if let Some(crowd) = self.crowd.filter(|_| workload.is_gated()) {
             parameters.units = crowd;
         }
         Trial {
@@ -334,6 +370,7 @@ fn known_units(units: &[String], targets: &[Target]) -> Result<(), String> {
     let known = |name: &&String| {
         name.parse::<Role>().is_ok()
             || name.parse::<Unit>().is_ok()
+            || name.as_str() == SEQUENTIAL
             || targets.iter().any(|target| target.has_unit(name))
     };
     let Some(wrong) = units.iter().find(|name| !known(name)) else {

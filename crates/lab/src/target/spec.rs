@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::feed::How;
 use crate::role::Role;
 use crate::workload::{Workload, list};
 
@@ -102,6 +103,8 @@ pub(crate) struct UnitSpec {
     pub(crate) why: Option<String>,
     #[serde(default)]
     pub(crate) since: Option<String>,
+    #[serde(default)]
+    pub(crate) feed: Option<Vec<How>>,
 }
 
 /// How many cores a unit can use.
