@@ -1,6 +1,6 @@
 // The feed workload of docs/targets.md: people who need so many bites each, fed by threads or by
 // Boost fibers on one thread; by fibers over a few threads; or by processes with fibers in each.
-// Without WITH_BOOST it has threads alone.
+// Without FIBERS it has threads alone.
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#ifdef WITH_BOOST
+#ifdef FIBERS
 #include <boost/fiber/fiber.hpp>
 #include <boost/fiber/operations.hpp>
 #endif
@@ -63,7 +63,7 @@ void by_threads(People& people, bool yields) {
   for (std::thread& thread : threads) thread.join();
 }
 
-#ifdef WITH_BOOST
+#ifdef FIBERS
 // On the calling thread. `last` is who ate last: a yield after which it is still the same one
 // switched to nobody.
 std::uint64_t by_fibers(Person* begin, Person* end, bool yields) {
