@@ -130,7 +130,7 @@ pub(crate) struct Bench {
 #[command(next_help_heading = "Options of feed")]
 pub(crate) struct Feed {
     /// Every power of two up to 2,048 people, and no point left out however long it takes.
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long)]
     pub(crate) full: bool,
 
     /// How many people are fed [default: 1 to 2048 in steps of four].

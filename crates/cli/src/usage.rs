@@ -75,6 +75,11 @@ fn numbers(option: &str) -> &'static str {
         "--precision" => "a percentage from 1 to 100",
         "--samples" => "a number from 1 to 10,000",
         "--units" => "a number from 1 to 100,000,000",
+        "--people" => "a number from 1 to 1,000,000",
+        "--requests" => "a number from 1 to 4,000",
+        "--latency" => "a number from 0 to 60,000",
+        "--nutrients" => "a number from 1 to 1,000,000,000",
+        "--body" | "--read-size" => "a number from 0 to 1,000,000,000",
         _ => "a number from 0 to 18,446,744,073,709,551,615",
     }
 }

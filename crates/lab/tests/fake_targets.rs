@@ -7,6 +7,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use carefree_lab::feed::Sweep;
+use carefree_lab::fetch::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::run::{Outcome, Runner};
@@ -161,6 +163,8 @@ impl Fake {
         let sizes = Sizes {
             workloads: vec![Workload::Alloc],
             size: Size::Quick,
+            feed: Sweep::new(Size::Quick),
+            fetch: Course::new(Size::Quick),
             crowd: Some(5),
             pin: false,
             program: String::new(),

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use carefree_lab::feed::Sweep;
+use carefree_lab::fetch::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::run::Runner;
 use carefree_lab::sample::Trial;
@@ -29,6 +31,8 @@ fn check(name: &str) {
     let sizes = Sizes {
         workloads: vec![Workload::Alloc, Workload::Switch, Workload::Warm],
         size: Size::Quick,
+        feed: Sweep::new(Size::Quick),
+        fetch: Course::new(Size::Quick),
         crowd: Some(3),
         pin: false,
         program: String::new(),
@@ -50,6 +54,7 @@ fn check(name: &str) {
         samples: 1,
         least: 1,
         budget: None,
+        most: None,
         size: Size::Quick,
         pin: false,
         seed: 1,

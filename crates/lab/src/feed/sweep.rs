@@ -22,7 +22,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The points of `carefree bench feed`: each fourth power of two, in three seconds each.
+    /// The points of `carefree bench feed`: most powers of four, in three seconds each.
     pub fn new(size: Size) -> Sweep {
         match size {
             Size::Full => Sweep {
@@ -92,9 +92,12 @@ pub(crate) fn bites(trial: &Trial) -> u64 {
     trial.parameters.units * order::<u64>(trial, "nutrients").unwrap_or(0)
 }
 
-/// How long a sample of `trial` would take, by the smaller meals of its kind so far: each bite takes
-/// about as long as any other, and a part of the time, such as starting processes, is there however
-/// few there are. `None` where fewer than two are known.
+/// How long a sample of `trial` would take, by smaller meals of its kind: in proportion from as
+/// many bites for fewer people; else, where more and less was served to as many people, in
+/// proportion from that. `None` where neither is known.
+///
+/// Not from any meal to any other: a thread's creation costs as much as many bites, and the time
+/// that a small meal takes is mostly something else, which a large factor would multiply.
 pub(crate) fn forecast(trial: &Trial, taken: &[Taken]) -> Option<Duration> {
     let same = |taken: &&Taken| {
         let other = &taken.trial;
@@ -102,21 +105,36 @@ pub(crate) fn forecast(trial: &Trial, taken: &[Taken]) -> Option<Duration> {
         (&other.runtime, &other.version, &other.unit, other.workload)
             == (&trial.runtime, &trial.version, &trial.unit, trial.workload)
             && way(other) == way(trial)
-            && bites(other) < bites(trial)
     };
-    let mut known: Vec<(f64, f64)> = taken
-        .iter()
-        .filter(same)
-        .filter_map(|taken| {
-            Some((bites(&taken.trial) as f64, taken.sample.rounds.last()?.total_ns() as f64))
-        })
-        .collect();
-    known.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let (&(few, start), &(many, time)) = (known.first()?, known.last()?);
-    let more = if many > few { (time - start).max(0.0) / (many - few) } else { return None };
-    let round = time + more * (bites(trial) as f64 - many);
-    let rounds = trial.parameters.rounds + trial.warmup;
-    Some(Duration::from_secs_f64((round * rounds as f64 / 1e9).min(1e9)))
+    let table = |trial: &Trial| (trial.parameters.units, order::<u64>(trial, "nutrients"));
+    let (people, nutrients) = table(trial);
+    let mut fewer_people = Vec::new();
+    let mut fewer_bites = Vec::new();
+    let mut start = f64::INFINITY;
+    for taken in taken.iter().filter(same) {
+        let time = taken.sample.rounds.last()?.total_ns() as f64;
+        let (others, theirs) = table(&taken.trial);
+        if theirs == nutrients && others < people {
+            fewer_people.push((others as f64, time));
+        } else if others == people && theirs < nutrients {
+            fewer_bites.push((theirs.unwrap_or(0) as f64, time));
+        }
+        // What is there however few there are: starting processes, for one.
+        start = start.min(time);
+    }
+    let most = |known: Vec<(f64, f64)>| known.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    // A tenth of the time is the meal's at least: noise must not make a large one cost nothing.
+    let own = |time: f64, less: f64| (time - less).max(time / 10.0);
+    let round = if let Some((others, time)) = most(fewer_people) {
+        start + own(time, start) * people as f64 / others
+    } else {
+        let least = fewer_bites.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let most = most(fewer_bites).filter(|most| most.0 > least.0)?;
+        let bite = own(most.1, least.1) / (most.0 - least.0);
+        most.1 + bite * (nutrients? as f64 - most.0)
+    };
+    let rounds = (trial.parameters.rounds + trial.warmup) as f64;
+    Some(Duration::from_secs_f64((round * rounds / 1e9).min(1e9)))
 }
 
 /// Makes sure that everybody was fed.
@@ -205,23 +223,37 @@ mod tests {
         assert!(way(&fibers[0]).contains("fibers"), "{}", way(&fibers[0]));
     }
 
+    fn seconds(trial: &Trial, known: &[Taken]) -> f64 {
+        forecast(trial, known).expect("enough is known").as_secs_f64()
+    }
+
     #[test]
-    fn a_forecast_counts_what_is_there_however_few_there_are_once() {
-        // 10, 100, 1000, 1000, 10000 and 100000 bites.
+    fn a_forecast_goes_by_the_people_and_leaves_alone_what_is_there_anyway() {
         let mut points = points(Unit::Fiber, Some(&[How::Units]));
         points.retain(|trial| order::<u8>(trial, "yields") == Some(1));
-        points.sort_by_key(bites);
-        let [few, some, .., most] = &points[..] else { panic!("six points") };
-        assert_eq!(forecast(most, &[]), None);
-        assert_eq!(forecast(most, &[took(few, 300)]), None, "one point has no slope");
-        let known = [took(few, 300), took(some, 309)];
-        // 309 ms, and 0.1 ms for each of 99,900 bites more.
-        let seconds = forecast(most, &known).expect("two points").as_secs_f64();
-        assert!((seconds - 10.299).abs() < 1e-6, "{seconds}");
-        let flat = [took(few, 300), took(some, 290)];
-        let seconds = forecast(most, &flat).expect("two points").as_secs_f64();
-        assert!((seconds - 0.290).abs() < 1e-6, "{seconds}");
-        assert_eq!(forecast(few, &known), None, "no smaller one is known");
+        // 1, 10 and 100 people with 10 bites each; the same with 1,000.
+        let [one, ten, hundred, .., many] = &points[..] else { panic!("six points") };
+        assert_eq!(forecast(hundred, &[]), None);
+        // 300 ms anyway, 100 ms for ten people.
+        let known = [took(one, 300), took(ten, 400)];
+        assert!((seconds(hundred, &known) - 1.3).abs() < 1e-6);
+        assert_eq!(forecast(one, &known), None, "no smaller one is known");
+        assert_eq!(forecast(many, &known), None, "these are other meals");
+    }
+
+    #[test]
+    fn where_all_are_as_many_the_bites_tell() {
+        let base = plan::tests::kind(Unit::Fiber, Workload::Feed);
+        let sweep = Sweep { people: vec![50], nutrients: vec![10, 100, 1_000], most: None };
+        let points = sweep.of_unit(&base, Some(&[How::Units]));
+        let [few, some, many, ..] = &points[..] else { panic!("six points") };
+        assert_eq!(forecast(many, &[took(few, 100)]), None, "one point has no slope");
+        // A millisecond for each of the 900 bites more.
+        let known = [took(few, 100), took(some, 190)];
+        assert!((seconds(many, &known) - 1.09).abs() < 1e-6);
+        // Nothing more for 90 more bites? Then at least a tenth of the time was theirs.
+        let noise = [took(few, 100), took(some, 90)];
+        assert!((seconds(many, &noise) - 0.18).abs() < 1e-6);
     }
 
     #[test]

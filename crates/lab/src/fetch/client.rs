@@ -65,11 +65,7 @@ impl Client {
             }
             Way::Each(Unit::Thread) => {
                 let start = |errand: Client| thread::Builder::new().spawn(move || errand.get());
-                self.crowd(
-                    start,
-                    |thread| thread.join().ok(),
-                    |reached, asked, error| limits::threads_ran_out(reached, asked, error),
-                )
+                self.crowd(start, |thread| thread.join().ok(), limits::threads_ran_out)
             }
             Way::Each(Unit::Fiber) => {
                 let start = |errand: Client| carefree::Builder::new().spawn(move || errand.get());

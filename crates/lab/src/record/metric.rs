@@ -1,7 +1,7 @@
 //! What is known of a metric by its name.
 
 /// The metrics that reports know, in their order, with the unit of their values.
-const KNOWN: [(&str, &str); 16] = [
+const KNOWN: [(&str, &str); 17] = [
     ("time_per_unit", "ns"),
     ("first_time_per_unit", "ns"),
     ("last_time_per_unit", "ns"),

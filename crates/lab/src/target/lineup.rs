@@ -1,6 +1,7 @@
 //! Who takes part in a run: our own units, and those of the runtimes that were asked for or found.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::image::Engine;
@@ -283,9 +284,8 @@ impl Lineup {
                         if workload == Workload::Fetch && self.wants(SEQUENTIAL, Role::Thread, &|_| false) {
                             // Once for each runtime, whichever of its units comes first.
                             let sequential = sizes.fetch.sequential(&trial);
-                            let first = key(&sequential[0]);
-                            if !field.ready.contains_key(&first) {
-                                field.ready.insert(first, ready.clone());
+                            if let Entry::Vacant(place) = field.ready.entry(key(&sequential[0])) {
+                                place.insert(ready.clone());
                                 field.kinds.extend(sequential);
                             }
                         }
