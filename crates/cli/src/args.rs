@@ -29,7 +29,7 @@ struct Cli {
 pub(crate) enum Command {
     /// Measures coroutines, fibers and threads on this machine.
     #[command(after_help = workloads())]
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Shows records: as tables, as a spreadsheet, or as a page with charts.
     Report(Report),
     /// Tells what changed from one record to another.

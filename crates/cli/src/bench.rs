@@ -91,6 +91,9 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     let mut kept =
         Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(failed)?;
     plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
+    // Small meals tell how long large ones take, whichever run has had them.
+    let meals = plan.kinds.iter().filter(|trial| trial.workload == Workload::Feed);
+    plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
     let again: u32 = plan.had.iter().sum();
     if again > 0 {
         complain(&format!(
@@ -191,6 +194,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         least,
         budget,
         most: sizes.feed.most,
+        known: Vec::new(),
         size: sizes.size,
         pin: orders.pin,
         seed: orders.seed.unwrap_or_else(chance),

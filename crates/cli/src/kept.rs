@@ -1,6 +1,7 @@
 //! What earlier runs have measured and this one need not, and the record of this one.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use carefree_lab::env::Environment;
 use carefree_lab::noise::Warning;
@@ -70,6 +71,13 @@ impl Kept {
                 0
             }
         }
+    }
+
+    /// How long a sample of `trial` took in an earlier run, if one was taken from there.
+    pub(crate) fn time(&self, trial: &Trial) -> Option<Duration> {
+        let subject = Subject::from(trial);
+        let reading = self.readings.iter().find(|reading| reading.subject == subject)?;
+        Some(Duration::from_secs_f64(reading.figures.get("time")?.max(0.0) / 1e3))
     }
 
     /// Adds a sample that was taken.

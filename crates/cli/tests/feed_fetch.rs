@@ -19,7 +19,7 @@ const SMALL: [&str; 8] =
 fn bench(more: &[&str]) -> Output {
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("feed-fetch");
     Command::new(env!("CARGO_BIN_EXE_carefree"))
-        .args(["bench", "--samples", "1", "--format", "json"])
+        .args(["bench", "--samples", "1", "--format", "json", "--force"])
         .args(more)
         .env("XDG_CACHE_HOME", &cache)
         .env("XDG_DATA_HOME", &cache)

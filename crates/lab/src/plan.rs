@@ -24,6 +24,8 @@ pub struct Plan {
     /// How long one sample of `feed` may be expected to take; one that would take longer is left
     /// out. Nothing: none is.
     pub most: Option<Duration>,
+    /// What samples of `feed` took that earlier runs have had.
+    pub known: Vec<(Trial, Duration)>,
     /// How large the workloads are.
     pub size: Size,
     /// Whether every workload stays on one core, and not `switch` alone.
@@ -124,6 +126,7 @@ pub(crate) mod tests {
             least: 1,
             budget: None,
             most: None,
+            known: Vec::new(),
             size: Size::Quick,
             pin: false,
             seed: 1,

@@ -13,7 +13,7 @@ use crate::noise::{Load, LoadMeter};
 use crate::plan::Plan;
 use crate::process::{self, Gone, Launch, Remains};
 use crate::role::Role;
-use crate::sample::{Account, Answer, Failure, Sample, Trial};
+use crate::sample::{Account, Answer, Failure, Round, Sample, Trial};
 use crate::workload::Workload;
 
 /// A sample that was taken, with its place in the order.
@@ -185,7 +185,12 @@ impl Runner<'_> {
 /// How long a sample would take, if that is longer than the plan allows.
 fn too_long(plan: &Plan, trial: &Trial, taken: &[Taken]) -> Option<Duration> {
     let forecast = match trial.workload {
-        Workload::Feed => sweep::forecast(trial, taken)?,
+        Workload::Feed => {
+            let round = |taken: &Taken| taken.sample.rounds.last().map_or(0, Round::total_ns);
+            let earlier = plan.known.iter().map(|(trial, time)| (trial, *time));
+            let now = taken.iter().map(|t| (&t.trial, Duration::from_nanos(round(t))));
+            sweep::forecast(trial, earlier.chain(now))?
+        }
         _ => return None,
     };
     plan.most.filter(|most| forecast > *most).map(|_| forecast)

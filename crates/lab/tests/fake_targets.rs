@@ -194,6 +194,7 @@ fn run(field: &Field, samples: u32, patience: Duration) -> Outcome {
         least: samples,
         budget: None,
         most: None,
+        known: Vec::new(),
         size: Size::Quick,
         pin: false,
         seed: 7,

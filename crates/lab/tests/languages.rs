@@ -55,6 +55,7 @@ fn check(name: &str) {
         least: 1,
         budget: None,
         most: None,
+        known: Vec::new(),
         size: Size::Quick,
         pin: false,
         seed: 1,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::How;
 use crate::record;
 use crate::role::Role;
-use crate::run::Taken;
 use crate::sample::{Account, Failure, Trial};
 use crate::workload::Size;
 
@@ -98,9 +97,11 @@ pub(crate) fn bites(trial: &Trial) -> u64 {
 ///
 /// Not from any meal to any other: a thread's creation costs as much as many bites, and the time
 /// that a small meal takes is mostly something else, which a large factor would multiply.
-pub(crate) fn forecast(trial: &Trial, taken: &[Taken]) -> Option<Duration> {
-    let same = |taken: &&Taken| {
-        let other = &taken.trial;
+pub(crate) fn forecast<'a>(
+    trial: &Trial,
+    known: impl IntoIterator<Item = (&'a Trial, Duration)>,
+) -> Option<Duration> {
+    let same = |&(other, _): &(&Trial, Duration)| {
         let way = |trial: &Trial| (order::<How>(trial, "how"), order::<u8>(trial, "yields"));
         (&other.runtime, &other.version, &other.unit, other.workload)
             == (&trial.runtime, &trial.version, &trial.unit, trial.workload)
@@ -111,9 +112,9 @@ pub(crate) fn forecast(trial: &Trial, taken: &[Taken]) -> Option<Duration> {
     let mut fewer_people = Vec::new();
     let mut fewer_bites = Vec::new();
     let mut start = f64::INFINITY;
-    for taken in taken.iter().filter(same) {
-        let time = taken.sample.rounds.last()?.total_ns() as f64;
-        let (others, theirs) = table(&taken.trial);
+    for (other, time) in known.into_iter().filter(same) {
+        let time = time.as_secs_f64();
+        let (others, theirs) = table(other);
         if theirs == nutrients && others < people {
             fewer_people.push((others as f64, time));
         } else if others == people && theirs < nutrients {
@@ -134,7 +135,7 @@ pub(crate) fn forecast(trial: &Trial, taken: &[Taken]) -> Option<Duration> {
         most.1 + bite * (nutrients? as f64 - most.0)
     };
     let rounds = (trial.parameters.rounds + trial.warmup) as f64;
-    Some(Duration::from_secs_f64((round * rounds / 1e9).min(1e9)))
+    Some(Duration::from_secs_f64((round * rounds).min(1e9)))
 }
 
 /// Makes sure that everybody was fed.
@@ -173,10 +174,8 @@ pub(crate) fn parameters(trial: &Trial) -> record::Parameters {
 mod tests {
     use super::*;
     use crate::plan;
-    use crate::sample::{Round, Sample};
     use crate::unit::Unit;
     use crate::workload::Workload;
-    use std::collections::BTreeMap;
 
     fn points(unit: Unit, ways: Option<&[How]>) -> Vec<Trial> {
         let base = plan::tests::kind(unit, Workload::Feed);
@@ -185,25 +184,8 @@ mod tests {
     }
 
     /// A sample that took so long.
-    fn took(trial: &Trial, ms: u64) -> Taken {
-        let sample = Sample {
-            process: 1,
-            parameters: trial.parameters.clone(),
-            switches_asked: 0,
-            switches_made: 0,
-            voluntary: 0,
-            involuntary: 0,
-            user_ns: 0,
-            system_ns: 0,
-            rounds: vec![Round { create_ns: 0, run_ns: ms * 1_000_000 }],
-            memory: None,
-            warmup: None,
-            gc: None,
-            figures: BTreeMap::new(),
-            notes: Vec::new(),
-            more: serde_json::Map::new(),
-        };
-        Taken { trial: trial.clone(), position: 0, sample }
+    fn took(trial: &Trial, ms: u64) -> (&Trial, Duration) {
+        (trial, Duration::from_millis(ms))
     }
 
     #[test]
@@ -223,8 +205,8 @@ mod tests {
         assert!(way(&fibers[0]).contains("fibers"), "{}", way(&fibers[0]));
     }
 
-    fn seconds(trial: &Trial, known: &[Taken]) -> f64 {
-        forecast(trial, known).expect("enough is known").as_secs_f64()
+    fn seconds(trial: &Trial, known: &[(&Trial, Duration)]) -> f64 {
+        forecast(trial, known.iter().copied()).expect("enough is known").as_secs_f64()
     }
 
     #[test]
@@ -233,12 +215,12 @@ mod tests {
         points.retain(|trial| order::<u8>(trial, "yields") == Some(1));
         // 1, 10 and 100 people with 10 bites each; the same with 1,000.
         let [one, ten, hundred, .., many] = &points[..] else { panic!("six points") };
-        assert_eq!(forecast(hundred, &[]), None);
+        assert_eq!(forecast(hundred, []), None);
         // 300 ms anyway, 100 ms for ten people.
         let known = [took(one, 300), took(ten, 400)];
         assert!((seconds(hundred, &known) - 1.3).abs() < 1e-6);
-        assert_eq!(forecast(one, &known), None, "no smaller one is known");
-        assert_eq!(forecast(many, &known), None, "these are other meals");
+        assert_eq!(forecast(one, known), None, "no smaller one is known");
+        assert_eq!(forecast(many, known), None, "these are other meals");
     }
 
     #[test]
@@ -247,7 +229,7 @@ mod tests {
         let sweep = Sweep { people: vec![50], nutrients: vec![10, 100, 1_000], most: None };
         let points = sweep.of_unit(&base, Some(&[How::Units]));
         let [few, some, many, ..] = &points[..] else { panic!("six points") };
-        assert_eq!(forecast(many, &[took(few, 100)]), None, "one point has no slope");
+        assert_eq!(forecast(many, [took(few, 100)]), None, "one point has no slope");
         // A millisecond for each of the 900 bites more.
         let known = [took(few, 100), took(some, 190)];
         assert!((seconds(many, &known) - 1.09).abs() < 1e-6);
@@ -259,8 +241,8 @@ mod tests {
     #[test]
     fn another_way_or_unit_tells_nothing() {
         let (fibers, threads) = (points(Unit::Fiber, None), points(Unit::Thread, None));
-        let known: Vec<Taken> = threads.iter().map(|trial| took(trial, 5)).collect();
-        assert!(fibers.iter().all(|trial| forecast(trial, &known).is_none()));
+        let known = || threads.iter().map(|trial| took(trial, 5));
+        assert!(fibers.iter().all(|trial| forecast(trial, known()).is_none()));
     }
 
     #[test]
