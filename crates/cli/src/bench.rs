@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use carefree_lab::env::Environment;
 use carefree_lab::feed::Sweep;
 use carefree_lab::fetch::Course;
-use carefree_lab::noise::WarningKind;
+use carefree_lab::noise::{Warning, WarningKind};
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::record::{RunFacts, fingerprint};
@@ -124,7 +124,6 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     .run(&plan);
     outcome.failed.extend(field.failed);
     let left_out = left_out(&outcome.left_out);
-    left_out.iter().for_each(|line| complain(line));
     let notes = field.notes.into_iter().chain(left_out).collect();
     let (record, path) = kept.into_inner().finish(environment, notes, outcome);
     if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
@@ -244,8 +243,8 @@ fn command_line() -> String {
     format!("carefree {}", words.join(" "))
 }
 
-/// Of the points that would have taken too long, a line for each unit.
-fn left_out(points: &[(Trial, Duration)]) -> Vec<String> {
+/// Of the points that would have taken too long, a warning for each unit.
+fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
     let mut units: Vec<(String, u32, Duration)> = Vec::new();
     for (trial, forecast) in points {
         let unit = trial.to_string();
@@ -257,14 +256,19 @@ fn left_out(points: &[(Trial, Duration)]) -> Vec<String> {
             None => units.push((unit, 1, *forecast)),
         }
     }
-    let line = |(unit, count, longest): &(String, u32, Duration)| {
-        let points = if *count == 1 { "point is" } else { "points are" };
-        format!(
-            "{unit}: {count} {points} left out, for want of time (up to {} each); --full has all",
-            spoken(*longest)
-        )
+    let warning = |(unit, count, longest): (String, u32, Duration)| {
+        let points = if count == 1 { "point is" } else { "points are" };
+        let longest = spoken(longest);
+        Warning {
+            kind: WarningKind::LeftOut,
+            message: format!(
+                "{unit}: {count} {points} left out for want of time (up to {longest} each)"
+            ),
+            advice: "take the time and run with --full, or name fewer --people and --nutrients"
+                .into(),
+        }
     };
-    units.iter().map(line).collect()
+    units.into_iter().map(warning).collect()
 }
 
 /// A seed nobody chose. Six digits are enough to be different each time, and can be typed again.

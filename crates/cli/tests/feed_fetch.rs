@@ -308,7 +308,7 @@ fn points_left_out_for_want_of_time_are_told_of() {
     ]);
     assert!(output.status.success(), "{output:?}");
     let said = stderr(&output);
-    assert!(said.contains("coroutine feed: 6 points are left out, for want of time"), "{said}");
+    assert!(said.contains("coroutine feed: 6 points are left out for want of time"), "{said}");
     assert_eq!(lines(&output, "sample").len(), 12);
 }
 

@@ -281,7 +281,9 @@ impl Lineup {
                 match ready {
                     Ok(ready) => {
                         trial.program = ready.fingerprint().to_owned();
-                        if workload == Workload::Fetch && self.wants(SEQUENTIAL, Role::Thread, &|_| false) {
+                        if workload == Workload::Fetch
+                            && self.wants(SEQUENTIAL, Role::Thread, &|_| false)
+                        {
                             // Once for each runtime, whichever of its units comes first.
                             let sequential = sizes.fetch.sequential(&trial);
                             if let Entry::Vacant(place) = field.ready.entry(key(&sequential[0])) {
