@@ -15,7 +15,7 @@ use serde_json::json;
 
 /// A record with samples, of a runtime that the published ones do not have, and with a failure
 /// that would break the page if it could.
-fn mine() -> Record {
+fn mine(started: &str) -> Record {
     let mut samples = Vec::new();
     for (unit, time) in [("goroutine", 900.0), ("locked", 42_000.0)] {
         for position in 0..9_u32 {
@@ -29,7 +29,7 @@ fn mine() -> Record {
                     parameters: Parameters::default().with("units", 10_000_u64),
                 },
                 role: None,
-                run: "2026-01-31T12:00:00Z".into(),
+                run: started.into(),
                 position: samples.len(),
                 pin: None,
                 program: "p".into(),
@@ -49,7 +49,7 @@ fn mine() -> Record {
         stderr: Some("</pre><img src=x onerror=\"throw 1\">".into()),
     };
     let environment = Environment {
-        started: "2026-01-31T12:00:00Z".into(),
+        started: started.into(),
         cpu: Some("Example 9000".into()),
         cores: 2,
         cores_allowed: 2,
@@ -73,7 +73,9 @@ fn the_page_works_in_a_browser() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
-    let records: Vec<Record> = [mine()].into_iter().chain(record::published()).collect();
+    // Two days of one version: the history has dates across.
+    let mine = ["2026-01-31T12:00:00Z", "2026-02-01T12:00:00Z"].map(mine);
+    let records: Vec<Record> = mine.into_iter().chain(record::published()).collect();
     fs::write(&page, render_all(&records, Format::Html, false)).expect("written");
     let browser = Browser::start(1200, 900);
     browser.open(&page);

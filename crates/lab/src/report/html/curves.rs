@@ -33,8 +33,10 @@ pub(super) struct Chart<'a> {
     pub(super) curves: Vec<Curve>,
 }
 
-/// No more labels across than this, or they meet on a phone.
-const LABELS: usize = 7;
+/// Letters across, of all labels together and a gap after each, or they meet on a phone.
+const LETTERS: usize = 44;
+/// Longer labels stand inside the plot at its ends, where they would reach past the page.
+const LONG: usize = 6;
 
 impl Chart<'_> {
     /// The chart with its table.
@@ -61,13 +63,21 @@ impl Chart<'_> {
                 escape(&tick(self.metric, value))
             );
         }
-        let every = self.places.len().div_ceil(LABELS).max(1);
+        let longest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
+        let most = (LETTERS / (longest + 1)).clamp(2, 7);
+        let every = self.places.len().div_ceil(most).max(1);
         for (at, place) in self.places.iter().enumerate() {
             // From the right, so that the largest is always named.
             if (self.places.len() - 1 - at) % every == 0 {
+                let inside = match at {
+                    _ if longest <= LONG => "",
+                    0 => " first",
+                    at if at + 1 == self.places.len() => " last",
+                    _ => "",
+                };
                 let _ = write!(
                     labels,
-                    "<span class=\"x\" aria-hidden=\"true\" style=\"left:{:.2}%\">{}</span>",
+                    "<span class=\"x{inside}\" aria-hidden=\"true\" style=\"left:{:.2}%\">{}</span>",
                     across(at),
                     escape(place)
                 );
