@@ -117,20 +117,15 @@ impl Runtime {
 
     /// What a sample of this program depends on: the program's files, its commands, the runtime.
     fn fingerprint(&self, program: &Program) -> String {
-        let mut all = format!(
-            "{} {} {:?} {:?} {:?} {:?}",
-            self.program,
-            self.version(),
-            self.target.folder,
-            program.build,
-            program.run,
-            program.env
-        )
-        .into_bytes();
+        let Program { build, run, env, .. } = program;
+        let mut all =
+            format!("{} {} {build:?} {run:?} {env:?}", self.program, self.version()).into_bytes();
         let mut files = Vec::new();
         files_of(&self.target.folder, &mut files);
         for file in files {
-            all.extend_from_slice(file.as_os_str().as_encoded_bytes());
+            // Not where the folder is: ours moves when another target of ours changes.
+            let name = file.strip_prefix(&self.target.folder).unwrap_or(&file);
+            all.extend_from_slice(name.as_os_str().as_encoded_bytes());
             // A file that cannot be read is none that can be built from.
             all.extend(fs::read(&file).unwrap_or_default());
         }
