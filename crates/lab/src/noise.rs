@@ -274,7 +274,7 @@ fn spread_of(measurements: &[Measurement]) -> Option<String> {
 /// Units that made fewer switches than asked, over all their samples.
 fn switches_missing(taken: &[Reading]) -> Option<String> {
     let mut kinds: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for reading in taken {
+    for reading in taken.iter().filter(|reading| !dines_alone(reading)) {
         // A workload that asks for none has nothing to miss.
         if let (Some(made), Some(asked)) =
             (reading.count("switches_made"), reading.count("switches_asked"))
@@ -299,6 +299,13 @@ fn switches_missing(taken: &[Reading]) -> Option<String> {
         "{} of the switches asked for: a yield with nobody to yield to returns at once",
         list(&short)
     ))
+}
+
+/// In `feed`, where there are no more people than places to be fed at, each may have one alone:
+/// nobody is there to give way to, and none of it is amiss.
+fn dines_alone(reading: &Reading) -> bool {
+    let number = |name| reading.subject.parameters.number(name);
+    number("people").is_some_and(|people| people <= number("cores").unwrap_or(1).max(2))
 }
 
 fn percent(share: f64) -> String {
@@ -439,6 +446,18 @@ mod tests {
         let found = warnings(&quiet(), &RunFacts::default(), &some, &[]);
         assert_eq!(kinds(&found), [WarningKind::SwitchesMissing]);
         assert!(found[0].message.starts_with("thread throughput made 40% of the switches"));
+    }
+
+    #[test]
+    fn people_who_are_fed_alone_have_nobody_to_give_way_to() {
+        let fed = |people: u64| {
+            let mut reading = taken("fiber", "feed", (0, 100), CGROUP);
+            reading.subject.parameters = Parameters::default().with("people", people);
+            reading
+        };
+        let found = |people| warnings(&quiet(), &RunFacts::default(), &[fed(people)], &[]);
+        assert_eq!(kinds(&found(2)), []);
+        assert_eq!(kinds(&found(3)), [WarningKind::SwitchesMissing]);
     }
 
     #[test]
