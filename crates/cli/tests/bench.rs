@@ -146,7 +146,6 @@ fn text_has_the_five_tables_and_no_escapes_when_piped() {
         "Memory Usage Per Unit",
         "Cache Warming Performance",
         "Throughput Performance",
-        "In plain words",
     ] {
         assert!(text.contains(title), "no {title} in {text}");
     }
