@@ -24,8 +24,9 @@ pub(crate) struct Io {
     lock: Bias,
     /// Made when it is first needed, by the carrier's thread. Under the lock.
     driver: UnsafeCell<Option<Driver>>,
-    /// It cannot be made just now, as the process is out of something; do not try each time.
-    refused: Cell<u32>,
+    /// It could not be made, as the process is out of something, as a rule: not tried again before
+    /// this time. What is offloaded meanwhile cannot be cancelled, so it is no long one.
+    refused_until: Cell<u64>,
     /// Operations submitted and not completed. Written under the lock.
     pending: AtomicUsize,
     /// Operations to be cancelled, by their tokens.
@@ -38,15 +39,15 @@ pub(crate) struct Io {
     collected: UnsafeCell<Vec<Completion>>,
 }
 
-/// Operations that are refused at once after a driver could not be made.
-const PAUSE: u32 = 1000;
+/// Time until a driver that could not be made is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 impl Io {
     pub(crate) fn new(time: Option<VirtualTime>) -> Self {
         Io {
             lock: Bias::new(),
             driver: UnsafeCell::new(None),
-            refused: Cell::new(0),
+            refused_until: Cell::new(0),
             pending: AtomicUsize::new(0),
             errands: Injector::new(),
             idle: Arc::new(Idle::new()),
@@ -95,8 +96,7 @@ impl Io {
 
     #[cold]
     fn make(&self) -> Result<(), Unsupported> {
-        if self.refused.get() > 0 {
-            self.refused.set(self.refused.get() - 1);
+        if clock::now() < self.refused_until.get() {
             return Err(Unsupported);
         }
         // Chosen already, before there were carriers. The caller, a fiber, must not be moved to
@@ -115,7 +115,7 @@ impl Io {
                 Ok(())
             }
             Err(_) => {
-                self.refused.set(PAUSE);
+                self.refused_until.set(clock::after(PAUSE));
                 Err(Unsupported)
             }
         }
