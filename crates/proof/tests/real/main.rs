@@ -6,6 +6,7 @@
 
 mod curl;
 mod executors;
+mod faults;
 mod https;
 mod kit;
 mod locks;

@@ -3,7 +3,7 @@
 pub(crate) mod folder;
 pub(crate) mod http;
 
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,47 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(begun.elapsed() < LONG, "waited too long until {what}");
         carefree::sleep(Duration::from_millis(1));
     }
+}
+
+/// A small random number generator (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+const CHILD: &str = "CAREFREE_TEST_CHILD";
+
+/// Whether this process was started by [`in_a_process`] for the test that asks.
+pub(crate) fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Runs the test `name` (its path in this program) once more, alone in a process of its own, where
+/// [`is_child`]; fails if that fails.
+pub(crate) fn in_a_process(name: &str) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        // What malloc keeps for each thread or fiber would look like a loss; and what the watchdog
+        // remembers of the program's symbols when it makes a report.
+        .env("CAREFREE_WATCH", "off")
+        .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
+        .output()
+        .unwrap();
+    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(output.status.success() && ran, "{name}:\n{}", text(&output));
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
 }
 
 pub(crate) fn text(output: &Output) -> String {
