@@ -25,11 +25,15 @@ pub struct Choice {
 /// somewhat cheaper, but fibers whose carrier is kept busy by another wait until it is not. The
 /// usual, `soon`, lets other threads fetch them.
 ///
+/// Where the process has no file descriptor free, nobody can tell: nothing is decided then, and the
+/// next call asks the kernel again.
+///
 /// A seccomp filter that *kills* for a forbidden call (instead of answering it with an error, as
 /// those of container engines do) kills here; set `CAREFREE_REACTOR=epoll` there.
 ///
 /// # Errors
-/// When a variable has another value, or forces io_uring where it is refused.
+/// When a variable has another value, forces io_uring where it is refused, or when nothing can be
+/// decided just now.
 ///
 /// ```
 /// let choice = carefree_reactor::choice()?;
@@ -38,37 +42,75 @@ pub struct Choice {
 /// ```
 pub fn choice() -> io::Result<&'static Choice> {
     static CHOICE: OnceLock<Result<Choice, String>> = OnceLock::new();
-    let choice = CHOICE.get_or_init(|| {
-        let forced = std::env::var_os(VARIABLE);
-        let forced = forced.as_ref().map(|value| value.to_string_lossy());
-        uring::check_environment()?;
-        choose(forced.as_deref(), uring::probe)
-    });
-    choice.as_ref().map_err(|message| io::Error::other(message.as_str()))
+    let decided = match CHOICE.get() {
+        Some(decided) => decided,
+        None => {
+            let forced = std::env::var_os(VARIABLE);
+            let forced = forced.as_ref().map(|value| value.to_string_lossy());
+            let found = match uring::check_environment() {
+                Ok(()) => choose(forced.as_deref(), uring::probe),
+                Err(message) => Err(Refusal::Lasting(message)),
+            };
+            let decided = match found {
+                Ok(choice) => Ok(choice),
+                Err(Refusal::Lasting(message)) => Err(message),
+                Err(Refusal::Passing(message)) => return Err(io::Error::other(message)),
+            };
+            // Of several threads that found out at once, the first decides.
+            CHOICE.get_or_init(|| decided)
+        }
+    };
+    decided.as_ref().map_err(|message| io::Error::other(message.as_str()))
+}
+
+/// Why something cannot be had, in a few words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It will not be had later either.
+    Lasting(String),
+    /// The process is out of something just now.
+    Passing(String),
+}
+
+impl Refusal {
+    /// The same, in other words.
+    fn map(self, words: impl FnOnce(String) -> String) -> Refusal {
+        match self {
+            Refusal::Lasting(why) => Refusal::Lasting(words(why)),
+            Refusal::Passing(why) => Refusal::Passing(words(why)),
+        }
+    }
 }
 
 /// Decides, given the variable's value and a way to find out about io_uring: what it has to say for
 /// itself, or why it cannot be used.
 fn choose(
     forced: Option<&str>,
-    probe: impl FnOnce() -> Result<String, String>,
-) -> Result<Choice, String> {
+    probe: impl FnOnce() -> Result<String, Refusal>,
+) -> Result<Choice, Refusal> {
     match forced {
-        None | Some("") => Ok(match probe() {
-            Ok(reason) => Choice { kind: Kind::Uring, reason },
-            Err(refusal) => Choice { kind: Kind::Epoll, reason: format!("io_uring {refusal}") },
-        }),
+        None | Some("") => match probe() {
+            Ok(reason) => Ok(Choice { kind: Kind::Uring, reason }),
+            Err(Refusal::Lasting(refusal)) => {
+                Ok(Choice { kind: Kind::Epoll, reason: format!("io_uring {refusal}") })
+            }
+            // A process that is to live for long should not be marked by how it began.
+            Err(passing) => Err(passing.map(|why| format!("io_uring {why}"))),
+        },
         Some("uring") => match probe() {
             Ok(reason) => {
                 let reason = format!("{VARIABLE}=uring; {reason}");
                 Ok(Choice { kind: Kind::Uring, reason })
             }
-            Err(refusal) => Err(format!(
-                "{VARIABLE}=uring, but io_uring {refusal}; unset it, or set it to epoll"
-            )),
+            Err(refusal) => Err(refusal.map(|why| {
+                format!("{VARIABLE}=uring, but io_uring {why}; unset it, or set it to epoll")
+            })),
         },
         Some("epoll") => Ok(Choice { kind: Kind::Epoll, reason: format!("{VARIABLE}=epoll") }),
-        Some(other) => Err(format!("{VARIABLE} is '{other}': it must be uring or epoll")),
+        Some(other) => {
+            let message = format!("{VARIABLE} is '{other}': it must be uring or epoll");
+            Err(Refusal::Lasting(message))
+        }
     }
 }
 
@@ -76,12 +118,16 @@ fn choose(
 mod tests {
     use super::*;
 
-    fn there() -> Result<String, String> {
+    fn there() -> Result<String, Refusal> {
         Ok("is there".into())
     }
 
-    fn refused() -> Result<String, String> {
-        Err("is refused".into())
+    fn refused() -> Result<String, Refusal> {
+        Err(Refusal::Lasting("is refused".into()))
+    }
+
+    fn in_need() -> Result<String, Refusal> {
+        Err(Refusal::Passing("is in need".into()))
     }
 
     #[test]
@@ -100,11 +146,18 @@ mod tests {
         let never = || panic!("asked for nothing");
         assert_eq!(choose(Some("epoll"), never).unwrap().kind, Kind::Epoll);
         let error = choose(Some("uring"), refused).unwrap_err();
-        assert_eq!(
-            error,
-            "CAREFREE_REACTOR=uring, but io_uring is refused; unset it, or set it to epoll"
-        );
+        let text = "CAREFREE_REACTOR=uring, but io_uring is refused; unset it, or set it to epoll";
+        assert_eq!(error, Refusal::Lasting(text.into()));
         let error = choose(Some("kqueue"), never).unwrap_err();
-        assert_eq!(error, "CAREFREE_REACTOR is 'kqueue': it must be uring or epoll");
+        let text = "CAREFREE_REACTOR is 'kqueue': it must be uring or epoll";
+        assert_eq!(error, Refusal::Lasting(text.into()));
+    }
+
+    #[test]
+    fn a_need_that_passes_decides_nothing() {
+        let undecided = choose(None, in_need).unwrap_err();
+        assert_eq!(undecided, Refusal::Passing("io_uring is in need".into()));
+        assert!(matches!(choose(Some("uring"), in_need), Err(Refusal::Passing(_))));
+        assert_eq!(choose(Some("epoll"), in_need).unwrap().kind, Kind::Epoll);
     }
 }

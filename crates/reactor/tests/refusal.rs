@@ -37,6 +37,23 @@ fn refuse(number: libc::c_long, errno: i32) {
     assert_eq!(results, [0, 0], "no seccomp here: {}", std::io::Error::last_os_error());
 }
 
+/// Calls `f` while the process has no descriptor free.
+fn without_descriptors(f: impl FnOnce()) {
+    let get_and_set = |now: libc::rlim_t| {
+        // SAFETY: reads and writes a structure that lives until the calls return.
+        unsafe {
+            let mut limit = std::mem::zeroed::<libc::rlimit>();
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+            let before = std::mem::replace(&mut limit.rlim_cur, now);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+            before
+        }
+    };
+    let before = get_and_set(0);
+    f();
+    get_and_set(before);
+}
+
 /// What the children do: say what was chosen, and use it.
 #[test]
 fn child() {
@@ -49,6 +66,10 @@ fn child() {
         "enter" => refuse(libc::SYS_io_uring_enter, libc::EPERM),
         "register" => refuse(libc::SYS_io_uring_register, libc::EPERM),
         "epoll_pwait2" => refuse(libc::SYS_epoll_pwait2, libc::EPERM),
+        "descriptors" => without_descriptors(|| {
+            let error = choice().unwrap_err().to_string();
+            assert!(error.contains("raise the limit (ulimit -n)"), "{error}");
+        }),
         "nothing" => {}
         other => panic!("{other}"),
     }
@@ -109,6 +130,15 @@ fn forced_where_it_is_refused_is_an_error() {
     let (line, _) = choice_with("EPERM", Some("uring"));
     assert!(line.starts_with("error: CAREFREE_REACTOR=uring, but io_uring is refused"), "{line}");
     assert!(line.ends_with("unset it, or set it to epoll"), "{line}");
+}
+
+/// A process that begins without a free descriptor is not marked by that for the rest of its life.
+#[test]
+fn a_lack_of_descriptors_decides_nothing() {
+    let (usual, _) = choice_with("nothing", None);
+    let (line, works) = choice_with("descriptors", None);
+    assert_eq!(line, usual);
+    assert!(works);
 }
 
 #[test]

@@ -99,8 +99,8 @@ impl Io {
         if clock::now() < self.refused_until.get() {
             return Err(Unsupported);
         }
-        // Chosen already, before there were carriers. The caller, a fiber, must not be moved to
-        // another carrier meanwhile: what is made asks for std's locks, if only once in a process.
+        // The caller, a fiber, must not be moved to another carrier meanwhile: what is made asks for
+        // std's locks, if only once in a process.
         let made = wait::without_parking(|| {
             let idle = Arc::clone(&self.idle);
             match &self.time {

@@ -4,6 +4,7 @@ use io_uring::opcode;
 
 use super::finish::Finish;
 use super::ring::Ring;
+use crate::choice::Refusal;
 
 /// What a ring must know to be of use. The rest is looked at operation by operation.
 const NEEDED: [(u8, &str); 10] = [
@@ -31,20 +32,25 @@ pub(crate) fn check_environment() -> Result<(), String> {
 ///
 /// # Errors
 /// Why it cannot be used, as the rest of a sentence that begins with "io_uring".
-pub(crate) fn probe() -> Result<String, String> {
+pub(crate) fn probe() -> Result<String, Refusal> {
     let mut ring = Ring::new().map_err(|error| explain(&error))?;
     // A filter may know one of the calls and not the others.
     ring.try_out().map_err(|error| explain(&error))?;
     for (code, name) in NEEDED {
         if !ring.knows(code) {
-            return Err(format!("of this kernel does not know '{name}'"));
+            return Err(Refusal::Lasting(format!("of this kernel does not know '{name}'")));
         }
     }
     Ok(format!("io_uring is there ({})", ring.describe()))
 }
 
-fn explain(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
+fn explain(error: &std::io::Error) -> Refusal {
+    Refusal::Lasting(match error.raw_os_error() {
+        // Said last of all, by a kernel that would give us a ring.
+        Some(errno @ (libc::EMFILE | libc::ENFILE)) => {
+            let knob = if errno == libc::EMFILE { "ulimit -n" } else { "sysctl fs.file-max" };
+            return Refusal::Passing(format!("found no descriptor free: raise the limit ({knob})"));
+        }
         Some(libc::ENOSYS) => "is missing: the kernel was built without it, or a seccomp filter \
                                says so"
             .into(),
@@ -57,9 +63,8 @@ fn explain(error: &std::io::Error) -> String {
         Some(libc::ENOMEM) => {
             "found no memory: raise the limit of locked memory (ulimit -l)".into()
         }
-        Some(libc::EMFILE) => "found no descriptor free: raise the limit (ulimit -n)".into(),
         _ => format!("cannot be used: {error}"),
-    }
+    })
 }
 
 /// The sysctl by which administrators switch it off, if they have: 1 for most, 2 for all.
