@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -43,44 +44,62 @@ impl Belongings {
         Belongings { fibers: carefree::metrics().alive, files, heap, resident: pages * 4096 }
     }
 
-    /// Waits until no more fibers and files are there than before, and looks at the memory.
-    fn expect_no_more(&self) {
+    /// Waits until no more fibers and files are there than before, and tells how much more memory is
+    /// in use: bytes allocated and not freed, and bytes resident.
+    fn grown(&self) -> (usize, usize) {
         until("the fibers have ended", || carefree::metrics().alive <= self.fibers);
+        let before = |name: &String| self.files.get(name).copied().unwrap_or(0);
+        let allowed = |name: &String| match name.as_str() {
+            // A carrier that had nothing to wait for when they were counted may have made its driver
+            // since: a bell, and a ring or an epoll.
+            "anon_inode" => before(name).max(2 * carefree::metrics().carriers),
+            _ => before(name),
+        };
         until("the files are closed", || {
-            let now = Belongings::count().files;
-            now.iter().all(|(name, count)| count <= self.files.get(name).unwrap_or(&0))
+            Belongings::count().files.iter().all(|(name, count)| *count <= allowed(name))
         });
         let now = Belongings::count();
-        // Less than a hundred bytes for each of thousands of connections. (Without malloc's caches
-        // for each fiber, which fill slowly: `in_a_process` turns them off.)
-        let heap = now.heap.saturating_sub(self.heap);
-        assert!(heap < 256 << 10, "{heap} bytes were allocated and not freed");
-        let resident = now.resident.saturating_sub(self.resident);
-        assert!(resident < 8 << 20, "{resident} bytes of memory more are in use");
+        (now.heap.saturating_sub(self.heap), now.resident.saturating_sub(self.resident))
     }
 }
 
-/// Has as many fibers at once as ever here: the stack of each is kept, and keeps a little memory.
+/// Has as many fibers at once as ever here, which go as deep: the stack of each is kept, with the
+/// memory that was touched of it.
 fn fill_pools() {
     on_a_fiber(|| {
         let all = Barrier::new(1500);
-        scope(|s| (0..1500).for_each(|_| drop(s.spawn(|| all.wait()))));
+        let goes_deep = || {
+            black_box([1u8; 32 << 10]);
+            all.wait();
+        };
+        scope(|s| (0..1500).for_each(|_| drop(s.spawn(goes_deep))));
     });
 }
 
 /// Runs `round` twice so that all is there that is made once, counts, runs it `rounds` times more,
-/// and counts again.
+/// and counts again. What is kept for the next time may grow yet; but a loss is there each time.
 fn expect_no_loss(rounds: usize, round: impl Fn(u64) + Send + Sync + Copy + 'static) {
+    const TIMES: u64 = 5;
     fill_pools();
     for warming in 0..2 {
         on_a_fiber(move || round(warming));
     }
     until("the fibers have ended", || carefree::metrics().alive == 0);
-    let before = Belongings::count();
-    for number in 0..rounds as u64 {
-        on_a_fiber(move || round(100 + number));
+    let mut seen = Vec::new();
+    for time in 1..=TIMES {
+        let before = Belongings::count();
+        for number in 0..rounds as u64 {
+            on_a_fiber(move || round(100 * time + number));
+        }
+        let (heap, resident) = before.grown();
+        // Less than a hundred bytes for each of a thousand connections. (Without malloc's caches for
+        // each fiber, which fill slowly: `in_a_process` turns them off.)
+        if heap < 100_000 && resident < 4 << 20 {
+            return;
+        }
+        seen.push((heap, resident));
     }
-    before.expect_no_more();
+    panic!("bytes allocated and not freed, and bytes of memory more, time after time: {seen:?}");
 }
 
 /// Connections that a [`Service`] could not accept when it tried.
