@@ -8,9 +8,11 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 use libc::socklen_t;
 
 use crate::fiber::{self, answer, set_errno};
-use crate::{files, locks};
+use crate::files::{self, Trait};
+use crate::locks;
 
 system_call!(fn raw_close(fd: c_int) -> c_int = SYS_close);
+system_call!(fn raw_dup(fd: c_int) -> c_int = SYS_dup);
 system_call!(fn raw_dup3(from: c_int, to: c_int, flags: c_int) -> c_int = SYS_dup3);
 system_call!(
     fn raw_close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = SYS_close_range
@@ -50,6 +52,16 @@ interpose! { anywhere
 }
 
 interpose! { anywhere
+    /// `dup(2)`.
+    fn dup(fd: c_int) -> c_int, else raw_dup {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd) };
+        files::duplicated(fd, result);
+        result
+    }
+}
+
+interpose! { anywhere
     /// `dup2(2)`, which closes `to`.
     fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
         if from != to && !files::prepare_to_close(to) {
@@ -58,6 +70,7 @@ interpose! { anywhere
         }
         // SAFETY: the caller's promise.
         let result = unsafe { original(from, to) };
+        files::duplicated(from, result);
         locks::given_back();
         result
     }
@@ -72,6 +85,7 @@ interpose! { anywhere
         }
         // SAFETY: the caller's promise.
         let result = unsafe { original(from, to, flags) };
+        files::duplicated(from, result);
         locks::given_back();
         result
     }
@@ -102,7 +116,7 @@ interpose! { anywhere
         // SAFETY: the caller's promise.
         let failed = unsafe { original(fd, level, option, value, length) };
         if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
-            files::limit_changed();
+            files::changed(fd, Trait::Limits);
         }
         failed
     }
@@ -116,9 +130,11 @@ system_call!(fn raw_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int
 
 /// Takes note of what a command may have changed.
 #[inline]
-fn after_fcntl(command: c_int) {
+fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     if command == libc::F_SETFL {
-        files::mode_changed();
+        files::changed(fd, Trait::Mode);
+    } else if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        files::duplicated(fd, result);
     } else if locks::may_give_back(command) {
         locks::given_back();
     }
@@ -133,7 +149,7 @@ interpose! { anywhere
         }
         // SAFETY: as above.
         let result = unsafe { original(fd, command, argument) };
-        after_fcntl(command);
+        after_fcntl(fd, command, result);
         result
     }
 }
@@ -147,7 +163,7 @@ interpose! { anywhere
         }
         // SAFETY: as above.
         let result = unsafe { original(fd, command, argument) };
-        after_fcntl(command);
+        after_fcntl(fd, command, result);
         result
     }
 }
@@ -158,7 +174,7 @@ interpose! { anywhere
         // SAFETY: the caller's promise.
         let result = unsafe { original(fd, request, argument) };
         if request == libc::FIONBIO {
-            files::mode_changed();
+            files::changed(fd, Trait::Mode);
         }
         result
     }

@@ -27,9 +27,12 @@
 //! # What is remembered of a file
 //!
 //! A system call that asks for a file's mode or time limits costs as much as one that reads from it,
-//! so the answers are remembered, until any file's are changed by a call seen here. A mode changed by
-//! a raw system call is noticed if that happens before a fiber waits on the file for the first time,
-//! as it does with those who set it when they open one.
+//! so the answers are remembered, until they are changed by a call seen here. Both belong to the open
+//! file, which may go by several numbers: a change through a number that has been duplicated, or is a
+//! duplicate, makes us ask again for every file. (Numbers that became the same file's in a way that
+//! is not seen here, as those received over a socket, do not share what is remembered.) A mode changed
+//! by a raw system call is noticed if that happens before a fiber waits on the file for the first
+//! time, as it does with those who set it when they open one.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -48,34 +51,53 @@ const CLOSING: u32 = 1 << 31;
 pub(crate) struct File {
     /// How many fibers wait on it, and [`CLOSING`].
     word: AtomicU32,
-    /// The value of [`MODES`] when its mode was asked for; 0 if never.
+    /// How often its mode was changed, and its time limits, through this number.
+    changes: [AtomicU32; 2],
+    /// The [`version`](File::version) of its mode when that was asked for; 0 if never.
     mode_asked: AtomicU32,
-    /// The value of [`LIMITS`] when its time limits were asked for; 0 if never.
+    /// The version of its time limits when those were asked for; 0 if never.
     limits_asked: AtomicU32,
     /// Whether it was in blocking mode then.
     blocking: AtomicBool,
     /// A [`Kind`].
     kind: AtomicU8,
+    /// Whether its open file may go by other numbers too.
+    duplicated: AtomicBool,
     /// How often in a row it had nothing to read when it was tried.
     dry: AtomicU8,
     /// Its `SO_RCVTIMEO` and `SO_SNDTIMEO` in nanoseconds, [`NEVER`] for none.
     limits: [AtomicU64; 2],
 }
 
-/// Counts the changes of any file's mode (`O_NONBLOCK`). Which file is not enough to know: the mode
-/// is the open file's, which may go by several numbers.
-static MODES: AtomicU32 = AtomicU32::new(1);
-/// Counts the changes of any socket's time limits.
-static LIMITS: AtomicU32 = AtomicU32::new(1);
-
-/// The mode of some file may have been changed.
-pub(crate) fn mode_changed() {
-    MODES.fetch_add(1, Ordering::Release);
+/// What is remembered of an open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trait {
+    /// `O_NONBLOCK`.
+    Mode = 0,
+    /// `SO_RCVTIMEO` and `SO_SNDTIMEO`.
+    Limits = 1,
 }
 
-/// A time limit of some socket may have been changed.
-pub(crate) fn limit_changed() {
-    LIMITS.fetch_add(1, Ordering::Release);
+/// How often a [`Trait`] of files that go by several numbers was changed.
+static CHANGES: [AtomicU32; 2] = [const { AtomicU32::new(1) }; 2];
+
+/// A trait of the file `fd` may just have been changed: it is asked for again, or all files' if
+/// another number may be the same file's.
+pub(crate) fn changed(fd: c_int, what: Trait) {
+    let own = known(fd).filter(|file| !file.duplicated.load(Ordering::Acquire));
+    let changes = own.map_or(&CHANGES, |file| &file.changes);
+    changes[what as usize].fetch_add(1, Ordering::Release);
+}
+
+/// These two numbers, if they are numbers of files, now go by the same one.
+pub(crate) fn duplicated(one: c_int, other: c_int) {
+    if one >= 0 && other >= 0 && one != other {
+        for fd in [one, other] {
+            if let Some(file) = file(fd) {
+                file.duplicated.store(true, Ordering::Release);
+            }
+        }
+    }
 }
 
 /// A time limit of a socket.
@@ -156,10 +178,12 @@ impl File {
     const fn new() -> File {
         File {
             word: AtomicU32::new(0),
+            changes: [const { AtomicU32::new(0) }; 2],
             mode_asked: AtomicU32::new(0),
             limits_asked: AtomicU32::new(0),
             blocking: AtomicBool::new(false),
             kind: AtomicU8::new(Kind::Unknown as u8),
+            duplicated: AtomicBool::new(false),
             dry: AtomicU8::new(0),
             limits: [const { AtomicU64::new(NEVER) }; 2],
         }
@@ -174,6 +198,12 @@ impl File {
             3 => Kind::Stream,
             _ => self.look(fd),
         }
+    }
+
+    /// Whether it is a socket, as far as is known without asking.
+    #[inline]
+    pub(crate) fn is_known_socket(&self) -> bool {
+        self.kind.load(Ordering::Relaxed) == Kind::Socket as u8
     }
 
     /// Asks the kernel what it refers to now.
@@ -207,10 +237,19 @@ impl File {
         }
     }
 
+    /// Another number after each change that concerns this file. Read before the kernel is asked:
+    /// then a change that comes meanwhile makes the answer an old one.
+    #[inline]
+    fn version(&self, what: Trait) -> u32 {
+        // Neither of the two ever falls, so the sum is another one whenever one of them is.
+        let all = CHANGES[what as usize].load(Ordering::Acquire);
+        all.wrapping_add(self.changes[what as usize].load(Ordering::Acquire))
+    }
+
     /// Whether it is in blocking mode.
     #[inline]
     pub(crate) fn is_blocking(&self, fd: c_int) -> bool {
-        let now = MODES.load(Ordering::Acquire);
+        let now = self.version(Trait::Mode);
         if self.blocking.load(Ordering::Relaxed) && self.mode_asked.load(Ordering::Relaxed) == now {
             return true;
         }
@@ -226,7 +265,7 @@ impl File {
         if self.kind(fd) != Kind::Socket {
             return NEVER;
         }
-        let now = LIMITS.load(Ordering::Acquire);
+        let now = self.version(Trait::Limits);
         if self.limits_asked.load(Ordering::Relaxed) != now {
             for limit in [Limit::Receive, Limit::Send] {
                 self.limits[limit as usize].store(limit_of(fd, limit), Ordering::Relaxed);
@@ -340,6 +379,7 @@ pub(crate) fn prepare_to_close(fd: c_int) -> bool {
         }
         file.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         file.dry.store(0, Ordering::Relaxed);
+        file.duplicated.store(false, Ordering::Relaxed);
         file.mode_asked.store(0, Ordering::Relaxed);
         file.limits_asked.store(0, Ordering::Relaxed);
         true

@@ -219,7 +219,10 @@ unsafe fn plain_receive(
 ///
 /// In steps that each need little stack: a fiber that waits here has usually touched one page of
 /// its own, and is to leave it at that.
-unsafe fn receive(
+///
+/// # Safety
+/// As for `recvfrom`.
+pub(crate) unsafe fn receive(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -409,6 +412,9 @@ unsafe fn plain_send(
 }
 
 /// Sends.
+///
+/// # Safety
+/// As for `sendto`.
 pub(crate) unsafe fn transmit(
     fd: c_int,
     buffer: *const c_void,

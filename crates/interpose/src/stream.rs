@@ -8,6 +8,7 @@
 //! a write to a file in blocking mode returns when all is written.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
@@ -19,6 +20,7 @@ use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Kind, Limit};
 use crate::parking::{self, Answer, On, Parked};
+use crate::socket;
 
 system_call!(fn raw_read(fd: c_int, buffer: *mut c_void, length: usize) -> isize = SYS_read);
 system_call!(fn raw_write(fd: c_int, buffer: *const c_void, length: usize) -> isize = SYS_write);
@@ -67,18 +69,16 @@ unsafe extern "C-unwind" fn raw_pwritev2(
 interpose! {
     /// `read(2)`.
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize, else raw_read {
-        let buffer = iovec { iov_base: buffer, iov_len: length };
         // SAFETY: the caller's promise.
-        answer(unsafe { get(fd, &raw const buffer, 1, At::Position, 0) })
+        answer(unsafe { read_one(fd, buffer, length) })
     }
 }
 
 interpose! {
     /// `write(2)`.
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize, else raw_write {
-        let buffer = iovec { iov_base: buffer.cast_mut(), iov_len: length };
         // SAFETY: the caller's promise.
-        answer(unsafe { put(fd, &raw const buffer, 1, At::Position, 0) })
+        answer(unsafe { write_all(fd, buffer, length) })
     }
 }
 
@@ -179,11 +179,39 @@ pub(crate) unsafe fn read_at(fd: c_int, to: *mut c_void, length: usize, offset: 
     unsafe { get(fd, &raw const buffer, 1, At::Offset(offset), 0) }
 }
 
-/// `write`, for other calls that write.
+/// `read`.
+unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
+    if is_socket(fd, length) {
+        // SAFETY: the caller's promise.
+        let answer =
+            unsafe { socket::receive(fd, to, length, 0, ptr::null_mut(), ptr::null_mut()) };
+        if answer != Err(libc::ENOTSOCK) {
+            return answer;
+        }
+    }
+    let buffer = iovec { iov_base: to, iov_len: length };
+    // SAFETY: the caller's promise.
+    unsafe { get(fd, &raw const buffer, 1, At::Position, 0) }
+}
+
+/// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls: `preadv2`
+/// takes 100 ns more than they do. (Without a byte to move the two are not the same.)
+fn is_socket(fd: c_int, length: usize) -> bool {
+    length > 0 && files::known(fd).is_some_and(File::is_known_socket)
+}
+
+/// `write`, for other calls that write too.
 ///
 /// # Safety
 /// As for libc's.
 pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) -> Answer {
+    if is_socket(fd, length) {
+        // SAFETY: the caller's promise.
+        let answer = unsafe { socket::transmit(fd, from, length, 0, ptr::null(), 0) };
+        if answer != Err(libc::ENOTSOCK) {
+            return answer;
+        }
+    }
     let buffer = iovec { iov_base: from.cast_mut(), iov_len: length };
     // SAFETY: the caller's promise.
     unsafe { put(fd, &raw const buffer, 1, At::Position, 0) }

@@ -1,9 +1,11 @@
-//! Files in non-blocking mode that are no sockets.
+//! Files in non-blocking mode.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use carefree::run;
 
@@ -82,5 +84,120 @@ fn a_regular_file_is_always_ready() {
         let mut got = Vec::new();
         file.read_to_end(&mut got).unwrap();
         assert!(got == text);
+    });
+}
+
+/// Numbers that the same socket has got by all the ways there are.
+fn duplicates(socket: &UnixStream) -> Vec<UnixStream> {
+    let own = |fd: RawFd| {
+        assert!(fd >= 0);
+        // SAFETY: a new descriptor, owned by nobody else.
+        UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    let fd = socket.as_raw_fd();
+    let taken = || UnixStream::pair().unwrap().0;
+    // SAFETY: calls with numbers, of which those to be replaced belong to nobody any more.
+    unsafe {
+        use std::os::fd::IntoRawFd;
+        vec![
+            own(libc::dup(fd)),
+            own(libc::dup2(fd, taken().into_raw_fd())),
+            own(libc::dup3(fd, taken().into_raw_fd(), libc::O_CLOEXEC)),
+            own(libc::fcntl(fd, libc::F_DUPFD, 0)),
+            socket.try_clone().unwrap(),
+        ]
+    }
+}
+
+/// Waits on the socket, in vain, so that what it is like is known.
+fn wait_once(mut socket: &UnixStream, limit: Duration) {
+    socket.set_read_timeout(Some(limit)).unwrap();
+    let begun = Instant::now();
+    assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(begun.elapsed() >= limit);
+}
+
+const SHORT: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_secs(20);
+
+/// A read that does not wait.
+fn answers_at_once(mut socket: &UnixStream) {
+    let begun = Instant::now();
+    assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(begun.elapsed() < LONG);
+}
+
+#[test]
+fn a_mode_changed_through_another_number_is_noticed() {
+    run(|| {
+        let (here, _there) = UnixStream::pair().unwrap();
+        for other in duplicates(&here) {
+            wait_once(&here, SHORT);
+            here.set_read_timeout(Some(LONG)).unwrap();
+            other.set_nonblocking(true).unwrap();
+            answers_at_once(&here);
+            here.set_nonblocking(false).unwrap();
+            wait_once(&other, SHORT);
+            other.set_read_timeout(Some(LONG)).unwrap();
+            here.set_nonblocking(true).unwrap();
+            answers_at_once(&other);
+            other.set_nonblocking(false).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_time_limit_set_through_another_number_holds() {
+    run(|| {
+        let (mut here, _there) = UnixStream::pair().unwrap();
+        for other in duplicates(&here) {
+            wait_once(&here, SHORT);
+            other.set_read_timeout(Some(10 * SHORT)).unwrap();
+            let begun = Instant::now();
+            let error = here.read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            assert!(begun.elapsed() >= 10 * SHORT);
+        }
+    });
+}
+
+/// `read` and `write` of a socket that has been waited on take another way than the first ones.
+#[test]
+fn plain_reads_and_writes_of_a_socket() {
+    run(|| {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        wait_once(&here, SHORT);
+        wait_once(&there, SHORT);
+        there.set_read_timeout(None).unwrap();
+        let fd = here.as_raw_fd();
+        let mut buffer = [0u8; 8];
+        // SAFETY: calls with numbers and memory that is there.
+        let mut read = |length| unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), length) };
+        // SAFETY: as above.
+        let write = |text: &[u8]| unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
+        assert_eq!(read(0), 0);
+        there.write_all(b"abc").unwrap();
+        assert_eq!(read(8), 3);
+        assert_eq!(write(b""), 0);
+        // More than fits: returns when all is written, as of any file in blocking mode.
+        let much = vec![7; 4 << 20];
+        let reading = carefree::spawn(move || {
+            let mut got = vec![0; 4 << 20];
+            there.read_exact(&mut got).unwrap();
+            assert!(got.iter().all(|&byte| byte == 7));
+            there
+        });
+        assert_eq!(write(&much), 4 << 20);
+        drop(reading.join().unwrap());
+        assert_eq!(read(8), 0);
+        here.set_nonblocking(true).unwrap();
+        assert_eq!(read(8), 0);
+        // The number as another file's, which is no socket.
+        let event = eventfd(0);
+        // SAFETY: a new descriptor takes the place of ours.
+        unsafe { libc::syscall(libc::SYS_dup3, event.as_raw_fd(), fd, 0) };
+        assert_eq!(write(&3u64.to_ne_bytes()), 8);
+        assert_eq!(read(8), 8);
+        assert_eq!(buffer, 3u64.to_ne_bytes());
     });
 }
