@@ -16,6 +16,8 @@ pub const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    channel: Some(channel),
+    crossbeam: Some(crossbeam),
 };
 
 fn coroutine(rounds: u64) -> u64 {
@@ -65,6 +67,17 @@ fn sleepers(units: usize, span: Duration) -> usize {
             .collect();
         handles.into_iter().map(join).sum()
     })
+}
+
+/// std's channels, as a program has them whose threads became fibers.
+fn channel(rounds: u64) -> u64 {
+    use std::sync::mpsc::channel;
+    carefree::run(move || crate::ping_pong!(rounds, channel(), carefree::spawn, join))
+}
+
+fn crossbeam(rounds: u64) -> u64 {
+    use crossbeam_channel::unbounded;
+    carefree::run(move || crate::ping_pong!(rounds, unbounded(), carefree::spawn, join))
 }
 
 fn parked(units: usize, look: &mut dyn FnMut()) -> io::Result<usize> {

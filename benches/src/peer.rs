@@ -27,6 +27,40 @@ pub struct Peer {
     /// Starts `units` units that wait for each other's release, calls `look` when all wait, releases
     /// and joins them. Returns how many waited.
     pub parked: Option<Parked>,
+    /// Sends a ball to and fro between two units, by two channels as the runtime's users have them:
+    /// `rounds` times there and back, plus one at each hand-over. Returns the sum of what came back.
+    pub channel: Option<fn(rounds: u64) -> u64>,
+    /// The same by crossbeam's channels.
+    pub crossbeam: Option<fn(rounds: u64) -> u64>,
+}
+
+/// The two ends of [`Peer::channel`], for channels whose `send` and `recv` are plain calls.
+///
+/// `$spawn` starts a unit and returns a handle that `$join` joins.
+#[macro_export]
+macro_rules! ping_pong {
+    ($rounds:expr, $channel:expr, $spawn:expr, $join:expr) => {{
+        let rounds: u64 = $rounds;
+        let (to, from_here) = $channel;
+        let (back, from_there) = $channel;
+        let other = $spawn(move || {
+            while let Ok(ball) = from_here.recv() {
+                let ball: u64 = ball;
+                if back.send(ball + 1).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut sum = 0;
+        for round in 0..rounds {
+            to.send(round).expect("the other unit receives");
+            let ball: u64 = from_there.recv().expect("the other unit sends");
+            sum += ball;
+        }
+        drop(to);
+        $join(other);
+        sum
+    }};
 }
 
 /// See [`Peer::parked`].

@@ -98,6 +98,34 @@ pub const WORKLOADS: &[Workload] = &[
         sample: yields,
     },
     Workload {
+        name: "channel",
+        lines: &[Line {
+            name: "hand-over by a channel (std's for us)",
+            unit: "ns",
+            target: Target::AtMost(90.0),
+        }],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 15,
+        flag: None,
+        sample: |peer, scale| hand_overs(peer, peer.channel?, scale),
+    },
+    Workload {
+        name: "crossbeam",
+        lines: &[Line {
+            name: "hand-over by crossbeam's channel",
+            unit: "ns",
+            target: Target::AtMost(90.0),
+        }],
+        process: Process::Same,
+        environment: &[],
+        only: None,
+        rounds: 7,
+        flag: None,
+        sample: |peer, scale| hand_overs(peer, peer.crossbeam?, scale),
+    },
+    Workload {
         name: "warm",
         lines: &[Line {
             name: "warm spawn + 2 yields + end, own TLS",
@@ -260,6 +288,17 @@ fn yields(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     let share = answer.switched as f64 / answer.yields as f64;
     assert!(share > 0.49, "{}: {share} of the yields switched", peer.name);
     Some(Ok(vec![nanos / answer.yields as f64]))
+}
+
+fn hand_overs(
+    peer: &Peer,
+    run: fn(rounds: u64) -> u64,
+    scale: Scale,
+) -> Option<io::Result<Vec<f64>>> {
+    let rounds = if scale.quick { 10_000 } else { 100_000 } / peer.fewer;
+    let (nanos, sum) = scale.timed(|| run(rounds));
+    assert_eq!(sum, rounds * (rounds + 1) / 2, "{}: a ball was lost", peer.name);
+    Some(Ok(vec![nanos / (2 * rounds) as f64]))
 }
 
 fn spawns(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {

@@ -17,6 +17,8 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: None,
     parked: Some(parked),
+    channel: None,
+    crossbeam: None,
 };
 
 fn coroutine(rounds: u64) -> u64 {

@@ -180,6 +180,8 @@ fn progress(text: &str) {
 fn able(workload: &Workload, peer: &Peer) -> bool {
     match workload.name {
         "coroutine" => peer.coroutine.is_some(),
+        "channel" => peer.channel.is_some(),
+        "crossbeam" => peer.crossbeam.is_some(),
         "sleepers" => peer.sleepers.is_some(),
         "parked" | "million" => peer.parked.is_some(),
         _ => peer.crowd.is_some(),

@@ -14,6 +14,8 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    channel: Some(channel),
+    crossbeam: None,
 };
 
 fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
@@ -56,6 +58,11 @@ fn sleepers(units: usize, span: Duration) -> usize {
             .collect();
         handles.into_iter().map(join).sum()
     }))
+}
+
+fn channel(rounds: u64) -> u64 {
+    use may::sync::mpsc::channel;
+    join(spawn(move || carefree_benches::ping_pong!(rounds, channel(), spawn, join)))
 }
 
 fn parked(units: usize, look: &mut dyn FnMut()) -> io::Result<usize> {

@@ -14,6 +14,8 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    channel: Some(channel),
+    crossbeam: Some(crossbeam),
 };
 
 fn join<T>(handle: JoinHandle<T>) -> T {
@@ -42,6 +44,16 @@ fn sleepers(units: usize, span: Duration) -> usize {
         })
         .collect();
     handles.into_iter().map(join).sum()
+}
+
+fn channel(rounds: u64) -> u64 {
+    use std::sync::mpsc::channel;
+    carefree_benches::ping_pong!(rounds, channel(), thread::spawn, join)
+}
+
+fn crossbeam(rounds: u64) -> u64 {
+    use crossbeam_channel::unbounded;
+    carefree_benches::ping_pong!(rounds, unbounded(), thread::spawn, join)
 }
 
 fn parked(units: usize, look: &mut dyn FnMut()) -> io::Result<usize> {

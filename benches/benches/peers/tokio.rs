@@ -16,6 +16,8 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    channel: Some(channel),
+    crossbeam: None,
 };
 
 /// The runtime of this thread, started at first use as a program's would be.
@@ -75,6 +77,35 @@ fn sleepers(units: usize, span: Duration) -> usize {
             slept += join(handle).await;
         }
         slept
+    })
+}
+
+fn channel(rounds: u64) -> u64 {
+    use tokio::sync::mpsc::unbounded_channel;
+    // Both are tasks: what `block_on` itself runs is woken in another way.
+    block_on(async move {
+        let (to, mut from_here) = unbounded_channel();
+        let (back, mut from_there) = unbounded_channel();
+        let other = tokio::spawn(async move {
+            while let Some(ball) = from_here.recv().await {
+                let ball: u64 = ball;
+                if back.send(ball + 1).is_err() {
+                    break;
+                }
+            }
+        });
+        let one = tokio::spawn(async move {
+            let mut sum = 0;
+            for round in 0..rounds {
+                to.send(round).expect("the other task receives");
+                let ball: u64 = from_there.recv().await.expect("the other task sends");
+                sum += ball;
+            }
+            sum
+        });
+        let sum = join(one).await;
+        join(other).await;
+        sum
     })
 }
 

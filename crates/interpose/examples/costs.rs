@@ -4,8 +4,12 @@
 //! cargo run --release -p carefree-interpose --example costs [WHAT]
 //! ```
 
+use std::fs::File;
 use std::hint::black_box;
-use std::sync::Mutex;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{LazyLock, Mutex};
 use std::time::Instant;
 
 use carefree_interpose as _;
@@ -39,6 +43,57 @@ fn row(what: &str, cost: impl FnOnce() -> f64) {
 fn lock_and_unlock() -> f64 {
     let mutex = black_box(Mutex::new(0));
     time(100_000, || *mutex.lock().unwrap() += 1)
+}
+
+/// A kernel's call that reads, and what is on the other end.
+type Read = unsafe extern "C" fn(libc::c_int, *mut libc::c_void, usize) -> isize;
+
+/// What it takes to read a byte that is there, `turns` of which have been sent before.
+fn read_what_is_there(read: Read, from: &impl AsRawFd, mut to: impl Write) -> f64 {
+    const TURNS: u32 = 1_000;
+    let mut byte = 0u8;
+    (0..200)
+        .map(|_| {
+            to.write_all(&[0; TURNS as usize]).unwrap();
+            let begun = Instant::now();
+            for _ in 0..TURNS {
+                // SAFETY: one byte, of a variable that is there.
+                let length = unsafe { read(from.as_raw_fd(), (&raw mut byte).cast(), 1) };
+                assert_eq!(length, 1);
+            }
+            begun.elapsed().as_nanos() as f64 / f64::from(TURNS)
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+/// libc's own function, not the one that stands in for it.
+fn plain_read() -> Read {
+    // SAFETY: as in `original`; the type is the manual's.
+    unsafe { std::mem::transmute(original::<isize>(c"read")) }
+}
+
+unsafe extern "C" fn plain_recv(fd: libc::c_int, to: *mut libc::c_void, length: usize) -> isize {
+    type Recv = unsafe extern "C" fn(i32, *mut libc::c_void, usize, i32) -> isize;
+    static RECV: LazyLock<Recv> = LazyLock::new(|| {
+        // SAFETY: as in `original`; the type is the manual's.
+        unsafe { std::mem::transmute(original::<isize>(c"recv")) }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { RECV(fd, to, length, 0) }
+}
+
+unsafe extern "C" fn our_recv(fd: libc::c_int, to: *mut libc::c_void, length: usize) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { libc::recv(fd, to, length, 0) }
+}
+
+fn pipe() -> (File, File) {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for both, which nobody else owns.
+    unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
+    }
 }
 
 const MESSAGES: u32 = 10_000;
@@ -101,6 +156,27 @@ fn main() {
 
     row("std Mutex lock + unlock on a thread", lock_and_unlock);
     row("std Mutex lock + unlock on a fiber", || one.run(lock_and_unlock));
+
+    let (from, to) = pipe();
+    let (here, there) = UnixStream::pair().expect("two sockets");
+    row("read of a byte that is there, pipe, thread: libc's", || {
+        read_what_is_there(black_box(plain_read()), &from, &to)
+    });
+    row("read of a byte that is there, pipe, thread: ours", || {
+        read_what_is_there(black_box(libc::read), &from, &to)
+    });
+    row("read of a byte that is there, pipe, fiber: libc's", || {
+        one.run(|| read_what_is_there(black_box(plain_read()), &from, &to))
+    });
+    row("read of a byte that is there, pipe, fiber: ours", || {
+        one.run(|| read_what_is_there(black_box(libc::read), &from, &to))
+    });
+    row("recv of a byte that is there, socket, fiber: libc's", || {
+        one.run(|| read_what_is_there(black_box(plain_recv), &here, &there))
+    });
+    row("recv of a byte that is there, socket, fiber: ours", || {
+        one.run(|| read_what_is_there(black_box(our_recv), &here, &there))
+    });
 
     row("yield to another fiber", || {
         one.run(|| {
