@@ -4,6 +4,7 @@ use crate::peer::{Answer, Peer, Turn, stint, sum};
 use carefree::{Coroutine, CoroutineState, JoinHandle};
 use std::hint::black_box;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ pub const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    readers: Some(readers),
     channel: Some(channel),
     crossbeam: Some(crossbeam),
 };
@@ -67,6 +69,10 @@ fn sleepers(units: usize, span: Duration) -> usize {
             .collect();
         handles.into_iter().map(join).sum()
     })
+}
+
+fn readers(sockets: Vec<(UnixStream, UnixStream)>, look: &mut dyn FnMut()) -> io::Result<usize> {
+    crate::readers!(sockets, look, |body| carefree::Builder::new().spawn(body), join)
 }
 
 /// std's channels, as a program has them whose threads became fibers.

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -27,11 +28,45 @@ pub struct Peer {
     /// Starts `units` units that wait for each other's release, calls `look` when all wait, releases
     /// and joins them. Returns how many waited.
     pub parked: Option<Parked>,
+    /// Starts a unit for each of these sockets, which reads a byte from it in vain, and calls `look`
+    /// when all wait; then hangs up on them and joins them. Returns how many were hung up on.
+    pub readers: Option<Readers>,
     /// Sends a ball to and fro between two units, by two channels as the runtime's users have them:
     /// `rounds` times there and back, plus one at each hand-over. Returns the sum of what came back.
     pub channel: Option<fn(rounds: u64) -> u64>,
     /// The same by crossbeam's channels.
     pub crossbeam: Option<fn(rounds: u64) -> u64>,
+}
+
+/// See [`Peer::readers`]; each pair is a socket to read from and its other end.
+pub type Readers =
+    fn(sockets: Vec<(UnixStream, UnixStream)>, look: &mut dyn FnMut()) -> io::Result<usize>;
+
+/// [`Peer::readers`], where reading is a plain call. `$spawn` starts a unit and returns a handle, or an
+/// error; `$join` joins it.
+#[macro_export]
+macro_rules! readers {
+    ($sockets:expr, $look:expr, $spawn:expr, $join:expr) => {{
+        let waiting = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (mut handles, mut others) = (Vec::new(), Vec::new());
+        for (mut socket, other) in $sockets {
+            others.push(other);
+            let waiting = waiting.clone();
+            handles.push($spawn(move || {
+                waiting.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let read = std::io::Read::read(&mut socket, &mut [0]);
+                usize::from(matches!(read, Ok(0)))
+            })?);
+        }
+        while waiting.load(std::sync::atomic::Ordering::Relaxed) < handles.len() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // The last ones are still on their way into the kernel.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        $look();
+        drop(others);
+        Ok(handles.into_iter().map($join).sum())
+    }};
 }
 
 /// The two ends of [`Peer::channel`], for channels whose `send` and `recv` are plain calls.

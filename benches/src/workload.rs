@@ -4,6 +4,7 @@ use crate::machine;
 use crate::memory::Memory;
 use crate::peer::Peer;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// One line of the table.
@@ -212,6 +213,20 @@ pub const WORKLOADS: &[Workload] = &[
         sample: parked,
     },
     Workload {
+        name: "reading",
+        lines: &[Line {
+            name: "unit that waits in read, whole memory",
+            unit: "KiB",
+            target: Target::AtMost(5.2),
+        }],
+        process: Process::Fresh,
+        environment: &[],
+        only: None,
+        rounds: 5,
+        flag: None,
+        sample: reading,
+    },
+    Workload {
         name: "million",
         lines: &[
             Line {
@@ -333,38 +348,52 @@ fn sleepers(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     Some(Ok([passed, used].map(|time| time.as_nanos() as f64 / 1e6).to_vec()))
 }
 
-/// Memory grown while `units` are parked, whole and resident, and the time until they all were.
-fn grown(peer: &Peer, units: usize) -> Option<io::Result<(f64, f64, Duration)>> {
-    let run = peer.parked?;
-    let measure = || {
-        // One unit first: starting the runtime is not the unit's cost.
-        run(1, &mut || ())?;
-        let before = Memory::now()?;
-        let start = Instant::now();
-        let mut after = Err(io::Error::other("nobody looked"));
-        let mut took = Duration::ZERO;
-        let waited = run(units, &mut || {
-            took = start.elapsed();
-            after = Memory::now();
-        })?;
-        let after = after?;
-        assert_eq!(waited, units, "{}: some did not wait", peer.name);
-        let whole = after.whole() as f64 - before.whole() as f64;
-        let resident = after.resident as f64 - before.resident as f64;
-        Ok((whole, resident, took))
-    };
-    Some(measure())
+/// Memory grown while `units` wait, whole and resident, and the time until they all did. `prepare`
+/// makes what a number of units needs, which does not count, and `run` has them wait.
+fn grown<N>(
+    peer: &Peer,
+    units: usize,
+    prepare: impl Fn(usize) -> io::Result<N>,
+    run: impl Fn(N, &mut dyn FnMut()) -> io::Result<usize>,
+) -> io::Result<(f64, f64, Duration)> {
+    // One unit first: starting the runtime is not the unit's cost.
+    run(prepare(1)?, &mut || ())?;
+    let needs = prepare(units)?;
+    let before = Memory::now()?;
+    let start = Instant::now();
+    let mut after = Err(io::Error::other("nobody looked"));
+    let mut took = Duration::ZERO;
+    let waited = run(needs, &mut || {
+        took = start.elapsed();
+        after = Memory::now();
+    })?;
+    let after = after?;
+    assert_eq!(waited, units, "{}: some did not wait", peer.name);
+    let whole = after.whole() as f64 - before.whole() as f64;
+    let resident = after.resident as f64 - before.resident as f64;
+    Ok((whole, resident, took))
 }
 
 fn parked(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     let units = if scale.quick { 5_000 } else { 10_000 };
     let kib = 1024.0 * units as f64;
-    let grown = grown(peer, units)?;
+    let grown = grown(peer, units, Ok, peer.parked?);
     Some(grown.map(|(whole, resident, _)| vec![whole / kib, resident / kib]))
+}
+
+fn reading(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
+    // Twice as many descriptors, where a process may have 20,000, say.
+    const UNITS: usize = 8_000;
+    let pairs = |units| {
+        machine::allow_files(2 * units as u64 + 100)?;
+        (0..units).map(|_| UnixStream::pair()).collect()
+    };
+    let grown = grown(peer, UNITS, pairs, peer.readers?);
+    Some(grown.map(|(whole, _, _)| vec![whole / (1024.0 * UNITS as f64)]))
 }
 
 fn million(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
     let gib = (1u64 << 30) as f64;
-    let grown = grown(peer, 1_000_000)?;
+    let grown = grown(peer, 1_000_000, Ok, peer.parked?);
     Some(grown.map(|(whole, _, took)| vec![whole / gib, took.as_secs_f64()]))
 }

@@ -22,6 +22,7 @@ pub(crate) fn peer() -> Option<Peer> {
             0 => Err(std::io::Error::other("Boost.Fiber ran out of stacks")),
             waited => Ok(waited),
         }),
+        readers: None,
         channel: None,
         crossbeam: None,
     })

@@ -17,6 +17,7 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: None,
     parked: Some(parked),
+    readers: None,
     channel: None,
     crossbeam: None,
 };

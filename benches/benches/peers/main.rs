@@ -180,6 +180,7 @@ fn progress(text: &str) {
 fn able(workload: &Workload, peer: &Peer) -> bool {
     match workload.name {
         "coroutine" => peer.coroutine.is_some(),
+        "reading" => peer.readers.is_some(),
         "channel" => peer.channel.is_some(),
         "crossbeam" => peer.crossbeam.is_some(),
         "sleepers" => peer.sleepers.is_some(),

@@ -2,6 +2,7 @@
 
 use carefree_benches::peer::{Answer, Peer, Turn, stint, sum};
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Builder, JoinHandle};
@@ -14,6 +15,7 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    readers: Some(readers),
     channel: Some(channel),
     crossbeam: Some(crossbeam),
 };
@@ -44,6 +46,10 @@ fn sleepers(units: usize, span: Duration) -> usize {
         })
         .collect();
     handles.into_iter().map(join).sum()
+}
+
+fn readers(sockets: Vec<(UnixStream, UnixStream)>, look: &mut dyn FnMut()) -> io::Result<usize> {
+    carefree_benches::readers!(sockets, look, |body| Builder::new().spawn(body), join)
 }
 
 fn channel(rounds: u64) -> u64 {

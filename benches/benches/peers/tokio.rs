@@ -16,6 +16,7 @@ pub(crate) const PEER: Peer = Peer {
     crowd: Some(crowd),
     sleepers: Some(sleepers),
     parked: Some(parked),
+    readers: None,
     channel: Some(channel),
     crossbeam: None,
 };
