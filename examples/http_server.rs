@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, ValueEnum};
 
@@ -105,6 +105,7 @@ fn serve(mut stream: impl Read + Write) -> io::Result<()> {
     let mut output = Vec::new();
     // Of the input, how much is there; of a body that came with a request, how much is still to come.
     let (mut filled, mut body) = (0, 0);
+    let mut date = Date::default();
     let mut open = true;
     while open {
         let read = stream.read(&mut input[filled..])?;
@@ -125,7 +126,7 @@ fn serve(mut stream: impl Read + Write) -> io::Result<()> {
             used += request.head;
             body = request.body;
             open = request.keep_alive;
-            answer(&mut output, &request);
+            answer(&mut output, &request, &mut date);
         }
         if !output.is_empty() {
             stream.write_all(&output)?;
@@ -199,18 +200,41 @@ impl Request {
     }
 }
 
-fn answer(output: &mut Vec<u8>, request: &Request) {
+/// The time as answers tell it, written out once a second.
+#[derive(Default)]
+struct Date {
+    second: u64,
+    text: String,
+}
+
+impl Date {
+    fn now(&mut self) -> &str {
+        let now = SystemTime::now();
+        let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if second != self.second || self.text.is_empty() {
+            self.second = second;
+            self.text = httpdate::fmt_http_date(now);
+        }
+        &self.text
+    }
+}
+
+fn answer(output: &mut Vec<u8>, request: &Request, date: &mut Date) {
     let text = if request.status == "200 OK" { "Hello, World!" } else { request.status };
     let connection = if request.keep_alive { "" } else { "Connection: close\r\n" };
     let body = if request.whole { text } else { "" };
-    let written = write!(
-        output,
-        "HTTP/1.1 {}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nDate: {}\r\n{}\r\n{}",
+    for part in [
+        "HTTP/1.1 ",
         request.status,
-        text.len(),
-        httpdate::HttpDate::from(SystemTime::now()),
+        "\r\nContent-Type: text/plain\r\nContent-Length: ",
+        &text.len().to_string(),
+        "\r\nDate: ",
+        date.now(),
+        "\r\n",
         connection,
-        body
-    );
-    written.expect("a Vec takes everything");
+        "\r\n",
+        body,
+    ] {
+        output.extend_from_slice(part.as_bytes());
+    }
 }

@@ -130,9 +130,8 @@ fn wrk(address: &str, core: usize, connections: usize, time: Duration) -> io::Re
 }
 
 fn parse(text: &str) -> Option<Load> {
-    let after = |label: &str| {
-        text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim)
-    };
+    let after =
+        |label: &str| text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim);
     let line = text.lines().find(|line| line.contains("requests in"))?;
     let (requests, rest) = line.trim().split_once(" requests in ")?;
     let refused = text.contains("Non-2xx");

@@ -102,12 +102,7 @@ fn servers() -> Vec<Server> {
             arguments: &["--on", "threads", "--listen", "127.0.0.1:0"],
             environment: &[],
         },
-        Server {
-            name: HYPER,
-            program: beside("serve-hyper"),
-            arguments: &[],
-            environment: &[],
-        },
+        Server { name: HYPER, program: beside("serve-hyper"), arguments: &[], environment: &[] },
         Server {
             name: "may_minihttp",
             program: beside("serve-may"),
@@ -115,6 +110,12 @@ fn servers() -> Vec<Server> {
             environment: &[],
         },
     ];
+    servers.push(Server {
+        name: "bare epoll loop",
+        program: beside("serve-floor"),
+        arguments: &[],
+        environment: &[],
+    });
     match build_go(&beside("serve-go")) {
         Some(program) => servers.push(Server {
             name: "Go net/http",

@@ -28,10 +28,8 @@ fn main() -> std::io::Result<()> {
                 let service = service_fn(hello);
                 let mut http = http1::Builder::new();
                 // A client that goes away ends its connection, nothing else.
-                let _ = http
-                    .pipeline_flush(true)
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                let _ =
+                    http.pipeline_flush(true).serve_connection(TokioIo::new(stream), service).await;
             });
         }
     })
