@@ -219,22 +219,22 @@ impl Date {
     }
 }
 
+/// Writes a number out, without an allocation.
+fn decimal(number: usize, digits: &mut [u8; 20]) -> &str {
+    let mut rest: &mut [u8] = digits;
+    write!(rest, "{number}").expect("64 bits have no more than 20 digits");
+    let unused = rest.len();
+    std::str::from_utf8(&digits[..20 - unused]).expect("digits are text")
+}
+
 fn answer(output: &mut Vec<u8>, request: &Request, date: &mut Date) {
     let text = if request.status == "200 OK" { "Hello, World!" } else { request.status };
     let connection = if request.keep_alive { "" } else { "Connection: close\r\n" };
     let body = if request.whole { text } else { "" };
-    for part in [
-        "HTTP/1.1 ",
-        request.status,
-        "\r\nContent-Type: text/plain\r\nContent-Length: ",
-        &text.len().to_string(),
-        "\r\nDate: ",
-        date.now(),
-        "\r\n",
-        connection,
-        "\r\n",
-        body,
-    ] {
-        output.extend_from_slice(part.as_bytes());
-    }
+    let mut say = |parts: &[&str]| {
+        parts.iter().for_each(|part| output.extend_from_slice(part.as_bytes()));
+    };
+    say(&["HTTP/1.1 ", request.status, "\r\nContent-Type: text/plain\r\nContent-Length: "]);
+    say(&[decimal(text.len(), &mut [0; 20])]);
+    say(&["\r\nDate: ", date.now(), "\r\n", connection, "\r\n", body]);
 }
