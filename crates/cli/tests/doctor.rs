@@ -111,3 +111,11 @@ fn a_wrong_format_is_answered_with_the_right_ones() {
         "carefree: there is no format 'markdown'; the formats are text and json\n"
     );
 }
+
+#[test]
+fn what_keeps_fibers_from_starting_is_said() {
+    let output = carefree().arg("doctor").env("CAREFREE_CARRIERS", "some").output().unwrap();
+    let said = stdout(&output);
+    let why = "CAREFREE_CARRIERS=some is not a number of carriers";
+    assert!(said.contains(why) && !said.contains("panicked"), "{said}");
+}

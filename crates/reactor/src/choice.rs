@@ -32,8 +32,8 @@ pub struct Choice {
 /// those of container engines do) kills here; set `CAREFREE_REACTOR=epoll` there.
 ///
 /// # Errors
-/// When a variable has another value, forces io_uring where it is refused, or when nothing can be
-/// decided just now.
+/// [`Unsupported`](io::ErrorKind::Unsupported) when a variable has another value or forces io_uring
+/// where it is refused; [`Other`](io::ErrorKind::Other) when nothing can be decided just now.
 ///
 /// ```
 /// let choice = carefree_reactor::choice()?;
@@ -60,7 +60,27 @@ pub fn choice() -> io::Result<&'static Choice> {
             CHOICE.get_or_init(|| decided)
         }
     };
-    decided.as_ref().map_err(|message| io::Error::other(message.as_str()))
+    decided.as_ref().map_err(|message| io::Error::new(io::ErrorKind::Unsupported, message.as_str()))
+}
+
+/// Looks whether the backend that the environment forces, if it forces one, can be had. Asks the
+/// kernel nothing if it does not.
+///
+/// # Errors
+/// As for [`choice`]; but where nothing can be decided just now, that is no error.
+///
+/// ```
+/// carefree_reactor::check_forced()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn check_forced() -> io::Result<()> {
+    if std::env::var_os(VARIABLE).is_none() {
+        return uring::check_environment().map_err(io::Error::other);
+    }
+    match choice() {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Why something cannot be had, in a few words.

@@ -49,7 +49,7 @@ mod sys;
 pub mod timer;
 
 #[cfg(not(all(test, loom)))]
-pub use choice::{Choice, choice};
+pub use choice::{Choice, check_forced, choice};
 #[cfg(not(all(test, loom)))]
 pub use driver::{Driver, Kind, Waker, after_fork};
 pub use idle::Idle;

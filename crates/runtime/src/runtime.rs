@@ -397,8 +397,9 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, or not 1 where time is virtual, `CAREFREE_OFFLOAD` or `CAREFREE_WATCH` is set to
-    /// what it cannot be, or a kernel thread cannot be started.
+    /// When the number of carriers is not 1 to 64, or not 1 where time is virtual, `CAREFREE_OFFLOAD`,
+    /// `CAREFREE_WATCH` or `CAREFREE_REACTOR` is set to what it cannot be, or a kernel thread cannot be
+    /// started.
     pub fn build(self) -> io::Result<Runtime> {
         let time = self.seed.map(|seed| VirtualTime { seed, clock: Arc::default() });
         let carriers = match (self.carriers, &time) {
@@ -420,6 +421,7 @@ impl RuntimeBuilder {
         }
         offload::configure()?;
         watch::configure()?;
+        carefree_reactor::check_forced()?;
         prepare_process();
         let shared = Shared::new(carriers, time);
         let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };

@@ -47,7 +47,10 @@ pub(crate) fn try_fibers() -> ExitCode {
         complain(&format!("they did not come to an end within {} s", PATIENCE.as_secs()));
         process::exit(i32::from(exit::FAILED));
     });
-    match carefree::run(spawn_yield_join) {
+    let tried = carefree::Builder::new().spawn(spawn_yield_join);
+    match tried.map_err(|error| error.to_string()).and_then(|fiber| {
+        fiber.join().unwrap_or_else(|_| Err("the fiber that starts the others panicked".into()))
+    }) {
         Ok(what) => {
             println!("{what}");
             ExitCode::SUCCESS

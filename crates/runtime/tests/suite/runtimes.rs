@@ -8,7 +8,7 @@ use carefree_runtime::{
     Builder, Runtime, available_parallelism, current, metrics, park, run, sleep, spawn, yield_now,
 };
 
-use crate::common::{in_forced_mode, until, within_reason};
+use crate::common::{in_a_process, in_forced_mode, is_child, text, until, within_reason};
 
 fn runtime(carriers: usize) -> Runtime {
     Runtime::builder().carriers(carriers).name("test").build().unwrap()
@@ -144,4 +144,27 @@ fn counts_count() {
     assert!(during.carriers > 0);
     assert!(during.spawned >= before.spawned);
     assert!(during.switches > 0 && during.parks > 0);
+}
+
+/// Every variable set to what it cannot be: nothing starts, and the error names it.
+#[test]
+fn a_variable_that_cannot_be_is_an_error() {
+    const WRONG: [(&str, &str); 5] = [
+        ("CAREFREE_CARRIERS", "some"),
+        ("CAREFREE_REACTOR", "kqueue"),
+        ("CAREFREE_URING", "never"),
+        ("CAREFREE_OFFLOAD", "many"),
+        ("CAREFREE_WATCH", "soon"),
+    ];
+    if is_child() {
+        let error = Builder::new().spawn(|| ()).unwrap_err();
+        println!("error: {error}");
+        return;
+    }
+    for (variable, value) in WRONG {
+        let name = "runtimes::a_variable_that_cannot_be_is_an_error";
+        let said = text(&in_a_process(name, &[(variable, value)]));
+        let line = said.lines().find(|line| line.contains("error: ")).unwrap_or(&said);
+        assert!(line.contains(variable) && line.contains(value), "{said}");
+    }
 }
