@@ -51,6 +51,15 @@ interpose! { anywhere
     }
 }
 
+/// Whether `dup3` would close `to`: a call that must fail leaves those alone who wait on it.
+fn replaces(from: c_int, to: c_int, flags: c_int) -> bool {
+    from != to
+        && (!files::is_waited_on(to)
+            || flags & !libc::O_CLOEXEC == 0
+                // SAFETY: no memory is involved.
+                && unsafe { fcntl::original(from, libc::F_GETFD, 0) } >= 0)
+}
+
 interpose! { anywhere
     /// `dup(2)`.
     fn dup(fd: c_int) -> c_int, else raw_dup {
@@ -64,7 +73,7 @@ interpose! { anywhere
 interpose! { anywhere
     /// `dup2(2)`, which closes `to`.
     fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
-        if from != to && !files::prepare_to_close(to) {
+        if replaces(from, to, 0) && !files::prepare_to_close(to) {
             set_errno(libc::EBUSY);
             return -1;
         }
@@ -79,7 +88,7 @@ interpose! { anywhere
 interpose! { anywhere
     /// `dup3(2)`, which closes `to`.
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else raw_dup3 {
-        if from != to && !files::prepare_to_close(to) {
+        if replaces(from, to, flags) && !files::prepare_to_close(to) {
             set_errno(libc::EBUSY);
             return -1;
         }
@@ -94,7 +103,8 @@ interpose! { anywhere
 interpose! { anywhere
     /// `close_range(2)`.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
-        if flags as c_uint & libc::CLOSE_RANGE_CLOEXEC == 0 {
+        // With flags it closes none yet, or none that others have, or fails.
+        if flags == 0 && first <= last {
             files::prepare_to_close_range(first, last);
         }
         // SAFETY: the caller's promise.

@@ -11,15 +11,15 @@
 //!  waiter:  count += 1; was CLOSING: count -= 1, EBADF      closer:  CLOSING = 1
 //!           begin to wait; is it CLOSING? give up                    interrupt those who wait
 //!           …                                                        park until count = 0
-//!           count -= 1; was CLOSING and count now 0: unpark          word = 0; close
+//!           count -= 1; was CLOSING and count now 0: unpark          CLOSING = 0; close
 //! ```
 //!
 //! *Nobody is missed*: count and `CLOSING` share one word, changed by read-modify-writes only. A
 //! waiter that counted himself before `CLOSING` was set either has begun to wait when the closer
 //! looks, and is interrupted, or begins later and then sees `CLOSING`. *Nobody is late*: who counts
-//! himself after it sees it at once. *The word is cleared before the number is free*, so that the
-//! next file with this number begins anew. (Who calls `read` between the two, on a number another
-//! fiber is closing, would have the same race on threads.)
+//! himself after it sees it at once, and counts back. *The bit is cleared before the number is
+//! free*, so that the next file with this number begins anew. (Who calls `read` between the two, on
+//! a number another fiber is closing, would have the same race on threads.)
 //!
 //! Files closed by others than the interposed `close` (libc's own `fclose`, a raw system call)
 //! leave what is known behind. So all of it is a hint but the count, which is exact.
@@ -341,9 +341,14 @@ impl Waiter {
     pub(crate) fn new(fd: c_int) -> Option<Waiter> {
         let file = file(fd);
         let waiter = Waiter { fd, file };
-        // Dropping it counts back.
-        (file.is_none_or(|f| f.word.fetch_add(1, Ordering::AcqRel) & CLOSING == 0))
-            .then_some(waiter)
+        if file.is_none_or(|f| f.word.fetch_add(1, Ordering::AcqRel) & CLOSING == 0) {
+            return Some(waiter);
+        }
+        // Counts back. Then the closer may go on: who calls again and again until it succeeds would
+        // never let it.
+        drop(waiter);
+        carefree_runtime::yield_now();
+        None
     }
 
     /// Names this wait to the runtime.
@@ -367,6 +372,12 @@ impl Drop for Waiter {
             lot::unpark(key(self.fd), usize::MAX);
         }
     }
+}
+
+/// Whether fibers wait on `fd`, or it is being closed.
+#[inline]
+pub(crate) fn is_waited_on(fd: c_int) -> bool {
+    known(fd).is_some_and(|file| file.word.load(Ordering::Relaxed) != 0)
 }
 
 /// Prepares for `fd` to be closed: those who wait on it give up, and what is known of it is
@@ -437,6 +448,7 @@ fn drive_out(fd: c_int, file: &File) -> bool {
             wait::park(key(fd), someone, Reason::Close, Until::WOKEN_ONLY);
         }
     }
-    file.word.store(0, Ordering::Release);
+    // Somebody may have counted himself just now, and will count back.
+    file.word.fetch_and(!CLOSING, Ordering::Release);
     true
 }

@@ -23,7 +23,8 @@
 //! | `mtx_*`, `cnd_*` of C11 | `c11` |
 //! | `pthread_join` and its kin | `thread` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
-//! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg`, `accept`, `accept4`, `connect` | `socket` |
+//! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `peek` |
+//! | `accept`, `accept4`, `connect` | `connection` |
 //! | `recvmmsg`, `sendmmsg` | `messages` |
 //! | `wait`, `waitpid`, `wait3`, `wait4`, `waitid`, `system`, `pclose` | `processes` |
 //! | `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin | `names` |
@@ -56,6 +57,7 @@ mod futex;
 mod object;
 mod parking;
 mod patience;
+mod peek;
 mod scratch;
 mod span;
 mod time;
@@ -64,6 +66,7 @@ pub mod barrier;
 pub mod c11;
 pub mod clocks;
 pub mod condition;
+pub mod connection;
 pub mod descriptor;
 pub mod fortify;
 pub mod ipc;

@@ -45,7 +45,7 @@ interpose! {
         timeout: *mut timespec,
     ) -> c_int, else raw_recvmmsg {
         // SAFETY: the caller's promise.
-        answer(unsafe { receive_messages(fd, messages, count as usize, flags, timeout) }) as c_int
+        answer(unsafe { receive_messages(fd, messages, limited(count), flags, timeout) }) as c_int
     }
 }
 
@@ -58,8 +58,13 @@ interpose! {
         flags: c_int,
     ) -> c_int, else raw_sendmmsg {
         // SAFETY: the caller's promise.
-        answer(unsafe { transmit_messages(fd, messages, count as usize, flags) }) as c_int
+        answer(unsafe { transmit_messages(fd, messages, limited(count), flags) }) as c_int
     }
+}
+
+/// The kernel deals with so many by one call.
+fn limited(count: c_uint) -> usize {
+    (count as usize).min(libc::UIO_MAXIOV as usize)
 }
 
 /// As many messages as go at once.

@@ -66,7 +66,7 @@ pub(crate) fn interruption(why: Interrupted) -> c_int {
 }
 
 /// When a call on `fd` gives up by the socket's own time limit.
-fn deadline(fd: c_int, limit: Option<Limit>) -> u64 {
+pub(crate) fn deadline(fd: c_int, limit: Option<Limit>) -> u64 {
     let Some(limit) = limit else { return NEVER };
     let span = match files::file(fd) {
         Some(file) => file.limit(fd, limit),

@@ -18,7 +18,7 @@ use carefree_reactor::Op;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::operation::{self, Ended, Wait};
-use carefree_runtime::{Reason, yield_now};
+use carefree_runtime::{Reason, wait, yield_now};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::fiber::{answer, set_errno};
@@ -440,6 +440,7 @@ const EVENTS: [i16; 3] = [
 /// As for libc's.
 unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64) -> Answer {
     let Ok(most) = usize::try_from(count) else { return Err(libc::EINVAL) };
+    let most = if most > libc::FD_SETSIZE { most.min(numbers()) } else { most };
     let words = most.div_ceil(Word::BITS as usize);
     let sets = sets.map(|set| set.cast::<Word>());
     // The kernel overwrites what it is asked.
@@ -487,6 +488,19 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
             }
         }
     }
+}
+
+/// How many file descriptors there is room for now.
+///
+/// The kernel looks at no more of a set, and so lets programs name the most there could ever be
+/// (`select(getdtablesize(), …)`), which is more than a set of theirs has room for.
+#[cold]
+fn numbers() -> usize {
+    let status = wait::without_parking(|| std::fs::read_to_string("/proc/self/status"));
+    let size = status.ok().and_then(|status| {
+        status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok())
+    });
+    size.unwrap_or(libc::FD_SETSIZE)
 }
 
 /// `select` with copies of the caller's sets.

@@ -1,7 +1,6 @@
-//! `recv`, `send` and their kin; `accept` and `connect`.
+//! `recv`, `send` and their kin.
 //!
-//! As in [`stream`](crate::stream): first without blocking (`MSG_DONTWAIT`), then parked. `accept`
-//! and `connect` cannot be tried on a socket in blocking mode, and are submitted at once.
+//! As in [`stream`](crate::stream): first without blocking (`MSG_DONTWAIT`), then parked.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -17,6 +16,7 @@ use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Limit};
 use crate::parking::{self, Answer, On, Parked};
+use crate::peek;
 use crate::stream::blocking;
 
 unsafe extern "C-unwind" fn raw_recv(
@@ -63,21 +63,6 @@ system_call!(
 system_call!(
     fn raw_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize = SYS_sendmsg
 );
-system_call!(
-    fn raw_accept4(
-        fd: c_int,
-        address: *mut sockaddr,
-        length: *mut socklen_t,
-        flags: c_int,
-    ) -> c_int = SYS_accept4
-);
-system_call!(
-    fn raw_accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int = SYS_accept
-);
-system_call!(
-    fn raw_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int = SYS_connect
-);
-
 interpose! {
     /// `recv(2)`.
     fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize, else raw_recv {
@@ -140,36 +125,6 @@ interpose! {
     }
 }
 
-interpose! {
-    /// `accept(2)`.
-    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
-        else raw_accept
-    {
-        // SAFETY: the caller's promise.
-        answer(unsafe { take_connection(fd, address, length, 0) }) as c_int
-    }
-}
-
-interpose! {
-    /// `accept4(2)`.
-    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
-        else raw_accept4
-    {
-        // SAFETY: the caller's promise.
-        answer(unsafe { take_connection(fd, address, length, flags) }) as c_int
-    }
-}
-
-interpose! {
-    /// `connect(2)`.
-    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int,
-        else raw_connect
-    {
-        // SAFETY: the caller's promise.
-        answer(unsafe { make_connection(fd, address, length) }) as c_int
-    }
-}
-
 /// Whether a call with these flags answers at once in any case.
 fn never_waits(flags: c_int) -> bool {
     flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
@@ -182,7 +137,7 @@ fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
 
 /// Whether a receiving call goes on until it has all that was asked for.
 fn wants_all(flags: c_int) -> bool {
-    flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0
+    flags & libc::MSG_WAITALL != 0
 }
 
 /// A part of a call's work may be done; what the call answers if it ends now.
@@ -236,6 +191,10 @@ pub(crate) unsafe fn receive(
     };
     if never_waits(flags) {
         return plain(flags);
+    }
+    let flags = peek::flags(fd, flags);
+    if peek::wants_all(flags) {
+        return peek::until_all(fd, length, || plain(flags | libc::MSG_DONTWAIT));
     }
     let file = files::file(fd);
     let mut got = 0;
@@ -362,6 +321,14 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     if never_waits(flags) {
         // SAFETY: the caller's promise.
         return unsafe { plain_message(number, fd, message, flags) };
+    }
+    let flags = peek::flags(fd, flags);
+    if peek::wants_all(flags) {
+        // SAFETY: as above.
+        let length = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen).left() };
+        // SAFETY: as above.
+        let look = || unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
+        return peek::until_all(fd, length, look);
     }
     if !wants_all(flags) && is_worth_a_try(file, fd) {
         // SAFETY: as above.
@@ -565,57 +532,11 @@ unsafe fn transmit_whole(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
 }
 
 /// A socket's option whose value is a number.
-fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
+pub(crate) fn option(fd: c_int, name: c_int) -> Result<c_int, c_int> {
     let mut value: c_int = 0;
     let mut length = size_of_val(&value) as socklen_t;
     let [value_at, length_at] = [&raw mut value as usize, &raw mut length as usize];
     let arguments = [fd as usize, libc::SOL_SOCKET as usize, name as usize, value_at, length_at, 0];
     // SAFETY: the kernel writes a number and its length, which live until the call returns.
     unsafe { kernel::call(libc::SYS_getsockopt, arguments) }.map(|_| value)
-}
-
-/// Accepts a connection.
-unsafe fn take_connection(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> Answer {
-    let file = files::file(fd);
-    let plain = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
-    if !blocking(file, fd) {
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_accept4, plain) };
-    }
-    let op = Op::Accept { fd, address, length, flags };
-    let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
-    // SAFETY: the caller's promise.
-    match unsafe { parking::perform(&op, on) } {
-        Parked::Late => Err(libc::EAGAIN),
-        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-            // SAFETY: the caller's promise, who waits.
-            unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
-        }
-        Parked::Answered(answer) => answer,
-    }
-}
-
-/// Connects.
-unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t) -> Answer {
-    let plain = [fd as usize, address as usize, length as usize, 0, 0, 0];
-    if !blocking(files::file(fd), fd) {
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_connect, plain) };
-    }
-    let op = Op::Connect { fd, address, length };
-    let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
-    // SAFETY: the caller's promise.
-    match unsafe { parking::perform(&op, on) } {
-        Parked::Late => Err(libc::EINPROGRESS),
-        Parked::Unsupported => {
-            // SAFETY: the caller's promise, who waits.
-            unsafe { offload(|| kernel::call(libc::SYS_connect, plain)) }
-        }
-        Parked::Answered(answer) => answer,
-    }
 }

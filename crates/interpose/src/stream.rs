@@ -259,25 +259,42 @@ unsafe fn vectored(
 
 /// Whether the try has shown that the call can only be answered by waiting, or not be tried.
 fn must_wait(errno: c_int) -> bool {
-    // Old kernels know no RWF_NOWAIT (EOPNOTSUPP, EINVAL) or no preadv2 (ENOSYS). What else is
-    // wrong with a call, the waiting one will say as well.
-    matches!(errno, libc::EAGAIN | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)
+    // Old kernels know no RWF_NOWAIT, or no preadv2 (ENOSYS).
+    matches!(errno, libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS)
 }
 
-/// A call that cannot be made through `preadv2`: an offset that is none, no buffers.
-fn is_odd(count: c_int, at: At) -> bool {
-    count < 0 || matches!(at, At::Offset(offset) if offset < 0)
+/// The most buffers the kernel takes.
+const BUFFERS_MAX: c_int = libc::UIO_MAXIOV;
+
+/// The flags that `preadv2` and `pwritev2` had when this was written: `RWF_HIPRI` to `RWF_DONTCACHE`.
+const FLAGS: c_int = 0xff;
+
+/// A call that the kernel refuses whatever the file: not one to be waited with. The reactor would
+/// wait for the file before it asks.
+fn is_odd(count: c_int, at: At, flags: c_int) -> bool {
+    !(0..=BUFFERS_MAX).contains(&count)
+        || matches!(at, At::Offset(offset) if offset < 0)
+        || flags & !FLAGS != 0
+}
+
+/// Lengths beyond all memory. (Sums, so that the usual case is looked at once.)
+fn is_absurd(buffers: &Buffers) -> bool {
+    buffers.left() > isize::MAX as usize
 }
 
 /// Reads.
 unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int) -> Answer {
-    if is_odd(count, at) || flags & libc::RWF_NOWAIT != 0 {
+    if is_odd(count, at, flags) || flags & libc::RWF_NOWAIT != 0 {
         // SAFETY: the caller's promise.
         return unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) };
     }
     let file = files::file(fd);
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { Buffers::new(first, count as usize) };
+    if is_absurd(&buffers) {
+        // SAFETY: the caller's promise.
+        return unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) };
+    }
     let mut got = 0;
     let mut dry = false;
     if file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
@@ -360,13 +377,17 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
 
 /// Writes.
 unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int) -> Answer {
-    if is_odd(count, at) || flags & libc::RWF_NOWAIT != 0 {
+    if is_odd(count, at, flags) || flags & libc::RWF_NOWAIT != 0 {
         // SAFETY: the caller's promise.
         return unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) };
     }
     let file = files::file(fd);
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { Buffers::new(first, count as usize) };
+    if is_absurd(&buffers) {
+        // SAFETY: the caller's promise.
+        return unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) };
+    }
     let mut put = 0;
     let mut full = false;
     let mut answer;

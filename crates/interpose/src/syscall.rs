@@ -17,7 +17,9 @@ use carefree_runtime::offload;
 
 use crate::fiber::{self, answer};
 use crate::futex::{self, futex};
-use crate::{descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep};
+use crate::{
+    connection, descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep,
+};
 use crate::{socket, stream, sync, transfer};
 
 unsafe extern "C-unwind" fn raw_syscall(
@@ -84,9 +86,9 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_sendto => socket::sendto(fd, b as _, c, d as c_int, e as _, f as _) as c_long,
             libc::SYS_recvmsg => socket::recvmsg(fd, b as _, c as c_int) as c_long,
             libc::SYS_sendmsg => socket::sendmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_accept => socket::accept(fd, b as _, c as _).into(),
-            libc::SYS_accept4 => socket::accept4(fd, b as _, c as _, d as c_int).into(),
-            libc::SYS_connect => socket::connect(fd, b as _, c as _).into(),
+            libc::SYS_accept => connection::accept(fd, b as _, c as _).into(),
+            libc::SYS_accept4 => connection::accept4(fd, b as _, c as _, d as c_int).into(),
+            libc::SYS_connect => connection::connect(fd, b as _, c as _).into(),
             libc::SYS_pread64 => stream::pread(fd, b as _, c, d as _) as c_long,
             libc::SYS_pwrite64 => stream::pwrite(fd, b as _, c, d as _) as c_long,
             libc::SYS_preadv => stream::preadv(fd, b as _, c as c_int, d as _) as c_long,

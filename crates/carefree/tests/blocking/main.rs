@@ -1,8 +1,10 @@
 //! Blocking calls of `std` on fibers.
 
 mod busy;
+mod closing;
 mod common;
 mod files;
+mod flags;
 mod forking;
 mod ipc;
 mod messages;

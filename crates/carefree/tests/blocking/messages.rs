@@ -192,3 +192,20 @@ fn cancellation_and_timeouts_reach_in() {
         assert_eq!(timed_out(receive), Ok(1));
     });
 }
+
+#[test]
+fn a_call_deals_with_as_many_messages_as_the_kernel_would() {
+    on_one_carrier(|| {
+        let (one, other) = UnixDatagram::pair().unwrap();
+        let most = libc::UIO_MAXIOV as usize;
+        let sending = spawn(move || {
+            for _ in 0..most {
+                other.send(b"x").unwrap();
+            }
+            other
+        });
+        let mut messages = Messages::new(most + 1);
+        assert_eq!(messages.receive(one.as_raw_fd(), 0, ptr::null_mut()), Ok(most as i64));
+        drop(sending.join().unwrap());
+    });
+}

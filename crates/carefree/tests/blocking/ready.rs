@@ -480,3 +480,28 @@ fn events_limits_and_cancellations_in_any_order_lose_nothing() {
         });
     });
 }
+
+#[test]
+fn select_looks_no_further_than_there_are_numbers() {
+    // As programs write that ask for the most files they may have.
+    on_one_carrier(|| {
+        let (reader, writer) = UnixStream::pair().unwrap();
+        soon(&writer);
+        // A set at the end of readable memory.
+        // SAFETY: a mapping of our own; the page behind it is taken away.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let pages = libc::mmap(ptr::null_mut(), 8192, protection, flags, -1, 0);
+            assert_ne!(pages, libc::MAP_FAILED);
+            assert_eq!(libc::munmap(pages.byte_add(4096), 4096), 0);
+            let set = pages.byte_add(4096 - size_of::<fd_set>()).cast::<fd_set>();
+            libc::FD_SET(reader.as_raw_fd(), &mut *set);
+            let null = ptr::null_mut();
+            let got = while_another_runs(|| libc::select(1 << 20, set, null, null, null.cast()));
+            assert_eq!(checked(got), Ok(1));
+            assert!(has(&*set, reader.as_raw_fd()));
+            libc::munmap(pages, 4096);
+        }
+    });
+}

@@ -1,0 +1,261 @@
+//! Files that are closed, replaced or shut down while fibers wait on them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use carefree::{run, spawn};
+use libc::c_int;
+
+use crate::common::*;
+
+/// Reads from `fd` in a fiber of its own, which leaves the file open.
+fn reading(fd: c_int) -> carefree::JoinHandle<Result<i64, c_int>> {
+    let reading = spawn(move || {
+        let mut byte = 0u8;
+        // SAFETY: room for a byte.
+        checked(unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } as i64)
+            .map(|n| n << 8 | i64::from(byte))
+    });
+    carefree::sleep(MOMENT);
+    reading
+}
+
+const ONE_BYTE: i64 = 1 << 8;
+
+#[test]
+fn a_number_that_is_given_to_another_file_ends_the_reads_of_the_old_one() {
+    on_one_carrier(|| {
+        let (old, _writer) = UnixStream::pair().unwrap();
+        let (new, mut other) = UnixStream::pair().unwrap();
+        for replace in [
+            // SAFETY: no memory is involved.
+            |from, to| unsafe { libc::dup2(from, to) },
+            // SAFETY: as above.
+            |from, to| unsafe { libc::dup3(from, to, libc::O_CLOEXEC) },
+        ] {
+            let waits = reading(old.as_raw_fd());
+            assert_eq!(replace(new.as_raw_fd(), old.as_raw_fd()), old.as_raw_fd());
+            assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+            let waits = reading(old.as_raw_fd());
+            other.write_all(b"x").unwrap();
+            assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'x')));
+        }
+    });
+}
+
+#[test]
+fn a_number_that_cannot_be_given_away_keeps_its_readers() {
+    on_one_carrier(|| {
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        let fd = reader.as_raw_fd();
+        let waits = reading(fd);
+        // SAFETY: no memory is involved, in each.
+        unsafe {
+            assert_eq!(checked(libc::dup2(-1, fd)), Err(libc::EBADF));
+            assert_eq!(checked(libc::dup2(1 << 20, fd)), Err(libc::EBADF));
+            assert_eq!(checked(libc::dup3(-1, fd, 0)), Err(libc::EBADF));
+            assert_eq!(checked(libc::dup3(writer.as_raw_fd(), fd, 0x7)), Err(libc::EINVAL));
+            assert_eq!(libc::dup2(fd, fd), fd);
+            assert_eq!(checked(libc::dup3(fd, fd, 0)), Err(libc::EINVAL));
+            assert_eq!(checked(libc::close_range(fd as u32, fd as u32 - 1, 0)), Err(libc::EINVAL));
+            assert_eq!(checked(libc::close_range(fd as u32, fd as u32, 0x40)), Err(libc::EINVAL));
+        }
+        writer.write_all(b"y").unwrap();
+        assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'y')));
+    });
+}
+
+#[test]
+fn a_range_of_numbers_is_closed() {
+    on_one_carrier(|| {
+        let (reader, _writer) = UnixStream::pair().unwrap();
+        // SAFETY: no memory is involved. Nobody else has such a high number.
+        let high = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700) };
+        assert!(high >= 700);
+        let waits = reading(high);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::close_range(high as u32, high as u32, 0) }, 0);
+        assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+    });
+}
+
+#[test]
+fn a_plain_thread_closes_what_a_fiber_waits_on() {
+    on_one_carrier(|| {
+        for _ in 0..20 {
+            let (reader, _writer) = UnixStream::pair().unwrap();
+            let fd = reader.into_raw_fd();
+            let waits = reading(fd);
+            std::thread::spawn(move || {
+                // SAFETY: nobody owns it.
+                assert_eq!(unsafe { libc::close(fd) }, 0);
+            })
+            .join()
+            .unwrap();
+            assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+        }
+    });
+}
+
+#[test]
+fn closing_ends_every_kind_of_wait() {
+    on_one_carrier(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap().into_raw_fd();
+        let (full, _reader) = UnixStream::pair().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while (&full).write(&[0; 4096]).is_ok() {}
+        full.set_nonblocking(false).unwrap();
+        let full = full.into_raw_fd();
+        // SAFETY: no memory is involved.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        let accepts = spawn(move || {
+            // SAFETY: no address is wanted.
+            checked(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) })
+        });
+        let sends = spawn(move || {
+            // SAFETY: bytes to send.
+            checked(unsafe { libc::send(full, [0u8; 9].as_ptr().cast(), 9, 0) } as i64)
+        });
+        let waits = spawn(move || {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            // SAFETY: room for an event.
+            checked(unsafe { libc::epoll_wait(epoll, &raw mut event, 1, -1) })
+        });
+        carefree::sleep(MOMENT);
+        for fd in [listener, full, epoll] {
+            // SAFETY: nobody owns them.
+            assert_eq!(unsafe { libc::close(fd) }, 0);
+        }
+        for waits in [accepts, sends, waits] {
+            assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+        }
+    });
+}
+
+#[test]
+fn shutting_down_ends_waits() {
+    on_one_carrier(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_server, _) = listener.accept().unwrap();
+        let fd = listener.as_raw_fd();
+        let accepts = spawn(move || {
+            // SAFETY: no address is wanted.
+            checked(unsafe { libc::accept(fd, std::ptr::null_mut(), std::ptr::null_mut()) })
+        });
+        let reads = reading(client.as_raw_fd());
+        let writes = spawn({
+            let client = client.try_clone().unwrap();
+            move || loop {
+                if let Err(error) = (&client).write(&[0; 1 << 16]) {
+                    return error.kind();
+                }
+            }
+        });
+        carefree::sleep(MOMENT);
+        client.shutdown(Shutdown::Both).unwrap();
+        assert_eq!(reads.join().unwrap(), Ok(0));
+        assert_eq!(writes.join().unwrap(), ErrorKind::BrokenPipe);
+        // SAFETY: no memory is involved.
+        assert_eq!(unsafe { libc::shutdown(fd, libc::SHUT_RD) }, 0);
+        assert_eq!(accepts.join().unwrap(), Err(libc::EINVAL));
+    });
+}
+
+#[test]
+fn nothing_is_lost_or_confused_while_a_number_keeps_changing_its_file() {
+    const FILES: usize = 5;
+    const ROUNDS: usize = 400;
+    run(|| {
+        let pairs: Vec<_> = (0..FILES).map(|_| UnixStream::pair().unwrap()).collect();
+        let number = pairs[0].0.try_clone().unwrap().into_raw_fd();
+        let over = std::sync::Arc::new(AtomicBool::new(false));
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                let over = over.clone();
+                spawn(move || {
+                    let mut read = [0; FILES];
+                    while !over.load(Ordering::SeqCst) {
+                        let mut byte = 0u8;
+                        // SAFETY: room for a byte.
+                        let got = unsafe { libc::read(number, (&raw mut byte).cast(), 1) };
+                        match checked(got as i64) {
+                            Ok(1) => read[usize::from(byte)] += 1,
+                            Ok(0) | Err(libc::EBADF) => {}
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    read
+                })
+            })
+            .collect();
+        let replace = |index: usize| {
+            // SAFETY: no memory is involved. Nobody owns the number.
+            let replaced = unsafe { libc::dup2(pairs[index].0.as_raw_fd(), number) };
+            assert_eq!(checked(replaced), Ok(i64::from(number)));
+        };
+        for round in 0..ROUNDS {
+            let index = round * 7 % FILES;
+            replace(index);
+            (&pairs[index].1).write_all(&[index as u8]).unwrap();
+            match round % 3 {
+                0 => carefree::yield_now(),
+                1 => carefree::sleep(std::time::Duration::from_micros(50)),
+                _ => {}
+            }
+        }
+        over.store(true, Ordering::SeqCst);
+        replace(0);
+        let (ended, _) = UnixStream::pair().unwrap();
+        // SAFETY: as above.
+        let replaced = unsafe { libc::dup2(ended.as_raw_fd(), number) };
+        assert_eq!(checked(replaced), Ok(i64::from(number)));
+        let read: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        for (index, (reader, writer)) in pairs.into_iter().enumerate() {
+            drop(writer);
+            let mut left = Vec::new();
+            (&reader).read_to_end(&mut left).unwrap();
+            assert!(left.iter().all(|byte| usize::from(*byte) == index));
+            let got: usize = read.iter().map(|read| read[index]).sum();
+            assert_eq!(got + left.len(), ROUNDS / FILES, "of file {index}");
+        }
+        // SAFETY: as above.
+        unsafe { libc::close(number) };
+    });
+}
+
+#[test]
+fn a_queue_of_connections_is_closed_under_those_who_wait_for_it() {
+    let directory = std::env::temp_dir().join(format!("carefree-closing-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("socket");
+    on_one_carrier(move || {
+        let listener = UnixListener::bind(&path).unwrap();
+        // SAFETY: no memory is involved. As many as it holds then: one.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let _first = UnixStream::connect(&path).unwrap();
+        let connects: Vec<_> = (0..20)
+            .map(|_| {
+                let path = path.clone();
+                spawn(move || {
+                    UnixStream::connect(path).map(drop).map_err(|e| e.raw_os_error().unwrap())
+                })
+            })
+            .collect();
+        carefree::sleep(MOMENT);
+        let (cancel, stay) = connects.split_at(10);
+        cancel.iter().for_each(|fiber| fiber.cancel());
+        let late = timed_out(|| UnixStream::connect(&path));
+        assert_eq!(late.unwrap_err().raw_os_error(), Some(libc::ETIMEDOUT));
+        stay.iter().for_each(|fiber| assert!(!fiber.is_finished()));
+        drop(listener);
+        for (index, fiber) in connects.into_iter().enumerate() {
+            let expected = if index < 10 { libc::ECANCELED } else { libc::ECONNREFUSED };
+            assert_eq!(fiber.join().unwrap(), Err(expected), "{index}");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    });
+}

@@ -1,0 +1,425 @@
+//! What flags, time limits and signals make of calls that wait.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use carefree::{run, spawn};
+use libc::{c_int, c_void};
+
+use crate::common::*;
+
+fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+fn receive(from: &impl AsRawFd, length: usize, flags: c_int) -> Result<Vec<u8>, c_int> {
+    let mut buffer = vec![0u8; length];
+    // SAFETY: as much room as is said.
+    let got = unsafe { libc::recv(from.as_raw_fd(), buffer.as_mut_ptr().cast(), length, flags) };
+    let got = checked(got as i64)?;
+    buffer.truncate(got as usize);
+    Ok(buffer)
+}
+
+/// Writes `first` in a moment, then `second` in another.
+fn in_two_parts(mut to: impl Write + Send + 'static, first: &'static [u8], second: &'static [u8]) {
+    drop(spawn(move || {
+        carefree::sleep(MOMENT);
+        to.write_all(first).unwrap();
+        carefree::sleep(MOMENT);
+        to.write_all(second).unwrap();
+        carefree::sleep(MOMENT * 4);
+    }));
+}
+
+#[test]
+fn who_wants_all_gets_all() {
+    on_one_carrier(|| {
+        let (client, server) = tcp();
+        in_two_parts(client, b"abc", b"def");
+        assert_eq!(receive(&server, 6, libc::MSG_WAITALL).unwrap(), b"abcdef");
+        let (client, server) = UnixStream::pair().unwrap();
+        in_two_parts(client, b"abc", b"def");
+        // The end comes before all is there.
+        assert_eq!(receive(&server, 9, libc::MSG_WAITALL).unwrap(), b"abcdef");
+    });
+}
+
+#[test]
+fn a_part_of_all_is_not_lost() {
+    on_one_carrier(|| {
+        let (mut client, server) = tcp();
+        client.write_all(b"ab").unwrap();
+        server.set_read_timeout(Some(MOMENT)).unwrap();
+        assert_eq!(receive(&server, 6, libc::MSG_WAITALL).unwrap(), b"ab");
+        assert_eq!(receive(&server, 6, libc::MSG_WAITALL), Err(libc::EAGAIN));
+        server.set_read_timeout(None).unwrap();
+        client.write_all(b"cd").unwrap();
+        let other = server.try_clone().unwrap();
+        assert_eq!(cancelled(move || receive(&other, 6, libc::MSG_WAITALL)).unwrap(), b"cd");
+        client.write_all(b"ef").unwrap();
+        assert_eq!(timed_out(|| receive(&server, 6, libc::MSG_WAITALL)).unwrap(), b"ef");
+    });
+}
+
+#[test]
+fn who_peeks_for_all_waits_for_all() {
+    on_one_carrier(|| {
+        let (client, server) = tcp();
+        in_two_parts(client, b"abc", b"def");
+        let all = libc::MSG_PEEK | libc::MSG_WAITALL;
+        assert_eq!(receive(&server, 6, all).unwrap(), b"abcdef");
+        assert_eq!(receive(&server, 7, libc::MSG_PEEK).unwrap(), b"abcdef");
+        assert_eq!(receive(&server, 6, libc::MSG_WAITALL).unwrap(), b"abcdef");
+    });
+}
+
+#[test]
+fn a_limit_on_sending_holds_for_the_whole_call() {
+    on_one_carrier(|| {
+        let (client, server) = tcp();
+        client.set_write_timeout(Some(Duration::from_millis(60))).unwrap();
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let reader = spawn({
+            let stop = stop.clone();
+            move || {
+                let mut server = server;
+                let mut buffer = vec![0; 1 << 16];
+                while !stop.load(Ordering::SeqCst) {
+                    carefree::sleep(Duration::from_millis(2));
+                    let _ = server.read(&mut buffer);
+                }
+            }
+        });
+        let data = vec![0u8; 512 << 20];
+        let begun = Instant::now();
+        // SAFETY: as many bytes as is said.
+        let sent = unsafe { libc::send(client.as_raw_fd(), data.as_ptr().cast(), data.len(), 0) };
+        assert!(sent > 0 && (sent as usize) < data.len(), "{sent}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        stop.store(true, Ordering::SeqCst);
+        drop(client);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn accepting_and_connecting_have_limits() {
+    on_one_carrier(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let limit = libc::timeval { tv_sec: 0, tv_usec: 5000 };
+        // SAFETY: a time.
+        let set = unsafe {
+            libc::setsockopt(
+                listener.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVTIMEO,
+                (&raw const limit).cast(),
+                size_of_val(&limit) as u32,
+            )
+        };
+        assert_eq!(set, 0);
+        let accepted = while_another_runs(|| listener.accept());
+        assert_eq!(accepted.unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+    });
+}
+
+static BROKEN_PIPES: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count_broken_pipe(_: c_int) {
+    BROKEN_PIPES.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn a_broken_pipe_is_signalled_unless_the_caller_does_not_want_it() {
+    // SAFETY: a handler that only counts.
+    unsafe { libc::signal(libc::SIGPIPE, count_broken_pipe as extern "C" fn(c_int) as usize) };
+    on_one_carrier(|| {
+        let data = vec![0u8; 1 << 20];
+        let count = || BROKEN_PIPES.load(Ordering::SeqCst);
+        for (flags, signals) in [(0, 1), (libc::MSG_NOSIGNAL, 0)] {
+            let (client, server) = UnixStream::pair().unwrap();
+            drop(spawn(move || {
+                carefree::sleep(MOMENT);
+                drop(server);
+            }));
+            let before = count();
+            let mut sent = Ok(0);
+            while sent.is_ok() {
+                // SAFETY: as many bytes as is said.
+                sent = checked(unsafe {
+                    libc::send(
+                        client.as_raw_fd(),
+                        data.as_ptr().cast::<c_void>(),
+                        data.len(),
+                        flags,
+                    )
+                } as i64);
+            }
+            assert_eq!(sent, Err(libc::EPIPE));
+            assert!(count() - before >= signals && (signals > 0 || count() == before), "{flags}");
+        }
+        let mut ends = [0; 2];
+        // SAFETY: room for two numbers.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        drop(spawn(move || {
+            carefree::sleep(MOMENT);
+            // SAFETY: nobody owns it.
+            unsafe { libc::close(ends[0]) }
+        }));
+        let before = count();
+        let mut sent = Ok(0);
+        while sent.is_ok() {
+            // A whole number of pages, so that none is left half full.
+            // SAFETY: as many bytes as is said.
+            sent = checked(
+                unsafe { libc::write(ends[1], data.as_ptr().cast::<c_void>(), 65536) } as i64
+            );
+        }
+        assert_eq!(sent, Err(libc::EPIPE));
+        assert!(count() > before);
+        // SAFETY: as above.
+        unsafe { libc::close(ends[1]) };
+    });
+}
+
+#[test]
+fn files_go_with_a_message_that_is_waited_for() {
+    on_one_carrier(|| {
+        let (sender, receiver) = UnixStream::pair().unwrap();
+        let (mut passed, mut end) = UnixStream::pair().unwrap();
+        drop(spawn(move || {
+            carefree::sleep(MOMENT);
+            let mut byte = 7u8;
+            let mut buffer = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+            let mut control = [0u64; 4];
+            // SAFETY: a message built as the manual has it.
+            unsafe {
+                let mut message: libc::msghdr = std::mem::zeroed();
+                message.msg_iov = &raw mut buffer;
+                message.msg_iovlen = 1;
+                message.msg_control = control.as_mut_ptr().cast();
+                message.msg_controllen = libc::CMSG_SPACE(4) as _;
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                (*header).cmsg_level = libc::SOL_SOCKET;
+                (*header).cmsg_type = libc::SCM_RIGHTS;
+                (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+                libc::CMSG_DATA(header).cast::<c_int>().write(passed.as_raw_fd());
+                assert_eq!(libc::sendmsg(sender.as_raw_fd(), &raw const message, 0), 1);
+            }
+            passed.flush().unwrap();
+        }));
+        let mut byte = 0u8;
+        let mut buffer = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut control = [0u64; 4];
+        // SAFETY: as above.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut buffer;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control) as _;
+            let got = while_another_runs(|| {
+                libc::recvmsg(receiver.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
+            });
+            assert_eq!((got, byte), (1, 7));
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            assert!(!header.is_null());
+            let fd = libc::CMSG_DATA(header).cast::<c_int>().read();
+            assert_ne!(libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC, 0);
+            assert_eq!(libc::write(fd, b"!".as_ptr().cast(), 1), 1);
+            libc::close(fd);
+        }
+        let mut text = [0];
+        end.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"!");
+    });
+}
+
+#[test]
+fn a_datagram_too_long_says_so() {
+    on_one_carrier(|| {
+        let a = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let b = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = a.local_addr().unwrap();
+        let later = b.try_clone().unwrap();
+        drop(spawn(move || {
+            carefree::sleep(MOMENT);
+            later.send_to(b"0123456789", to).unwrap();
+            carefree::sleep(MOMENT);
+            later.send_to(b"0123456789", to).unwrap();
+        }));
+        let mut buffer = [0u8; 4];
+        // SAFETY: as much room as is said.
+        let got =
+            unsafe { libc::recv(a.as_raw_fd(), buffer.as_mut_ptr().cast(), 4, libc::MSG_TRUNC) };
+        assert_eq!(got, 10);
+        // SAFETY: a message with one buffer and room for an address.
+        unsafe {
+            let mut buffer = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: 4 };
+            let mut name: libc::sockaddr_storage = std::mem::zeroed();
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut buffer;
+            message.msg_iovlen = 1;
+            message.msg_name = (&raw mut name).cast();
+            message.msg_namelen = size_of_val(&name) as u32;
+            assert_eq!(libc::recvmsg(a.as_raw_fd(), &raw mut message, 0), 4);
+            assert_eq!(message.msg_flags & libc::MSG_TRUNC, libc::MSG_TRUNC);
+            assert_eq!(message.msg_namelen, size_of::<libc::sockaddr_in>() as u32);
+        }
+    });
+}
+
+#[test]
+fn terminals_timers_and_watches_are_waited_for() {
+    on_one_carrier(|| {
+        // SAFETY: no memory but what is named, and room for it.
+        unsafe {
+            let (mut main, mut side) = (0, 0);
+            let null = ptr::null_mut();
+            assert_eq!(
+                libc::openpty(&raw mut main, &raw mut side, null, ptr::null(), ptr::null()),
+                0
+            );
+            let write = spawn(move || {
+                carefree::sleep(MOMENT * 10);
+                assert_eq!(libc::write(main, b"hello\n".as_ptr().cast(), 6), 6);
+            });
+            let mut line = [0u8; 16];
+            let got = while_another_runs(|| libc::read(side, line.as_mut_ptr().cast(), 16));
+            assert_eq!((got, &line[..6]), (6, &b"hello\n"[..]));
+            write.join().unwrap();
+            let mut echo = [0u8; 16];
+            assert_eq!(libc::read(main, echo.as_mut_ptr().cast(), 16), 7);
+            let end = spawn(move || {
+                let mut byte = 0u8;
+                checked(libc::read(main, (&raw mut byte).cast(), 1) as i64)
+            });
+            carefree::sleep(MOMENT);
+            libc::close(side);
+            assert_eq!(end.join().unwrap(), Err(libc::EIO));
+            libc::close(main);
+
+            let timer = libc::timerfd_create(libc::CLOCK_MONOTONIC, 0);
+            let soon = libc::itimerspec {
+                it_interval: std::mem::zeroed(),
+                it_value: libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 },
+            };
+            libc::timerfd_settime(timer, 0, &raw const soon, ptr::null_mut());
+            let mut count = 0u64;
+            let got = while_another_runs(|| libc::read(timer, (&raw mut count).cast(), 8));
+            assert_eq!((got, count), (8, 1));
+            libc::close(timer);
+
+            let watch = libc::inotify_init1(0);
+            let directory =
+                std::env::temp_dir().join(format!("carefree-flags-{}", std::process::id()));
+            std::fs::create_dir_all(&directory).unwrap();
+            let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
+            assert!(libc::inotify_add_watch(watch, path.as_ptr(), libc::IN_CREATE) > 0);
+            let create = spawn({
+                let directory = directory.clone();
+                move || {
+                    carefree::sleep(MOMENT * 10);
+                    std::fs::write(directory.join("file"), "").unwrap();
+                }
+            });
+            let mut events = [0u8; 512];
+            let got = while_another_runs(|| libc::read(watch, events.as_mut_ptr().cast(), 512));
+            assert!(got > 0);
+            create.join().unwrap();
+            std::fs::remove_dir_all(directory).unwrap();
+            libc::close(watch);
+        }
+    });
+}
+
+#[test]
+fn the_later_forms_have_flags() {
+    run(|| {
+        let mut ends = [0; 2];
+        let mut byte = 0u8;
+        let buffer = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        // SAFETY: room for what is said.
+        unsafe {
+            assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+            let [from, to] = ends;
+            let read = |offset, flags| {
+                checked(libc::preadv2(from, &raw const buffer, 1, offset, flags) as i64)
+            };
+            assert_eq!(read(-1, libc::RWF_NOWAIT), Err(libc::EAGAIN));
+            assert_eq!(read(-1, 1 << 30), Err(libc::EOPNOTSUPP));
+            assert_eq!(read(0, 0), Err(libc::ESPIPE));
+            assert_eq!(
+                checked(libc::preadv(from, &raw const buffer, 1, -1) as i64),
+                Err(libc::EINVAL)
+            );
+            assert_eq!(checked(libc::pwrite(to, buffer.iov_base, 1, -1) as i64), Err(libc::EINVAL));
+            assert_eq!(checked(libc::readv(from, &raw const buffer, -1) as i64), Err(libc::EINVAL));
+            assert_eq!(checked(libc::read(-1, buffer.iov_base, 1) as i64), Err(libc::EBADF));
+            assert_eq!(checked(libc::write(from, buffer.iov_base, 1) as i64), Err(libc::EBADF));
+            assert_eq!(
+                checked(libc::recv(from, buffer.iov_base, 1, 0) as i64),
+                Err(libc::ENOTSOCK)
+            );
+            assert_eq!(checked(libc::read(from, ptr::dangling_mut(), 0) as i64), Ok(0));
+            assert_eq!(libc::write(to, b"z".as_ptr().cast(), 1), 1);
+            assert_eq!(checked(libc::read(from, 8 as *mut c_void, 1) as i64), Err(libc::EFAULT));
+            assert_eq!(read(-1, 0), Ok(1));
+            assert_eq!(byte, b'z');
+            // What is wrong is said though there is nothing to read.
+            let many = vec![buffer; libc::UIO_MAXIOV as usize + 1];
+            let read_many = libc::readv(from, many.as_ptr(), many.len() as c_int);
+            assert_eq!(checked(read_many as i64), Err(libc::EINVAL));
+            let endless = libc::iovec { iov_len: usize::MAX, ..buffer };
+            let read_endless = libc::readv(from, &raw const endless, 1);
+            assert_eq!(checked(read_endless as i64), Err(libc::EFAULT));
+            libc::close(from);
+            libc::close(to);
+            let event = libc::eventfd(0, libc::EFD_CLOEXEC);
+            assert_eq!(checked(libc::read(event, buffer.iov_base, 1) as i64), Err(libc::EINVAL));
+            libc::close(event);
+        }
+    });
+}
+
+#[test]
+fn short_writes_to_a_pipe_are_not_mixed() {
+    run(|| {
+        let mut ends = [0; 2];
+        // SAFETY: room for two numbers.
+        assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+        let [from, to] = ends;
+        let writers: Vec<_> = (0..16u8)
+            .map(|letter| {
+                spawn(move || {
+                    let text = [letter; 1000];
+                    for _ in 0..40 {
+                        // SAFETY: as many bytes as is said.
+                        assert_eq!(unsafe { libc::write(to, text.as_ptr().cast(), 1000) }, 1000);
+                    }
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        while all.len() < 16 * 40 * 1000 {
+            let mut buffer = [0u8; 3000];
+            // SAFETY: as much room as is said.
+            let got = unsafe { libc::read(from, buffer.as_mut_ptr().cast(), 3000) };
+            all.extend_from_slice(&buffer[..got as usize]);
+        }
+        assert!(all.chunks(1000).all(|chunk| chunk.iter().all(|byte| *byte == chunk[0])));
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        // SAFETY: nobody owns them.
+        unsafe { libc::close(from) };
+        // SAFETY: as above.
+        unsafe { libc::close(to) };
+    });
+}

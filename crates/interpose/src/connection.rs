@@ -1,0 +1,200 @@
+//! `accept` and `connect`.
+//!
+//! Neither can be tried on a socket in blocking mode, so they are submitted at once.
+//!
+//! # Connecting where the reactor cannot
+//!
+//! epoll waits for a connection that has been begun, and nothing but the socket's mode lets one begin
+//! it without waiting. The mode is the open file's, and others may have that as well; still it is
+//! changed here, for the one system call. *Nobody can tell*: only a stream socket that neither
+//! listens nor is connected is treated so, and on such a one no call waits but `connect` itself.
+//! Fibers that connect at the same time take turns, or one could take the other's mode for the
+//! socket's own. The alternative, a thread for each connection that is being made, cannot be cut
+//! short, and there are no thousands of them.
+
+use std::ffi::c_int;
+
+use carefree_context::kernel;
+use carefree_context::lock::Lock;
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use carefree_runtime::offload_unchecked as offload;
+use libc::{sockaddr, socklen_t};
+
+use crate::fiber::answer;
+use crate::files::{self, Limit};
+use crate::parking::{self, Answer, On, Parked};
+use crate::patience::Matter;
+use crate::socket::option;
+use crate::stream::blocking;
+
+system_call!(
+    fn raw_accept4(
+        fd: c_int,
+        address: *mut sockaddr,
+        length: *mut socklen_t,
+        flags: c_int,
+    ) -> c_int = SYS_accept4
+);
+system_call!(
+    fn raw_accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int = SYS_accept
+);
+system_call!(
+    fn raw_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int = SYS_connect
+);
+
+interpose! {
+    /// `accept(2)`.
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else raw_accept
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { take_connection(fd, address, length, 0) }) as c_int
+    }
+}
+
+interpose! {
+    /// `accept4(2)`.
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
+        else raw_accept4
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { take_connection(fd, address, length, flags) }) as c_int
+    }
+}
+
+interpose! {
+    /// `connect(2)`.
+    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int,
+        else raw_connect
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { make_connection(fd, address, length) }) as c_int
+    }
+}
+
+/// Accepts a connection.
+unsafe fn take_connection(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer {
+    let file = files::file(fd);
+    let plain = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
+    if !blocking(file, fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_accept4, plain) };
+    }
+    let op = Op::Accept { fd, address, length, flags };
+    let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
+    // SAFETY: the caller's promise.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+            // SAFETY: the caller's promise, who waits.
+            unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
+        }
+        Parked::Answered(answer) => answer,
+    }
+}
+
+/// Connects.
+unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t) -> Answer {
+    let plain = [fd as usize, address as usize, length as usize, 0, 0, 0];
+    if !blocking(files::file(fd), fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_connect, plain) };
+    }
+    let op = Op::Connect { fd, address, length };
+    let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
+    // SAFETY: the caller's promise.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Late => Err(libc::EINPROGRESS),
+        // SAFETY: the caller's promise.
+        Parked::Unsupported => unsafe { connect_in_steps(fd, address, length) },
+        Parked::Answered(answer) => answer,
+    }
+}
+
+/// Connects where the reactor can only wait for what was begun.
+#[cold]
+unsafe fn connect_in_steps(fd: c_int, address: *const sockaddr, length: socklen_t) -> Answer {
+    static QUEUES: Matter = Matter::new();
+    let plain = [fd as usize, address as usize, length as usize, 0, 0, 0];
+    // SAFETY: the caller's promise.
+    let begin = || unsafe { connect_at_once(fd, plain) };
+    loop {
+        match begin() {
+            Err(libc::EINPROGRESS | libc::EALREADY) => {}
+            // A listener of `AF_UNIX` whose queue is full: there is nothing to wait on.
+            Err(libc::EAGAIN) => {
+                let deadline = parking::deadline(fd, Some(Limit::Send));
+                return QUEUES.pursue(Reason::Connect, deadline, libc::EAGAIN, || {
+                    Some(begin()).filter(|answer| *answer != Err(libc::EAGAIN))
+                })?;
+            }
+            answer => return answer,
+        }
+        let writable = Op::Poll { fd, events: libc::POLLOUT as u32 };
+        let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
+        // SAFETY: it points to nothing.
+        match unsafe { parking::perform(&writable, on) } {
+            // The call says what came of it.
+            Parked::Answered(Ok(_)) => {}
+            Parked::Answered(Err(errno)) => return Err(errno),
+            Parked::Late => return Err(libc::EINPROGRESS),
+            Parked::Unsupported => {
+                // SAFETY: the caller's promise, who waits.
+                return unsafe { offload(|| kernel::call(libc::SYS_connect, plain)) };
+            }
+        }
+    }
+}
+
+/// Held between two changes of a socket's mode: over a few system calls, none of which waits.
+static CONNECTING: Lock<()> = Lock::new(());
+
+/// `connect` on a socket in blocking mode, but without waiting.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn connect_at_once(fd: c_int, arguments: [usize; 6]) -> Answer {
+    // SAFETY: the caller's promise.
+    let connect = || unsafe { kernel::call(libc::SYS_connect, arguments) };
+    // What is no stream, or listens, is answered at once.
+    if option(fd, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM) || option(fd, libc::SO_ACCEPTCONN) != Ok(0)
+    {
+        return connect();
+    }
+    let set = |mode: usize| {
+        let arguments = [fd as usize, libc::F_SETFL as usize, mode, 0, 0, 0];
+        // SAFETY: no memory is involved.
+        unsafe { kernel::call(libc::SYS_fcntl, arguments) }
+    };
+    let _turn = CONNECTING.lock();
+    // SAFETY: as above.
+    let mode = unsafe {
+        kernel::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0])
+    }?;
+    set(mode | libc::O_NONBLOCK as usize)?;
+    let connected = connect();
+    // It was just changed, so it can be changed.
+    let _ = set(mode & !(libc::O_NONBLOCK as usize));
+    connected
+}
+
+/// In the child of a fork nobody else holds the lock.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        unsafe extern "C" fn renew() {
+            // SAFETY: the child has one thread, and that one was forking.
+            unsafe { CONNECTING.renew(()) };
+        }
+        // SAFETY: the handler touches nothing but the lock.
+        unsafe { libc::pthread_atfork(None, None, Some(renew)) };
+    }
+    mind_forks
+};
