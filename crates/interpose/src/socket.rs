@@ -63,6 +63,7 @@ system_call!(
 system_call!(
     fn raw_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize = SYS_sendmsg
 );
+
 interpose! {
     /// `recv(2)`.
     fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize, else raw_recv {
