@@ -30,6 +30,7 @@ use crate::io::Io;
 use crate::queue::{Place, Queue};
 use crate::registry;
 use crate::runtime::Shared;
+use crate::shortage;
 use crate::timers::Shard;
 use crate::wait::{self, set_current, try_current};
 use crate::watch;
@@ -65,6 +66,8 @@ pub(crate) struct Carrier {
     local: UnsafeCell<Local>,
     /// Checked where debug assertions are.
     local_in_use: Cell<bool>,
+    /// See [`shortage`].
+    calls_heard: AtomicU64,
     random: Cell<u64>,
 
     index: usize,
@@ -196,6 +199,7 @@ impl Carrier {
             native: UnsafeCell::new(ThreadContext::of_this_thread()),
             local: UnsafeCell::default(),
             local_in_use: Cell::new(false),
+            calls_heard: AtomicU64::new(0),
             random,
             index,
             thread: AtomicI32::new(0),
@@ -321,6 +325,7 @@ impl Carrier {
         // On the stack of the fiber that was just entered, which may be about to return from a wait.
         wait::without_parking(|| {
             self.with_local(|local| local.stacks.put(stack));
+            fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
             count(&self.stats.ended);
             self.runtime().fiber_ended();
             registry::release(fiber);
@@ -487,6 +492,7 @@ impl Carrier {
         for visit in 0u64.. {
             // Where the order is drawn, this context chooses each time.
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
+            self.hear_calls();
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
             unsafe { self.io.poll() };
@@ -556,6 +562,7 @@ impl Carrier {
         let sleepers = &runtime.sleepers;
         sleepers.search();
         loop {
+            self.hear_calls();
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
             unsafe { self.io.poll() };
@@ -573,6 +580,20 @@ impl Carrier {
             sleepers.wake_up(self.index);
             watch::carrier_woke();
         }
+    }
+
+    /// Gives back the stacks it keeps at hand if they have been [called in](shortage).
+    fn hear_calls(&self) {
+        let calls = shortage::calls();
+        if self.calls_heard.load(Ordering::Relaxed) != calls {
+            self.with_local(|local| local.stacks.clear());
+            self.calls_heard.store(calls, Ordering::SeqCst);
+        }
+    }
+
+    /// The last call for stacks that was heard.
+    pub(crate) fn calls_heard(&self) -> u64 {
+        self.calls_heard.load(Ordering::SeqCst)
     }
 
     /// Whether there is anything to do after all; looked at after lying down.

@@ -17,9 +17,11 @@
 //!
 //! All of it shares the topmost page, so a fiber that has not gone deep costs one page. A stack
 //! stays furnished while it waits for its next fiber: first on its carrier, then in a pool of the
-//! process, and only above a watermark it is stripped and its memory given back.
+//! process, and only above a watermark it is stripped and its memory given back; or when there is no
+//! memory for somebody else's stack ([`crate::shortage`]).
 
 use std::io;
+use std::mem;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -27,6 +29,8 @@ use carefree_context::arch;
 use carefree_context::lock::Lock;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
+
+use crate::shortage;
 
 /// Furnished stacks of the default size a carrier keeps for itself.
 const LOCAL: usize = 512;
@@ -218,7 +222,7 @@ impl Local {
     #[inline]
     pub(crate) fn take(&mut self, size: StackSize) -> io::Result<Furnished> {
         if size != StackSize::DEFAULT {
-            return take(size);
+            return self.take_other(size);
         }
         match self.idle.pop() {
             Some(stack) => {
@@ -245,6 +249,14 @@ impl Local {
         }
     }
 
+    /// A stack of a size that is not kept here.
+    fn take_other(&mut self, size: StackSize) -> io::Result<Furnished> {
+        take_pooled(size, |refusal| {
+            self.clear();
+            shortage::acquire(size, refusal)
+        })
+    }
+
     fn refill(&mut self) -> io::Result<Furnished> {
         {
             let pooled = &mut POOL.lock().idle[StackSize::DEFAULT.class()];
@@ -254,11 +266,12 @@ impl Local {
         if let Some(stack) = self.idle.pop() {
             return Ok(stack.reset());
         }
-        let fresh = StackPool::global().acquire_many(StackSize::DEFAULT, BATCH, &mut self.bare);
-        if self.bare.is_empty() {
-            fresh?;
+        match StackPool::global().acquire_many(StackSize::DEFAULT, BATCH, &mut self.bare) {
+            Err(refusal) if self.bare.is_empty() => {
+                Furnished::new(shortage::acquire(StackSize::DEFAULT, refusal)?)
+            }
+            _ => self.take_bare(),
         }
-        self.take_bare()
     }
 
     /// Takes a stack back whose fiber has ended.
@@ -278,7 +291,7 @@ impl Local {
         put_many(StackSize::DEFAULT, self.idle.drain(..BATCH));
     }
 
-    /// Gives everything back, as the carrier ends.
+    /// Gives everything back.
     pub(crate) fn clear(&mut self) {
         put_many(StackSize::DEFAULT, self.idle.drain(..));
         StackPool::global().release_many(&mut self.bare);
@@ -286,11 +299,30 @@ impl Local {
 }
 
 /// A furnished stack, for a caller that is not on a carrier.
+///
+/// # Errors
+/// What [`StackPool::acquire`] says.
 pub(crate) fn take(size: StackSize) -> io::Result<Furnished> {
+    take_pooled(size, |refusal| shortage::acquire(size, refusal))
+}
+
+/// One from the pools; `otherwise` acquires the stack when it is refused.
+fn take_pooled(
+    size: StackSize,
+    otherwise: impl FnOnce(io::Error) -> io::Result<Stack>,
+) -> io::Result<Furnished> {
     let pooled = POOL.lock().idle[size.class()].pop();
     match pooled {
         Some(stack) => Ok(stack.reset()),
-        None => Furnished::new(StackPool::global().acquire(size)?),
+        None => Furnished::new(StackPool::global().acquire(size).or_else(otherwise)?),
+    }
+}
+
+/// Strips what is in the pool.
+pub(crate) fn strip_idle() {
+    for class in 0..StackSize::CLASSES {
+        let idle = mem::take(&mut POOL.lock().idle[class]);
+        idle.into_iter().for_each(Furnished::strip);
     }
 }
 

@@ -63,6 +63,8 @@ mod scope;
 #[cfg(not(loom))]
 mod semaphore;
 #[cfg(not(loom))]
+mod shortage;
+#[cfg(not(loom))]
 mod spawn;
 #[cfg(not(loom))]
 mod timeout;

@@ -11,6 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use carefree_context::lock::Lock;
+use carefree_context::stack;
 
 use crate::carrier::{self, Carrier};
 use crate::fiber::{ALIVE, FREE, FiberRef, Header, Kind};
@@ -66,7 +67,7 @@ impl Local {
     #[inline]
     pub(crate) fn header(&mut self) -> io::Result<FiberRef> {
         if self.free.is_empty() {
-            REGISTRY.lock().take(LOCAL / 4, &mut self.free)?;
+            take(LOCAL / 4, &mut self.free)?;
         }
         Ok(self.free.pop().expect("headers were just taken"))
     }
@@ -95,8 +96,19 @@ pub(crate) fn number() -> u64 {
 /// A header for a caller that is not on a carrier.
 pub(crate) fn header() -> io::Result<FiberRef> {
     let mut one = Vec::with_capacity(1);
-    REGISTRY.lock().take(1, &mut one)?;
+    take(1, &mut one)?;
     Ok(one[0])
+}
+
+/// [`Registry::take`], with an error that names the limit.
+fn take(count: usize, to: &mut Vec<FiberRef>) -> io::Result<()> {
+    let taken = REGISTRY.lock().take(count, to);
+    if taken {
+        return Ok(());
+    }
+    let why = stack::why_refused(SLAB);
+    let text = format!("no memory for one more fiber can be had: {why}");
+    Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
 /// A header of an ended thread.
@@ -105,28 +117,29 @@ pub(crate) fn thread_header() -> Option<FiberRef> {
 }
 
 impl Registry {
-    /// Moves up to `count` free headers, at least one, to `to`.
-    fn take(&mut self, count: usize, to: &mut Vec<FiberRef>) -> io::Result<()> {
+    /// Moves up to `count` free headers, at least one, to `to`; false if there is no memory for one.
+    fn take(&mut self, count: usize, to: &mut Vec<FiberRef>) -> bool {
         let rest = self.free.len().saturating_sub(count);
         to.extend(self.free.drain(rest..));
         if !to.is_empty() {
-            return Ok(());
+            return true;
         }
         if self.begun == PER_SLAB {
-            self.slabs.push(map_slab()?);
+            let Some(slab) = map_slab() else { return false };
+            self.slabs.push(slab);
             self.begun = 0;
         }
         let slab = self.slabs.last().expect("a slab was just mapped");
         let end = (self.begun + count).min(PER_SLAB);
         to.extend(slab[self.begun..end].iter().rev().map(FiberRef::new));
         self.begun = end;
-        Ok(())
+        true
     }
 }
 
 /// Maps a slab of headers. Not malloc: the caller may run on a fiber, whose malloc should stay as
 /// untouched as its program leaves it.
-fn map_slab() -> io::Result<&'static [Header]> {
+fn map_slab() -> Option<&'static [Header]> {
     // SAFETY: a new private mapping.
     let map = unsafe {
         libc::mmap(
@@ -139,7 +152,7 @@ fn map_slab() -> io::Result<&'static [Header]> {
         )
     };
     if map == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+        return None;
     }
     let first = map.cast::<Header>();
     for index in 0..PER_SLAB {
@@ -147,7 +160,7 @@ fn map_slab() -> io::Result<&'static [Header]> {
         unsafe { first.add(index).write(Header::new()) };
     }
     // SAFETY: as above, and all of them were just written.
-    Ok(unsafe { std::slice::from_raw_parts(first, PER_SLAB) })
+    Some(unsafe { std::slice::from_raw_parts(first, PER_SLAB) })
 }
 
 /// Gives one counted reference back, and with the last one the header.

@@ -45,7 +45,6 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::Carrier;
 use crate::deadlock;
 use crate::fiber::{Fiber, FiberRef, Kind};
-use crate::furnish;
 use crate::registry;
 use crate::runtime::Shared;
 
@@ -358,10 +357,9 @@ fn who_runs(carrier: &Carrier, base: usize) -> Option<(FiberRef, u64)> {
         if !here || fiber.episode.is_waiting() {
             return;
         }
-        let own = fiber.stack.load(Ordering::Relaxed);
-        // SAFETY: what was a fiber's stack once stays mapped, and keeps its bookkeeping until it is
-        // another's; so this is right, or about a fiber that has just ended.
-        if !own.is_null() && unsafe { furnish::base_of(own) } == base {
+        // Not touched, for it may be unmapped by now.
+        let own = fiber.stack.load(Ordering::Relaxed) as usize;
+        if stack::find(own).is_some_and(|own| own.base == base) {
             found = Some((fiber, fiber.id.load(Ordering::Relaxed)));
         }
     });

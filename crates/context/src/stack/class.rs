@@ -21,6 +21,13 @@
 //! slots is guarded and populated. System calls are made between critical sections, never within,
 //! by a thread that has taken the batch off its list: other threads go on, at worst with a batch of
 //! their own.
+//!
+//! # Shedding
+//!
+//! A slab of which every slot ever taken is on a list has no stack in use, nor one on its way between
+//! lists. Such slabs are unmapped when address space has run out ([`Class::shed`]): first their slots
+//! are taken off the lists, with the class locked, so that nobody can get hold of one; then they are
+//! unmapped, one by one, outside the lock. A vacant slab keeps the number until the next one comes.
 
 use super::guard::{self, GuardMode, Range};
 use super::slab::{NIL, Slab};
@@ -61,6 +68,14 @@ struct List {
 }
 
 const EMPTY: List = List { head: NIL, length: 0 };
+
+/// All lists.
+const LISTS: [fn(&mut State) -> &mut List; 4] = [
+    |state| &mut state.bare,
+    |state| &mut state.dropped,
+    |state| &mut state.clean,
+    |state| &mut state.used,
+];
 
 struct State {
     slabs: Vec<Slab>,
@@ -183,6 +198,62 @@ impl State {
 
     fn reserved(&self) -> usize {
         self.slabs.iter().map(Slab::bytes).sum()
+    }
+
+    /// Whether there is a number for one more slab.
+    fn has_place(&self) -> bool {
+        self.slabs.len() < (NIL >> 16) as usize || self.slabs.iter().any(Slab::is_vacant)
+    }
+
+    fn place(&mut self, slab: Slab) {
+        match self.slabs.iter().position(Slab::is_vacant) {
+            Some(number) => {
+                self.slabs[number] = slab;
+                self.frontier = self.frontier.min(number);
+            }
+            None => self.slabs.push(slab),
+        }
+    }
+
+    /// Condemns the slabs of which no stack is in use. Nothing is allocated.
+    fn condemn_idle(&mut self) {
+        self.slabs.iter_mut().for_each(|slab| slab.idle = 0);
+        for list in LISTS {
+            let mut id = list(self).head;
+            while id != NIL {
+                self.slabs[(id >> 16) as usize].idle += 1;
+                id = *self.link(id);
+            }
+        }
+        for slab in self.slabs.iter_mut().filter(|slab| slab.taken > 0) {
+            if slab.idle == slab.taken {
+                slab.condemned = true;
+                slab.taken = slab.slots();
+            }
+        }
+        for list in LISTS {
+            let mut id = std::mem::replace(&mut list(self).head, NIL);
+            let mut last = NIL;
+            while id != NIL {
+                let next = *self.link(id);
+                if self.slabs[(id >> 16) as usize].condemned {
+                    list(self).length -= 1;
+                } else {
+                    match last {
+                        NIL => list(self).head = id,
+                        last => *self.link(last) = id,
+                    }
+                    *self.link(id) = NIL;
+                    last = id;
+                }
+                id = next;
+            }
+        }
+    }
+
+    fn take_condemned(&mut self, size: StackSize) -> Option<Slab> {
+        let slab = self.slabs.iter_mut().find(|slab| slab.condemned)?;
+        Some(std::mem::replace(slab, Slab::vacant(size)))
     }
 }
 
@@ -327,13 +398,13 @@ impl Class {
                 return Ok(false);
             }
             let reserved = state.reserved();
-            let full = state.slabs.len() == (NIL >> 16) as usize;
+            let full = !state.has_place();
             drop(state);
 
             let slab =
                 if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
             let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
-            self.state.lock().slabs.push(slab);
+            self.state.lock().place(slab);
         }
     }
 
@@ -405,6 +476,20 @@ impl Class {
             }
             if batch.length == 0 || !self.give_back(&batch) {
                 return;
+            }
+        }
+    }
+
+    /// Unmaps the slabs of which no stack is in use; returns how many bytes of address space they
+    /// were.
+    pub(super) fn shed(&self) -> usize {
+        self.state.lock().condemn_idle();
+        let mut bytes = 0;
+        loop {
+            let condemned = self.state.lock().take_condemned(self.size);
+            match condemned {
+                Some(slab) => bytes += slab.bytes(),
+                None => return bytes,
             }
         }
     }

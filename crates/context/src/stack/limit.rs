@@ -7,7 +7,7 @@ use std::io::{self, Read};
 /// Explains why no stack of this size could be had.
 pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
     let why = match errno {
-        Errno(libc::ENOMEM) => Facts::gather().reason(size),
+        Errno(libc::ENOMEM) => why_refused(size.bytes()),
         Errno(libc::EAGAIN) => "the program locks its memory, and the limit on that \
              (RLIMIT_MEMLOCK) is reached: raise it with `ulimit -l`"
             .to_string(),
@@ -15,6 +15,17 @@ pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
     };
     let text = format!("no stack of {size} can be had: {why}");
     io::Error::new(io::ErrorKind::OutOfMemory, text)
+}
+
+/// Says which limit has just refused a mapping of so many bytes, and how to raise it: what comes
+/// after "there is no memory, because" or the like. It reads what `/proc` tells of the process now.
+///
+/// ```
+/// let why = carefree_context::stack::why_refused(1 << 20);
+/// assert!(why.contains("memory") || why.contains("limit"), "{why}");
+/// ```
+pub fn why_refused(bytes: usize) -> String {
+    Facts::gather().reason(bytes)
 }
 
 /// What tells apart the limits that all answer ENOMEM.
@@ -40,11 +51,11 @@ impl Facts {
         }
     }
 
-    fn reason(&self, size: StackSize) -> String {
+    fn reason(&self, bytes: usize) -> String {
         let used = self.address_space;
         if let Some(limit) = self.address_space_limit {
-            // To be aligned, a single stack takes up to twice its size for a moment.
-            if used.saturating_add(2 * size.bytes()) > limit {
+            // To be aligned, a single stack may take up to twice its size for a moment.
+            if used.saturating_add(2 * bytes) > limit {
                 let (limit, used) = (limit >> 20, used >> 20);
                 return format!(
                     "the limit on address space (RLIMIT_AS) of {limit} MiB is reached, as {used} \
@@ -112,7 +123,7 @@ mod tests {
     };
 
     fn reason(facts: &Facts) -> String {
-        facts.reason(StackSize::DEFAULT)
+        facts.reason(StackSize::DEFAULT.bytes())
     }
 
     #[test]

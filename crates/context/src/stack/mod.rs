@@ -56,6 +56,7 @@ mod tests;
 
 pub use class::StackStats;
 pub use guard::{GuardMode, Guards, guards};
+pub use limit::why_refused;
 pub use pool::{PoolOptions, Stack, StackPool, default_idle_bytes};
 pub use registry::{StackInfo, find};
 pub use size::{StackSize, StackSizeError};

@@ -11,6 +11,7 @@ use std::{fmt, io};
 /// Stacks of a size come from large slabs of address space. Those that come back go out again, the
 /// latest first. Idle stacks keep their memory up to a watermark ([`PoolOptions::idle_bytes`]); the
 /// memory of further ones is given back to the kernel, as is that of all on [`trim`](Self::trim).
+/// Their address space is kept, until there is none for somebody else: see [`shed`](Self::shed).
 ///
 /// A pool can be used from any thread and any fiber. Its locks never park a fiber and are never
 /// held across a system call.
@@ -85,7 +86,8 @@ impl StackPool {
     pub fn acquire(&self, size: StackSize) -> io::Result<Stack> {
         let class = self.class(size);
         let mut handed = None;
-        class.acquire(1, |slot, fresh| handed = Some((slot, fresh)))?;
+        let mut acquire = || class.acquire(1, |slot, fresh| handed = Some((slot, fresh)));
+        acquire().or_else(|error| if self.shed() > 0 { acquire() } else { Err(error) })?;
         let Some((slot, fresh)) = handed else { unreachable!("acquire hands out one or fails") };
         Ok(Stack::new(slot, fresh, class))
     }
@@ -104,7 +106,9 @@ impl StackPool {
         let class = self.class(size);
         // No allocation while the class is locked.
         stacks.reserve(wanted);
-        class.acquire(wanted, |slot, fresh| stacks.push(Stack::new(slot, fresh, class)))
+        let mut acquire =
+            || class.acquire(wanted, |slot, fresh| stacks.push(Stack::new(slot, fresh, class)));
+        acquire().or_else(|error| if self.shed() > 0 { acquire() } else { Err(error) })
     }
 
     /// Takes back many stacks at once, from the end of `stacks` on: cheaper than dropping them one
@@ -148,6 +152,15 @@ impl StackPool {
         for class in &self.classes {
             class.trim();
         }
+    }
+
+    /// Unmaps what idle stacks lie in, except where a stack in use lies beside them; returns how many
+    /// bytes of address space that were.
+    ///
+    /// [`acquire`](Self::acquire) does this when there is no address space for a stack: what idle
+    /// ones of other sizes hold is there for it.
+    pub fn shed(&self) -> usize {
+        self.classes.iter().map(|class| class.shed()).sum()
     }
 
     /// Counts the stacks of all sizes. While other threads are acquiring and releasing, the counts

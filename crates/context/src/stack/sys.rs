@@ -43,12 +43,22 @@ unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
 /// Reserves `bytes` of readable, writable, private memory that counts for nothing until it is
 /// touched.
 pub(super) fn reserve(bytes: usize) -> Result<*mut u8, Errno> {
+    reserve_with(0, bytes, 0)
+}
+
+/// As [`reserve`], but there, unless something is there already. Kernels before Linux 4.17 may
+/// choose another address.
+pub(super) fn reserve_at(address: usize, bytes: usize) -> Result<*mut u8, Errno> {
+    reserve_with(address, bytes, libc::MAP_FIXED_NOREPLACE)
+}
+
+fn reserve_with(address: usize, bytes: usize, flags: i32) -> Result<*mut u8, Errno> {
     inject::check(inject::Call::Mmap)?;
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory in
-    // use.
-    let address = unsafe { call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }?;
+    let flags = (flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new anonymous mapping where nothing is touches no memory in use.
+    let address =
+        unsafe { call(libc::SYS_mmap, [address, bytes, protection, flags, usize::MAX, 0]) }?;
     Ok(address as *mut u8)
 }
 

@@ -339,3 +339,86 @@ fn where_memory_is_locked_guards_are_made_by_mprotect_and_memory_stays() {
     );
     assert!(!pool.acquire(SIZE).unwrap().is_fresh());
 }
+
+#[test]
+fn address_space_of_idle_stacks_can_be_had_back() {
+    for mode in MODES {
+        let pool = pool(mode, 1 << 30);
+        let large = StackSize::new(64 << 20).unwrap();
+        let mut stacks = Vec::new();
+        pool.acquire_many(SIZE, 1000, &mut stacks).unwrap();
+        let kept = stacks.swap_remove(500);
+        touch(&kept, 7);
+        pool.acquire_many(large, 3, &mut stacks).unwrap();
+        let bases: Vec<usize> = stacks.iter().map(|stack| stack.base() as usize).collect();
+        assert_eq!(pool.shed(), 0, "nothing is idle: {:?}", pool.stats());
+        pool.release_many(&mut stacks);
+        let before = pool.stats().reserved_bytes;
+        let shed = pool.shed();
+        let after = pool.stats();
+        assert_eq!(after.reserved_bytes, before - shed);
+        // What stays is the slab of the one in use; it is one of many.
+        assert!(shed > 3 * large.bytes() && after.reserved_bytes >= 2 << 20, "{after:?}");
+        assert!(after.reserved_bytes < 1000 * SIZE.bytes(), "{after:?}");
+        assert_adds_up(&pool, 1);
+        let mapped = bases.iter().filter(|base| find(**base).is_some()).count();
+        assert!(mapped < 1000, "shed, and still found");
+        // The slots that stay are each on one list, and what is made anew has numbers of its own.
+        pool.acquire_many(SIZE, 3000, &mut stacks).unwrap();
+        pool.acquire_many(large, 2, &mut stacks).unwrap();
+        let distinct: HashSet<_> = stacks.iter().map(Stack::base).collect();
+        assert_eq!(distinct.len(), 3002);
+        assert!(!distinct.contains(&kept.base()));
+        stacks.iter().step_by(7).for_each(assert_guarded);
+        assert_eq!(words(&kept), [7, 7]);
+        drop(kept);
+        pool.release_many(&mut stacks);
+        pool.shed();
+        assert_eq!(pool.stats().reserved_bytes, 0);
+        assert_guarded(&pool.acquire(SIZE).unwrap());
+    }
+}
+
+#[test]
+fn idle_stacks_make_room_where_there_is_none() {
+    let pool = pool(GuardMode::Madvise, 1 << 30);
+    let small = StackSize::MIN;
+    drop(pool.acquire(small).unwrap());
+    // A slab of eight, and its halvings, are refused; then there is room.
+    let stack = failing(Call::Mmap, 0, 4, libc::ENOMEM, || pool.acquire(SIZE).unwrap());
+    assert_guarded(&stack);
+    assert_eq!(pool.stats().reserved_bytes, 2 << 20, "the small one's slab is gone");
+    // With nothing idle there is nothing to be done.
+    let error = failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || pool.acquire(small));
+    assert!(error.is_err());
+    assert_adds_up(&pool, 1);
+}
+
+/// Slabs are shed while others acquire and release.
+#[test]
+fn shedding_amid_the_traffic() {
+    let pool = pool(GuardMode::Madvise, 1 << 30);
+    std::thread::scope(|scope| {
+        for thread in 0..3usize {
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut stacks = Vec::new();
+                for round in 0..60 {
+                    pool.acquire_many(SIZE, 1 + (round * 37 + thread * 11) % 90, &mut stacks)
+                        .unwrap();
+                    stacks.iter().for_each(|stack| touch(stack, thread + 1));
+                    assert!(stacks.iter().all(|stack| words(stack) == [thread + 1; 2]));
+                    if round % 3 == 0 {
+                        stacks.clear();
+                        pool.shed();
+                    } else {
+                        pool.release_many(&mut stacks);
+                    }
+                }
+            });
+        }
+    });
+    assert_adds_up(&pool, 0);
+    pool.shed();
+    assert_eq!(pool.stats(), StackStats::default());
+}

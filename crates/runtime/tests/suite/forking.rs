@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -202,12 +203,15 @@ fn what_is_the_parents_is_left_alone() {
         let waits = parents.spawn(park);
         let fiber = waits.thread().clone();
         let theirs = fiber.clone();
+        // Woken when the child is there: it has seen the fiber as it was.
+        let (mut hears, mut says) = UnixStream::pair().unwrap();
         let wakes = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(100));
+            hears.read_exact(&mut [0]).unwrap();
             fiber.unpark();
         });
         let end = run(move || {
             forked(move || {
+                says.write_all(b"x").unwrap();
                 let refused = Builder::new().spawn_on(&parents, || ()).unwrap_err();
                 assert!(refused.to_string().contains("left behind"), "{refused}");
                 // All of these are heard by nobody, and do no harm.

@@ -97,6 +97,41 @@ fn handles_can_be_kept_and_joined_later() {
     assert_eq!(sum, fibers * (fibers - 1) / 2);
 }
 
+/// From now on the process may map `room` bytes more than it has mapped.
+fn limit_address_space(room: usize) {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    let limit = mapped + room as u64;
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: a whole structure.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+}
+
+/// Spawns fibers that park until there is no memory for another one's stack, for a reason that is
+/// said.
+fn fill(stack: usize) -> Vec<JoinHandle<()>> {
+    let mut parked = Vec::with_capacity(100);
+    loop {
+        match Builder::new().stack_size(stack).spawn(park) {
+            Ok(handle) => parked.push(handle),
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+                let said = error.to_string();
+                assert!(said.contains("RLIMIT_AS") && said.contains("ulimit -v"), "{said}");
+                return parked;
+            }
+        }
+        assert!(parked.len() < 100, "the limit is not felt");
+    }
+}
+
+fn end_all(parked: Vec<JoinHandle<()>>) {
+    for handle in parked {
+        handle.thread().unpark();
+        handle.join().unwrap();
+    }
+}
+
 #[test]
 fn the_limit_that_refuses_a_stack_is_named() {
     const STACK: usize = 16 << 20;
@@ -107,37 +142,56 @@ fn the_limit_that_refuses_a_stack_is_named() {
     }
     // The runtime's threads and the pools exist before the limit does.
     run(|| ());
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
     // Room for ten stacks, and some for malloc, which the limit refuses as well.
-    let limit = mapped + 10 * STACK as u64 + (8 << 20);
-    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: a whole structure.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-
-    let mut parked = Vec::new();
-    let fill = |parked: &mut Vec<JoinHandle<()>>| loop {
-        match Builder::new().stack_size(STACK).spawn(park) {
-            Ok(handle) => parked.push(handle),
-            Err(error) => break error.to_string(),
-        }
-        assert!(parked.len() < 100, "the limit is not felt");
-    };
-    let error = fill(&mut parked);
-    assert!(error.contains("RLIMIT_AS"), "{error}");
+    limit_address_space(10 * STACK + (8 << 20));
+    let parked = fill(STACK);
     let at_once = parked.len();
     assert!(at_once >= 5, "{at_once}");
-    // What was refused took nothing along, and what is given back can be had again.
-    for handle in parked.drain(..) {
-        handle.thread().unpark();
-        handle.join().unwrap();
+    // What was refused took nothing along, and what is given back can be had again: at once, from a
+    // thread and from a fiber.
+    end_all(parked);
+    let parked = fill(STACK);
+    assert_eq!(parked.len(), at_once);
+    end_all(parked);
+    let again = run(|| {
+        let parked = fill(STACK);
+        let again = parked.len();
+        end_all(parked);
+        again
+    });
+    assert_eq!(again, at_once);
+}
+
+/// What idle stacks hold of a limit is there for others, of whatever size.
+#[test]
+fn idle_stacks_make_room_for_those_of_another_size() {
+    if !is_child() {
+        let name = "limits::idle_stacks_make_room_for_those_of_another_size";
+        // Otherwise malloc sets aside 64 MiB for each of some threads.
+        let output = in_a_process(name, &[("MALLOC_ARENA_MAX", "1"), ("CAREFREE_CARRIERS", "2")]);
+        assert!(output.status.success(), "{}", text(&output));
+        return;
     }
-    let error = fill(&mut parked);
-    assert!(error.contains("RLIMIT_AS"), "{error}");
-    assert!(parked.len() >= at_once / 2, "{} fibers, {at_once} before", parked.len());
-    for handle in parked {
-        handle.thread().unpark();
-        handle.join().unwrap();
+    run(|| ());
+    limit_address_space(800 << 20);
+    for (stack, least) in [(512 << 20, 1), (64 << 20, 8), (256 << 20, 2), (512 << 20, 1)] {
+        for round in 0..3 {
+            let parked = fill(stack);
+            let had = parked.len();
+            assert!(had >= least, "{had} stacks of {} MiB in round {round}", stack >> 20);
+            end_all(parked);
+        }
+    }
+    // And those of the default size, of which carriers keep some for themselves.
+    for round in 0..3 {
+        end_all((0..2000).map(|_| spawn(park)).collect());
+        // A carrier that does not get a processor just then does not give back what it keeps.
+        until(&format!("there is room in round {round}"), || {
+            let parked = fill(512 << 20);
+            let had = !parked.is_empty();
+            end_all(parked);
+            had
+        });
     }
 }
 
