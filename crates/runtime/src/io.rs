@@ -244,11 +244,23 @@ impl Io {
     }
 }
 
+/// Completes all, and has what the next ones will touch fetched meanwhile: of a thousand connections
+/// neither the operation's record nor its fiber's header is in a cache.
 fn complete_all(collected: &mut Vec<Completion>) {
-    for completion in collected.drain(..) {
+    const HEADER_AHEAD: usize = 2;
+    const RECORD_AHEAD: usize = 4;
+    for (n, completion) in collected.iter().enumerate() {
+        if let Some(later) = collected.get(n + RECORD_AHEAD) {
+            operation::prefetch_record(later.token);
+        }
+        if let Some(later) = collected.get(n + HEADER_AHEAD) {
+            // SAFETY: a token as below, which is not completed yet.
+            unsafe { operation::prefetch_header(later.token) };
+        }
         // SAFETY: tokens are given to drivers by `perform` only, and each is completed once.
         unsafe { operation::complete(completion.token, completion.result) };
     }
+    collected.clear();
 }
 
 impl std::fmt::Debug for Io {

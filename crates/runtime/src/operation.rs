@@ -35,6 +35,7 @@
 
 use std::cell::Cell;
 
+use carefree_context::arch;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 
@@ -243,6 +244,22 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
     while !over() {
         wait::await_signal(me, over, how.reason, how.key, Until::WOKEN_ONLY);
     }
+}
+
+/// Has the record of the operation `token` fetched into the cache.
+#[inline]
+pub(crate) fn prefetch_record(token: u64) {
+    arch::prefetch(token as *const u8);
+}
+
+/// Has the header fetched of the fiber that waits for the operation `token`.
+///
+/// # Safety
+/// `token` was given to a reactor by [`perform`] and has not been completed.
+#[inline]
+pub(crate) unsafe fn prefetch_header(token: u64) {
+    // SAFETY: the record lives until `done` is sent.
+    unsafe { (*(token as *const Operation)).fiber }.prefetch_header();
 }
 
 /// The operation `token` is done.
