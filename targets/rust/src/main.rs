@@ -1,203 +1,223 @@
 //! Measures tokio's tasks and may's coroutines by the protocol of docs/targets.md.
 
-use std::collections::HashMap;
+mod counting;
+mod feed;
+mod fetch;
+mod gated;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
-use std::time::Instant;
 
-use may::coroutine::Builder;
-use may::sync::SyncFlag;
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
 const WARMUP_UNITS: u64 = 100;
 
 /// Of the coroutine that runs the program of may's, 512 KiB; its units have may's default.
 const STACK_WORDS: usize = 0x10000;
 
-struct Round {
-    create_ns: u128,
-    run_ns: u128,
-    made: u64,
+#[global_allocator]
+static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
+
+/// What a round took, and the switches its units made.
+#[derive(Clone, Copy, Default)]
+pub struct Round {
+    pub create_ns: u128,
+    pub run_ns: u128,
+    pub made: u64,
 }
 
-/// What the units of a round count in: how many are born, how many switches they made, and the
-/// number of the one that yielded last.
-#[derive(Default)]
-struct Counts {
-    born: AtomicU64,
-    made: AtomicU64,
-    turn: AtomicU64,
-}
+/// The orders of a sample.
+pub struct Orders(HashMap<String, String>);
 
-fn run_tasks(runtime: &Runtime, units: u64, switches: u64, all_alive: &mut dyn FnMut()) -> Round {
-    let counts = Arc::new(Counts::default());
-    let gate = Arc::new(Semaphore::new(0));
-    let crowd = Arc::new(Semaphore::new(0));
-    runtime.block_on(async {
-        let start = Instant::now();
-        let mut tasks = Vec::with_capacity(units as usize);
-        for number in 1..=units {
-            let (counts, gate, crowd) = (counts.clone(), gate.clone(), crowd.clone());
-            tasks.push(tokio::spawn(async move {
-                let mut made = u64::from(!gate.is_closed());
-                if counts.born.fetch_add(1, Ordering::Relaxed) + 1 == units {
-                    crowd.close();
-                }
-                // Nobody is ever let through: the gate opens by being taken away.
-                let _ = gate.acquire().await;
-                for _ in 1..switches {
-                    counts.turn.store(number, Ordering::Relaxed);
-                    tokio::task::yield_now().await;
-                    made += u64::from(counts.turn.load(Ordering::Relaxed) != number);
-                }
-                counts.made.fetch_add(made, Ordering::Relaxed);
-            }));
+impl Orders {
+    pub fn number(&self, key: &str, missing: u64) -> Result<u64, String> {
+        match self.0.get(key) {
+            None => Ok(missing),
+            Some(text) => text.parse().map_err(|_| format!("{key} takes a number, not {text}")),
         }
-        let _ = crowd.acquire().await;
-        let create_ns = start.elapsed().as_nanos();
-        all_alive();
-        let start = Instant::now();
-        gate.close();
-        for task in tasks {
-            task.await.expect("no unit panics");
-        }
-        let run_ns = start.elapsed().as_nanos();
-        Round { create_ns, run_ns, made: counts.made.load(Ordering::Relaxed) }
-    })
-}
-
-fn run_may(units: u64, switches: u64, all_alive: &mut dyn FnMut()) -> Round {
-    let counts = Arc::new(Counts::default());
-    let gate = Arc::new(SyncFlag::new());
-    let crowd = Arc::new(SyncFlag::new());
-    let start = Instant::now();
-    let mut all = Vec::with_capacity(units as usize);
-    for number in 1..=units {
-        let (counts, gate, crowd) = (counts.clone(), gate.clone(), crowd.clone());
-        all.push(may::go!(move || {
-            let mut made = u64::from(!gate.is_fired());
-            if counts.born.fetch_add(1, Ordering::Relaxed) + 1 == units {
-                crowd.fire();
-            }
-            gate.wait();
-            for _ in 1..switches {
-                counts.turn.store(number, Ordering::Relaxed);
-                may::coroutine::yield_now();
-                made += u64::from(counts.turn.load(Ordering::Relaxed) != number);
-            }
-            counts.made.fetch_add(made, Ordering::Relaxed);
-        }));
     }
-    crowd.wait();
-    let create_ns = start.elapsed().as_nanos();
-    all_alive();
-    let start = Instant::now();
-    gate.fire();
-    for one in all {
-        one.join().expect("no unit panics");
+
+    pub fn is_set(&self, key: &str) -> Result<bool, String> {
+        Ok(self.number(key, 0)? > 0)
     }
-    let run_ns = start.elapsed().as_nanos();
-    Round { create_ns, run_ns, made: counts.made.load(Ordering::Relaxed) }
-}
 
-fn usage() -> libc::rusage {
-    // SAFETY: zeroes are a valid rusage, and it is writable for the length of the call.
-    unsafe {
-        let mut usage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
+    pub fn word(&self, key: &str) -> &str {
+        self.0.get(key).map_or("", String::as_str)
     }
-}
 
-fn ns(from: libc::timeval, to: libc::timeval) -> i64 {
-    (to.tv_sec - from.tv_sec) * 1_000_000_000 + (to.tv_usec - from.tv_usec) * 1_000
-}
-
-fn take(orders: &HashMap<&str, &str>) -> Result<String, String> {
-    let number = |key: &str, missing: u64| match orders.get(key) {
-        None => Ok(missing),
-        Some(text) => text.parse().map_err(|_| format!("{key} takes a number, not {text}")),
-    };
-    let (units, switches) = (number("units", 1)?, number("switches", 1)?);
-    let (rounds, warmup) = (number("rounds", 1)?, number("warmup", 0)?);
-    let phases = number("phases", 0)? > 0;
-    let unit = *orders.get("unit").unwrap_or(&"");
-    let runtime = match unit {
-        "task" => Some(Runtime::new().map_err(|error| error.to_string())?),
-        "may" => None,
-        other => return Err(format!("there is no unit '{other}'; the units are task and may")),
-    };
-    let run = |units: u64, all_alive: &mut dyn FnMut()| match &runtime {
-        Some(runtime) => run_tasks(runtime, units, switches, all_alive),
-        None => run_may(units, switches, all_alive),
-    };
-    let stop = |phase: &str| {
-        if phases {
+    /// Stops where the lab wants to look at the process.
+    pub fn phase(&self, phase: &str) {
+        if self.word("phases") == "1" {
             println!(r#"{{"phase":"{phase}"}}"#);
             let _ = io::stdout().flush();
             let _ = io::stdin().lock().read_line(&mut String::new());
         }
-    };
+    }
+}
 
+/// What a sample tells beside what the kernel counted.
+#[derive(Default)]
+pub struct Account {
+    pub asked: u64,
+    pub rounds: Vec<Round>,
+    /// Rounds before those that count, and how long they took together.
+    pub warmup: Option<(u64, u128)>,
+    pub more: BTreeMap<&'static str, u64>,
+    pub figures: BTreeMap<&'static str, u64>,
+    /// Of the rounds, by the process's own count.
+    pub usage: Usage,
+}
+
+/// What the process has used: switches of the kernel's, and time.
+#[derive(Clone, Copy, Default)]
+pub struct Usage {
+    voluntary: i64,
+    involuntary: i64,
+    user_ns: i64,
+    system_ns: i64,
+}
+
+impl Usage {
+    pub fn now() -> Usage {
+        // SAFETY: zeroes are a valid rusage, and it is writable for the length of the call.
+        let usage = unsafe {
+            let mut usage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+            usage
+        };
+        let ns = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
+        Usage {
+            voluntary: usage.ru_nvcsw,
+            involuntary: usage.ru_nivcsw,
+            user_ns: ns(usage.ru_utime),
+            system_ns: ns(usage.ru_stime),
+        }
+    }
+
+    /// What was used since then.
+    pub fn since(then: Usage) -> Usage {
+        let now = Usage::now();
+        Usage {
+            voluntary: now.voluntary - then.voluntary,
+            involuntary: now.involuntary - then.involuntary,
+            user_ns: now.user_ns - then.user_ns,
+            system_ns: now.system_ns - then.system_ns,
+        }
+    }
+}
+
+impl Account {
+    fn line(&self, units: u64) -> String {
+        let rounds: Vec<String> = self
+            .rounds
+            .iter()
+            .map(|round| {
+                format!(r#"{{"create_ns":{},"run_ns":{}}}"#, round.create_ns, round.run_ns)
+            })
+            .collect();
+        let made: u64 = self.rounds.iter().map(|round| round.made).sum();
+        let Usage { voluntary, involuntary, user_ns, system_ns } = self.usage;
+        let mut line = format!(
+            r#"{{"sample":{{"units":{units},"switches_asked":{},"switches_made":{made},"rounds":[{}],"voluntary":{voluntary},"involuntary":{involuntary},"user_ns":{user_ns},"system_ns":{system_ns}"#,
+            self.asked,
+            rounds.join(","),
+        );
+        if let Some((rounds, ns)) = self.warmup {
+            line += &format!(r#","warmup":{{"rounds":{rounds},"ns":{ns}}}"#);
+        }
+        let entries = |map: &BTreeMap<&str, u64>| {
+            map.iter().map(|(key, value)| format!(r#""{key}":{value}"#)).collect::<Vec<_>>()
+        };
+        for entry in entries(&self.more) {
+            line += &format!(",{entry}");
+        }
+        if !self.figures.is_empty() {
+            line += &format!(r#","figures":{{{}}}"#, entries(&self.figures).join(","));
+        }
+        line + "}}"
+    }
+}
+
+/// What the sample runs on: a runtime of tokio's, or may, which has one for the process.
+fn take_gated(orders: &Orders, runtime: Option<&Runtime>) -> Result<Account, String> {
+    let (units, switches) = (orders.number("units", 1)?, orders.number("switches", 1)?);
+    let (rounds, warmup) = (orders.number("rounds", 1)?, orders.number("warmup", 0)?);
+    let run = |units: u64, all_alive: &mut dyn FnMut()| match runtime {
+        Some(runtime) => gated::run_tasks(runtime, units, switches, all_alive),
+        None => gated::run_may(units, switches, all_alive),
+    };
+    let mut account = Account { asked: units * switches * rounds, ..Account::default() };
     let mut warming = 0;
     for _ in 0..warmup {
         let round = run(units.min(WARMUP_UNITS), &mut || ());
         warming += round.create_ns + round.run_ns;
     }
-    stop("base");
-    let before = usage();
-    let (mut times, mut made) = (Vec::new(), 0);
+    account.warmup = (warmup > 0).then_some((warmup, warming));
+    orders.phase("base");
+    let before = Usage::now();
     for index in 0..rounds {
-        let round = run(units, &mut || {
+        account.rounds.push(run(units, &mut || {
             if index == 0 {
-                stop("alive");
+                orders.phase("alive");
             }
-        });
-        times.push(format!(r#"{{"create_ns":{},"run_ns":{}}}"#, round.create_ns, round.run_ns));
-        made += round.made;
+        }));
         if index == 0 {
-            stop("done");
+            orders.phase("done");
         }
     }
-    let after = usage();
-    let mut line = format!(
-        r#"{{"sample":{{"units":{units},"switches_asked":{},"switches_made":{made},"rounds":[{}]"#,
-        units * switches * rounds,
-        times.join(","),
-    );
-    line += &format!(
-        r#","voluntary":{},"involuntary":{},"user_ns":{},"system_ns":{}"#,
-        after.ru_nvcsw - before.ru_nvcsw,
-        after.ru_nivcsw - before.ru_nivcsw,
-        ns(before.ru_utime, after.ru_utime),
-        ns(before.ru_stime, after.ru_stime),
-    );
-    if warmup > 0 {
-        line += &format!(r#","warmup":{{"rounds":{warmup},"ns":{warming}}}"#);
+    account.usage = Usage::since(before);
+    Ok(account)
+}
+
+fn take(orders: &Orders) -> Result<String, String> {
+    let unit = orders.word("unit");
+    let account = match (orders.word("workload"), unit) {
+        ("feed", "task" | "may") => feed::take(orders),
+        ("fetch", "task" | "sequential") => fetch::take(orders),
+        (_, "task") => {
+            let runtime = Runtime::new().map_err(|error| error.to_string())?;
+            take_gated(orders, Some(&runtime))
+        }
+        (workload, "may") if workload != "fetch" => take_gated(orders, None),
+        (_, other) => Err(format!("there is no unit '{other}'; the units are task and may")),
+    }?;
+    Ok(account.line(orders.number("units", 1)?))
+}
+
+/// Runs the program of may's: as a coroutine, with so many threads for it.
+fn as_coroutine<T: Send + 'static>(threads: usize, run: impl FnOnce() -> T + Send + 'static) -> T {
+    may::config().set_workers(threads);
+    // A coroutine that another thread wakes waits until those its worker has woken are done, and
+    // two that yield are woken by nobody else: so whoever wakes them is a coroutine too.
+    let builder = may::coroutine::Builder::new().stack_size(STACK_WORDS);
+    may::go!(builder, run).expect("a coroutine").join().expect("no panic")
+}
+
+/// How many threads run coroutines.
+fn threads_for(orders: &Orders) -> usize {
+    let workers = orders.number("workers", 2).unwrap_or(2).max(1) as usize;
+    match (orders.word("workload"), orders.word("how")) {
+        ("feed", "hybrid") => workers,
+        ("feed", _) => 1,
+        // One for each core this process may use, as tokio has them.
+        _ => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
     }
-    line += "}}";
-    Ok(line)
 }
 
 fn main() -> ExitCode {
-    let answer = || {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        take(&arguments.iter().filter_map(|argument| argument.split_once('=')).collect())
-    };
-    let answer = if std::env::args().any(|argument| argument == "unit=may") {
-        // One worker for each core this process may use, as tokio has them.
-        if let Ok(cores) = std::thread::available_parallelism() {
-            may::config().set_workers(cores.get());
-        }
-        // A coroutine that another thread wakes waits until those its worker has woken are done,
-        // and two that yield are woken by nobody else: so whoever wakes them is a coroutine too.
-        let builder = Builder::new().stack_size(STACK_WORDS);
-        may::go!(builder, answer).expect("a coroutine").join().expect("no panic")
-    } else {
-        answer()
+    let arguments = std::env::args().skip(1);
+    let orders = Orders(
+        arguments
+            .filter_map(|argument| {
+                let (key, value) = argument.split_once('=')?;
+                Some((key.to_owned(), value.to_owned()))
+            })
+            .collect(),
+    );
+    let answer = match orders.word("unit") {
+        "may" => as_coroutine(threads_for(&orders), move || take(&orders)),
+        _ => take(&orders),
     };
     match answer {
         Ok(line) => {
@@ -205,6 +225,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(message) => {
+            let message = message.replace('\\', "\\\\").replace('"', "\\\"");
             println!(r#"{{"failure":{{"message":"{message}","advice":null}}}}"#);
             ExitCode::FAILURE
         }

@@ -53,6 +53,17 @@ fn runtime(target: &Target) -> Check {
         true => format!("carefree bench has nothing to measure in {}.", first.program()),
         false => format!("carefree bench measures {} in {}.", listed(&units), first.program()),
     };
+    let usual = target.usual();
+    if let Some(other) = usual.get(1) {
+        let young: Vec<String> = other
+            .units()
+            .into_iter()
+            .filter(|(unit, finding)| *finding == Finding::Here && !units.contains(unit))
+            .map(|(unit, _)| unit)
+            .collect();
+        missing.retain(|what| !young.iter().any(|unit| what.starts_with(&format!("{unit}, "))));
+        meaning += &format!(" And {} in {}.", listed(&young), other.program());
+    }
     if !missing.is_empty() {
         meaning += &format!(" Left out: {}.", missing.join("; "));
     }

@@ -205,7 +205,7 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
             let mut row = vec![label, name.to_owned(), grouped(count, 0)];
             row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
             // The published tables' megabyte is 1,048,576 bytes.
-            let total = |m: &Measurement| grouped(m.median * count / f64::from(1 << 20), 1);
+            let total = |m: &Measurement| grouped(m.median * units_of(m) / f64::from(1 << 20), 1);
             row.extend(found.iter().map(|&m| cell(m, &total)));
             table.rows.push(row);
         }

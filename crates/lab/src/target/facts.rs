@@ -60,7 +60,12 @@ impl fmt::Display for Facts {
         for (at, (name, unit)) in self.units.iter().enumerate() {
             let gap = if at == 0 { ": " } else { "; " };
             let cores = if unit.one_core { ", on one core at a time" } else { "" };
-            write!(f, "{gap}{name} is {}, yields by {}{cores}", unit.what, unit.yields)?;
+            write!(f, "{gap}{name} is {}", unit.what)?;
+            // One that waits for others' answers alone has no yield of its own.
+            if !unit.yields.is_empty() {
+                write!(f, ", yields by {}", unit.yields)?;
+            }
+            f.write_str(cores)?;
         }
         Ok(())
     }

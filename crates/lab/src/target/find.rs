@@ -73,6 +73,19 @@ impl Target {
         })
     }
 
+    /// The versions that are measured when none is named: the first, and where it is too old for
+    /// one of its units, the first other that is not.
+    pub fn usual(&self) -> Vec<Runtime> {
+        let mut installed = self.installed(&[]);
+        let Some(first) = installed.next() else {
+            return Vec::new();
+        };
+        let is_old =
+            |runtime: &Runtime| self.spec.units.values().any(|unit| runtime.is_too_old_for(unit));
+        let other = if is_old(&first) { installed.find(|other| !is_old(other)) } else { None };
+        [Some(first), other].into_iter().flatten().collect()
+    }
+
     /// The version at a path, if it is one, and none of those `known`.
     fn at(&self, path: &Path, known: &mut Vec<PathBuf>) -> Option<Runtime> {
         let real = fs::canonicalize(path).ok()?;
@@ -180,12 +193,15 @@ impl Runtime {
     }
 
     fn finding(&self, unit: &UnitSpec) -> Finding {
-        if let Some(since) = &unit.since {
-            if version::compare(&self.version, since).is_lt() {
-                return Finding::TooOld { since: since.clone() };
-            }
+        match &unit.since {
+            Some(since) if self.is_too_old_for(unit) => Finding::TooOld { since: since.clone() },
+            _ => self.missing(&unit.needs).unwrap_or(Finding::Here),
         }
-        self.missing(&unit.needs).unwrap_or(Finding::Here)
+    }
+
+    fn is_too_old_for(&self, unit: &UnitSpec) -> bool {
+        let since = unit.since.as_ref();
+        since.is_some_and(|since| version::compare(&self.version, since).is_lt())
     }
 
     /// The first of these parts that is not there.
@@ -219,6 +235,9 @@ impl Runtime {
         let spec = self.unit(unit)?;
         let does = |list: &[String]| list.iter().any(|name| name == workload.name());
         if !spec.workloads.as_deref().is_none_or(does) {
+            return None;
+        }
+        if spec.without.contains_key(workload.name()) {
             return None;
         }
         let mut programs = self.target.spec.programs.iter();

@@ -1,7 +1,6 @@
 //! Who takes part in a run: our own units, and those of the runtimes that were asked for or found.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::image::Engine;
@@ -100,10 +99,8 @@ impl Lineup {
         }
         if nothing_named {
             lineup.ours = Unit::ALL.to_vec();
-            for target in targets {
-                // One that is not here is for the doctor to tell of.
-                lineup.runtimes.extend(target.installed(&[]).next());
-            }
+            // One that is not here is for the doctor to tell of.
+            lineup.runtimes.extend(targets.iter().flat_map(Target::usual));
         }
         lineup.runtimes.extend(with);
         if !wishes.images.is_empty() {
@@ -194,8 +191,10 @@ impl Lineup {
                     ..sizes.trial(workload)
                 };
                 match (workload, unit) {
-                    // They have nobody to wait for a socket with.
-                    (Workload::Fetch, Unit::Coroutine) => {}
+                    (Workload::Fetch, Unit::Coroutine) => field.notes.push(without(
+                        &trial,
+                        "coroutines are resumed by hand and have nobody to wait for a socket with",
+                    )),
                     (Workload::Fetch, Unit::Thread) => {
                         field.kinds.extend(sizes.fetch.sequential(&trial));
                         field.kinds.extend(sizes.fetch.of_unit(&trial));
@@ -220,6 +219,17 @@ impl Lineup {
         self.wants(unit.name(), unit.role(), &has)
     }
 
+    /// Whether another version of this runtime takes part that is not too old for this unit.
+    fn has_newer(&self, runtime: &Runtime, unit: &str) -> bool {
+        let is_newer = |other: &&Runtime| {
+            other.target().name() == runtime.target().name()
+                && other.units().iter().any(|(name, finding)| {
+                    name == unit && !matches!(finding, Finding::TooOld { .. })
+                })
+        };
+        self.runtimes.iter().any(|other| is_newer(&other))
+    }
+
     fn add_kinds(&self, runtime: &Runtime, sizes: &Sizes, folders: &Folders, field: &mut Field) {
         let mut here = false;
         for (name, finding) in runtime.units() {
@@ -239,6 +249,8 @@ impl Lineup {
                     });
                     continue;
                 }
+                // Another version in this run has it.
+                Finding::TooOld { .. } if self.has_newer(runtime, &name) => continue,
                 Finding::TooOld { since } => {
                     let name = runtime.target().name();
                     field.notes.push(Warning {
@@ -254,6 +266,15 @@ impl Lineup {
             here = true;
             for &workload in &sizes.workloads {
                 let Some(ready) = runtime.ready(&name, workload, folders) else {
+                    if let Some(why) = unit.without.get(workload.name()) {
+                        let trial = Trial {
+                            runtime: runtime.target().name().to_owned(),
+                            version: runtime.version(),
+                            unit: name.clone(),
+                            ..sizes.trial(workload)
+                        };
+                        field.notes.push(without(&trial, why));
+                    }
                     continue;
                 };
                 let mut trial = Trial {
@@ -284,10 +305,12 @@ impl Lineup {
                         if workload == Workload::Fetch
                             && self.wants(SEQUENTIAL, Role::Thread, &|_| false)
                         {
-                            // Once for each runtime, whichever of its units comes first.
+                            // Once for each runtime, whichever of its units comes first; Rust's
+                            // may be ours.
                             let sequential = sizes.fetch.sequential(&trial);
-                            if let Entry::Vacant(place) = field.ready.entry(key(&sequential[0])) {
-                                place.insert(ready.clone());
+                            let key = key(&sequential[0]);
+                            if !field.kinds.iter().any(|known| self::key(known) == key) {
+                                field.ready.insert(key, ready.clone());
                                 field.kinds.extend(sequential);
                             }
                         }
@@ -310,7 +333,17 @@ impl Lineup {
             }
         }
         if here {
-            field.facts.push(runtime.facts());
+            let mut facts = runtime.facts();
+            // Of units that have none of these workloads there is nothing to say.
+            facts.units.retain(|unit, _| {
+                let is = |trial: &Trial| {
+                    (trial.runtime == facts.runtime && trial.version == facts.version)
+                        && trial.asked_unit() == unit
+                };
+                let failed = field.failed.iter().map(|failed| &failed.trial);
+                field.kinds.iter().chain(failed).any(is)
+            });
+            field.facts.push(facts);
         }
     }
 }
@@ -352,6 +385,16 @@ impl Field {
     /// start.
     pub fn launch(&self, trial: &Trial) -> Option<Launch> {
         self.ready.get(&key(trial)).map(|ready| ready.launch(trial))
+    }
+}
+
+/// What is said of a workload that a unit has no part in.
+fn without(trial: &Trial, why: &str) -> Warning {
+    let Trial { runtime, version, unit, workload, .. } = trial;
+    Warning {
+        kind: WarningKind::LeftOut,
+        message: format!("{runtime} {version} {unit} has no {workload}: {why}"),
+        advice: format!("compare its other workloads, or units that have {workload}"),
     }
 }
 

@@ -95,6 +95,9 @@ pub(crate) struct UnitSpec {
     pub(crate) programs: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) workloads: Option<Vec<String>>,
+    /// Workloads that it cannot do, and why not.
+    #[serde(default)]
+    pub(crate) without: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) warmup: u64,
     #[serde(default)]
@@ -168,6 +171,9 @@ impl Spec {
         for (name, unit) in &self.units {
             let place = format!("[units.{name}]");
             known_workloads(&place, unit.workloads.as_deref().unwrap_or_default())?;
+            for workload in unit.without.keys() {
+                known_workloads(&place, std::slice::from_ref(workload))?;
+            }
             self.known_parts(&place, &unit.needs)?;
             for program in unit.programs.iter().flatten() {
                 if !self.programs.contains_key(program) {
@@ -274,6 +280,9 @@ what = "a thread"
         assert!(what.starts_with("[units.thread]: there is no part 'gem'"), "{what}");
         let (_, what) = mistake("role = \"thread\"", "role = \"thread\"\nprograms = [\"feed\"]");
         assert!(what.contains("there is no program 'feed'; the programs are: units"), "{what}");
+        let without = "role = \"thread\"\nwithout = { fetsch = \"no client\" }";
+        let (_, what) = mistake("role = \"thread\"", without);
+        assert!(what.starts_with("[units.thread]: there is no workload 'fetsch'"), "{what}");
         let (_, what) = mistake("role = \"thread\"", "role = \"tread\"");
         assert!(what.contains("`tread`") && what.contains("`thread`"), "{what}");
         let (_, what) = mistake("schema = 1", "schema = 2");
