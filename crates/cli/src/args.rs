@@ -88,8 +88,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
-    /// How to show it: text, json, markdown, csv or html [default: by the name of --out, else
-    /// text].
+    /// How to show it: text, json, markdown, csv, html or svg [default: by the name of --out,
+    /// else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
     pub(crate) format: Option<Format>,
 
@@ -222,8 +222,8 @@ pub(crate) struct History {
 /// Where records are, and how to show what they say.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// How to show it: text, json, markdown, csv or html [default: by the name of --out, else
-    /// text].
+    /// How to show it: text, json, markdown, csv, html or svg [default: by the name of --out,
+    /// else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
     pub(crate) format: Option<Format>,
 

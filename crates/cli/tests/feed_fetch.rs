@@ -15,9 +15,10 @@ use support::{stderr, stdout};
 const SMALL: [&str; 8] =
     ["--people", "1,3", "--nutrients", "4", "--requests", "3", "--latency", "1"];
 
-/// The program under test, which finds what this machine has and builds it in a folder of its own.
+/// The program under test, which finds what this machine has and builds it in a folder that it
+/// shares with crates/lab/tests/languages.rs: what either has built the other need not.
 fn bench(more: &[&str]) -> Output {
-    let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("feed-fetch");
+    let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
     Command::new(env!("CARGO_BIN_EXE_carefree"))
         .args(["bench", "--samples", "1", "--format", "json", "--force"])
         .args(more)
@@ -106,6 +107,14 @@ fn our_own_fibers_and_threads() {
         let answered = sample["proof"]["server"]["answered"].as_u64().expect("a number");
         assert_eq!(sample["proof"]["body_bytes"], answered * 700, "{sample}");
         assert!(sample["figures"]["bytes_allocated"].as_f64().is_some_and(|bytes| bytes > 700.0));
+    }
+}
+
+#[test]
+fn tokio_and_may() {
+    if let Some((fetched, fed)) = measure("rust", &["--unit", "task,may"]) {
+        assert_eq!(fetched, words(&["task", "task+keep-alive"]));
+        assert_eq!(fed, words(&ALL_WAYS[..3]));
     }
 }
 

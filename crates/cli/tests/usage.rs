@@ -42,7 +42,7 @@ fn wrong_names_are_answered_with_the_right_ones() {
     );
     assert_eq!(
         refused(&["bench", "--format", "xml"]),
-        "carefree: there is no format 'xml'; the formats are text, json, markdown, csv and html"
+        "carefree: there is no format 'xml'; the formats are text, json, markdown, csv, html and svg"
     );
     assert_eq!(
         refused(&["bnch"]),

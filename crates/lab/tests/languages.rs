@@ -16,8 +16,9 @@ use carefree_lab::workload::{Size, Workload};
 
 fn check(name: &str) {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // What is built is kept from one run of the tests to the next.
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages");
+    // What is built is kept from one run of the tests to the next, and for those of the command
+    // line (crates/cli/tests/feed_fetch.rs), which look for it under this name.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs/carefree");
     let folders = Folders::open_in(&cache, &[top.join("targets")]).expect("writable");
     let (targets, mistakes) = read_all(folders.targets());
     assert!(mistakes.is_empty(), "{mistakes:?}");

@@ -163,6 +163,19 @@ fn json() {
 
 /// The tables of document 000, as their author has them but for the order of words in a heading.
 #[test]
+fn picture() {
+    let picture = render(&record(), Format::Svg, false);
+    for word in ["carefree 0.1.0 fiber", "rust 1.95.0 thread", "Time of a switch", " ns<", " KiB<"] {
+        assert!(picture.contains(word), "{word} is missing: {picture}");
+    }
+    // A browser draws nothing of a picture that is not well-formed, and pages load nothing for it.
+    assert_eq!(picture.matches("<g ").count(), picture.matches("</g>").count());
+    assert!(!picture.contains("href") && !picture.contains("url("), "{picture}");
+    let nothing = render(&Record::default(), Format::Svg, false);
+    assert!(nothing.contains("There is nothing to draw"), "{nothing}");
+}
+
+#[test]
 fn published_tables() {
     let records = published();
     insta::assert_snapshot!(render_all(&records[..1], Format::Markdown, false));

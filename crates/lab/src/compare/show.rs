@@ -19,11 +19,10 @@ pub(super) fn render(
         Format::Markdown => Ok(markdown(comparison)),
         Format::Csv => Ok(spreadsheet(comparison)),
         Format::Json => Ok(json(comparison)),
-        Format::Html => Err(
-            "there is no comparison in HTML; the formats are text, markdown, csv and json, and \
-             carefree report --format html shows records side by side"
-                .into(),
-        ),
+        Format::Html | Format::Svg => Err(format!(
+            "there is no comparison in {format}; the formats are text, markdown, csv and json, and \
+             carefree report --format {format} shows records side by side"
+        )),
     }
 }
 

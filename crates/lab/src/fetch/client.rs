@@ -69,17 +69,16 @@ impl Client {
             }
             Way::Each(Unit::Fiber) => {
                 let start = |errand: Client| carefree::Builder::new().spawn(move || errand.get());
-                self.crowd(
-                    start,
-                    |fiber| fiber.join().ok(),
-                    |reached, asked, error| Failure {
-                        message: format!(
-                            "fiber {} of {asked} could not be started: {error}",
-                            reached + 1
-                        ),
-                        advice: None,
-                    },
-                )
+                let ran_out = |reached: u64, asked: u64, error: &io::Error| Failure {
+                    message: format!(
+                        "fiber {} of {asked} could not be started: {error}",
+                        reached + 1
+                    ),
+                    advice: None,
+                };
+                // A fiber itself, as a program's main fiber would be: what starts and what ends on
+                // a carrier uses the same stacks again.
+                carefree::run(|| self.crowd(start, |fiber| fiber.join().ok(), ran_out))
             }
             Way::Each(Unit::Coroutine) => Err(Failure {
                 message: "coroutines cannot wait for a socket".into(),

@@ -54,7 +54,7 @@ pub fn render(records: &[Record], format: Format, colour: bool) -> Result<String
             page
         }
         Format::Csv => spreadsheet(&all),
-        Format::Json | Format::Html => {
+        Format::Json | Format::Html | Format::Svg => {
             return Err(format!(
                 "there is no history in {format}; the formats are text, markdown and csv, and \
                  carefree report --format html shows it as charts"

@@ -31,12 +31,14 @@ pub enum Format {
     Csv,
     /// One page that needs nothing else.
     Html,
+    /// One picture of the main figures.
+    Svg,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 5] =
-        [Format::Text, Format::Json, Format::Markdown, Format::Csv, Format::Html];
+    pub const ALL: [Format; 6] =
+        [Format::Text, Format::Json, Format::Markdown, Format::Csv, Format::Html, Format::Svg];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Format {
             Format::Markdown => "markdown",
             Format::Csv => "csv",
             Format::Html => "html",
+            Format::Svg => "svg",
         }
     }
 
@@ -57,6 +60,7 @@ impl Format {
             "md" | "markdown" => Some(Format::Markdown),
             "csv" => Some(Format::Csv),
             "html" | "htm" => Some(Format::Html),
+            "svg" => Some(Format::Svg),
             _ => None,
         }
     }
@@ -98,5 +102,6 @@ pub fn render_all(records: &[Record], format: Format, colour: bool) -> String {
         Format::Markdown => markdown::render(records),
         Format::Csv => csv::render(records),
         Format::Html => html::render(records),
+        Format::Svg => html::picture::render(records),
     }
 }

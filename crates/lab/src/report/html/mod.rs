@@ -9,6 +9,7 @@ mod curves;
 mod markup;
 mod panels;
 mod past;
+pub(super) mod picture;
 mod scale;
 
 use std::fmt::Write;

@@ -115,7 +115,7 @@ pub(super) fn render(view: &View<'_>) -> String {
     html
 }
 
-fn class(seat: Seat) -> &'static str {
+pub(super) fn class(seat: Seat) -> &'static str {
     match seat {
         Seat::Coroutine => "coroutine",
         Seat::Fiber => "fiber",
@@ -123,7 +123,7 @@ fn class(seat: Seat) -> &'static str {
     }
 }
 
-fn label(view: &View<'_>, who: Who<'_>) -> String {
+pub(super) fn label(view: &View<'_>, who: Who<'_>) -> String {
     let label = format!("{} {} {}", who.runtime, who.version, who.unit);
     match view.places[who.place].as_str() {
         "" => label,
