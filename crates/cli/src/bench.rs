@@ -58,6 +58,9 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     let interrupted = catch_interrupts().map_err(failed)?;
 
     let bar = Bar::new();
+    if let Some(folder) = orders.targets.iter().find(|folder| !folder.is_dir()) {
+        return Err(usage(format!("--targets {}: there is no such folder", folder.display())));
+    }
     let folders = Folders::open(&orders.targets).map_err(failed)?;
     let (targets, mistakes) = target::read_all(folders.targets());
     mistakes.iter().for_each(|mistake| complain(mistake));

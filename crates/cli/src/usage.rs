@@ -58,6 +58,10 @@ fn line(error: &clap::Error) -> String {
                  compare, history and doctor"
             )
         }
+        // An argument by its place, `<RECORD>...`, or the option that another one needs.
+        ErrorKind::MissingRequiredArgument => {
+            format!("{} is missing; see carefree --help for what each command takes", argument)
+        }
         ErrorKind::ArgumentConflict => format!("{option} can be given only once"),
         // Whatever else there may be: clap's first line, without its prefix.
         _ => {

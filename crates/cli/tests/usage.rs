@@ -49,6 +49,12 @@ fn wrong_names_are_answered_with_the_right_ones() {
         "carefree: there is no command 'bnch'; the commands are bench, report, compare, history and doctor"
     );
     assert_eq!(
+        refused(&["compare", "mine"]),
+        "carefree: <NEW> is missing; see carefree --help for what each command takes"
+    );
+    let folder = refused(&["bench", "--targets", "/no/such/folder"]);
+    assert_eq!(folder, "carefree: --targets /no/such/folder: there is no such folder");
+    assert_eq!(
         refused(&["bench", "--sample", "3"]),
         "carefree: there is no --sample; did you mean --samples?"
     );

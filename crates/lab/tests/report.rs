@@ -165,7 +165,8 @@ fn json() {
 #[test]
 fn picture() {
     let picture = render(&record(), Format::Svg, false);
-    for word in ["carefree 0.1.0 fiber", "rust 1.95.0 thread", "Time of a switch", " ns<", " KiB<"] {
+    for word in ["carefree 0.1.0 fiber", "rust 1.95.0 thread", "Time of a switch", " ns<", " KiB<"]
+    {
         assert!(picture.contains(word), "{word} is missing: {picture}");
     }
     // A browser draws nothing of a picture that is not well-formed, and pages load nothing for it.

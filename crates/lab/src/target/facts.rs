@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::place;
 use super::spec::Cores;
 use super::{Finding, Runtime};
 use crate::role::Role;
@@ -93,7 +94,7 @@ impl Runtime {
             runtime: spec.name.clone(),
             version: self.version(),
             title: spec.title.clone(),
-            program: self.program.clone(),
+            program: place::shortened(&self.program),
             gc: spec.gc.clone(),
             parts: parts.collect(),
             units: units.collect(),

@@ -30,6 +30,15 @@ impl Places<'_> {
     }
 }
 
+/// A path as one writes it: from `~` where it is in the user's home, which is nobody else's matter.
+pub(crate) fn shortened(path: &str) -> String {
+    let home = env::var("HOME").ok().filter(|home| home.len() > 1);
+    match home.and_then(|home| path.strip_prefix(home.trim_end_matches('/')).map(str::to_owned)) {
+        Some(rest) if rest.starts_with('/') => format!("~{rest}"),
+        _ => path.to_owned(),
+    }
+}
+
 /// Files that a pattern of `[find]` matches, sorted: `~` and `$NAME` are filled in, `*` is any part
 /// of a name.
 pub(crate) fn files(pattern: &str) -> Vec<PathBuf> {

@@ -43,10 +43,10 @@ impl Folders {
         let own = unpack(&cache).map_err(failed)?;
         let mut targets = vec![own];
         for folder in more {
-            let folder = fs::canonicalize(folder);
-            targets.push(
-                folder.map_err(|error| format!("the folder of targets cannot be read: {error}"))?,
-            );
+            let whole = fs::canonicalize(folder).map_err(|error| {
+                format!("the folder of targets {} cannot be read: {error}", folder.display())
+            })?;
+            targets.push(whole);
         }
         Ok(Folders { cache, targets })
     }

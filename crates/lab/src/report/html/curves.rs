@@ -15,7 +15,9 @@ pub(super) struct Curve {
     pub(super) name: String,
     /// The class that gives its colour.
     pub(super) class: &'static str,
-    pub(super) dashed: bool,
+    /// Which of the curves of this colour it is: the first is a whole line, the others are broken,
+    /// each in its way.
+    pub(super) turn: usize,
     /// Its value at each place across, where there is one.
     pub(super) values: Vec<Option<f64>>,
 }
@@ -37,6 +39,17 @@ pub(super) struct Chart<'a> {
 const LETTERS: usize = 44;
 /// Longer labels stand inside the plot at its ends, where they would reach past the page.
 const LONG: usize = 6;
+
+impl Curve {
+    fn dashes(&self) -> &'static str {
+        match self.turn {
+            0 => "",
+            1 => " dashed",
+            2 => " dotted",
+            _ => " mixed",
+        }
+    }
+}
 
 impl Chart<'_> {
     /// The chart with its table.
@@ -94,7 +107,7 @@ impl Chart<'_> {
                         format!("{:.2},{:.2}", across(at), 100.0 * (1.0 - scale.at(value)))
                     })
                     .collect();
-                let dashed = if curve.dashed { " dashed" } else { "" };
+                let dashed = curve.dashes();
                 let _ = write!(
                     html,
                     "<polyline class=\"curve {}{dashed}\" points=\"{}\"/>",
@@ -136,7 +149,7 @@ impl Chart<'_> {
             .curves
             .iter()
             .map(|curve| {
-                let dashed = if curve.dashed { " dashed" } else { "" };
+                let dashed = curve.dashes();
                 format!(
                     "<li><svg aria-hidden=\"true\" class=\"{}\"><line class=\"curve{dashed}\" \
                      x1=\"0\" x2=\"100%\" y1=\"50%\" y2=\"50%\"/></svg>{}</li>",
@@ -220,7 +233,7 @@ mod tests {
             curves: vec![Curve {
                 name: "fibers".into(),
                 class: "fiber",
-                dashed: false,
+                turn: 0,
                 values: vec![Some(0.5), Some(12.0)],
             }],
         };

@@ -137,9 +137,9 @@ fn summary(view: &View<'_>, records: &[Record]) -> String {
     }
     let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
     if doubts > 0 {
-        let word = if doubts == 1 { "reason" } else { "reasons" };
+        let (is, word) = if doubts == 1 { ("is", "reason") } else { ("are", "reasons") };
         let _ =
-            writeln!(html, "<p>There is <a href=\"#doubts\">{doubts} {word} for doubt</a>.</p>");
+            writeln!(html, "<p>There {is} <a href=\"#doubts\">{doubts} {word} for doubt</a>.</p>");
     }
     html
 }

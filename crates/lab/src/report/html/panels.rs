@@ -215,10 +215,10 @@ fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> St
     let order = ["thread", "fiber", "coroutine", "hybrid", "processes"];
     ways.sort_by_key(|(name, _, hue)| (order.iter().position(|known| known == hue), name.clone()));
     let mixed = ways.iter().any(|(_, yields, _)| *yields != ways[0].1);
-    let mut hues = BTreeSet::new();
     let curves = ways
         .iter()
-        .map(|(name, yields, hue)| Curve {
+        .enumerate()
+        .map(|(number, (name, yields, hue))| Curve {
             values: places
                 .iter()
                 .map(|&at| {
@@ -231,7 +231,7 @@ fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> St
                 .collect(),
             class: hue,
             // A second way of one hue, such as a second kind of fiber.
-            dashed: !hues.insert(hue),
+            turn: ways[..number].iter().filter(|(.., known)| known == hue).count(),
             name: match *yields {
                 "yes" if mixed => format!("{name}, yielding at every bite"),
                 "no" if mixed => format!("{name}, not yielding"),

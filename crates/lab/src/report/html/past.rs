@@ -87,7 +87,7 @@ fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
             Curve {
                 name: m.subject.unit.clone(),
                 class: if m.side() == Side::Thread { "thread" } else { "fiber" },
-                dashed: m.subject.unit == "coroutine",
+                turn: usize::from(m.subject.unit == "coroutine"),
                 values: places.iter().map(|place| points.get(place).copied()).collect(),
             }
         })

@@ -39,9 +39,8 @@ pub(in crate::report) fn render(records: &[Record]) -> String {
             units.extend(crew.at(seat).filter(|who| seen.insert(*who)).map(|who| (who, seat)));
         }
     }
-    let found = |who: Who<'_>, (workload, metric, _): &(&str, &str, &str)| {
-        view.find(who, workload, metric)
-    };
+    let found =
+        |who: Who<'_>, (workload, metric, _): &(&str, &str, &str)| view.find(who, workload, metric);
     units.retain(|(who, _)| COLUMNS.iter().any(|column| found(*who, column).is_some()));
     let columns = COLUMNS.iter().filter(|c| units.iter().any(|(who, _)| found(*who, c).is_some()));
     let columns: Vec<_> = columns.collect();
