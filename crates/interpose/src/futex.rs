@@ -27,8 +27,9 @@ use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
 use crate::fiber::{answer, guarded, on_fiber, set_errno};
+use crate::span;
 use crate::syscall::syscall::original;
-use crate::time::{Clock, absolute, relative};
+use crate::time::{Clock, absolute};
 
 /// How often the kernel is asked before fibers are.
 const TURNS: u32 = 128;
@@ -134,7 +135,7 @@ unsafe fn wait(call: Call) -> Result<usize, c_int> {
     let deadline = match unsafe { time.as_ref() } {
         None => NEVER,
         Some(time) if with_mask => absolute(time, clock)?,
-        Some(time) => relative(time)?,
+        Some(time) => span::from_now(span::span(time)?),
     };
     let look_again = match call.is_private() {
         true => NEVER,

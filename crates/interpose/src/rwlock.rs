@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 
+use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::{Reason, lot};
 
@@ -109,6 +110,32 @@ fn wake(lock: *mut Lock) {
     }
 }
 
+/// Whether the calling fiber has the lock for writing already, and would wait for itself.
+///
+/// The trying functions do not say so. The one that reads with a time limit does, and with a time
+/// before all time it does not wait. (Where fibers share their carrier's number they cannot be told
+/// apart, and are not asked.)
+///
+/// # Safety
+/// It is a lock.
+unsafe fn is_writer(lock: *mut Lock) -> bool {
+    if tls::mode().layout().is_none() {
+        return false;
+    }
+    let long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
+    // SAFETY: the caller's promise.
+    match unsafe { pthread_rwlock_timedrdlock::original(lock, &raw const long_ago) } {
+        libc::EDEADLK => true,
+        0 => {
+            // Free meanwhile: not to be kept, for it may be wanted for writing.
+            // SAFETY: as above, and it was just taken.
+            unsafe { pthread_rwlock_unlock(lock) };
+            false
+        }
+        _ => false,
+    }
+}
+
 /// Takes the lock for the calling fiber.
 ///
 /// # Safety
@@ -122,6 +149,10 @@ unsafe fn take(lock: *mut Lock, tag: u32, deadline: impl FnOnce() -> Result<u64,
     let result = unsafe { attempt(lock) };
     if result != libc::EBUSY {
         return result;
+    }
+    // SAFETY: as above.
+    if unsafe { is_writer(lock) } {
+        return libc::EDEADLK;
     }
     let deadline = match deadline() {
         Ok(deadline) => deadline,

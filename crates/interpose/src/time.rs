@@ -1,4 +1,4 @@
-//! Times as C has them, as deadlines on the runtime's clock.
+//! Times on C's clocks, as deadlines on the runtime's. (How long: `span`.)
 
 use std::ffi::c_int;
 
@@ -25,7 +25,7 @@ impl Clock {
     }
 }
 
-/// `time` in nanoseconds, [`NEVER`] if it is too long to count.
+/// `time` in nanoseconds.
 ///
 /// # Errors
 /// `EINVAL` when its nanoseconds are no part of a second.
@@ -38,18 +38,6 @@ fn nanoseconds(time: &libc::timespec) -> Result<i128, c_int> {
 
 fn clamp(nanoseconds: i128) -> u64 {
     u64::try_from(nanoseconds.max(0)).unwrap_or(NEVER)
-}
-
-/// The moment `time` from now.
-///
-/// # Errors
-/// `EINVAL` when it is negative or not a time.
-pub(crate) fn relative(time: &libc::timespec) -> Result<u64, c_int> {
-    let span = nanoseconds(time)?;
-    if span < 0 {
-        return Err(libc::EINVAL);
-    }
-    Ok(clock::now().saturating_add(clamp(span)))
 }
 
 /// The moment `time`, a reading of `clock`. In the past if it is negative, as libc's locks have it.

@@ -50,7 +50,9 @@ pub(crate) struct FiberStack {
 #[derive(Debug)]
 pub(crate) struct Furnished(NonNull<FiberStack>);
 
-// SAFETY: a stack nobody runs on is plain memory.
+// SAFETY: it owns what it points to, and nobody runs on the stack. What lies there, a stack and a
+// block, is memory that does not care which thread looks at it: a block belongs to the fiber that
+// is entered with its thread pointer, not to the thread that built it.
 unsafe impl Send for Furnished {}
 
 impl Furnished {
@@ -64,10 +66,12 @@ impl Furnished {
                 if !stack.is_fresh() {
                     // A coroutine was here; a block is built on zeros.
                     let room = layout.room();
-                    // SAFETY: the stack's own memory, larger than a block by far.
+                    // SAFETY: below the stack's top lies the stack's own memory, more than `room`
+                    // (`refuse_too_small`), and it is this function's alone.
                     unsafe { low.sub(room).write_bytes(0, room) };
                 }
-                // SAFETY: the stack is this function's alone, and its top reads as zero.
+                // SAFETY: the stack is this function's alone and stays with the block, in one
+                // record. Its top reads as zero: fresh from the kernel, or just overwritten.
                 let block = unsafe { Block::build(layout, stack.limit()..stack.top()) }?;
                 low = block.low();
                 Some(block)
@@ -75,15 +79,17 @@ impl Furnished {
         };
         let address = (low as usize - size_of::<FiberStack>()) & !63;
         let place = low.wrapping_sub(low as usize - address).cast::<FiberStack>();
-        // SAFETY: lies on the stack below the block, aligned to 64.
+        // SAFETY: lies on the stack below the block, where `FRAMES_MIN` bytes and more are left,
+        // aligned to 64, and nobody else uses it.
         unsafe { place.write(FiberStack { stack, block }) };
-        // SAFETY: not null, being on the stack.
+        // SAFETY: an address within a mapping is not null.
         Ok(Furnished(unsafe { NonNull::new_unchecked(place) }))
     }
 
     /// Undoes [`new`](Self::new); the stack goes back to its pool.
     fn strip(self) {
-        // SAFETY: `self` owns it and nobody runs on the stack.
+        // SAFETY: written by `new`, and read out once: `self` owned it and is used up. Nobody runs
+        // on the stack, which goes away with it.
         let FiberStack { stack, block } = unsafe { self.0.read() };
         if let Some(block) = block {
             block.retire();
@@ -92,7 +98,7 @@ impl Furnished {
     }
 
     fn get(&self) -> &FiberStack {
-        // SAFETY: owned, and valid until stripped.
+        // SAFETY: written by `new`, owned by `self`, and there until `strip` uses `self` up.
         unsafe { self.0.as_ref() }
     }
 
@@ -135,14 +141,14 @@ impl Furnished {
     /// # Safety
     /// `raw` comes from [`into_raw`](Self::into_raw), nobody runs on it and nobody else takes it.
     pub(crate) unsafe fn from_raw(raw: *mut FiberStack) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: from `into_raw`, says the caller, so from a `NonNull`.
         Furnished(unsafe { NonNull::new_unchecked(raw) })
     }
 
     /// Makes a used one ready for the next fiber.
     #[inline]
     fn reset(mut self) -> Self {
-        // SAFETY: owned, and nobody runs on it.
+        // SAFETY: owned by `self`, which is borrowed by nobody else; nobody runs on the stack.
         if let Some(block) = unsafe { &mut self.0.as_mut().block } {
             block.reset();
         }
@@ -176,7 +182,7 @@ fn refuse_too_small(size: StackSize, thread_locals: usize) -> io::Result<()> {
 /// # Safety
 /// `raw` is the stack of a fiber that is alive.
 pub(crate) unsafe fn base_of(raw: *mut FiberStack) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: a fiber that is alive keeps its stack, and the record on it is not written to.
     unsafe { (*raw).stack.base() as usize }
 }
 

@@ -105,7 +105,8 @@ fn probe() -> Probed {
             return Probed { guard: Err(Refusal::Error(errno)), batch: Batch::None };
         }
     };
-    // SAFETY: the page is ours, new, and unmapped below.
+    // SAFETY: a page that was just reserved and that nobody else knows of: what is done to it can
+    // concern nobody. It is unmapped below.
     let guard = match unsafe { sys::madvise(range, page, sys::MADV_GUARD_INSTALL) } {
         Ok(()) if sys::is_readable(range) => Err(Refusal::Ignored),
         answer => answer.map_err(Refusal::Error),
@@ -114,7 +115,7 @@ fn probe() -> Probed {
     // at all for MADV_DONTNEED on this page: so it tells whether batches work and which way.
     let whole = [Range { iov_base: range.cast(), iov_len: page }];
     let works = |batch: Batch| {
-        // SAFETY: as above.
+        // SAFETY: as above; the range is that page, whole.
         let done = unsafe { process_madvise(batch, &whole, libc::MADV_DONTNEED) };
         done == Ok(page)
     };
@@ -169,7 +170,7 @@ pub(super) type Range = libc::iovec;
 pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Option<Errno>) {
     let mut done = 0;
     if mode == GuardMode::Madvise && guards().honest {
-        // SAFETY: the caller's promise.
+        // SAFETY: what is in the ranges may go and become unreadable, says the caller.
         let (advised, error) = unsafe { advise(ranges, sys::MADV_GUARD_INSTALL) };
         match error {
             // EINVAL: a program that has locked its memory (mlockall) cannot have this kind of
@@ -179,7 +180,7 @@ pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Optio
         }
     }
     while let Some(range) = ranges.get(done) {
-        // SAFETY: the caller's promise.
+        // SAFETY: what is in the range is not needed, says the caller, so it may become unreadable.
         if let Err(errno) = unsafe { sys::forbid(range.iov_base.cast(), range.iov_len) } {
             return (done, Some(errno));
         }
@@ -194,7 +195,8 @@ pub(super) fn populate(ranges: &[Range]) {
     if guards().batch == Batch::None || ranges.len() < 2 {
         return;
     }
-    // SAFETY: populating changes no contents.
+    // SAFETY: `MADV_POPULATE_WRITE` brings pages in as a write would, but writes nothing. Contents
+    // stay as they are, whoever uses them; where nothing is mapped or a guard lies, it fails.
     let _ = unsafe { process_madvise(guards().batch, ranges, sys::MADV_POPULATE_WRITE) };
 }
 
@@ -204,7 +206,7 @@ pub(super) fn populate(ranges: &[Range]) {
 /// # Safety
 /// The ranges are the caller's and nobody needs what is in them.
 pub(super) unsafe fn give_back(ranges: &[Range]) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: what is in the ranges may become zero, says the caller: nobody needs it.
     unsafe { advise(ranges, libc::MADV_DONTNEED) }.0
 }
 

@@ -116,13 +116,16 @@ impl Statics {
     pub(super) unsafe fn write(&self, low: *mut u8) {
         let image = self.image.as_ptr().cast::<u8>();
         for area in &self.areas {
-            // SAFETY: areas lie within the block and its image.
+            // SAFETY: an area is a piece of the image, whose beginning corresponds to `low`, and a
+            // block of this layout is as long as the image. Nobody runs on the block, so nobody
+            // else uses its variables; the image is memory of our own, elsewhere.
             unsafe {
                 low.add(area.start).copy_from_nonoverlapping(image.add(area.start), area.len());
             }
         }
         for index in &self.rebase {
-            // SAFETY: as above; the word was just copied from the image and holds a position.
+            // SAFETY: as above: the index is one of the image's words, blocks are aligned to more
+            // than a word, and this word was just copied: it holds a position within the block.
             unsafe { *low.cast::<u64>().add(*index as usize) += low as u64 };
         }
     }
@@ -162,7 +165,8 @@ impl Libraries {
     #[inline]
     pub(super) fn current(&self) -> &'static Statics {
         // Acquire: pairs with the exchange below, so that the contents are seen, too.
-        // SAFETY: always points to leaked, immutable Statics.
+        // SAFETY: the first was leaked, and so is every one that replaces it: none is ever freed
+        // or changed, so a shared reference stays good for ever.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
@@ -188,7 +192,8 @@ impl Changes {
             _size: usize,
             argument: *mut c_void,
         ) -> c_int {
-            // SAFETY: the loader's description, and the caller's variable.
+            // SAFETY: the loader's description is there during the call. The argument is what was
+            // given to `dl_iterate_phdr` below: a variable that waits for it, used by nobody else.
             unsafe {
                 let (info, changes) = (&*info, &mut *argument.cast::<Changes>());
                 *changes = Changes { loads: info.dlpi_adds, unloads: info.dlpi_subs };
@@ -196,7 +201,8 @@ impl Changes {
             1 // Not interested in further objects.
         }
         let mut changes = Changes { loads: 0, unloads: 0 };
-        // SAFETY: the callback writes one variable of the type it is given.
+        // SAFETY: the callback takes its argument for a `Changes`, which this is, and which outlives
+        // the call; it does not unwind.
         unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
         changes
     }
@@ -295,17 +301,20 @@ fn any_object(mut visit: &mut dyn FnMut(usize, &str) -> bool) -> bool {
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's description, and the caller's variable.
+        // SAFETY: the loader's description is there during the call; the argument is the variable
+        // named below, a reference to a closure that outlives the call and that nobody else calls.
         let (info, visit) =
             unsafe { (&*info, &mut *visit.cast::<&mut dyn FnMut(usize, &str) -> bool>()) };
         let mut name = c"";
         if !info.dlpi_name.is_null() {
-            // SAFETY: a C string of the loader's.
+            // SAFETY: not null, so a C string of the loader's, which stays while the object is
+            // loaded; the loader's lock keeps it so during the call.
             name = unsafe { CStr::from_ptr(info.dlpi_name) };
         }
         c_int::from(visit(info.dlpi_tls_modid, &name.to_string_lossy()))
     }
-    // SAFETY: the callback gets a variable of the type it expects.
+    // SAFETY: the callback takes its argument for a reference to a closure, which this is, and which
+    // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(call), (&raw mut visit).cast()) != 0 }
 }
 

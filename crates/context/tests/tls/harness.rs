@@ -35,7 +35,7 @@ pub(crate) struct Slot {
 /// A mapping.
 struct Memory(*mut u8, usize);
 
-// SAFETY: plain memory.
+// SAFETY: a private mapping: any thread may use it and unmap it.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -58,7 +58,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped above, and not used any more.
+        // SAFETY: mapped above, whole. A slot drops its memory after its block, and nobody runs on
+        // a slot that is dropped.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
@@ -79,7 +80,8 @@ impl Slot {
 
     fn in_memory(memory: Memory, hidden: usize) -> Slot {
         let (base, end) = (memory.0.wrapping_add(hidden), memory.0.wrapping_add(memory.1));
-        // SAFETY: zeroed memory of this slot's own.
+        // SAFETY: memory of this slot's own, fresh from the kernel and so zero, which stays until
+        // the slot has retired the block.
         let block = unsafe { Block::build(layout(), base..end) };
         Slot {
             stack: (base as usize, end as usize - base as usize),
@@ -138,7 +140,8 @@ impl Fiber {
         });
         let data = (&raw mut *fiber).cast();
         let block = fiber.slot.block();
-        // SAFETY: the stack below the block is the slot's; the fiber is boxed and stays in place.
+        // SAFETY: the stack below the block is the slot's and nobody runs there yet. `entry` gets a
+        // pointer to the fiber, which is boxed and so stays in place while it is used.
         fiber.context = unsafe {
             arch::prepare_thread(block.low(), block.thread_pointer(), Fiber::entry, data)
         };
@@ -149,7 +152,8 @@ impl Fiber {
     pub(crate) fn enter(self: &mut Box<Self>) -> bool {
         assert!(!self.done);
         let fiber: *mut Fiber = &raw mut **self;
-        // SAFETY: the fiber is suspended, and comes back here when it yields or ends.
+        // SAFETY: not done, and borrowed by its only owner: so it is suspended, its context saved.
+        // It comes back here, once, when it yields or ends; `back` was saved by this very thread.
         unsafe {
             (*fiber).back = ThreadContext::of_this_thread();
             arch::switch_thread::<true>(&raw mut (*fiber).back, &raw const (*fiber).context);
@@ -166,7 +170,8 @@ impl Fiber {
 
     unsafe extern "C" fn entry(data: *mut u8) -> ! {
         let fiber = data.cast::<Fiber>();
-        // SAFETY: whoever enters waits in `enter` and does not touch the fiber.
+        // SAFETY: `data` is the fiber that was entered. Whoever entered waits in `enter` until the
+        // switch below and does not touch the fiber meanwhile; it is boxed and stays in place.
         unsafe {
             layout().enter();
             CURRENT.set(fiber);
@@ -186,7 +191,8 @@ impl Fiber {
 pub(crate) fn yield_now() {
     let fiber = CURRENT.get();
     assert!(!fiber.is_null(), "not on a fiber");
-    // SAFETY: runs on that fiber.
+    // SAFETY: the caller runs on that fiber, so whoever entered it waits in `enter`, where `back`
+    // leads; the fiber's own context is saved for whoever enters it next.
     unsafe { arch::switch_thread::<true>(&raw mut (*fiber).context, &raw const (*fiber).back) };
 }
 

@@ -10,3 +10,4 @@ mod numbers;
 mod processes;
 mod pthread;
 mod standard;
+mod wrong;
