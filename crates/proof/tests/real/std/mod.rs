@@ -2,6 +2,7 @@
 
 mod fs;
 mod process;
+mod sync;
 mod tcp;
 mod threads;
 mod udp;

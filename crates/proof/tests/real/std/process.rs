@@ -135,3 +135,27 @@ fn a_pipe_between_processes() {
         assert!(first.wait().unwrap().success());
     });
 }
+
+#[test]
+fn how_a_process_ended_is_said() {
+    on_a_fiber(|| {
+        let killed = Command::new("sh").args(["-c", "kill -9 $$"]).status().unwrap();
+        assert_eq!((killed.code(), killed.signal()), (None, Some(9)));
+        let left = Command::new("sh").args(["-c", "exit 41"]).status().unwrap();
+        assert_eq!((left.code(), left.signal()), (Some(41), None));
+    });
+}
+
+#[test]
+fn waiting_closes_what_the_child_reads() {
+    // Else `cat` would wait for more, and its parent for `cat`.
+    on_a_fiber(|| {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let child = child.as_mut().unwrap();
+        assert!(child.try_wait().unwrap().is_none());
+        assert!(child.wait().unwrap().success());
+        // And again: it is remembered.
+        assert!(child.wait().unwrap().success());
+        assert!(child.try_wait().unwrap().unwrap().success());
+    });
+}

@@ -345,3 +345,72 @@ fn several_fibers_accept_from_one_listener() {
         }
     });
 }
+
+#[test]
+fn what_was_shut_down_neither_reads_nor_writes() {
+    on_a_fiber(|| {
+        let (mut client, server) = pair();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(client.write(&[1]).is_err());
+        assert_eq!((&server).read(&mut [0]).unwrap(), 0);
+        client.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        // Both directions at once, again, and by a clone.
+        let again = client.try_clone().unwrap().shutdown(Shutdown::Both);
+        assert!(again.is_ok() || again.unwrap_err().kind() == ErrorKind::NotConnected);
+    });
+}
+
+#[test]
+fn two_read_and_two_write_by_one_connection() {
+    on_a_fiber(|| {
+        let (client, server) = pair();
+        let bytes = 400;
+        let read = scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| {
+                    for _ in 0..bytes {
+                        (&client).write_all(&[1]).unwrap();
+                    }
+                });
+            }
+            let readers = [0, 1].map(|_| {
+                s.spawn(|| {
+                    let mut all = 0;
+                    loop {
+                        match (&server).read(&mut [0; 7]).unwrap() {
+                            0 => return all,
+                            some => all += some,
+                        }
+                        if all >= bytes {
+                            return all;
+                        }
+                    }
+                })
+            });
+            carefree::sleep(Duration::from_millis(20));
+            // Whoever has not had enough ends.
+            server.shutdown(Shutdown::Read).unwrap();
+            readers.map(|reader| reader.join().unwrap()).iter().sum::<usize>()
+        });
+        assert!(read <= 2 * bytes && read > 0, "{read}");
+    });
+}
+
+#[test]
+fn a_listener_says_that_nobody_is_there() {
+    on_a_fiber(|| {
+        let (listener, address) = listener();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert!(listener.incoming().next().unwrap().is_err());
+        listener.set_nonblocking(false).unwrap();
+        let client = spawn(move || TcpStream::connect(address).unwrap());
+        assert!(listener.incoming().next().unwrap().is_ok());
+        client.join().unwrap();
+        assert!(listener.take_error().unwrap().is_none());
+        // The address is free again at once.
+        drop(listener);
+        TcpListener::bind(address).unwrap();
+    });
+}
