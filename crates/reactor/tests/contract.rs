@@ -5,6 +5,7 @@ mod symbols;
 
 mod contract {
     mod cancel;
+    mod crowd;
     mod file;
     mod identity;
     mod kit;

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,44 @@ use carefree::{run, scope, spawn};
 
 /// Longer than anything here takes, shorter than a person waits.
 const LONG: Duration = Duration::from_secs(60);
+
+/// Each of them is given one byte, whoever was cancelled before its turn came.
+#[test]
+fn a_crowd_reads_one_socket() {
+    // Calls that a ring has woken in vain a hundred times get a thread of the kernel's each.
+    let over_epoll = std::env::var("CAREFREE_REACTOR").is_ok_and(|reactor| reactor == "epoll");
+    let many = if over_epoll { 2_000 } else { 100 };
+    run(|| {
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        let reader = Arc::new(reader);
+        let crowd: Vec<_> = (0..many)
+            .map(|_| {
+                let reader = reader.clone();
+                spawn(move || (&*reader).read(&mut [0]).is_ok_and(|read| read == 1))
+            })
+            .collect();
+        carefree::sleep(Duration::from_millis(5));
+        // Few: what nobody reads must not keep the writer waiting.
+        for cancelled in crowd.iter().step_by(50) {
+            cancelled.cancel();
+        }
+        for _ in 0..many {
+            writer.write_all(b"x").unwrap();
+            carefree::yield_now();
+        }
+        // What is left over is not read by anybody.
+        drop(writer);
+        let mut served = 0;
+        for (number, fiber) in crowd.into_iter().enumerate() {
+            let read = fiber.join().unwrap();
+            assert!(read || number % 50 == 0, "{number} was given nothing");
+            served += usize::from(read);
+        }
+        let mut left = Vec::new();
+        (&*reader).read_to_end(&mut left).unwrap();
+        assert_eq!(served + left.len(), many);
+    });
+}
 
 #[test]
 fn hundreds_of_connections_echo_at_once() {

@@ -22,6 +22,28 @@
 //!   how the kernel says that number and file still belong together. (Without operations waiting
 //!   there is no call to make.) What another thread does to the number from there to the call is a
 //!   race that plain blocking calls have too.
+//!
+//! # Crowds
+//!
+//! Thousands may wait for one descriptor: readers of a queue, acceptors of a listener. They stand in
+//! lines ([`Line`]), in the order they came. An event is work for the front of a line only: its
+//! operation is tried, and if that succeeds the next one's, until one would have to wait, and so all
+//! behind it would. So there is one try for each success, and one more for each event, however long
+//! the line is.
+//!
+//! *No wake-up is lost.* Outside [`Watcher::happened`], each line that is not empty is armed with the
+//! kernel, or an event about it is still to be collected:
+//!
+//! * Who joins a line arms its descriptor afterwards. Arming looks at once whether it is ready, so what
+//!   happened before is reported.
+//! * An event disarms the descriptor, whatever it reports. `happened` arms it anew for all lines in
+//!   which somebody is left, those it did not concern too. What happened between the last try and that is
+//!   reported by the same look.
+//! * There is nobody who was woken and has still to make use of it: who leaves the front has succeeded,
+//!   or failed for good, and the next was tried after that. Who is cancelled, or timed out, leaves the
+//!   line from wherever it stands in it; others wait as before. A completion that somebody does not
+//!   want any more is his who has it: what it read counts as read.
+//! * A hang-up or an error concerns every line: all whose calls do not wait any more end at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -41,12 +63,23 @@ const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 pub(crate) struct Watcher {
     poller: Poller,
     /// The operations under way, by token.
-    ops: HashMap<u64, Waiting>,
+    ops: HashMap<u64, Member>,
     watches: HashMap<RawFd, Watch>,
     /// Completions to hand out.
     done: Vec<Completion>,
     /// The last generation given.
     generation: u32,
+    /// The last place in a line given.
+    place: u64,
+}
+
+/// An operation in a line.
+#[derive(Debug)]
+struct Member {
+    waiting: Waiting,
+    line: usize,
+    /// When it came: the numbers rise along each line.
+    place: u64,
 }
 
 /// A registered descriptor.
@@ -55,8 +88,30 @@ struct Watch {
     generation: u32,
     /// What the kernel reports next, 0 when disarmed.
     armed: u32,
-    /// Who waits for it, in order.
-    waiting: VecDeque<u64>,
+    /// Who waits for it: in lines, by what for.
+    lines: [Line; LINES],
+}
+
+/// Operations by place and token, in order.
+type Line = VecDeque<(u64, u64)>;
+
+const LINES: usize = 3;
+/// Those who read, receive or accept.
+const IN: usize = 0;
+/// Those who write or send.
+const OUT: usize = 1;
+/// Those of whom each may go on or not for itself: they poll, or receive urgent data. Each is tried at
+/// each event.
+const EACH: usize = 2;
+
+/// In which line an operation waits.
+fn line_of(waiting: &Waiting) -> usize {
+    match waiting.events as i32 {
+        _ if waiting.is_poll() => EACH,
+        libc::EPOLLIN => IN,
+        libc::EPOLLOUT => OUT,
+        _ => EACH,
+    }
 }
 
 impl Watcher {
@@ -64,7 +119,7 @@ impl Watcher {
     /// changes nothing in it.
     pub(crate) fn abandon(self) {
         // Not the tables: their owner may have been changing them.
-        let Watcher { poller, ops, watches, done, generation: _ } = self;
+        let Watcher { poller, ops, watches, done, generation: _, place: _ } = self;
         std::mem::forget((ops, watches, done));
         drop(poller);
     }
@@ -76,6 +131,7 @@ impl Watcher {
             watches: HashMap::new(),
             done: Vec::new(),
             generation: 0,
+            place: 0,
         })
     }
 
@@ -105,17 +161,22 @@ impl Watcher {
             Err(_) => return Err(Unsupported),
         }
         let watch = self.watches.get_mut(&fd).expect("just registered");
-        watch.waiting.push_back(token);
-        self.ops.insert(token, waiting);
+        self.place += 1;
+        let line = line_of(&waiting);
+        watch.lines[line].push_back((self.place, token));
+        self.ops.insert(token, Member { waiting, line, place: self.place });
         Ok(())
     }
 
     pub(crate) fn cancel(&mut self, token: u64) {
-        let Some(waiting) = self.ops.remove(&token) else {
+        let Some(Member { waiting, line, place }) = self.ops.remove(&token) else {
             return;
         };
         if let Some(watch) = self.watches.get_mut(&waiting.fd) {
-            watch.waiting.retain(|&other| other != token);
+            let line = &mut watch.lines[line];
+            if let Ok(index) = line.binary_search(&(place, token)) {
+                line.remove(index);
+            }
         }
         self.done.push(Completion { token, result: waiting.end(libc::ECANCELED) });
     }
@@ -188,7 +249,7 @@ impl Watcher {
             result => result?,
         }
         self.generation = generation;
-        let watch = Watch { generation, armed: events, waiting: VecDeque::new() };
+        let watch = Watch { generation, armed: events, lines: Default::default() };
         self.watches.insert(fd, watch);
         Ok(())
     }
@@ -198,9 +259,9 @@ impl Watcher {
         let Some(watch) = self.watches.remove(&fd) else {
             return;
         };
-        for token in watch.waiting {
-            let waiting = self.ops.remove(&token).expect("waiting operations are under way");
-            self.done.push(Completion { token, result: waiting.end(errno) });
+        for (_, token) in watch.lines.into_iter().flatten() {
+            let member = self.ops.remove(&token).expect("who stands in line is under way");
+            self.done.push(Completion { token, result: member.waiting.end(errno) });
         }
     }
 
@@ -220,7 +281,7 @@ impl Watcher {
             return;
         };
         watch.armed = 0;
-        if watch.waiting.is_empty() {
+        if watch.lines.iter().all(Line::is_empty) {
             return;
         }
         match self.poller.control(Change::Add, fd, libc::EPOLLONESHOT as u32, NOBODY) {
@@ -231,29 +292,31 @@ impl Watcher {
             // No memory to find out, or the like: the call will tell.
             Err(_) => {}
         }
-        let mut left = VecDeque::new();
-        // Whether one who reads, or writes, has found that there is nothing left to do.
-        let mut exhausted = 0;
         let mut wanted = 0;
-        for token in std::mem::take(&mut watch.waiting) {
-            let waiting = self.ops.get_mut(&token).expect("waiting operations are under way");
-            let concerned = events & (waiting.events | ALWAYS) != 0;
-            let poll = waiting.is_poll();
-            if concerned && (poll || exhausted & waiting.events == 0) {
+        for (line, asked) in [(IN, libc::EPOLLIN as u32), (OUT, libc::EPOLLOUT as u32)] {
+            let line = &mut watch.lines[line];
+            let concerned = events & (asked | ALWAYS) != 0;
+            while let Some(&(_, token)) = line.front().filter(|_| concerned) {
                 // SAFETY: who submitted it keeps the memory valid until the completion.
-                if let Some(result) = unsafe { waiting.attempt() } {
-                    self.ops.remove(&token);
-                    self.done.push(Completion { token, result });
-                    continue;
+                if !unsafe { advance(&mut self.ops, &mut self.done, token) } {
+                    break;
                 }
-                if !poll {
-                    exhausted |= waiting.events;
-                }
+                line.pop_front();
             }
-            wanted |= waiting.events;
-            left.push_back(token);
+            if !line.is_empty() {
+                wanted |= asked;
+            }
         }
-        watch.waiting = left;
+        watch.lines[EACH].retain(|&(_, token)| {
+            let asked = self.ops[&token].waiting.events;
+            // SAFETY: as above.
+            let gone = events & (asked | ALWAYS) != 0
+                && unsafe { advance(&mut self.ops, &mut self.done, token) };
+            if !gone {
+                wanted |= asked;
+            }
+            !gone
+        });
         if wanted != 0 {
             if let Err(errno) = self.watch(fd, wanted) {
                 // Closed by another thread meanwhile; or no memory, of which those who wait would
@@ -262,4 +325,17 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Tries an operation under way; tells whether it is done.
+///
+/// # Safety
+/// Its memory is valid.
+unsafe fn advance(ops: &mut HashMap<u64, Member>, done: &mut Vec<Completion>, token: u64) -> bool {
+    let member = ops.get_mut(&token).expect("who stands in line is under way");
+    // SAFETY: the caller's promise.
+    let Some(result) = (unsafe { member.waiting.attempt() }) else { return false };
+    ops.remove(&token);
+    done.push(Completion { token, result });
+    true
 }
