@@ -23,7 +23,7 @@
 //! | `mtx_*`, `cnd_*` of C11 | `c11` |
 //! | `pthread_join` and its kin | `thread` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
-//! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `peek` |
+//! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `all` |
 //! | `accept`, `accept4`, `connect` | `connection` |
 //! | `recvmmsg`, `sendmmsg` | `messages` |
 //! | `wait`, `waitpid`, `wait3`, `wait4`, `waitid`, `system`, `pclose` | `processes` |
@@ -50,6 +50,7 @@ mod original;
 #[macro_use]
 mod fallback;
 
+mod all;
 mod buffers;
 mod fiber;
 mod files;
@@ -57,7 +58,6 @@ mod futex;
 mod object;
 mod parking;
 mod patience;
-mod peek;
 mod scratch;
 mod span;
 mod time;

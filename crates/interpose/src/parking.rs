@@ -37,10 +37,19 @@ pub(crate) enum Parked {
 /// # Safety
 /// What `op` points to is valid until this returns.
 pub(crate) unsafe fn perform(op: &Op, on: On) -> Parked {
+    let deadline = deadline(on.fd, on.limit);
+    // SAFETY: the caller's promise.
+    unsafe { perform_until(op, on, deadline) }
+}
+
+/// [`perform`] until `deadline`: for a call that waits several times, which has its limit once.
+///
+/// # Safety
+/// As for [`perform`].
+pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
     let Some(waiter) = Waiter::new(on.fd) else {
         return Parked::Answered(Err(libc::EBADF));
     };
-    let deadline = deadline(on.fd, on.limit);
     let how = Wait { reason: on.reason, key: waiter.key(), deadline, holds: &|| waiter.holds() };
     loop {
         // SAFETY: the caller's promise.

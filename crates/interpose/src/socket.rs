@@ -12,11 +12,11 @@ use carefree_runtime::Reason;
 use carefree_runtime::offload_unchecked as offload;
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
+use crate::all;
 use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Limit};
 use crate::parking::{self, Answer, On, Parked};
-use crate::peek;
 use crate::stream::blocking;
 
 unsafe extern "C-unwind" fn raw_recv(
@@ -142,7 +142,7 @@ fn wants_all(flags: c_int) -> bool {
 }
 
 /// A part of a call's work may be done; what the call answers if it ends now.
-fn or_so_far(so_far: usize, answer: Answer) -> Answer {
+pub(crate) fn or_so_far(so_far: usize, answer: Answer) -> Answer {
     match answer {
         Err(_) if so_far > 0 => Ok(so_far),
         Err(errno) => Err(errno),
@@ -193,9 +193,9 @@ pub(crate) unsafe fn receive(
     if never_waits(flags) {
         return plain(flags);
     }
-    let flags = peek::flags(fd, flags);
-    if peek::wants_all(flags) {
-        return peek::until_all(fd, length, || plain(flags | libc::MSG_DONTWAIT));
+    let flags = all::flags(fd, flags);
+    if all::peeks(flags) {
+        return all::until_all(fd, length, || plain(flags | libc::MSG_DONTWAIT));
     }
     let file = files::file(fd);
     let mut got = 0;
@@ -213,7 +213,7 @@ pub(crate) unsafe fn receive(
     // SAFETY: the caller's promise.
     unsafe {
         if wants_all(flags) {
-            receive_all(fd, buffer, length, flags, got)
+            all::receive(fd, buffer, length, flags, got)
         } else if address.is_null() {
             park_for_data(fd, buffer, length, flags)
         } else {
@@ -243,28 +243,14 @@ unsafe fn park_for_data(fd: c_int, buffer: *mut c_void, length: usize, flags: c_
 
 #[cold]
 #[inline(never)]
-unsafe fn offload_receive(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
-    // SAFETY: the caller's promise, who waits.
-    unsafe { offload(|| plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut())) }
-}
-
-/// Receives until `length` bytes are there, of which `got` are already. (Streams alone do so, and
-/// they say no address.)
-#[cold]
-unsafe fn receive_all(
+pub(crate) unsafe fn offload_receive(
     fd: c_int,
-    buffer: *mut c_void,
+    to: *mut c_void,
     length: usize,
     flags: c_int,
-    mut got: usize,
 ) -> Answer {
-    loop {
-        // SAFETY: the caller's promise.
-        match unsafe { park_for_data(fd, buffer.wrapping_byte_add(got), length - got, flags) } {
-            Ok(more) if more != 0 && got + more < length => got += more,
-            answer => return or_so_far(got, answer),
-        }
-    }
+    // SAFETY: the caller's promise, who waits.
+    unsafe { offload(|| plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut())) }
 }
 
 /// Receives, and says from where.
@@ -323,13 +309,13 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         // SAFETY: the caller's promise.
         return unsafe { plain_message(number, fd, message, flags) };
     }
-    let flags = peek::flags(fd, flags);
-    if peek::wants_all(flags) {
+    let flags = all::flags(fd, flags);
+    if all::peeks(flags) {
         // SAFETY: as above.
         let length = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen).left() };
         // SAFETY: as above.
         let look = || unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
-        return peek::until_all(fd, length, look);
+        return all::until_all(fd, length, look);
     }
     if !wants_all(flags) && is_worth_a_try(file, fd) {
         // SAFETY: as above.
@@ -462,11 +448,12 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
     let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) };
     let mut rest = *message;
     let mut sent = 0;
+    let deadline = parking::deadline(fd, Some(Limit::Send));
     loop {
         let op = Op::SendMessage { fd, message: &raw const rest, flags };
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
         // SAFETY: the caller's promise.
-        let answer = match unsafe { parking::perform(&op, on) } {
+        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Late => Err(libc::EAGAIN),
             Parked::Answered(Err(libc::EPIPE)) => {
                 // Once more here: for the signal, which the kernel's threads do not raise.
@@ -505,12 +492,13 @@ unsafe fn transmit_whole(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
     // Room at whom? What is not connected is always writable.
     let elsewhere = !message.msg_name.is_null() && option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
     let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
+    let deadline = parking::deadline(fd, on.limit);
     loop {
         let room = match elsewhere {
             true => Parked::Unsupported,
             // SAFETY: it points to nothing.
             false => unsafe {
-                parking::perform(&Op::Poll { fd, events: libc::POLLOUT as u32 }, on)
+                parking::perform_until(&Op::Poll { fd, events: libc::POLLOUT as u32 }, on, deadline)
             },
         };
         match room {

@@ -390,6 +390,7 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
     }
     let mut put = 0;
     let mut full = false;
+    let mut deadline = None;
     let mut answer;
     // What can be written at once.
     // SAFETY: the caller's promise.
@@ -435,8 +436,9 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
             };
         }
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
+        let deadline = *deadline.get_or_insert_with(|| parking::deadline(fd, on.limit));
         // SAFETY: the caller's promise.
-        answer = match unsafe { parking::perform(&op, on) } {
+        answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let (first, count) = (buffers.first(), buffers.count() as c_int);
                 // SAFETY: the caller's promise, who waits.

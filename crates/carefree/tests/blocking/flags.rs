@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,9 @@ use carefree::{run, spawn};
 use libc::{c_int, c_void};
 
 use crate::common::*;
+
+/// Looks at all that was asked for.
+const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 fn tcp() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -74,8 +77,7 @@ fn who_peeks_for_all_waits_for_all() {
     on_one_carrier(|| {
         let (client, server) = tcp();
         in_two_parts(client, b"abc", b"def");
-        let all = libc::MSG_PEEK | libc::MSG_WAITALL;
-        assert_eq!(receive(&server, 6, all).unwrap(), b"abcdef");
+        assert_eq!(receive(&server, 6, BOTH).unwrap(), b"abcdef");
         assert_eq!(receive(&server, 7, libc::MSG_PEEK).unwrap(), b"abcdef");
         assert_eq!(receive(&server, 6, libc::MSG_WAITALL).unwrap(), b"abcdef");
     });
@@ -85,7 +87,7 @@ fn who_peeks_for_all_waits_for_all() {
 fn a_limit_on_sending_holds_for_the_whole_call() {
     on_one_carrier(|| {
         let (client, server) = tcp();
-        client.set_write_timeout(Some(Duration::from_millis(60))).unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let reader = spawn({
             let stop = stop.clone();
@@ -103,10 +105,64 @@ fn a_limit_on_sending_holds_for_the_whole_call() {
         // SAFETY: as many bytes as is said.
         let sent = unsafe { libc::send(client.as_raw_fd(), data.as_ptr().cast(), data.len(), 0) };
         assert!(sent > 0 && (sent as usize) < data.len(), "{sent}");
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         stop.store(true, Ordering::SeqCst);
         drop(client);
         reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_limit_on_receiving_all_holds_for_the_whole_call() {
+    on_one_carrier(|| {
+        let (mut client, server) = tcp();
+        server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let drip = spawn(move || {
+            for _ in 0..100 {
+                carefree::sleep(Duration::from_millis(10));
+                client.write_all(b".").unwrap();
+            }
+        });
+        let got = receive(&server, 100, libc::MSG_WAITALL).unwrap().len();
+        assert!(got < 60, "{got}");
+        server.set_read_timeout(None).unwrap();
+        assert_eq!(receive(&server, 100 - got, libc::MSG_WAITALL).unwrap().len(), 100 - got);
+        drip.join().unwrap();
+    });
+}
+
+#[test]
+fn messages_are_not_joined_to_make_up_all() {
+    on_one_carrier(|| {
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
+            let mut ends = [0; 2];
+            // SAFETY: room for two numbers.
+            let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) };
+            assert_eq!(made, 0);
+            // SAFETY: just made, and nobody else's.
+            let [one, other] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+            let send = |text: &[u8]| {
+                // SAFETY: as many bytes as is said.
+                let sent =
+                    unsafe { libc::send(other.as_raw_fd(), text.as_ptr().cast(), text.len(), 0) };
+                assert_eq!(sent as usize, text.len());
+            };
+            send(b"ab");
+            send(b"cd");
+            assert_eq!(receive(&one, 8, libc::MSG_WAITALL).unwrap(), b"ab");
+            assert_eq!(receive(&one, 8, BOTH).unwrap(), b"cd");
+            assert_eq!(receive(&one, 8, libc::MSG_WAITALL).unwrap(), b"cd");
+            // And when they come later.
+            carefree::scope(|s| {
+                s.spawn(|| {
+                    carefree::sleep(MOMENT);
+                    send(b"ef");
+                    send(b"gh");
+                });
+                assert_eq!(receive(&one, 8, libc::MSG_WAITALL).unwrap(), b"ef");
+                assert_eq!(receive(&one, 8, libc::MSG_WAITALL).unwrap(), b"gh");
+            });
+        }
     });
 }
 

@@ -1,0 +1,112 @@
+//! Receiving all that was asked for: `MSG_WAITALL`.
+//!
+//! On streams alone: a message comes whole, and the next one is another. (io_uring would join those
+//! of `SOCK_SEQPACKET`.) The call's time limit is for all of it.
+//!
+//! # Looking at all before any is taken
+//!
+//! With `MSG_PEEK` as well, a call on a TCP connection waits until that much has come. The reactor
+//! cannot: data that has been looked at is still there, so the socket stays ready, and io_uring, which
+//! goes on where it stopped, would copy the same bytes again behind themselves (Linux 6.18). So the
+//! fiber looks again and again (see `patience`). On a stream of `AF_UNIX` one look is all.
+
+use std::ffi::{c_int, c_void};
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+
+use crate::files::{self, Limit};
+use crate::parking::{self, Answer, On, Parked};
+use crate::patience::Matter;
+use crate::socket::{offload_receive, option, or_so_far};
+use crate::stream::blocking;
+
+const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+
+/// The flags that a receiving call on `fd` really has: `MSG_WAITALL` is left where it means
+/// something.
+#[inline]
+pub(crate) fn flags(fd: c_int, flags: c_int) -> c_int {
+    if flags & libc::MSG_WAITALL == 0 { flags } else { look_at(fd, flags) }
+}
+
+#[cold]
+fn look_at(fd: c_int, flags: c_int) -> c_int {
+    let waits = option(fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
+        && blocking(files::file(fd), fd)
+        && (flags & BOTH != BOTH || option(fd, libc::SO_DOMAIN) != Ok(libc::AF_UNIX));
+    if waits { flags } else { flags & !libc::MSG_WAITALL }
+}
+
+/// Whether a call with these [`flags`] is for [`until_all`].
+#[inline]
+pub(crate) fn peeks(flags: c_int) -> bool {
+    flags & BOTH == BOTH
+}
+
+/// Receives until `length` bytes are there, of which `got` are already.
+///
+/// # Safety
+/// As for `recv`; these are its [`flags`].
+#[cold]
+pub(crate) unsafe fn receive(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    mut got: usize,
+) -> Answer {
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    loop {
+        let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
+        let op = Op::Receive { fd, buffer: rest.cast(), length: left, flags };
+        // SAFETY: the caller's promise.
+        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+            Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
+                // SAFETY: the caller's promise.
+                unsafe { offload_receive(fd, rest, left, flags) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => Err(libc::EAGAIN),
+        };
+        match answer {
+            Ok(more) if more != 0 && more < left => got += more,
+            answer => return or_so_far(got, answer),
+        }
+    }
+}
+
+/// Calls `look`, which does not wait, until it finds `length` bytes or the end.
+#[cold]
+pub(crate) fn until_all(fd: c_int, length: usize, mut look: impl FnMut() -> Answer) -> Answer {
+    static ARRIVALS: Matter = Matter::new();
+    let mut seen = Err(libc::EAGAIN);
+    let deadline = parking::deadline(fd, Some(Limit::Receive));
+    let ended = ARRIVALS.pursue(Reason::Read, deadline, libc::EAGAIN, || {
+        // Before the look: what comes in between is looked at.
+        let over = is_over(fd);
+        seen = look();
+        match seen {
+            Err(libc::EAGAIN) => None,
+            Ok(bytes) if bytes < length && !over => None,
+            answer => Some(answer),
+        }
+    });
+    match ended {
+        Ok(answer) => answer,
+        Err(_) if seen.is_ok() => seen,
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether nothing more will come.
+fn is_over(fd: c_int) -> bool {
+    let mut file = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [&raw mut file as usize, 1, &raw const at_once as usize, 0, 0, 0];
+    // SAFETY: an array of one.
+    let polled = unsafe { kernel::call(libc::SYS_ppoll, arguments) };
+    polled != Ok(0)
+}
