@@ -202,3 +202,15 @@ fn any_child_and_those_of_a_group() {
         assert_eq!(wait_for(-1, libc::WUNTRACED).unwrap().0, other);
     });
 }
+
+#[test]
+fn one_of_several_who_wait_for_a_child_gets_it() {
+    on_one_carrier(|| {
+        let pid = child("sleep 0.05");
+        let waits: Vec<_> = (0..8).map(|_| spawn(move || wait_for(pid, 0))).collect();
+        let results: Vec<_> = waits.into_iter().map(|waits| waits.join().unwrap()).collect();
+        let got = results.iter().filter(|result| **result == Ok((pid, 0))).count();
+        let late = results.iter().filter(|result| **result == Err(libc::ECHILD)).count();
+        assert_eq!((got, late), (1, 7), "{results:?}");
+    });
+}
