@@ -39,6 +39,11 @@ fn errors(number: libc::c_long) -> &'static [i32] {
         libc::SYS_recvfrom => &[libc::EINTR, libc::EAGAIN, libc::ENOMEM],
         libc::SYS_sendto => &[libc::EINTR, libc::EAGAIN, libc::ENOBUFS],
         libc::SYS_accept4 => &[libc::EINTR, libc::EAGAIN, libc::EMFILE, libc::ECONNABORTED],
+        libc::SYS_pwritev2 => &[libc::EINTR, libc::EAGAIN, libc::EOPNOTSUPP, libc::ENOSYS],
+        libc::SYS_recvmsg => &[libc::EINTR, libc::EAGAIN, libc::ENOMEM],
+        libc::SYS_sendmsg => &[libc::EINTR, libc::EAGAIN, libc::ENOBUFS],
+        libc::SYS_pidfd_open => &[libc::EMFILE, libc::ENOMEM, libc::ENOSYS],
+        libc::SYS_waitid => &[libc::EINTR],
         libc::SYS_getsockopt => &[libc::ENOBUFS],
         libc::SYS_fstat => &[libc::EOVERFLOW],
         libc::SYS_prctl => &[libc::EPERM],
@@ -203,6 +208,39 @@ fn scenario(kind: Kind, what: &str) {
             there.read_exact(&mut [0; 8]).unwrap();
         }
     }
+
+    // Messages, and a write.
+    let mut piece = libc::iovec { iov_base: start.cast(), iov_len: 2 };
+    // SAFETY: plain old data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
+    for op in [
+        Op::SendMessage { fd, message: &raw const message, flags: 0 },
+        Op::WriteVectored { fd, iov: &raw const piece, count: 1, offset: CURRENT, flags: 0 },
+    ] {
+        if bench.submit(1, op) {
+            let result = bench.finish(1);
+            if bench.check(result, 2) {
+                there.read_exact(&mut [0; 2]).unwrap();
+            }
+        }
+    }
+    there.write_all(b"ab").unwrap();
+    let receive = Op::ReceiveMessage { fd, message: &raw mut message, flags: 0 };
+    let taken = bench.submit(1, receive);
+    if !(taken && { bench.finish(1) == 2 }) {
+        (&here).read_exact(&mut [0; 2]).unwrap();
+    }
+
+    // The end of a process.
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let info = std::ptr::null_mut();
+    let options = libc::WEXITED | libc::WNOWAIT;
+    if bench.submit(1, Op::WaitId { kind: libc::P_PID, id: child.id(), info, options }) {
+        let result = bench.finish(1);
+        bench.check(result, 0);
+    }
+    child.wait().unwrap();
 
     // A connection.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
