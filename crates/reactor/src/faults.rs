@@ -4,7 +4,8 @@
 //! calls (set-up, registration, mapping) goes through libc's symbols; a test binary that defines
 //! those can send them to [`call`], and so ask the plan too.
 
-use std::cell::RefCell;
+use std::cell::Cell;
+use std::mem;
 
 use crate::sys::raw;
 
@@ -12,19 +13,26 @@ use crate::sys::raw;
 pub type Plan = Box<dyn FnMut(libc::c_long) -> Option<i32>>;
 
 thread_local! {
-    static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
+    /// The plan is leaked, so that this variable has no destructor: the runtime makes system calls on
+    /// a fiber whose destructors have been run, and what is registered then would be run again by the
+    /// next fiber that gets the storage.
+    static PLAN: Cell<Option<&'static mut Plan>> = const { Cell::new(None) };
 }
 
 /// Gives the calling thread a plan, or none; returns the one it had.
 pub fn set(plan: Option<Plan>) -> Option<Plan> {
-    PLAN.with(|cell| cell.replace(plan))
+    let plan = plan.map(|plan| Box::leak(Box::new(plan)));
+    let before = PLAN.replace(plan)?;
+    Some(mem::replace(before, Box::new(|_| None)))
 }
 
 /// What the plan has for this call.
 pub(crate) fn next(number: libc::c_long) -> Option<i32> {
-    // Without storage: the thread is ending. Borrowed: the plan itself makes a call.
-    let ask = |cell: &RefCell<Option<Plan>>| cell.try_borrow_mut().ok()?.as_mut()?(number);
-    PLAN.try_with(ask).ok()?
+    // Not there while it is asked: it may make calls itself.
+    let plan = PLAN.take()?;
+    let answer = plan(number);
+    PLAN.set(Some(plan));
+    answer
 }
 
 /// A system call that asks the plan first.

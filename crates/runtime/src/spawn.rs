@@ -296,6 +296,9 @@ pub(crate) fn drop_quietly<T>(result: T) {
 }
 
 /// What a fiber does last. `stored`: its result lies in the header.
+///
+/// Once [`end_thread_locals`] has returned, nothing here may touch a thread-local variable that has a
+/// destructor: it would be registered again, and run by the next fiber that gets this storage.
 fn finish<T>(me: FiberRef, stored: bool) -> ! {
     end_thread_locals(me);
     let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
