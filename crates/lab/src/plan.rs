@@ -17,7 +17,8 @@ pub struct Plan {
     pub had: Vec<u32>,
     /// Samples to take of each kind, at most, with those there are.
     pub samples: u32,
-    /// Samples to take of each kind, whatever time they take.
+    /// Samples to take of each kind, whatever time they take; one of those that take longer than
+    /// a [`SLOW`]th of the budget, which would leave the others nothing.
     pub least: u32,
     /// How long all of it may take; where it is short, slow kinds get fewer samples.
     pub budget: Option<Duration>,
@@ -33,6 +34,9 @@ pub struct Plan {
     /// Fixes the order of the samples and the draws of the bootstrap.
     pub seed: u64,
 }
+
+/// There are about a hundred kinds in a run of everything, and a few of them take most of the time.
+const SLOW: f64 = 60.0;
 
 impl Plan {
     /// The kinds, by number, in the order of round `round`. Each has its turn, in random order,
@@ -61,7 +65,9 @@ impl Plan {
             let fits = |cost: &f64| {
                 // Far below 2^32 where it matters, and saturating where not.
                 let count = (share / cost) as u32;
-                count.min(self.samples).max(self.least.min(self.samples))
+                let is_slow = *cost > budget.as_secs_f64() / SLOW;
+                let least = if is_slow { self.least.min(1) } else { self.least };
+                count.min(self.samples).max(least.min(self.samples))
             };
             seconds.iter().map(fits).collect::<Vec<u32>>()
         };
@@ -170,7 +176,10 @@ pub(crate) mod tests {
         assert_eq!(plan.shares(&seconds(&[1, 1, 5, 5])), [10, 10, 4, 4]);
         let none = Plan { budget: None, ..plan.clone() };
         assert_eq!(none.shares(&seconds(&[1, 100])), [10, 10]);
-        // The least is taken even where the time is not there.
-        assert_eq!(plan.shares(&seconds(&[100, 100])), [2, 2]);
+        // The least is taken even where the time is not there …
+        assert_eq!(plan.shares(&seconds(&[1; 90])), [2; 90]);
+        // … but for those that would leave the others nothing.
+        assert_eq!(plan.shares(&seconds(&[100, 100])), [1, 1]);
+        assert_eq!(plan.shares(&seconds(&[40, 1, 1])), [1, 10, 10]);
     }
 }
