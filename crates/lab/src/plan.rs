@@ -18,7 +18,7 @@ pub struct Plan {
     /// Samples to take of each kind, at most, with those there are.
     pub samples: u32,
     /// Samples to take of each kind, whatever time they take; one of those that take longer than
-    /// a [`SLOW`]th of the budget, which would leave the others nothing.
+    /// a sixtieth of the budget, which would leave the others nothing.
     pub least: u32,
     /// How long all of it may take; where it is short, slow kinds get fewer samples.
     pub budget: Option<Duration>,
