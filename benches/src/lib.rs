@@ -13,3 +13,7 @@ pub mod peer;
 pub mod statistics;
 pub mod table;
 pub mod workload;
+
+/// Tests that map much memory, or count the process's, take turns.
+#[cfg(test)]
+static MEMORY: std::sync::Mutex<()> = std::sync::Mutex::new(());

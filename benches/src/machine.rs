@@ -120,6 +120,7 @@ mod tests {
 
     #[test]
     fn pages_cost_something() {
+        let _turn = crate::MEMORY.lock();
         let cost = page_cost().unwrap();
         assert!(cost > Duration::from_nanos(20), "{cost:?} is no page fault");
     }
