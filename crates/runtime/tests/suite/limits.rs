@@ -99,6 +99,13 @@ fn handles_can_be_kept_and_joined_later() {
 
 /// From now on the process may map `room` bytes more than it has mapped.
 fn limit_address_space(room: usize) {
+    // The heap grows beforehand, and keeps what it has: not stacks alone need room.
+    // SAFETY: calls with numbers.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+    }
+    drop(black_box((0..8).map(|_| vec![1u8; 8 << 20]).collect::<Vec<_>>()));
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let mapped = statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
     let limit = mapped + room as u64;
