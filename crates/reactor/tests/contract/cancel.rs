@@ -1,8 +1,9 @@
 //! Cancelling: a completion always comes, and only one.
 
 use super::kit::*;
-use carefree_reactor::Kind;
+use carefree_reactor::{Driver, Kind};
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 
 over_all! {
     a_waiting_operation_ends_cancelled
@@ -10,6 +11,8 @@ over_all! {
     one_that_is_done_keeps_its_result
     only_the_one_named_is_cancelled
     what_is_not_under_way_cannot_be_cancelled
+    one_about_to_be_tried_again_ends_cancelled
+    dropping_ends_those_about_to_be_tried_again
 }
 
 fn a_waiting_operation_ends_cancelled(kind: Kind) {
@@ -88,4 +91,35 @@ fn what_is_not_under_way_cannot_be_cancelled(kind: Kind) {
     bench.is_waiting(1);
     writer.write_all(b"x").unwrap();
     assert_eq!(bench.finish(1), 1);
+}
+
+/// A socket that has one byte, and readers of it: the kernel has all of them try at once when it next
+/// comes to it, until when they are not where a cancel looks for them.
+fn a_byte_for_many(driver: &mut Driver, buffers: &mut [[u8; 1]]) -> [UnixStream; 2] {
+    let (reader, mut writer) = UnixStream::pair().unwrap();
+    writer.write_all(b"x").unwrap();
+    for (token, buffer) in buffers.iter_mut().enumerate() {
+        let receive = receive(&reader, buffer, 0);
+        // SAFETY: the callers keep the buffers for longer than the driver or the operations.
+        unsafe { driver.submit(token as u64, &receive) }.unwrap();
+    }
+    [reader, writer]
+}
+
+fn one_about_to_be_tried_again_ends_cancelled(kind: Kind) {
+    let mut bench = Bench::new(kind);
+    let mut buffers = [[0u8; 1]; 8];
+    let _sockets = a_byte_for_many(&mut bench.driver, &mut buffers);
+    (0..8).for_each(|token| bench.driver.cancel(token));
+    let results: Vec<_> = (0..8).map(|token| bench.finish(token)).collect();
+    let read = results.iter().filter(|&&result| result == 1).count();
+    let cancelled = results.iter().filter(|&&result| result == -libc::ECANCELED).count();
+    assert!(read <= 1 && read + cancelled == 8, "{results:?}");
+}
+
+/// Hangs if it does not.
+fn dropping_ends_those_about_to_be_tried_again(kind: Kind) {
+    let mut buffers = [[0u8; 1]; 8];
+    let mut driver = driver(kind);
+    let _sockets = a_byte_for_many(&mut driver, &mut buffers);
 }

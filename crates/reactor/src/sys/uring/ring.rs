@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
 
+use super::ending::Ending;
 use super::entry;
 use super::finish::Finish;
 use crate::clock;
@@ -50,6 +51,7 @@ pub(crate) struct Ring {
     /// Entries the kernel would not take yet.
     backlog: VecDeque<Entry>,
     pending: usize,
+    ending: Ending,
     /// The operations the kernel knows: bit n for `IORING_OP_` number n.
     known: u128,
     /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
@@ -123,6 +125,7 @@ impl Ring {
             ring: ManuallyDrop::new(ring),
             backlog: VecDeque::new(),
             pending: 0,
+            ending: Ending::default(),
             watching: false,
             cancelled_all: None,
         })
@@ -153,13 +156,15 @@ impl Ring {
         if !self.knows(entry::code(op)) {
             return Err(Unsupported);
         }
+        self.ending.forget(token);
         self.push(entry::of(op).user_data(token));
         self.pending += 1;
         Ok(())
     }
 
     pub(crate) fn cancel(&mut self, token: u64) {
-        self.push(opcode::AsyncCancel::new(token).build().user_data(CANCEL));
+        self.ending.cancelled(token);
+        self.push(cancel(token));
     }
 
     pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
@@ -176,6 +181,7 @@ impl Ring {
         if self.pending == 0 {
             // Nothing to wait for but wake-ups and the deadline, and a futex is cheaper to be woken
             // from. A cancel may be left to hand over; it concerns nobody any more.
+            self.ending.clear();
             return idle.wait(deadline);
         }
         let before = out.len();
@@ -190,6 +196,7 @@ impl Ring {
             self.push(watch.build().user_data(BELL));
             self.watching = true;
         }
+        self.cancel_again();
         if !self.backlog.is_empty() {
             self.hand_over();
         }
@@ -228,6 +235,7 @@ impl Ring {
     /// Hands over what is queued, and fetches what the kernel holds back. No system call when there
     /// is neither.
     fn hand_over(&mut self) {
+        self.cancel_again();
         loop {
             while let Some(entry) = self.backlog.pop_front() {
                 if !self.queue(&entry) {
@@ -251,8 +259,17 @@ impl Ring {
         }
     }
 
-    /// Hands over what is queued and sleeps until a completion is there, or until `deadline`.
+    /// Queues cancels whose operations have not ended.
+    #[inline]
+    fn cancel_again(&mut self) {
+        let Ring { ending, backlog, .. } = self;
+        ending.for_each_due(|token| backlog.push_back(cancel(token)));
+    }
+
+    /// Hands over what is queued and sleeps until a completion is there, or until `deadline`, or
+    /// until something is to be cancelled again.
     fn sleep(&mut self, deadline: Option<u64>) {
+        let deadline = deadline.into_iter().chain(self.ending.next()).min();
         let limit = deadline.map(|deadline| {
             let span = deadline.saturating_sub(clock::now());
             types::Timespec::new().sec(span / 1_000_000_000).nsec((span % 1_000_000_000) as u32)
@@ -319,6 +336,7 @@ impl Ring {
                     BELL => self.watching = cqueue::more(done.flags()),
                     token => {
                         self.pending -= 1;
+                        self.ending.forget(token);
                         more = true;
                         out.push(Completion { token, result: done.result() });
                     }
@@ -335,17 +353,23 @@ impl Ring {
     }
 }
 
+/// The entry that cancels the operation `token`.
+fn cancel(token: u64) -> Entry {
+    opcode::AsyncCancel::new(token).build().user_data(CANCEL)
+}
+
 impl Drop for Ring {
     /// Ends what is pending, so that the kernel is out of the callers' memory. (Before Linux 5.19
     /// it cannot be asked to cancel everything; then closing the ring does, a little later.)
     fn drop(&mut self) {
         if self.pending > 0 {
-            let all = types::CancelBuilder::any();
-            self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL_ALL));
             let mut out = Vec::new();
             while self.pending > 0 && self.cancelled_all != Some(-libc::EINVAL) {
+                // Again and again: see `ending`.
+                let all = types::CancelBuilder::any();
+                self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL_ALL));
                 self.hand_over();
-                self.sleep(None);
+                self.sleep(Some(clock::now() + 1_000_000));
                 self.reap(&mut out);
             }
         }
