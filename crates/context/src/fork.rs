@@ -5,15 +5,17 @@
 //! taken, and afterwards they are given back on both sides: see [`hold`] and [`release`], which a
 //! program's room above this one calls by `pthread_atfork`.
 
+use crate::loader;
 use crate::stack::StackPool;
 use crate::tls;
 
 /// Keeps all other threads from changing the process's stacks and what thread-local storage is made
-/// from, until [`release`]. They wait meanwhile; nothing else is done to them.
+/// from, and from asking the [loader], until [`release`]. They wait meanwhile; nothing else is done to them.
 pub fn hold() {
-    // Looking at libraries takes the stacks' lock, not the other way round.
+    // Looking at libraries takes the stacks' lock, not the other way round, and asks the loader.
     tls::hold();
     StackPool::global().hold();
+    loader::hold();
 }
 
 /// Ends [`hold`].
@@ -23,6 +25,7 @@ pub fn hold() {
 pub unsafe fn release() {
     // SAFETY: the caller's promise.
     unsafe {
+        loader::release();
         StackPool::global().release();
         tls::release();
     }

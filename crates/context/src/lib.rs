@@ -9,6 +9,7 @@ pub mod arch;
 pub mod coroutine;
 pub mod fork;
 pub mod kernel;
+pub mod loader;
 pub mod overflow;
 pub mod stack;
 pub mod tls;

@@ -15,7 +15,7 @@
 //! Since a set that was there before is published again instead of a copy, a program that loads
 //! and unloads the same plug-ins for ever does not grow.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
 use std::ptr;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::layout::Layout;
 use super::pristine::{self, Findings};
+use crate::loader;
 use crate::lock::Lock;
 
 /// For how long a change that looks unfinished is looked at again.
@@ -187,23 +188,11 @@ pub(super) struct Changes {
 
 impl Changes {
     pub(super) fn now() -> Changes {
-        unsafe extern "C" fn first(
-            info: *mut libc::dl_phdr_info,
-            _size: usize,
-            argument: *mut c_void,
-        ) -> c_int {
-            // SAFETY: the loader's description is there during the call. The argument is what was
-            // given to `dl_iterate_phdr` below: a variable that waits for it, used by nobody else.
-            unsafe {
-                let (info, changes) = (&*info, &mut *argument.cast::<Changes>());
-                *changes = Changes { loads: info.dlpi_adds, unloads: info.dlpi_subs };
-            }
-            1 // Not interested in further objects.
-        }
         let mut changes = Changes { loads: 0, unloads: 0 };
-        // SAFETY: the callback takes its argument for a `Changes`, which this is, and which outlives
-        // the call; it does not unwind.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+        loader::any_object(|info| {
+            changes = Changes { loads: info.dlpi_adds, unloads: info.dlpi_subs };
+            true // All say the same.
+        });
         changes
     }
 }
@@ -295,33 +284,21 @@ impl Layout {
 }
 
 /// Calls `visit` with libc's number and the file name of each loaded object, until it says true.
-fn any_object(mut visit: &mut dyn FnMut(usize, &str) -> bool) -> bool {
-    unsafe extern "C" fn call(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        visit: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader's description is there during the call; the argument is the variable
-        // named below, a reference to a closure that outlives the call and that nobody else calls.
-        let (info, visit) =
-            unsafe { (&*info, &mut *visit.cast::<&mut dyn FnMut(usize, &str) -> bool>()) };
+fn any_object(mut visit: impl FnMut(usize, &str) -> bool) -> bool {
+    loader::any_object(|info| {
         let mut name = c"";
         if !info.dlpi_name.is_null() {
-            // SAFETY: not null, so a C string of the loader's, which stays while the object is
-            // loaded; the loader's lock keeps it so during the call.
+            // SAFETY: not null, so a C string of the loader's, which stays during the visit.
             name = unsafe { CStr::from_ptr(info.dlpi_name) };
         }
-        c_int::from(visit(info.dlpi_tls_modid, &name.to_string_lossy()))
-    }
-    // SAFETY: the callback takes its argument for a reference to a closure, which this is, and which
-    // outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(call), (&raw mut visit).cast()) != 0 }
+        visit(info.dlpi_tls_modid, &name.to_string_lossy())
+    })
 }
 
 /// The file name of the object that has the number `id`.
 fn name(id: usize) -> String {
     let mut found = String::new();
-    any_object(&mut |other, name| {
+    any_object(|other, name| {
         let is_it = other == id;
         if is_it {
             found = name.to_owned();
@@ -333,5 +310,5 @@ fn name(id: usize) -> String {
 
 /// Whether some loaded object's file name contains `part`.
 pub(super) fn is_loaded(part: &str) -> bool {
-    any_object(&mut |_, name| name.contains(part))
+    any_object(|_, name| name.contains(part))
 }

@@ -6,7 +6,7 @@
 //! what can fail and then sets errno or dlerror, or panic; everything it needs is allocated and
 //! looked up before.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
@@ -14,6 +14,7 @@ use super::attributes::pthread_attr_setstack;
 use super::layout::{DTV_FROM_TP, symbol};
 use super::probe::Probes;
 use crate::arch;
+use crate::loader;
 
 /// Objects with thread-local variables a process may have. glibc has no limit; the busiest
 /// programs have some dozens.
@@ -239,8 +240,8 @@ impl Findings {
             *slot = entry[0];
             self.entries = index + 1;
         }
-        // SAFETY: the callback gets `self` back and does not allocate.
-        unsafe { libc::dl_iterate_phdr(Some(visit_object), ptr::from_mut(self).cast()) };
+        // It does not allocate.
+        loader::any_object(|object| !self.note(object));
         if let Some(failure) = self.failure {
             return Err(failure);
         }
@@ -259,6 +260,42 @@ impl Findings {
             self.probes.run(self.pthread..self.pthread + self.pthread_size, self.libc_area())?;
         }
         Ok(())
+    }
+
+    /// Notes an object's static thread-local storage; false: it cannot be noted.
+    fn note(&mut self, info: &libc::dl_phdr_info) -> bool {
+        // SAFETY: as the loader describes it.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let Some(header) = headers.iter().find(|h| h.p_type == libc::PT_TLS) else {
+            return true;
+        };
+        let id = info.dlpi_tls_modid;
+        if info.dlpi_tls_data.is_null() {
+            // A module without storage on this thread yet gets it from the loader when first used:
+            // unless the loader has not entered it in its books yet, or will give it a fixed place.
+            self.unsettled |= id == 0
+                || self.vector().get(id - 1).is_none_or(|data| *data == 0)
+                || wants_fixed_place(info, headers);
+            return true;
+        }
+        let data = info.dlpi_tls_data as usize;
+        let size = header.p_memsz as usize;
+        if (data..data + size).contains(&self.errno) {
+            self.libc = id;
+        }
+        let module = Found {
+            id,
+            from_tp: data.wrapping_sub(self.tp) as isize,
+            size,
+            align: (header.p_align as usize).max(1),
+        };
+        match self.push(module) {
+            Ok(()) => true,
+            Err(failure) => {
+                self.failure = Some(failure);
+                false
+            }
+        }
     }
 
     fn libc_area(&self) -> Range<usize> {
@@ -318,48 +355,6 @@ impl Findings {
             return Err("the thread-local storage of this program's libraries is too large");
         }
         Ok(())
-    }
-}
-
-/// Notes the object's static thread-local storage.
-unsafe extern "C" fn visit_object(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    argument: *mut c_void,
-) -> c_int {
-    // SAFETY: `observe` passes its Findings, the loader passes a valid description.
-    let (found, info) = unsafe { (&mut *argument.cast::<Findings>(), &*info) };
-    // SAFETY: as the loader describes it.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let Some(header) = headers.iter().find(|h| h.p_type == libc::PT_TLS) else {
-        return 0;
-    };
-    let id = info.dlpi_tls_modid;
-    if info.dlpi_tls_data.is_null() {
-        // A module without storage on this thread yet gets it from the loader when first used:
-        // unless the loader has not entered it in its books yet, or will give it a fixed place.
-        found.unsettled |= id == 0
-            || found.vector().get(id - 1).is_none_or(|data| *data == 0)
-            || wants_fixed_place(info, headers);
-        return 0;
-    }
-    let data = info.dlpi_tls_data as usize;
-    let size = header.p_memsz as usize;
-    if (data..data + size).contains(&found.errno) {
-        found.libc = id;
-    }
-    let module = Found {
-        id,
-        from_tp: data.wrapping_sub(found.tp) as isize,
-        size,
-        align: (header.p_align as usize).max(1),
-    };
-    match found.push(module) {
-        Ok(()) => 0,
-        Err(failure) => {
-            found.failure = Some(failure);
-            1
-        }
     }
 }
 

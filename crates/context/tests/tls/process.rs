@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use carefree_context::fork;
+
 use crate::harness::{
     Fiber, Slot, alone, bodies, child, has_robust_lists, isolated, on_fiber, run_all, yield_now,
 };
@@ -47,6 +49,37 @@ fn a_child_made_by_fork_is_a_thread() {
             assert!(libc::WIFEXITED(status), "{status:#x}");
             assert_eq!(libc::WEXITSTATUS(status), 5);
         });
+    });
+}
+
+/// The loader's lock is not made new in a child.
+#[test]
+fn a_child_may_look_for_libraries_whatever_others_were_doing() {
+    isolated("process::a_child_may_look_for_libraries_whatever_others_were_doing", &[], || {
+        let mode = carefree_context::tls::mode();
+        let Some(layout) = mode.layout() else { return };
+        for _ in 0..3 {
+            std::thread::spawn(|| while layout.refresh().is_ok() {});
+        }
+        for _ in 0..300 {
+            fork::hold();
+            // SAFETY: the child does nothing but look and end.
+            let child = unsafe { libc::fork() };
+            // SAFETY: held by this thread, or by the one it was forked from.
+            unsafe { fork::release() };
+            if child == 0 {
+                // SAFETY: takes a number. Nobody else would end one that waits for ever.
+                unsafe { libc::alarm(20) };
+                let found = layout.refresh().is_ok();
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(if found { 5 } else { 6 }) };
+            }
+            let mut status = 0;
+            // SAFETY: our own child.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert!(libc::WIFEXITED(status), "{status:#x}");
+            assert_eq!(libc::WEXITSTATUS(status), 5);
+        }
     });
 }
 

@@ -12,6 +12,7 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
+use carefree_context::loader;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule,
     UnwindContext, UnwindSection,
@@ -121,8 +122,7 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>) -> Vec<Frame> {
     while frames.len() < FRAMES {
         let before = registers.stack_pointer();
         let mut step = Step { address, registers, stack, context: &mut context, found: None };
-        // SAFETY: the callback is called while this call runs only, with the same data.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut step).cast()) };
+        loader::any_object(|object| step.visit(object));
         let Some((function, outer)) = step.found else {
             if !frames.is_empty() {
                 break;
@@ -158,41 +158,34 @@ struct Step<'a> {
     found: Option<(u64, Option<Registers>)>,
 }
 
-unsafe extern "C" fn visit(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    data: *mut c_void,
-) -> c_int {
-    // SAFETY: `walk` passes it, and has no other reference meanwhile.
-    let step = unsafe { &mut *data.cast::<Step<'_>>() };
-    // SAFETY: the loader's own record.
-    let info = unsafe { &*info };
-    if info.dlpi_phdr.is_null() {
-        return 0;
-    }
-    // SAFETY: as above.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let extent = |header: &libc::Elf64_Phdr| {
-        let begin = info.dlpi_addr.wrapping_add(header.p_vaddr);
-        begin..begin.wrapping_add(header.p_memsz)
-    };
-    let loaded = |address: u64| {
-        headers
-            .iter()
-            .filter(|h| h.p_type == libc::PT_LOAD)
-            .map(extent)
-            .find(|e| e.contains(&address))
-    };
-    let Some(text) = loaded(step.address) else { return 0 };
-    if let Some(table) = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME) {
-        let table = extent(table);
-        // SAFETY: what a library has loaded is readable, and stays during this visit.
-        step.found = unsafe { step.caller(table, text.start, loaded) };
-    }
-    1
-}
-
 impl Step<'_> {
+    /// Takes the step if the object has the address; whether it has.
+    fn visit(&mut self, info: &libc::dl_phdr_info) -> bool {
+        if info.dlpi_phdr.is_null() {
+            return false;
+        }
+        // SAFETY: the loader's own record.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let extent = |header: &libc::Elf64_Phdr| {
+            let begin = info.dlpi_addr.wrapping_add(header.p_vaddr);
+            begin..begin.wrapping_add(header.p_memsz)
+        };
+        let loaded = |address: u64| {
+            headers
+                .iter()
+                .filter(|h| h.p_type == libc::PT_LOAD)
+                .map(extent)
+                .find(|e| e.contains(&address))
+        };
+        let Some(text) = loaded(self.address) else { return false };
+        if let Some(table) = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME) {
+            let table = extent(table);
+            // SAFETY: what a library has loaded is readable, and stays during this visit.
+            self.found = unsafe { self.caller(table, text.start, loaded) };
+        }
+        true
+    }
+
     /// # Safety
     /// `table` and what `loaded` gives are readable.
     unsafe fn caller(
