@@ -1,11 +1,12 @@
-//! C11's locks, which in libc are the pthread ones by other names.
+//! C11's locks and threads, which in libc are the pthread ones by other names.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use carefree_reactor::clock::NEVER;
 
 use crate::time::{Clock, absolute};
-use crate::{condition, mutex, object};
+use crate::{condition, mutex, object, once, thread};
 
 type Mutex = libc::pthread_mutex_t;
 type Condition = libc::pthread_cond_t;
@@ -77,5 +78,27 @@ interpose! { lean anywhere
     fn cnd_broadcast(condition: *mut Condition) -> c_int {
         // SAFETY: the caller's promise.
         result(unsafe { condition::pthread_cond_broadcast(condition) })
+    }
+}
+
+interpose! { lean anywhere
+    /// `call_once(3)`.
+    fn call_once(flag: *mut libc::pthread_once_t, routine: once::Routine) -> () {
+        // SAFETY: the caller's promise. There is no error that it could have.
+        unsafe { once::pthread_once(flag, routine) };
+    }
+}
+
+interpose! {
+    /// `thrd_join(3)` of a thread.
+    fn thrd_join(thread: libc::pthread_t, code: *mut c_int) -> c_int {
+        let mut returned: *mut c_void = ptr::null_mut();
+        // SAFETY: the caller's promise.
+        let joined = unsafe { thread::pthread_join(thread, &raw mut returned) };
+        if joined == 0 && !code.is_null() {
+            // SAFETY: as above.
+            unsafe { *code = returned as usize as c_int };
+        }
+        result(joined)
     }
 }

@@ -9,7 +9,8 @@
 //! * **On a fiber** it does without blocking what it can, and parks the fiber until the rest is
 //!   done. `errno` and results are as libc's.
 //!
-//! There is nothing to call here by a Rust name. One file per family:
+//! There is nothing to call here by a Rust name. One file per family (`docs/calls.md` says for each call
+//! what becomes of it, and which test would notice):
 //!
 //! | family | file |
 //! |---|---|
@@ -20,7 +21,7 @@
 //! | `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `epoll_pwait2` | `ready` |
 //! | `pthread_mutex_*`, `pthread_cond_*`, `pthread_rwlock_*`, `sem_*` | `mutex`, `condition`, `rwlock`, `semaphore`; `object` has what they share |
 //! | `pthread_barrier_*`, `pthread_spin_lock`, `pthread_once`, `flockfile` | `barrier`, `spin`, `once`, `stream_lock` |
-//! | `mtx_*`, `cnd_*` of C11 | `c11` |
+//! | `mtx_*`, `cnd_*`, `call_once`, `thrd_join` of C11 | `c11` |
 //! | `pthread_join` and its kin | `thread` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `all` |

@@ -21,7 +21,7 @@ const GATES: usize = 64;
 /// Whose function is being run; 0 in a gate that is open.
 static RUNNING: [AtomicUsize; GATES] = [const { AtomicUsize::new(0) }; GATES];
 
-type Routine = extern "C-unwind" fn();
+pub(crate) type Routine = extern "C-unwind" fn();
 
 interpose! { lean anywhere
     /// `pthread_once(3)`.

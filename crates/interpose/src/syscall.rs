@@ -93,13 +93,36 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_pwrite64 => stream::pwrite(fd, b as _, c, d as _) as c_long,
             libc::SYS_preadv => stream::preadv(fd, b as _, c as c_int, d as _) as c_long,
             libc::SYS_pwritev => stream::pwritev(fd, b as _, c as c_int, d as _) as c_long,
+            // The offset comes in two halves, of which the second is for 32-bit machines.
+            libc::SYS_preadv2 => {
+                stream::preadv2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
+            }
+            libc::SYS_pwritev2 => {
+                stream::pwritev2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
+            }
             libc::SYS_recvmmsg => messages::recvmmsg(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_sendmmsg => messages::sendmmsg(fd, b as _, c as _, d as _).into(),
             libc::SYS_fsync => sync::fsync(fd).into(),
             libc::SYS_fdatasync => sync::fdatasync(fd).into(),
+            libc::SYS_syncfs => sync::syncfs(fd).into(),
+            libc::SYS_sync => {
+                sync::sync();
+                0
+            }
+            libc::SYS_sync_file_range => sync::sync_file_range(fd, b as _, c as _, d as _).into(),
+            libc::SYS_msync => sync::msync(a as _, b, c as c_int).into(),
             libc::SYS_flock => locks::flock(fd, b as c_int).into(),
             libc::SYS_wait4 => processes::wait4(a as _, b as _, c as c_int, d as _).into(),
             libc::SYS_close => descriptor::close(fd).into(),
+            libc::SYS_close_range => descriptor::close_range(a as _, b as _, c as c_int).into(),
+            libc::SYS_dup => descriptor::dup(fd).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => descriptor::dup2(fd, b as c_int).into(),
+            libc::SYS_dup3 => descriptor::dup3(fd, b as c_int, c as c_int).into(),
+            libc::SYS_setsockopt => {
+                descriptor::setsockopt(fd, b as c_int, c as c_int, d as _, e as _).into()
+            }
+            libc::SYS_ioctl => descriptor::ioctl(fd, b as _, c).into(),
             libc::SYS_sched_yield => rest::sched_yield().into(),
             libc::SYS_nanosleep => sleep::nanosleep(a as _, b as _).into(),
             libc::SYS_clock_nanosleep => {
@@ -135,6 +158,8 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_openat => opening::openat(fd, b as _, c as c_int, d as _).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => opening::open(a as _, b as c_int, c as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => opening::creat(a as _, b as _).into(),
             libc::SYS_fcntl => descriptor::fcntl(fd, b as c_int, c).into(),
             libc::SYS_sendfile => transfer::sendfile(fd, b as c_int, c as _, d) as c_long,
             libc::SYS_splice => {
@@ -145,6 +170,9 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_copy_file_range => {
                 transfer::copy_file_range(fd, b as _, c as c_int, d as _, e, f as _) as c_long
             }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_pause => signals::pause().into(),
+            libc::SYS_rt_sigsuspend => signals::sigsuspend(a as _).into(),
             libc::SYS_rt_sigtimedwait => signals::sigtimedwait(a as _, b as _, c as _).into(),
             libc::SYS_mq_timedreceive => {
                 ipc::mq_timedreceive(fd, b as _, c, d as _, e as _) as c_long

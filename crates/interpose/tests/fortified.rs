@@ -8,7 +8,9 @@ use std::process::Command;
 use carefree_interpose as _;
 
 const SOURCE: &str = "
+#define _GNU_SOURCE
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 int by_read(int fd, int n) { char b[8]; return read(fd, b, n) == 1 ? b[0] : -1; }
@@ -16,6 +18,24 @@ int by_recv(int fd, int n) { char b[8]; return recv(fd, b, n, 0) == 1 ? b[0] : -
 int by_poll(int fd, int n) {
     struct pollfd p[2] = {{fd, POLLIN}, {-1}};
     return poll(p, n / 4, 60000) == 1 ? by_read(fd, n) : -1;
+}
+int by_recvfrom(int fd, int n) {
+    char b[8];
+    return recvfrom(fd, b, n, 0, 0, 0) == 1 ? b[0] : -1;
+}
+int by_ppoll(int fd, int n) {
+    struct pollfd p[2] = {{fd, POLLIN}, {-1}};
+    return ppoll(p, n / 4, 0, 0) == 1 ? by_read(fd, n) : -1;
+}
+/* What it reads goes through a file. */
+int by_pread(int fd, int n) {
+    char b[8];
+    int c = by_read(fd, n), file = memfd_create(\"file\", MFD_CLOEXEC);
+    b[0] = b[1] = c;
+    c = write(file, b, 2) == 2 && pread(file, b, n, 0) == 2 && pread64(file, b + 4, n / 2, 1) == 1
+        ? b[4] : -1;
+    close(file);
+    return c;
 }
 ";
 
@@ -37,7 +57,7 @@ fn checked_calls_park() {
     // SAFETY: a library without constructors.
     let library = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW) };
     assert!(!library.is_null());
-    for name in [c"by_read", c"by_recv", c"by_poll"] {
+    for name in [c"by_read", c"by_recv", c"by_poll", c"by_recvfrom", c"by_ppoll", c"by_pread"] {
         // SAFETY: the type that the functions of the library have.
         let function = unsafe {
             let function = libc::dlsym(library, name.as_ptr());

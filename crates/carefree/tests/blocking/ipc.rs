@@ -96,6 +96,32 @@ struct Message {
     text: [u8; 8],
 }
 
+#[test]
+fn a_posix_queue_that_stays_full_is_given_up_in_time() {
+    on_one_carrier(|| {
+        let Some(queue) = queue() else { return };
+        (0..4u8).for_each(|number| assert_eq!(queue.send(&[number]), Ok(0)));
+        let send = |seconds: i64| {
+            let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: a place for the time, and a text of one byte.
+            checked(unsafe {
+                libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time);
+                time.tv_sec += seconds;
+                libc::mq_timedsend(queue.0, b"x".as_ptr().cast(), 1, 0, &raw const time)
+            })
+        };
+        assert_eq!(send(-1), Err(libc::ETIMEDOUT));
+        let receiving = spawn(move || {
+            carefree::sleep(MOMENT * 4);
+            queue.receive()
+        });
+        assert_eq!(while_another_runs(|| send(60)), Ok(0));
+        assert_eq!(receiving.join().unwrap(), Ok(vec![0]));
+        // SAFETY: it is ours.
+        unsafe { libc::mq_close(queue.0) };
+    });
+}
+
 /// A System V queue.
 struct SystemV(c_int);
 

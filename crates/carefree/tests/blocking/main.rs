@@ -19,4 +19,5 @@ mod sleep;
 mod sockets;
 mod start;
 mod transfer;
+mod variants;
 mod virtual_time;

@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::mem;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::ptr;
 
 use carefree::spawn;
@@ -70,6 +70,133 @@ fn they_wait_as_the_functions_do() {
                 checked(libc::syscall(libc::SYS_read, fd, &raw mut byte, 1))
             };
             assert_eq!(timed_out(read), Err(libc::ETIMEDOUT));
+        }
+    });
+}
+
+/// The calls that receive from a socket of datagrams.
+#[test]
+fn every_number_that_receives_waits() {
+    on_one_carrier(|| {
+        const NUMBERS: [i64; 6] = [
+            libc::SYS_read,
+            libc::SYS_readv,
+            libc::SYS_preadv2,
+            libc::SYS_recvfrom,
+            libc::SYS_recvmsg,
+            libc::SYS_recvmmsg,
+        ];
+        let null = ptr::null_mut::<u8>();
+        for number in NUMBERS {
+            let (one, other) = UnixDatagram::pair().unwrap();
+            let writing = spawn(move || {
+                carefree::sleep(MOMENT);
+                other.send(b"x").unwrap();
+                other
+            });
+            let mut byte = 0u8;
+            let place = &raw mut byte;
+            let mut vector = libc::iovec { iov_base: place.cast(), iov_len: 1 };
+            let fd = one.as_raw_fd();
+            // SAFETY: the arguments that the manual names; zeros are a header without anything.
+            let got = unsafe {
+                let mut messages: libc::mmsghdr = mem::zeroed();
+                messages.msg_hdr.msg_iov = &raw mut vector;
+                messages.msg_hdr.msg_iovlen = 1;
+                let header = &raw mut messages.msg_hdr;
+                match number {
+                    libc::SYS_read => libc::syscall(number, fd, place, 1),
+                    libc::SYS_readv => libc::syscall(number, fd, &raw const vector, 1),
+                    libc::SYS_preadv2 => {
+                        libc::syscall(number, fd, &raw const vector, 1, -1i64, 0, 0)
+                    }
+                    libc::SYS_recvfrom => libc::syscall(number, fd, place, 1, 0, null, null),
+                    libc::SYS_recvmsg => libc::syscall(number, fd, header, 0),
+                    _ => libc::syscall(number, fd, &raw mut messages, 1, 0, null),
+                }
+            };
+            assert_eq!((got, byte), (1, b'x'), "number {number}");
+            writing.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn every_number_that_sends_waits_for_room() {
+    on_one_carrier(|| {
+        const NUMBERS: [i64; 6] = [
+            libc::SYS_write,
+            libc::SYS_writev,
+            libc::SYS_pwritev2,
+            libc::SYS_sendto,
+            libc::SYS_sendmsg,
+            libc::SYS_sendmmsg,
+        ];
+        let null = ptr::null_mut::<u8>();
+        for number in NUMBERS {
+            let (one, mut other) = UnixStream::pair().unwrap();
+            let fd = one.as_raw_fd();
+            const ALL: usize = 1 << 20;
+            let reading = spawn(move || {
+                let mut all = Vec::new();
+                other.read_to_end(&mut all).unwrap();
+                all.len()
+            });
+            let mut text = vec![0u8; ALL];
+            let place = text.as_mut_ptr();
+            let mut vector = libc::iovec { iov_base: place.cast(), iov_len: ALL };
+            // SAFETY: the arguments that the manual names; zeros are a header without anything.
+            let sent = unsafe {
+                let mut messages: libc::mmsghdr = mem::zeroed();
+                messages.msg_hdr.msg_iov = &raw mut vector;
+                messages.msg_hdr.msg_iovlen = 1;
+                let header = &raw mut messages.msg_hdr;
+                match number {
+                    libc::SYS_write => libc::syscall(number, fd, place, ALL),
+                    libc::SYS_writev => libc::syscall(number, fd, &raw const vector, 1),
+                    libc::SYS_pwritev2 => {
+                        libc::syscall(number, fd, &raw const vector, 1, -1i64, 0, 0)
+                    }
+                    libc::SYS_sendto => libc::syscall(number, fd, place, ALL, 0, null, 0),
+                    libc::SYS_sendmsg => libc::syscall(number, fd, header, 0),
+                    _ => libc::syscall(number, fd, &raw mut messages, 1, 0),
+                }
+            };
+            let expected = if number == libc::SYS_sendmmsg { 1 } else { ALL as i64 };
+            assert_eq!(sent, expected, "number {number}");
+            drop(one);
+            assert_eq!(reading.join().unwrap(), ALL);
+        }
+    });
+}
+
+/// What waits on a number is driven out of it, however it is given away.
+#[test]
+fn numbers_that_close() {
+    on_one_carrier(|| {
+        for close in [libc::SYS_close, libc::SYS_close_range, libc::SYS_dup3] {
+            let (one, other) = UnixStream::pair().unwrap();
+            let fd = one.into_raw_fd();
+            let waits = spawn(move || {
+                let mut byte = 0u8;
+                // SAFETY: there is room for a byte.
+                checked(unsafe { libc::syscall(libc::SYS_read, fd, &raw mut byte, 1) })
+            });
+            carefree::sleep(MOMENT);
+            // SAFETY: nobody owns the number.
+            unsafe {
+                match close {
+                    libc::SYS_close => assert_eq!(libc::syscall(close, fd), 0),
+                    libc::SYS_close_range => assert_eq!(libc::syscall(close, fd, fd, 0), 0),
+                    _ => {
+                        let flags = libc::O_CLOEXEC;
+                        let given = libc::syscall(close, other.as_raw_fd(), fd, flags);
+                        assert_eq!(given, i64::from(fd));
+                        libc::syscall(libc::SYS_close, fd);
+                    }
+                }
+            }
+            assert_eq!(waits.join().unwrap(), Err(libc::EBADF), "number {close}");
         }
     });
 }

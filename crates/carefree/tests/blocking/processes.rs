@@ -10,6 +10,10 @@ use libc::{c_int, pid_t};
 
 use crate::common::*;
 
+unsafe extern "C" {
+    fn wait3(status: *mut c_int, options: c_int, used: *mut libc::rusage) -> pid_t;
+}
+
 /// A child that runs `sh -c script`, for others than `std` to wait for.
 pub(crate) fn child(script: &str) -> pid_t {
     #[expect(clippy::zombie_processes, reason = "waited for by its number")]
@@ -183,10 +187,12 @@ fn any_child_and_those_of_a_group() {
         // Several fibers wait for whichever ends; each child goes to one of them.
         let waiting: Vec<_> = (0..CHILDREN)
             .map(|number| {
-                spawn(move || match number % 3 {
+                spawn(move || match number % 4 {
                     // SAFETY: no place is given for the status.
                     0 => unsafe { libc::wait(ptr::null_mut()) },
                     1 => wait_for(-1, 0).unwrap().0,
+                    // SAFETY: as above, and none for what the child has used.
+                    2 => unsafe { wait3(ptr::null_mut(), 0, ptr::null_mut()) },
                     _ => wait_for(0, 0).unwrap().0,
                 })
             })

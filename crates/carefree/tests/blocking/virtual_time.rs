@@ -34,6 +34,13 @@ fn sleeps_and_clocks_agree() {
     assert_eq!(at_once(day).0, Duration::from_secs(1_577_836_800));
     // SAFETY: null is allowed.
     assert_eq!(at_once(|| unsafe { libc::time(std::ptr::null_mut()) }).0, 1_577_836_800);
+    let of_day = || {
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: a place for the answer; null is allowed.
+        unsafe { libc::gettimeofday(&raw mut time, std::ptr::null_mut()) };
+        (time.tv_sec, time.tv_usec)
+    };
+    assert_eq!(at_once(of_day).0, (1_577_836_800, 0));
     // Elsewhere, the day it is.
     assert!(carefree::run(day) > Duration::from_secs(1_700_000_000));
 }

@@ -10,4 +10,5 @@ mod numbers;
 mod processes;
 mod pthread;
 mod standard;
+mod variants;
 mod wrong;
