@@ -242,6 +242,10 @@ pub(crate) struct Doctor {
     /// How to show it: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = named::<DoctorFormat>())]
     pub(crate) format: DoctorFormat,
+
+    /// A folder of targets besides ours, as for bench.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) targets: Vec<PathBuf>,
 }
 
 /// How to show what the doctor found.

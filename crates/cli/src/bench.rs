@@ -30,6 +30,7 @@ use crate::args::Bench;
 use crate::kept::Kept;
 use crate::out::Out;
 use crate::progress::{Bar, spoken};
+use crate::targets::folders_are_there;
 use crate::{complain, exit, terminal};
 
 /// One sample may take this long. The slowest of the defaults takes seconds.
@@ -58,9 +59,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     let interrupted = catch_interrupts().map_err(failed)?;
 
     let bar = Bar::new();
-    if let Some(folder) = orders.targets.iter().find(|folder| !folder.is_dir()) {
-        return Err(usage(format!("--targets {}: there is no such folder", folder.display())));
-    }
+    folders_are_there(&orders.targets).map_err(usage)?;
     let folders = Folders::open(&orders.targets).map_err(failed)?;
     let (targets, mistakes) = target::read_all(folders.targets());
     mistakes.iter().for_each(|mistake| complain(mistake));
@@ -78,6 +77,11 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         !interrupted.load(Ordering::Relaxed)
     });
     if field.kinds.is_empty() && field.failed.is_empty() {
+        // Why there are none: what is missing, and what brings it.
+        field
+            .notes
+            .iter()
+            .for_each(|note| complain(&format!("{} ({})", note.message, note.advice)));
         return Err(usage("no runtime has these units and workloads; see carefree doctor".into()));
     }
     let mut plan = plan(orders, &sizes, field.kinds.clone());

@@ -8,6 +8,7 @@ mod out;
 mod progress;
 mod records;
 mod sample;
+mod targets;
 mod terminal;
 mod usage;
 

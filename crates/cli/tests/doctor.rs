@@ -103,6 +103,62 @@ fn runtimes_that_are_not_here_come_with_what_brings_them() {
 }
 
 #[test]
+fn ones_own_targets_are_looked_for_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = |name: &str, find: &str| {
+        let text = format!(
+            "schema = 1\nname = \"{name}\"\ntitle = \"My {name}\"\npackage = \"apt install {name}\"\n\
+             [find]\n{find}\nversion = [\"{{runtime}}\", \"-c\", \"echo 4.2\"]\n\
+             [parts.kit]\nprobe = [\"/no/such/program\"]\npackage = \"apt install {name}-kit\"\n\
+             [programs.units]\nworkloads = [\"alloc\"]\nneeds = [\"kit\"]\nrun = [\"{{runtime}}\"]\n\
+             [units.thread]\nrole = \"thread\"\nwhat = \"a thread\"\n"
+        );
+        let place = folder.path().join(name);
+        std::fs::create_dir(&place).expect("made");
+        std::fs::write(place.join("target.toml"), text).expect("written");
+    };
+    target("here", "globs = [\"/bin/sh\"]");
+    target("gone", "path = [\"gone\"]");
+    let place = folder.path().to_str().expect("text");
+    let output = run(["doctor", "--format", "json", "--targets", place]);
+    let report: Value = serde_json::from_str(stdout(&output)).expect("JSON");
+    let gone = check(&report, "My gone");
+    assert_eq!(
+        (&gone["value"], &gone["advice"]),
+        (&"not found".into(), &"apt install gone".into())
+    );
+    let here = check(&report, "My here");
+    assert_eq!((&here["value"], &here["verdict"]), (&"4.2".into(), &"note".into()));
+    assert_eq!(here["advice"], "apt install here-kit");
+    assert!(here["meaning"].as_str().is_some_and(|text| text.contains("thread, which needs kit")));
+
+    // Nor is it a failure of bench, which says why there is nothing to measure.
+    let output = run(["bench", "alloc", "--runtime", "here", "--targets", place]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(
+        said.starts_with(
+            "carefree: here 4.2 thread is left out: it needs kit (apt install here-kit)"
+        ),
+        "{said}"
+    );
+    let output = run([
+        "bench",
+        "alloc",
+        "--runtime",
+        "carefree,here",
+        "--targets",
+        place,
+        "--units",
+        "20",
+        "--samples",
+        "1",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("apt install here-kit"), "{}", stdout(&output));
+}
+
+#[test]
 fn a_wrong_format_is_answered_with_the_right_ones() {
     let output = run(["doctor", "--format", "markdown"]);
     assert_eq!(output.status.code(), Some(2));

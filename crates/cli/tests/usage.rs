@@ -52,8 +52,10 @@ fn wrong_names_are_answered_with_the_right_ones() {
         refused(&["compare", "mine"]),
         "carefree: <NEW> is missing; see carefree --help for what each command takes"
     );
-    let folder = refused(&["bench", "--targets", "/no/such/folder"]);
-    assert_eq!(folder, "carefree: --targets /no/such/folder: there is no such folder");
+    for command in ["bench", "doctor"] {
+        let folder = refused(&[command, "--targets", "/no/such/folder"]);
+        assert_eq!(folder, "carefree: --targets /no/such/folder: there is no such folder");
+    }
     assert_eq!(
         refused(&["bench", "--sample", "3"]),
         "carefree: there is no --sample; did you mean --samples?"

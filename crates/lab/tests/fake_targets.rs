@@ -337,6 +337,53 @@ fn units_that_are_not_here_are_left_out_and_told_of() {
 }
 
 #[test]
+fn a_program_that_cannot_be_built_for_want_of_a_part_is_left_out_and_no_failure() {
+    let fake = Fake::new();
+    let parts = "[parts.compiler]\nprobe = [\"{bin}/fakec\", \"-version\"]\nafter = \"fakec \"\n\
+                 package = \"apt install fakec\"\n\n[programs.units]\nneeds = [\"compiler\"]";
+    let all = TOML.replace("[programs.units]", parts);
+    fake.write_toml(&all);
+    let field = fake.field("fake@1.9", &["good"]).expect("it is there");
+    assert_eq!((field.kinds.len(), field.failed.len()), (0, 0), "{field:?}");
+    assert_eq!(messages(&field), ["fake 1.9 good is left out: it needs compiler"]);
+    assert_eq!(field.notes[0].advice, "apt install fakec");
+
+    // One of two programs can be had: the other's workloads are left out.
+    let other = "[programs.other]\nworkloads = [\"alloc\"]\nrun = [\"{runtime}\"]\n\n[units.good]";
+    let alloc = "workloads = [\"alloc\", \"switch\"]";
+    assert!(all.contains(alloc));
+    let switch = all
+        .replace(alloc, "workloads = [\"alloc\"]")
+        .replace("[units.good]", &other.replace("alloc", "switch"));
+    fake.write_toml(&switch);
+    let field = fake.field("fake@1.9", &["good"]).expect("it is there");
+    assert_eq!(messages(&field), ["fake 1.9 good is left out of alloc: it needs compiler"]);
+
+    // Beside the runtime that was found, wherever PATH leads; Java's old one told its version so.
+    fake.write_toml(&all);
+    let script = "#!/bin/sh\necho fakec 7.1 >&2\n";
+    executable(&fake.at("versions/1.9/bin/fakec"), script);
+    let field = fake.field("fake@1.9", &["good"]).expect("it is there");
+    assert_eq!((field.kinds.len(), messages(&field)), (1, vec![]));
+    assert_eq!(field.facts[0].parts["compiler"], "7.1");
+}
+
+#[test]
+fn a_stand_in_with_nothing_behind_it_is_no_version() {
+    let fake = Fake::new();
+    let bin = fake.at("versions/none/bin");
+    fs::create_dir_all(&bin).expect("made");
+    let shim = "#!/bin/sh\necho 'no fake version to run was chosen' >&2\nexit 1\n";
+    executable(&bin.join("fake"), shim);
+    let (targets, _) = read_all(fake.folders().targets());
+    let target = targets.iter().find(|target| target.name() == "fake").expect("it is there");
+    let versions: Vec<String> = target.installed(&[]).map(|runtime| runtime.version()).collect();
+    assert_eq!(versions.len(), 2, "{versions:?}");
+    let wrong = target.named(&bin.join("fake")).expect_err("no version");
+    assert!(wrong.ends_with("it failed; it said: no fake version to run was chosen"), "{wrong}");
+}
+
+#[test]
 fn names_that_lead_nowhere_are_answered_with_those_that_do() {
     let fake = Fake::new();
     let wrong = |runtime, units: &[&str]| fake.field(runtime, units).expect_err("no such thing");

@@ -9,15 +9,20 @@ mod trial;
 use std::process::ExitCode;
 
 use crate::args::{Doctor, DoctorFormat};
+use crate::targets::folders_are_there;
 use crate::{complain, exit, terminal};
 
 pub(crate) use trial::try_fibers;
 
 pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
+    if let Err(line) = folders_are_there(&orders.targets) {
+        complain(&line);
+        return ExitCode::from(exit::USAGE);
+    }
     let tried = trial::in_a_process_of_its_own();
     let works = tried.is_ok();
     let mut found = checks::all(tried);
-    found.extend(runtimes::all());
+    found.extend(runtimes::all(&orders.targets));
     let text = match orders.format {
         DoctorFormat::Text => report::text(&found, works, terminal::wants_colour()),
         DoctorFormat::Json => report::json(&found, works),

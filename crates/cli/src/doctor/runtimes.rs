@@ -1,13 +1,15 @@
 //! Which runtimes `carefree bench` finds here, and what brings those it does not.
 
+use std::path::PathBuf;
+
 use carefree_lab::target::image::Engine;
 use carefree_lab::target::{self, Finding, Folders, Runtime, Target};
 
 use super::checks::{Check, Verdict};
 
 /// A line for each runtime the lab knows how to measure, and one for container images.
-pub(super) fn all() -> Vec<Check> {
-    let folders = match Folders::open(&[]) {
+pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
+    let folders = match Folders::open(more) {
         Ok(folders) => folders,
         Err(why) => {
             return vec![

@@ -10,7 +10,7 @@ use super::ask::ask;
 use super::image::Inside;
 use super::place::Places;
 use super::spec::Program;
-use super::{Finding, Folders, Runtime};
+use super::{Folders, Runtime};
 use crate::process::Launch;
 use crate::record::fingerprint;
 use crate::sample::{Failure, Trial};
@@ -42,7 +42,7 @@ impl Runtime {
     /// none.
     ///
     /// # Errors
-    /// What is missing, or what the compiler said.
+    /// What the compiler said.
     pub fn ready(
         &self,
         unit: &str,
@@ -59,9 +59,6 @@ impl Runtime {
             stderr,
         };
         let program = &self.target.spec.programs[name];
-        if let Some(Finding::Missing { part, package }) = self.missing(&program.needs) {
-            return Err(broken(format!("{part} is missing"), String::new(), Some(package)));
-        }
         let fingerprint = self.fingerprint(program);
         // A place in PATH has no slash in its version, an image's name may.
         let label = format!("{}-{}-{name}-{fingerprint}", self.target.name(), self.version);

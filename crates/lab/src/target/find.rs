@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::ask::ask;
 use super::image::InImage;
 use super::place::{self, Places};
-use super::spec::UnitSpec;
+use super::spec::{Part, UnitSpec};
 use super::{Target, version};
 use crate::workload::Workload;
 
@@ -136,6 +136,13 @@ impl Target {
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>), String> {
         let words = self.version_command(&program.to_string_lossy());
         let reply = ask(Command::new(&words[0]).args(&words[1..]), PATIENCE)?;
+        // A stand-in with nothing behind it says so, in words that are no version.
+        if !reply.status.success() {
+            return Err(format!(
+                "asked for its version, it failed{}",
+                first_line(&reply.stdout, &reply.stderr)
+            ));
+        }
         let version = self.version_in(&reply.stdout, &reply.stderr)?;
         let second = reply.stdout.lines().nth(1).map(str::trim).map(PathBuf::from);
         Ok((version, second.filter(|path| path.is_absolute() && path.exists())))
@@ -152,14 +159,16 @@ impl Target {
     pub(super) fn version_in(&self, stdout: &str, stderr: &str) -> Result<String, String> {
         let after = &self.spec.find.after;
         let found = version::of_output(stdout, after).or_else(|| version::of_output(stderr, after));
-        found.map(str::to_owned).ok_or_else(|| {
-            let said = stderr.lines().chain(stdout.lines()).find(|line| !line.trim().is_empty());
-            format!(
-                "it told no version{}",
-                said.map(|s| format!("; it said: {s}")).unwrap_or_default()
-            )
-        })
+        found
+            .map(str::to_owned)
+            .ok_or_else(|| format!("it told no version{}", first_line(stdout, stderr)))
     }
+}
+
+/// `; it said: ..`, with the first line there is.
+fn first_line(stdout: &str, stderr: &str) -> String {
+    let said = stderr.lines().chain(stdout.lines()).find(|line| !line.trim().is_empty());
+    said.map(|said| format!("; it said: {said}")).unwrap_or_default()
 }
 
 impl Runtime {
@@ -195,8 +204,26 @@ impl Runtime {
     fn finding(&self, unit: &UnitSpec) -> Finding {
         match &unit.since {
             Some(since) if self.is_too_old_for(unit) => Finding::TooOld { since: since.clone() },
-            _ => self.missing(&unit.needs).unwrap_or(Finding::Here),
+            _ => self
+                .missing(&unit.needs)
+                .or_else(|| self.unprogrammed(unit))
+                .unwrap_or(Finding::Here),
         }
+    }
+
+    /// What is missing, where the unit has programs and none of them can be had without it.
+    fn unprogrammed(&self, unit: &UnitSpec) -> Option<Finding> {
+        let programs = self.target.spec.programs.iter();
+        let own = programs
+            .filter(|(name, _)| unit.programs.as_ref().is_none_or(|own| own.contains(name)));
+        let lacks: Vec<_> = own.map(|(_, program)| self.missing(&program.needs)).collect();
+        lacks.into_iter().collect::<Option<Vec<_>>>()?.into_iter().next()
+    }
+
+    /// What is missing for the program that has `unit` do `workload`.
+    pub(super) fn lacks(&self, unit: &str, workload: Workload) -> Option<Finding> {
+        let name = self.program_for(unit, workload)?;
+        self.missing(&self.target.spec.programs[name].needs)
     }
 
     fn is_too_old_for(&self, unit: &UnitSpec) -> bool {
@@ -215,15 +242,21 @@ impl Runtime {
     pub fn part_version(&self, part: &str) -> Option<String> {
         let parts = self.parts.get_or_init(|| {
             let parts = &self.target.spec.parts;
-            parts.iter().map(|(name, part)| (name.clone(), self.probe(&part.probe))).collect()
+            parts.iter().map(|(name, part)| (name.clone(), self.probe(part))).collect()
         });
         parts.get(part)?.clone()
     }
 
-    fn probe(&self, probe: &[String]) -> Option<String> {
-        let mut command = self.command(probe, None, &BTreeMap::new(), &[]);
+    fn probe(&self, part: &Part) -> Option<String> {
+        let mut command = self.command(&part.probe, None, &BTreeMap::new(), &[]);
         let reply = ask(&mut command, FETCHING).ok().filter(|reply| reply.status.success())?;
-        Some(version::of_output(&reply.stdout, "").unwrap_or("unknown").to_owned())
+        let version = version::of_output(&reply.stdout, &part.after);
+        // Some tell it on standard error, where others warn of something else.
+        let version = version.or_else(|| {
+            let says = !part.after.is_empty();
+            says.then(|| version::of_output(&reply.stderr, &part.after)).flatten()
+        });
+        Some(version.unwrap_or("unknown").to_owned())
     }
 
     pub(super) fn unit(&self, name: &str) -> Option<&UnitSpec> {

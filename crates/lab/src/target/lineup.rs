@@ -265,6 +265,14 @@ impl Lineup {
             }
             here = true;
             for &workload in &sizes.workloads {
+                if let Some(Finding::Missing { part, package }) = runtime.lacks(&name, workload) {
+                    field.notes.push(Warning {
+                        kind: WarningKind::LeftOut,
+                        message: format!("{who} is left out of {workload}: it needs {part}"),
+                        advice: package,
+                    });
+                    continue;
+                }
                 let Some(ready) = runtime.ready(&name, workload, folders) else {
                     if let Some(why) = unit.without.get(workload.name()) {
                         let trial = Trial {

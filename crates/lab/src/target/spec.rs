@@ -58,6 +58,8 @@ pub(crate) struct Image {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Part {
     pub(crate) probe: Vec<String>,
+    #[serde(default)]
+    pub(crate) after: String,
     pub(crate) package: String,
 }
 
