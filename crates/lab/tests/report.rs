@@ -262,6 +262,72 @@ fn a_difference_that_chance_may_have_made_is_not_claimed() {
     );
 }
 
+/// The first sentence of a page tells of all runtimes at once, and no more than those below it.
+#[test]
+fn the_first_sentence_claims_what_is_shown_of_every_runtime_that_has_both() {
+    let mut both = record();
+    let ruby = |unit: Unit, median: f64| {
+        let mut m = measurement(Workload::Alloc, unit, Metric::TimePerUnit, median);
+        (m.subject.runtime, m.subject.version) = ("ruby".into(), "3.3.0".into());
+        m
+    };
+    both.results.extend([ruby(Unit::Fiber, 10_000.0), ruby(Unit::Thread, 50_000.0)]);
+    let page = render(&both, Format::Html, false);
+    assert!(page.contains("Over the 2 runtimes measured here"), "no sentence");
+    assert!(page.contains("starting 5.0x to 13x;"), "no span");
+
+    // Not told apart in one of them: nothing is said of starting as such.
+    let thread = both.results.last_mut().expect("ruby's");
+    (thread.median, thread.ci_low) = (10_500.0, Some(9_000.0));
+    let page = render(&both, Format::Html, false);
+    assert!(!page.contains("starting 1."), "a difference that was not shown");
+
+    // One that has no threads here to compare with is not among those measured.
+    both.results.retain(|m| m.subject.runtime != "ruby" || m.subject.unit != "thread");
+    let page = render(&both, Format::Html, false);
+    assert!(!page.contains("Over the"), "one runtime is no span");
+}
+
+#[test]
+fn markdown_has_the_interval_under_its_figure_where_samples_give_one() {
+    let page = render(&record(), Format::Markdown, false);
+    assert!(page.contains("| 4.405<br><sub>4.27–4.58</sub> |"), "{page}");
+    assert!(page.contains("Below a figure is its 95% interval"), "{page}");
+    let mut few = record();
+    few.results.iter_mut().for_each(|m| m.samples.truncate(2));
+    let page = render(&few, Format::Markdown, false);
+    assert!(!page.contains("<sub>") && !page.contains("Below a figure"), "{page}");
+}
+
+/// Python counts what is in use and not what was allocated: a figure of another name, in a column
+/// of its own.
+#[test]
+fn what_a_runtime_traced_stands_beside_what_others_counted() {
+    let mut record = record();
+    let fetch = |metric: &str, value_unit: &str, median: f64| Measurement {
+        subject: Subject {
+            runtime: "python".into(),
+            version: "3.13.0".into(),
+            unit: "thread".into(),
+            workload: "fetch".into(),
+            parameters: Parameters::default().with("requests", 50_u64),
+        },
+        metric: metric.into(),
+        value_unit: value_unit.into(),
+        median,
+        ..measurement(Workload::Alloc, Unit::Thread, Metric::TimePerUnit, median)
+    };
+    let traced = [fetch("time", "ms", 40.0), fetch("bytes_traced_at_most", "bytes", 54_885.0)];
+    record.results.extend(traced);
+    let text = render(&record, Format::Text, false);
+    let table = text.split("Fetching").nth(1).and_then(|rest| rest.split("Medians").next());
+    let table = table.expect("a table");
+    assert!(table.contains("Traced") && table.contains("54,885"), "{text}");
+    assert!(table.contains("tracemalloc") && !table.contains("Allocated"), "{text}");
+    let page = render(&record, Format::Html, false);
+    assert!(page.contains("most memory in use at one moment, by the runtime&#39;s tracing"));
+}
+
 #[test]
 fn a_fiber_that_loses_is_said_to_lose() {
     let mut record = record();

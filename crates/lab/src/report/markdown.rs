@@ -5,11 +5,16 @@ use super::view::View;
 use super::{tables, text, words};
 use crate::record::Record;
 
+const RANGES: &str = "Below a figure is its 95% interval, which for fewer than 8 samples is about \
+                      their range.";
+
 pub(super) fn render(records: &[Record]) -> String {
     let view = View::new(records);
     let mut page = String::from("## Fiber vs Thread Benchmark\n");
     let section = |table: &Table| {
-        let notes: String = table.notes.iter().map(|note| format!("  - {note}\n")).collect();
+        let ranged = (!table.ranges.is_empty()).then_some(RANGES);
+        let notes = table.notes.iter().map(String::as_str).chain(ranged);
+        let notes: String = notes.map(|note| format!("  - {note}\n")).collect();
         let gap = if notes.is_empty() { "" } else { "\n" };
         format!("\n### {}\n\n{}{gap}{notes}", table.title, table.markdown())
     };

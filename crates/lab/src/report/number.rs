@@ -29,6 +29,17 @@ pub(crate) fn micros(ns: f64, digits: usize) -> String {
     grouped(ns / 1e3, digits)
 }
 
+/// Nanoseconds as microseconds, with the three digits that tell how far off a figure may be.
+pub(crate) fn rough_micros(ns: f64) -> String {
+    let value = ns / 1e3;
+    if value <= 0.0 {
+        return "0".into();
+    }
+    let place = value.log10().floor() as i32;
+    let step = 10f64.powi(place - 2);
+    grouped((value / step).round() * step, usize::try_from(2 - place).unwrap_or(0))
+}
+
 /// How many times: `310x`, `13x`, `4.5x`, as many digits as mean something.
 pub(crate) fn times(ratio: f64) -> String {
     if ratio >= 99.5 {
@@ -120,6 +131,15 @@ mod tests {
         assert_eq!(times(312.4), "310x");
         assert_eq!(times(12_345.0), "12,000x");
         assert_eq!(ratio(18.74), "18.7x");
+    }
+
+    #[test]
+    fn rough_ones_have_three_digits() {
+        assert_eq!(rough_micros(28.94), "0.0289");
+        assert_eq!(rough_micros(5_678.0), "5.68");
+        assert_eq!(rough_micros(158_362.0), "158");
+        assert_eq!(rough_micros(25_299_661.0), "25,300");
+        assert_eq!(rough_micros(0.0), "0");
     }
 
     #[test]

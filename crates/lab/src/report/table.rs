@@ -1,5 +1,7 @@
 //! A table, and how it looks in a terminal and in Markdown.
 
+use std::collections::BTreeMap;
+
 /// Rows of cells under headings. A cell of a text table may have several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
@@ -9,6 +11,9 @@ pub(crate) struct Table {
     /// What each row is named in full, where its first cell tells it in part, as under a name that
     /// stands once above several rows. Empty where the first cells tell all.
     pub(crate) names: Vec<String>,
+    /// How far the figure in a cell may be off, by its row and column: `7.1–7.4`. For Markdown,
+    /// which has no other place for it beside the figure; texts and pages show it elsewhere.
+    pub(crate) ranges: BTreeMap<(usize, usize), String>,
     /// What a reader has to know, one a line.
     pub(crate) notes: Vec<String>,
 }
@@ -32,6 +37,7 @@ impl Table {
             columns: Vec::new(),
             rows: Vec::new(),
             names: Vec::new(),
+            ranges: BTreeMap::new(),
             notes: Vec::new(),
         }
     }
@@ -79,11 +85,18 @@ impl Table {
         text
     }
 
-    /// For Markdown: one line a row, columns padded so that the source is a table to read too.
+    /// For Markdown: one line a row, columns padded so that the source is a table to read too. A
+    /// range stands small under its figure.
     pub(crate) fn markdown(&self) -> String {
         let flat = |cell: &str| cell.lines().collect::<Vec<_>>().join(", ");
-        let rows: Vec<Vec<String>> =
-            self.rows.iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
+        let cell = |place, cell: &str| match self.ranges.get(&place) {
+            Some(range) => format!("{}<br><sub>{range}</sub>", flat(cell)),
+            None => flat(cell),
+        };
+        let row = |(at, row): (usize, &Vec<String>)| {
+            row.iter().enumerate().map(|(column, text)| cell((at, column), text)).collect()
+        };
+        let rows: Vec<Vec<String>> = self.rows.iter().enumerate().map(row).collect();
         let widths: Vec<usize> = self
             .columns
             .iter()
@@ -194,6 +207,18 @@ mod tests {
              | ------------------- | ---------------: | --: |\n\
              | ours 1.0, rust 1.95 |            4.405 |   1 |\n\
              | theirs              |       12,345.678 |  10 |\n"
+        );
+    }
+
+    #[test]
+    fn a_range_stands_under_its_figure_in_markdown_alone() {
+        let mut table = sample();
+        let text = table.text();
+        table.ranges.insert((0, 1), "4.1–4.9".into());
+        assert_eq!(table.text(), text);
+        assert_eq!(
+            table.markdown().lines().nth(2),
+            Some("| ours 1.0, rust 1.95 | 4.405<br><sub>4.1–4.9</sub> |   1 |")
         );
     }
 

@@ -1,7 +1,7 @@
 //! The five tables of the fiber-vs-thread benchmark, those of feeding and fetching, and one more
 //! with every figure's interval.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::number::{self, grouped, micros};
 use super::table::{Align, Table};
@@ -106,13 +106,15 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let crews: Vec<Crew<'_>> =
         crews.iter().filter(|crew| crew.says(view, &figures)).cloned().collect();
     let mut rows: Vec<Vec<String>> = crews.iter().map(|crew| vec![crew.label.clone()]).collect();
+    let mut ranges = BTreeMap::new();
     let mut ratios = false;
     for (workload, metric, heading, ratio, digits) in parts {
         let seats = seats(view, &crews, workload, metric);
         for &seat in &seats {
             table = table.column(format!("{} {heading}", seat.title()), Align::Right);
-            for (crew, row) in crews.iter().zip(&mut rows) {
+            for (at_row, (crew, row)) in crews.iter().zip(&mut rows).enumerate() {
                 let found = at(view, crew, seat, workload, metric);
+                ranges.extend(found.and_then(range).map(|r| ((at_row, row.len()), r)));
                 row.push(cell(found, &|m| micros(m.median, digits)));
             }
         }
@@ -136,7 +138,14 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
         table.notes.push("Ratios say how many times what a fiber takes a thread takes.".into());
     }
     table.rows = rows;
+    table.ranges = ranges;
     if table.rows.is_empty() { None } else { Some(table) }
+}
+
+/// The interval of a time, in microseconds. Of fewer samples than three it would say nothing.
+fn range(m: &Measurement) -> Option<String> {
+    let (low, high) = m.ci_low.zip(m.ci_high).filter(|_| m.samples.len() >= 3)?;
+    Some(format!("{}–{}", number::rough_micros(low), number::rough_micros(high)))
 }
 
 fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
@@ -452,6 +461,7 @@ fn fetching(view: &View<'_>) -> Option<Table> {
         .column("Allocated", Align::Right)
         .column("Comparison", Align::Left)
         .column("Objects", Align::Right)
+        .column("Traced at Most", Align::Right)
         .column("Peak Memory", Align::Right);
     for fetches in fetches(view) {
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
@@ -488,6 +498,7 @@ fn fetching(view: &View<'_>) -> Option<Table> {
                 cell(fetches.find(way, "bytes_allocated"), &|m| grouped(m.median, 0)),
                 bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
                 cell(fetches.find(way, "objects_allocated"), &|m| grouped(m.median, 0)),
+                cell(fetches.find(way, "bytes_traced_at_most"), &|m| grouped(m.median, 0)),
                 cell(fetches.find(way, "peak_memory"), &|m| number::size(m.median)),
             ]);
         }
@@ -497,6 +508,13 @@ fn fetching(view: &View<'_>) -> Option<Table> {
          one). Comparisons are with the best way of the same runtime."
             .into(),
     );
+    if view.figures.iter().any(|figure| figure.m.metric == "bytes_traced_at_most") {
+        table.notes.push(
+            "Traced at most: the bytes that were in use at one moment, by the runtime's own \
+             tracing (Python's tracemalloc), and not the sum of all that were allocated."
+                .into(),
+        );
+    }
     if table.rows.is_empty() { None } else { Some(table.without_empty()) }
 }
 

@@ -103,30 +103,26 @@ pub(super) fn lead(view: &View<'_>) -> Option<String> {
         view.places[place] != "published"
     };
     let mine: Vec<&Crew<'_>> = crews.iter().filter(here).collect();
-    let runtimes: BTreeSet<&str> = mine
-        .iter()
-        .filter_map(|crew| Some(crew.at(Seat::Fiber).or(crew.at(Seat::Coroutine))?.runtime))
-        .collect();
-    if runtimes.len() < 2 {
-        return None;
-    }
+    let mut runtimes = BTreeSet::new();
     let parts: Vec<String> = POINTS
         .iter()
         .filter_map(|point| {
-            let mut ratios: Vec<f64> = mine
-                .iter()
-                .filter_map(|crew| outcome(view, crew, point))
-                .map(|outcome| outcome.thread.median / outcome.light.median)
-                .collect();
+            let outcomes: Vec<Outcome<'_>> =
+                mine.iter().filter_map(|crew| outcome(view, crew, point)).collect();
+            // Where threads win somewhere, or nobody is shown to, the span has no plain name.
+            if outcomes.iter().any(|outcome| outcome.verdict != Verdict::Light) {
+                return None;
+            }
+            runtimes.extend(outcomes.iter().map(|outcome| outcome.who.runtime));
+            let mut ratios: Vec<f64> =
+                outcomes.iter().map(|o| o.thread.median / o.light.median).collect();
             ratios.sort_by(f64::total_cmp);
             let (least, most) = (*ratios.first()?, *ratios.last()?);
-            // Where threads win somewhere, the span has no plain name.
-            (least > 1.0).then(|| {
-                format!("{} {} to {}", point.topic.to_lowercase(), times(least), times(most))
-            })
+            let topic = point.topic.to_lowercase();
+            Some(format!("{topic} {} to {}", times(least), times(most)))
         })
         .collect();
-    (!parts.is_empty()).then(|| {
+    (runtimes.len() > 1 && !parts.is_empty()).then(|| {
         format!(
             "Over the {} runtimes measured here, the lighter unit (fiber, goroutine, task) is \
              cheaper than the thread by a factor of: {}.",

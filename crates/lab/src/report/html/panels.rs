@@ -71,6 +71,7 @@ const PANELS: [Panel; 7] = [
         charts: &[
             ("time", "Time to fetch all pages"),
             ("bytes_allocated", "Memory allocated on the way"),
+            ("bytes_traced_at_most", "Most memory in use at one moment, by the runtime's tracing"),
             ("peak_memory", "Most memory in use"),
         ],
     },
