@@ -11,15 +11,18 @@
 //! fiber looks again and again (see `patience`). On a stream of `AF_UNIX` one look is all.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
+use libc::msghdr;
 
+use crate::buffers::Buffers;
 use crate::files::{self, Limit};
 use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
-use crate::socket::{offload_receive, option, or_so_far};
+use crate::socket::{offload_message, offload_receive, option, or_so_far};
 use crate::stream::blocking;
 
 const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
@@ -73,6 +76,61 @@ pub(crate) unsafe fn receive(
         };
         match answer {
             Ok(more) if more != 0 && more < left => got += more,
+            answer => return or_so_far(got, answer),
+        }
+    }
+}
+
+/// Receives until a message's buffers are full, where the reactor can only receive what is there.
+///
+/// # Safety
+/// As for `recvmsg`; these are its [`flags`].
+#[cold]
+pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise.
+    let message = unsafe { &mut *message };
+    if message.msg_controllen > 0 {
+        // Where what comes with the data ends a part, only the kernel knows.
+        // SAFETY: as above.
+        return unsafe { offload_message(libc::SYS_recvmsg, fd, message, flags) };
+    }
+    // SAFETY: as above.
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) };
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    let mut part = *message;
+    let mut got = 0;
+    loop {
+        let each = flags & !libc::MSG_WAITALL;
+        let op = Op::ReceiveMessage { fd, message: &raw mut part, flags: each };
+        // SAFETY: as above.
+        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+            Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
+                // SAFETY: as above.
+                unsafe { offload_message(libc::SYS_recvmsg, fd, &raw const part, flags) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => Err(libc::EAGAIN),
+        };
+        if answer.is_ok() {
+            if got == 0 {
+                message.msg_namelen = part.msg_namelen;
+            }
+            message.msg_controllen = part.msg_controllen;
+            message.msg_flags = part.msg_flags;
+        }
+        match answer {
+            // Files that came along, for which there is no room, end it too.
+            Ok(more)
+                if more != 0 && more < buffers.left() && part.msg_flags & libc::MSG_CTRUNC == 0 =>
+            {
+                got += more;
+                buffers.advance(more);
+                part.msg_iov = buffers.first().cast_mut();
+                part.msg_iovlen = buffers.count() as _;
+                part.msg_name = ptr::null_mut();
+                part.msg_namelen = 0;
+            }
             answer => return or_so_far(got, answer),
         }
     }

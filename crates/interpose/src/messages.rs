@@ -7,14 +7,17 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 
 use carefree_context::kernel;
-use carefree_runtime::clock;
+use carefree_reactor::Op;
+use carefree_runtime::{Reason, clock};
 use libc::{mmsghdr, timespec};
 
 use crate::buffers::Buffers;
 use crate::fiber::answer;
-use crate::parking::Answer;
-use crate::socket::{receive_message, transmit_message};
+use crate::files::{self, Limit};
+use crate::parking::{self, Answer, On, Parked};
+use crate::socket::{never_waits, receive_message, transmit_message};
 use crate::span;
+use crate::stream::blocking;
 
 system_call!(
     fn raw_recvmmsg(
@@ -91,28 +94,39 @@ unsafe fn receive_messages(
     let until = unsafe { span::deadline(timeout) }?;
     let of_one = flags & libc::MSG_WAITFORONE != 0;
     let flags = flags & !libc::MSG_WAITFORONE;
+    let waits = !never_waits(flags) && blocking(files::file(fd), fd);
     let mut got = 0;
     let ended = loop {
         // SAFETY: as above; those further on are there as well.
         let (rest, left) = unsafe { (messages.add(got), count - got) };
         // SAFETY: as above.
-        match unsafe { at_once(libc::SYS_recvmmsg, fd, rest, left, flags) } {
+        let answer = match unsafe { at_once(libc::SYS_recvmmsg, fd, rest, left, flags) } {
+            // SAFETY: as above.
+            Err(libc::EAGAIN) if waits && got == 0 => unsafe { receive_one(fd, rest, flags) },
+            // Somebody else was faster.
+            Err(libc::EAGAIN) if waits => Ok(0),
+            answer => answer,
+        };
+        match answer {
             Ok(more) => got += more,
-            Err(libc::EAGAIN) if flags & libc::MSG_DONTWAIT == 0 && !(got > 0 && of_one) => {
-                // SAFETY: as above.
-                match unsafe { receive_message(fd, &raw mut (*rest).msg_hdr, flags) } {
-                    Ok(length) => {
-                        // SAFETY: as above.
-                        unsafe { (*rest).msg_len = length as c_uint };
-                        got += 1;
-                    }
-                    Err(errno) => break Err(errno),
-                }
-            }
             Err(errno) => break Err(errno),
         }
-        if got >= count || (got > 0 && of_one) || until <= clock::now() {
+        if got >= count || (got > 0 && of_one) || !waits || until <= clock::now() {
             break Ok(got);
+        }
+        match wait_for_more(fd) {
+            Next::Message => {}
+            Next::Nothing => break Ok(got),
+            Next::Unknown => {
+                // SAFETY: as above: there is one more.
+                match unsafe { receive_one(fd, messages.add(got), flags) } {
+                    Ok(more) => got += more,
+                    Err(errno) => break Err(errno),
+                }
+                if got >= count {
+                    break Ok(got);
+                }
+            }
         }
     };
     // SAFETY: the caller's promise.
@@ -120,6 +134,41 @@ unsafe fn receive_messages(
         *timeout = span::timespec(span::left(until));
     }
     if got > 0 { Ok(got) } else { ended }
+}
+
+/// Receives one message, for which it waits.
+unsafe fn receive_one(fd: c_int, message: *mut mmsghdr, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let length = receive_message(fd, &raw mut (*message).msg_hdr, flags)?;
+        (*message).msg_len = length as c_uint;
+    }
+    Ok(1)
+}
+
+/// What comes after some messages.
+enum Next {
+    Message,
+    /// The call has to do with those it has.
+    Nothing,
+    /// There is no waiting for it without taking it.
+    Unknown,
+}
+
+/// Waits for the next message, and takes nothing.
+///
+/// An error that comes after some messages is the next call's, say Linux and the manual. Whoever asks
+/// for a message takes the error instead, and could not give it back; but it stays with the socket
+/// when a poll has seen it. (Only one that comes between the poll and the asking is lost.)
+fn wait_for_more(fd: c_int) -> Next {
+    let op = Op::Poll { fd, events: libc::POLLIN as u32 };
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Answered(Ok(events)) if events & libc::POLLERR as usize == 0 => Next::Message,
+        Parked::Answered(_) | Parked::Late => Next::Nothing,
+        Parked::Unsupported => Next::Unknown,
+    }
 }
 
 unsafe fn transmit_messages(

@@ -127,7 +127,7 @@ interpose! {
 }
 
 /// Whether a call with these flags answers at once in any case.
-fn never_waits(flags: c_int) -> bool {
+pub(crate) fn never_waits(flags: c_int) -> bool {
     flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
 }
 
@@ -291,7 +291,7 @@ unsafe fn plain_message(
     unsafe { kernel::call(number, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
 }
 
-unsafe fn offload_message(
+pub(crate) unsafe fn offload_message(
     number: libc::c_long,
     fd: c_int,
     message: *const msghdr,
@@ -336,6 +336,10 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     // SAFETY: as above.
     match unsafe { parking::perform(&op, on) } {
         Parked::Late => Err(libc::EAGAIN),
+        // SAFETY: as above.
+        Parked::Unsupported if wants_all(flags) => unsafe {
+            all::receive_message(fd, message, flags)
+        },
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
             // SAFETY: as above.
             unsafe { offload_message(number, fd, message, flags) }

@@ -55,6 +55,52 @@ fn who_wants_all_gets_all() {
     });
 }
 
+/// `recvmsg` into two buffers.
+fn receive_two(fd: c_int, first: usize, second: usize) -> Result<Vec<u8>, c_int> {
+    let mut buffers = [vec![0u8; first], vec![0u8; second]];
+    let mut vectors =
+        [first, second].map(|iov_len| libc::iovec { iov_base: ptr::null_mut(), iov_len });
+    for (vector, buffer) in vectors.iter_mut().zip(&mut buffers) {
+        vector.iov_base = buffer.as_mut_ptr().cast();
+    }
+    // SAFETY: zeros are a header without anything; the buffers stay.
+    let got = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = vectors.as_mut_ptr();
+        message.msg_iovlen = 2;
+        checked(libc::recvmsg(fd, &raw mut message, libc::MSG_WAITALL) as i64)?
+    };
+    let mut all = buffers.concat();
+    all.truncate(got as usize);
+    Ok(all)
+}
+
+#[test]
+fn who_wants_a_whole_message_gets_it() {
+    on_one_carrier(|| {
+        let (client, server) = tcp();
+        in_two_parts(client, b"abcd", b"efgh");
+        assert_eq!(receive_two(server.as_raw_fd(), 3, 5).unwrap(), b"abcdefgh");
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let fd = server.as_raw_fd();
+        in_two_parts(client.try_clone().unwrap(), b"ab", b"cde");
+        assert_eq!(receive_two(fd, 1, 4).unwrap(), b"abcde");
+        // It can be cut short, and what is there by then is kept.
+        assert_eq!(cancelled(move || receive_two(fd, 2, 2)), Err(libc::ECANCELED));
+        client.write_all(b"abc").unwrap();
+        assert_eq!(timed_out(|| receive_two(fd, 2, 2)).unwrap(), b"abc");
+        server.set_read_timeout(Some(MOMENT)).unwrap();
+        client.write_all(b"d").unwrap();
+        assert_eq!(receive_two(fd, 2, 2).unwrap(), b"d");
+        assert_eq!(receive_two(fd, 2, 2), Err(libc::EAGAIN));
+        server.set_read_timeout(None).unwrap();
+        client.write_all(b"ef").unwrap();
+        drop(client);
+        // The end, once those in the background have closed theirs, comes before all is there.
+        assert_eq!(receive_two(fd, 2, 2).unwrap(), b"ef");
+    });
+}
+
 #[test]
 fn a_part_of_all_is_not_lost() {
     on_one_carrier(|| {

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::mem;
+use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::ptr;
@@ -190,6 +191,33 @@ fn cancellation_and_timeouts_reach_in() {
         // What has come is kept.
         other.send(b"x").unwrap();
         assert_eq!(timed_out(receive), Ok(1));
+    });
+}
+
+/// A refusal that comes back when two messages are there is the next call's.
+#[test]
+fn an_error_after_some_messages_is_not_lost() {
+    on_one_carrier(|| {
+        let (one, other) = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()).into();
+        one.connect(other.local_addr().unwrap()).unwrap();
+        other.connect(one.local_addr().unwrap()).unwrap();
+        let fd = one.as_raw_fd();
+        let receive = move || {
+            let mut messages = Messages::new(4);
+            let got = messages.receive(fd, 0, ptr::null_mut());
+            (got, messages.texts(2))
+        };
+        let receiving = spawn(receive);
+        for text in ["a", "bb"] {
+            carefree::sleep(MOMENT);
+            other.send(text.as_bytes()).unwrap();
+        }
+        carefree::sleep(MOMENT);
+        drop(other);
+        one.send(b"is anybody there?").unwrap();
+        let texts = ["a", "bb"].map(String::from).to_vec();
+        assert_eq!(receiving.join().unwrap(), (Ok(2), texts));
+        assert_eq!(receive().0, Err(libc::ECONNREFUSED));
     });
 }
 
