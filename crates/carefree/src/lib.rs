@@ -41,7 +41,8 @@
 //!
 //! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
 //! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
-//! place. `CAREFREE_WATCH` sets how long is too long, or switches this off.
+//! place. `CAREFREE_WATCH` sets how long is too long, or switches this off. [`dump`] says what each
+//! fiber waits for.
 //!
 //! # Processes
 //!
@@ -85,7 +86,7 @@ pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Fiber, FiberId, Interrupted, JoinHandle, Metrics, Permit, Runtime,
     RuntimeBuilder, Scope, ScopedJoinHandle, Semaphore, TimedOut, available_parallelism, check,
-    current, metrics, offload, park, park_timeout, run, scope, shield, sleep, spawn, timeout,
+    current, dump, metrics, offload, park, park_timeout, run, scope, shield, sleep, spawn, timeout,
     yield_now,
 };
 pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform};

@@ -1,5 +1,9 @@
 //! `block_on`: futures on fibers, and on plain threads alike.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::cell::Cell;
 use std::future::{pending, poll_fn, ready};
 use std::panic::{self, AssertUnwindSafe};

@@ -1,5 +1,9 @@
 //! Code written for `std::thread` runs on fibers when one path is changed.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 

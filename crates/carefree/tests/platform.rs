@@ -1,5 +1,9 @@
 //! What the environment asks for is done, and said.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::process::Command;
 
 use carefree::{TlsMode, platform, run, spawn, yield_now};

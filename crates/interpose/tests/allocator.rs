@@ -1,6 +1,10 @@
 //! A program whose allocator takes a pthread mutex, as jemalloc's does, and is contended: what the
 //! runtime allocates in the midst of its own work must not lead back into it.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

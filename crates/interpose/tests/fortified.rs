@@ -1,5 +1,9 @@
 //! C code that is compiled with checks of its buffers' lengths parks as well.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::ffi::{CString, c_int};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;

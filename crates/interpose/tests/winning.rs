@@ -1,5 +1,9 @@
 //! The symbols of this crate win over libc's: for `std`, and for C libraries.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::ffi::{CString, c_int};
 use std::process::Command;
 use std::sync::Arc;

@@ -26,10 +26,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::cancel::shield;
-use crate::fiber::Fiber;
+use crate::dump;
 use crate::offload;
-use crate::reason::Reason;
-use crate::registry;
 use crate::rest;
 use crate::runtime::Shared;
 use crate::wait;
@@ -40,8 +38,6 @@ use carefree_context::lock::Lock;
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// Looks without any sign of life before a suspicion is printed.
 const SUSPECT: u32 = 10;
-/// Waiters a report names at most.
-const NAMED: usize = 100;
 
 static RUNTIMES: Lock<Vec<usize>> = Lock::new(Vec::new());
 /// Plain threads that wait without a time limit, and nobody has ended their wait.
@@ -160,35 +156,7 @@ impl Watch {
 
 /// Prints `what` and who waits for what to standard error.
 fn report(what: &str) {
-    let mut text = format!("carefree: {what}\n");
-    let mut waiting = 0;
-    // Counted references, so that names stay; printed when the registry is free again.
-    let mut named = Vec::with_capacity(NAMED);
-    registry::for_each_alive(|waiter| {
-        if waiter.episode.is_waiting() {
-            waiting += 1;
-            if named.len() < NAMED {
-                named.extend(Fiber::try_from_ref(waiter));
-            }
-        }
-    });
-    for waiter in &named {
-        text += &line(waiter);
-    }
-    if waiting > named.len() {
-        text += &format!("  … and {} more\n", waiting - named.len());
-    }
+    let text = format!("carefree: {what}\n{}", dump::waiters());
     // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
     let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-fn line(waiter: &Fiber) -> String {
-    let header = waiter.as_ref();
-    let kind = if header.episode.is_of_thread() { "thread" } else { "fiber" };
-    let number = waiter.id();
-    let reason = Reason::from_code(header.reason.load(Ordering::Relaxed));
-    match waiter.name() {
-        Some(name) => format!("  {kind} {number} '{name}' {reason}\n"),
-        None => format!("  {kind} {number} {reason}\n"),
-    }
 }

@@ -27,6 +27,8 @@ pub mod clock;
 #[cfg(not(loom))]
 mod deadlock;
 #[cfg(not(loom))]
+mod dump;
+#[cfg(not(loom))]
 mod fiber;
 #[cfg(not(loom))]
 mod fork;
@@ -78,6 +80,7 @@ mod watch;
 #[cfg(not(loom))]
 pub use {
     cancel::{Cancelled, Interrupted, check, shield},
+    dump::dump,
     episode::Outcome,
     fiber::{Fiber, FiberId},
     join::JoinHandle,

@@ -1,5 +1,9 @@
 //! A program with more thread-local storage than the smallest stacks have room for.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::cell::RefCell;
 use std::io::ErrorKind;
 

@@ -163,14 +163,16 @@ fn what_is_wrong_with_a_file_is_said() {
 #[test]
 fn cancellation_and_timeouts_reach_into_open() {
     run(|| {
-        let directory = Directory::new();
-        let path = directory.fifo();
-        let (one, two) = (path.clone(), path.clone());
+        // Not the same for both: a reader's end that a child of another test has inherited, if only
+        // until it runs its program, would let a writer in.
+        let directories = (Directory::new(), Directory::new());
+        let (read, written) = (directories.0.fifo(), directories.1.fifo());
+        let (one, two) = (read.clone(), written.clone());
         let errno = |file: std::io::Result<File>| file.unwrap_err().raw_os_error();
         assert_eq!(cancelled(move || errno(File::open(one))), Some(libc::ECANCELED));
         assert_eq!(cancelled(move || errno(for_writing(&two))), Some(libc::ECANCELED));
-        assert_eq!(timed_out(|| errno(File::open(&path))), Some(libc::ETIMEDOUT));
-        assert_eq!(timed_out(|| errno(for_writing(&path))), Some(libc::ETIMEDOUT));
+        assert_eq!(timed_out(|| errno(File::open(&read))), Some(libc::ETIMEDOUT));
+        assert_eq!(timed_out(|| errno(for_writing(&written))), Some(libc::ETIMEDOUT));
     });
 }
 

@@ -1,5 +1,9 @@
 //! Blocking calls of `std` on fibers.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 mod busy;
 mod closing;
 mod common;

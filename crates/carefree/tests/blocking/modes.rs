@@ -21,17 +21,17 @@ fn again_with(variables: &[(&str, &str)]) {
     assert!(text.contains("echo_at_once ... ok"), "nothing ran:\n{text}");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn over_epoll() {
     again_with(&[("CAREFREE_REACTOR", "epoll")]);
 }
 
-#[test]
+#[test(seconds = 600)]
 fn on_one_carrier() {
     again_with(&[("CAREFREE_CARRIERS", "1")]);
 }
 
-#[test]
+#[test(seconds = 600)]
 fn with_shared_thread_local_storage_over_epoll() {
     again_with(&[("CAREFREE_TLS", "shared"), ("CAREFREE_REACTOR", "epoll")]);
 }

@@ -1,5 +1,9 @@
 //! A C library, compiled by the test: its calls reach ours, from fibers and from threads.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 use std::ffi::CString;
 use std::path::Path;
 use std::process::Command;

@@ -19,12 +19,12 @@ fn again_with(variable: &str, value: &str) {
     assert!(ran, "nothing ran:\n{}", text(&output));
 }
 
-#[test]
+#[test(seconds = 600)]
 fn shared_thread_local_storage() {
     again_with("CAREFREE_TLS", "shared");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn one_carrier() {
     again_with("CAREFREE_CARRIERS", "1");
 }

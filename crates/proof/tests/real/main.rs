@@ -4,6 +4,10 @@
 //! `modes` runs all of it again over the other reactor and with shared thread-local storage. What
 //! needs a program or a library that is not installed says `skipped`.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 mod curl;
 mod executors;
 mod faults;

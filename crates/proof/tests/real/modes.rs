@@ -21,14 +21,14 @@ fn suite_with(environment: &[(&str, &str)], which: &[&str]) {
     assert!(ran, "the suite did not run:\n{}", text(&output));
 }
 
-#[test]
+#[test(seconds = 600)]
 fn over_epoll() {
     suite_with(&[("CAREFREE_REACTOR", "epoll")], &[]);
 }
 
 /// What keeps nothing of a caller's in thread-local variables while it waits. (parking_lot, rayon and
 /// tokio do, and two fibers of a carrier have the same there: the documents say so.)
-#[test]
+#[test(seconds = 600)]
 fn shared_thread_local_storage() {
     suite_with(&[("CAREFREE_TLS", "shared")], &["std::", "https::", "curl::", "sqlite::"]);
 }

@@ -1,5 +1,9 @@
 //! What fibers promise, in one program: `modes` runs all of it again in every forced mode.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 mod cancelling;
 mod common;
 mod fairness;

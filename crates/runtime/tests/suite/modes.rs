@@ -19,28 +19,28 @@ fn suite_with(variable: &str, value: &str) {
     assert!(ran, "the suite did not run:\n{}", text(&output));
 }
 
-#[test]
+#[test(seconds = 600)]
 fn shared_thread_local_storage() {
     suite_with("CAREFREE_TLS", "shared");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn plain_fences() {
     suite_with("CAREFREE_MEMBARRIER", "off");
 }
 
 /// With every fiber that runs for a millisecond interrupted.
-#[test]
+#[test(seconds = 600)]
 fn watched_closely() {
     suite_with("CAREFREE_WATCH", "1");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn one_carrier() {
     suite_with("CAREFREE_CARRIERS", "1");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn thread_pointer_by_system_call() {
     suite_with("CAREFREE_FSGSBASE", "off");
 }

@@ -1,0 +1,19 @@
+//! What the tests of several rooms share: a test that hangs says so.
+//!
+//! With
+//!
+//! ```ignore
+//! #[macro_use]
+//! extern crate carefree_testing;
+//! ```
+//!
+//! at its top, `#[test]` in a test program is [`test`] from here: the usual one, with a limit to how
+//! long each test may take. When one is over, the process says which test hangs, what each fiber
+//! waits for and where each thread is, and aborts. Without that, a test that hangs keeps all that
+//! comes after it from being run, and tells nobody what it was.
+
+mod limit;
+mod report;
+
+pub use carefree_testing_attribute::test;
+pub use limit::{LIMIT, within_limit};

@@ -1,0 +1,121 @@
+//! How long a test may take.
+//!
+//! A thread of the process wakes twice a second and takes one from what each running test has left.
+//! Counting those wake-ups, and not reading a clock, has three reasons: on a machine that is stopped
+//! or busy with other things the limit is longer, as it should be; a test that runs with virtual time
+//! is not mistaken for an old one; and there is nothing but atomics, so that a test may fork (the
+//! child has no such thread, and its parent waits for it, or not for ever).
+
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::report;
+
+/// Sets the seconds a test may take that says nothing else.
+pub const LIMIT: &str = "CAREFREE_TEST_LIMIT";
+
+/// Seconds a test may take: a hundred times what nearly all take on an idle machine.
+const SECONDS: u32 = 240;
+/// Less for each process that tests have started around this one, so that the innermost, which
+/// knows best, is the first to speak.
+const LESS: u32 = 50;
+/// But not less than this.
+const LEAST: u32 = 90;
+/// How many processes of tests there are around this one.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+
+const TICK: Duration = Duration::from_millis(500);
+const TICKS_A_SECOND: u32 = 2;
+
+/// A test that runs. A free slot has nothing left, and so is passed over.
+struct Slot {
+    test: AtomicPtr<&'static str>,
+    /// Ticks left.
+    left: AtomicU32,
+}
+
+/// More than tests run at once.
+static SLOTS: [Slot; 64] =
+    [const { Slot { test: AtomicPtr::new(ptr::null_mut()), left: AtomicU32::new(0) } }; 64];
+
+/// A slot in use: free again when the test ends, also by a panic.
+struct Taken(&'static Slot);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.left.store(0, Ordering::Relaxed);
+        self.0.test.store(ptr::null_mut(), Ordering::Release);
+    }
+}
+
+/// Runs `f`, which is `test`'s. Ends the process, saying why, if it takes longer than `seconds`, or
+/// than tests may as a rule if that is 0.
+pub fn within_limit<T>(test: &'static &'static str, seconds: u32, f: impl FnOnce() -> T) -> T {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        // Where there is no thread to be had there is no limit.
+        let _ = thread::Builder::new().name("limit-of-tests".into()).spawn(look);
+    });
+    let name = ptr::from_ref(test).cast_mut();
+    let is_taken = |slot: &&Slot| {
+        let free = ptr::null_mut();
+        slot.test.compare_exchange(free, name, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    };
+    let taken = SLOTS.iter().find(is_taken).map(Taken);
+    if let Some(Taken(slot)) = &taken {
+        let ticks = allowed(seconds).saturating_mul(TICKS_A_SECOND);
+        slot.left.store(ticks, Ordering::Relaxed);
+    }
+    f()
+}
+
+fn allowed(asked: u32) -> u32 {
+    if asked > 0 {
+        return asked;
+    }
+    let set = std::env::var(LIMIT).ok().and_then(|text| text.parse::<u32>().ok());
+    let depth = DEPTH.load(Ordering::Relaxed);
+    set.unwrap_or_else(|| LEAST.max(SECONDS.saturating_sub(LESS * depth))).max(1)
+}
+
+fn look() {
+    loop {
+        thread::sleep(TICK);
+        for slot in &SLOTS {
+            let left = slot.left.load(Ordering::Relaxed);
+            // It may end just now: then it has nothing left.
+            let took_one = left > 0
+                && slot
+                    .left
+                    .compare_exchange(left, left - 1, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok();
+            if took_one && left == 1 {
+                // SAFETY: null, or a reference to a static.
+                let test = unsafe { slot.test.load(Ordering::Relaxed).as_ref() };
+                report::print_and_abort(test.unwrap_or(&"?"));
+            }
+        }
+    }
+}
+
+/// Learns how deep this process is, and counts it in what those see that it starts. Before `main`,
+/// because the environment is to be written while there is one thread.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ENTER: extern "C" fn() = {
+    extern "C" fn enter() {
+        const NAME: &std::ffi::CStr = c"CAREFREE_TEST_DEPTH";
+        // SAFETY: C strings; there is one thread yet, so nobody writes to the environment meanwhile.
+        unsafe {
+            let found = libc::getenv(NAME.as_ptr());
+            let depth = if found.is_null() { 0 } else { libc::atoi(found).clamp(0, 8) as u8 };
+            DEPTH.store(depth.into(), Ordering::Relaxed);
+            let deeper = [b'1' + depth, 0];
+            libc::setenv(NAME.as_ptr(), deeper.as_ptr().cast(), 1);
+        }
+    }
+    enter
+};

@@ -1,0 +1,125 @@
+//! What is said of a test that hangs.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{self, Command};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long the dump and each process's stacks may take: what hangs may hold a lock that they need.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Processes whose stacks are shown at most: the test's own, and those it has started.
+const SHOWN: usize = 3;
+
+/// Prints which test it is, what its fibers wait for and where the threads are; then aborts.
+pub(crate) fn print_and_abort(test: &str) -> ! {
+    let program: Vec<_> = std::env::args().collect();
+    say(&format!(
+        "\ncarefree-testing: {test} hangs: it has not ended in time. ({program:?}, process {})\n",
+        process::id()
+    ));
+    say(&patiently(dump).unwrap_or_else(|| "its fibers cannot be listed: that hangs too\n".into()));
+    let processes = family(process::id());
+    for process in &processes {
+        say(&threads(*process));
+    }
+    for process in processes.iter().take(SHOWN) {
+        let process = *process;
+        say(&patiently(move || stacks(process)).unwrap_or_default());
+    }
+    // What the test has started would stay, and keep open what others read to its end.
+    for process in processes.iter().skip(1) {
+        // SAFETY: a call with numbers.
+        unsafe { libc::kill(*process as libc::pid_t, libc::SIGKILL) };
+    }
+    process::abort()
+}
+
+/// What `f` returns, unless that takes too long.
+fn patiently(f: impl FnOnce() -> String + Send + 'static) -> Option<String> {
+    let (send, receive) = mpsc::channel();
+    thread::Builder::new().spawn(move || send.send(f())).ok()?;
+    receive.recv_timeout(PATIENCE).ok()
+}
+
+/// Not `eprint`, which tests have caught.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn dump() -> String {
+    #[cfg(not(loom))]
+    return carefree_runtime::dump();
+    #[cfg(loom)]
+    return String::new();
+}
+
+fn read(path: String) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The numbers below `/proc/PROCESS/task`.
+fn tasks(process: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let mut tasks: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    tasks.sort_unstable();
+    tasks
+}
+
+/// `process`, and those it has started, directly or not.
+fn family(process: u32) -> Vec<u32> {
+    let mut all = vec![process];
+    for task in tasks(process) {
+        let children = read(format!("/proc/{process}/task/{task}/children"));
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            all.extend(family(child));
+        }
+    }
+    all
+}
+
+/// A line for each thread: its name, whether it runs, and what the kernel does for it.
+fn threads(process: u32) -> String {
+    let command = read(format!("/proc/{process}/cmdline")).replace('\0', " ");
+    let mut text = format!("process {process}: {command}\n");
+    for task in tasks(process) {
+        let of = |file: &str| read(format!("/proc/{process}/task/{task}/{file}"));
+        let status = of("stat");
+        // The letter after the name, which stands in parentheses and may be anything.
+        let state = status.rsplit(')').next().unwrap_or_default().trim_start();
+        let state = state.chars().next().unwrap_or('?');
+        let call = of("syscall");
+        let call = call.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+        text += &format!(
+            "  thread {task} {} {state}, in {}, system call {call}\n",
+            of("comm"),
+            of("wchan")
+        );
+    }
+    text
+}
+
+/// The stacks of a process's threads, where gdb is installed and may look. (Fibers that wait are on
+/// stacks of their own, which it does not know.)
+fn stacks(process: u32) -> String {
+    // SAFETY: a call with numbers: whoever may trace at all may trace this process, its children too.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+    let output = Command::new("timeout")
+        .args(["--signal=KILL", "50", "gdb", "--batch", "--nx", "--quiet"])
+        .args(["-ex", "set print frame-arguments none", "-ex", "thread apply all backtrace 16"])
+        .args(["--pid", &process.to_string()])
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let wanted = |line: &&str| line.starts_with("Thread ") || line.starts_with('#');
+            let lines: Vec<_> = text.lines().filter(wanted).collect();
+            format!("stacks of process {process}:\n{}\n", lines.join("\n"))
+        }
+        _ => {
+            format!("stacks of process {process}: none, as gdb is not installed or may not look\n")
+        }
+    }
+}
