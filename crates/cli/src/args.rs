@@ -222,8 +222,8 @@ pub(crate) struct History {
 /// Where records are, and how to show what they say.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// How to show it: text, json, markdown, csv, html or svg [default: by the name of --out,
-    /// else text].
+    /// How to show it: text, json, markdown or csv, and with report html or svg [default: by the
+    /// name of --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
     pub(crate) format: Option<Format>,
 

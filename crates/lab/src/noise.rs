@@ -1,6 +1,7 @@
 //! What may have disturbed the figures, as values: each warning says what was seen and what to do
 //! about it, and a report can show, count or ignore it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -67,6 +68,8 @@ pub struct Load {
 pub(crate) struct LoadMeter {
     start: Option<Jiffies>,
     own_ns: u64,
+    /// What samples took that are no children of ours, as those in containers: they tell.
+    told_ns: Cell<u64>,
 }
 
 /// The first line of /proc/stat, in hundredths of a second over all cores.
@@ -82,12 +85,21 @@ const JIFFY_NS: u64 = 10_000_000;
 
 impl LoadMeter {
     pub(crate) fn start() -> LoadMeter {
-        LoadMeter { start: jiffies(), own_ns: own_ns() }
+        LoadMeter { start: jiffies(), own_ns: own_ns(), told_ns: Cell::new(0) }
+    }
+
+    /// Counts what a sample in a container took as ours: its engine is the one who waits for it.
+    pub(crate) fn add(&self, ns: u64) {
+        self.told_ns.set(self.told_ns.get() + ns);
+    }
+
+    fn ours(&self) -> u64 {
+        own_ns() - self.own_ns + self.told_ns.get()
     }
 
     pub(crate) fn finish(&self) -> Load {
         match (self.start, jiffies()) {
-            (Some(start), Some(end)) => load(start, end, own_ns() - self.own_ns),
+            (Some(start), Some(end)) => load(start, end, self.ours()),
             _ => Load::default(),
         }
     }
@@ -479,6 +491,14 @@ mod tests {
         };
         assert_eq!(of("parked"), [WarningKind::SharedMemoryFigures]);
         assert_eq!(of("switch"), []);
+    }
+
+    #[test]
+    fn what_a_sample_in_a_container_took_is_not_the_load_of_others() {
+        let meter = LoadMeter::start();
+        let before = meter.ours();
+        meter.add(3_000_000_000);
+        assert!(meter.ours() >= before + 3_000_000_000, "{meter:?}");
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Runner<'_> {
                 let total = total(&courses, &shares);
                 (self.progress)(Progress { done, total, next: Some(trial) });
                 let started = Instant::now();
-                let taken = self.take(trial, done);
+                let taken = self.take(trial, done, &load);
                 let course = &mut courses[kind];
                 course.tried += 1;
                 course.spent += started.elapsed();
@@ -207,7 +207,7 @@ fn total(courses: &[Course], shares: &[u32]) -> usize {
 }
 
 impl Runner<'_> {
-    fn take(&self, trial: &Trial, position: usize) -> Result<Sample, Missed> {
+    fn take(&self, trial: &Trial, position: usize, load: &LoadMeter) -> Result<Sample, Missed> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
         }
@@ -235,11 +235,11 @@ impl Runner<'_> {
             Ok(remains) => {
                 let stderr = last_lines(&remains.complaint);
                 let tally = server.map(Server::stop);
-                conclude(trial, remains, inside, tally).map_err(|failure| Missed::Failed {
-                    failure,
-                    stderr,
-                    hopeless: false,
-                })
+                let taken = conclude(trial, remains, inside, tally);
+                if let Some(sample) = taken.as_ref().ok().filter(|_| inside) {
+                    load.add(sample.user_ns + sample.system_ns);
+                }
+                taken.map_err(|failure| Missed::Failed { failure, stderr, hopeless: false })
             }
             Err(Gone::Interrupted) => Err(Missed::Interrupted),
             Err(Gone::Failed(failure)) => {

@@ -93,7 +93,7 @@ const NOTES: [&str; 2] = [
     "Ratio: the new median by the old one, with its 95% interval (bootstrap). p: Mann-Whitney, \
      two-sided.",
     "Called better or worse where the interval leaves out 1 and p is below 0.05; by chance alone, \
-     1 figure in 20 would be at p.",
+     1 figure in 20 would have a p like that.",
 ];
 
 fn table(comparison: &Comparison) -> Table {

@@ -109,9 +109,8 @@ impl Engine {
                     let version = target
                         .version_in(&stdout, &stderr)
                         .map_err(|what| format!("image {}: {what}", image.image))?;
+                    let bin = image.folder_of(&program, target);
                     let target = target.clone();
-                    // Images have everything in PATH: commands there need no folder.
-                    let bin = "/usr/local/bin".to_owned();
                     let (image, parts) = (Some(image), OnceCell::new());
                     return Ok(Runtime { target, program, bin, version, image, parts });
                 }
@@ -130,6 +129,23 @@ impl Engine {
 impl InImage {
     pub(super) fn name(&self) -> &str {
         &self.image
+    }
+
+    /// The folder in the image that a program is in, links followed; asked for where a command of
+    /// the target needs it, for a container takes a while to start.
+    fn folder_of(&self, program: &str, target: &Target) -> String {
+        const WHERE: &str = "readlink -f \"$(command -v \"$0\")\"";
+        let usual = || "/usr/local/bin".to_owned();
+        if !target.spec.uses_bin() {
+            return usual();
+        }
+        let words = ["sh", "-c", WHERE, program].map(str::to_owned);
+        let inside = Inside::new(Path::new(""), Path::new(""));
+        let reply = ask(&mut self.command(&words, &inside), FETCHING).ok();
+        let path = reply.filter(|reply| reply.status.success());
+        let path = path
+            .and_then(|reply| Path::new(reply.stdout.trim()).parent()?.to_str().map(str::to_owned));
+        path.filter(|folder| folder.starts_with('/')).unwrap_or_else(usual)
     }
 
     /// Runs `words` in a container of its own.

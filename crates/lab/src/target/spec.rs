@@ -189,6 +189,14 @@ impl Spec {
         Ok(())
     }
 
+    /// Whether one of its commands asks for the folder the runtime is in.
+    pub(crate) fn uses_bin(&self) -> bool {
+        let programs = self.programs.values();
+        let words = programs.flat_map(|program| program.build.iter().flatten().chain(&program.run));
+        let mut words = words.chain(self.parts.values().flat_map(|part| &part.probe));
+        words.any(|word| word.contains("{bin}"))
+    }
+
     fn known_parts(&self, place: &str, names: &[String]) -> Result<(), String> {
         match names.iter().find(|name| !self.parts.contains_key(*name)) {
             Some(name) => Err(unknown(place, "part", name, self.parts.keys())),
