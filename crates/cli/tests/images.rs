@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{carefree, stderr, stdout};
+use support::{carefree, run, stderr, stdout};
 use tempfile::TempDir;
 
 /// As Debian's podman on a machine without the rights for its own choice of runtime: it answers,
@@ -150,6 +150,18 @@ fn a_runtime_in_an_image_is_measured_with_its_limits_lifted() {
     // The compiler stands beside the program itself, not beside the link.
     let part = lines.iter().find_map(|line| line["runtimes"][0]["parts"]["compiler"].as_str());
     assert_eq!(part, Some("3.1"), "{log}");
+}
+
+#[test]
+fn no_engine_is_a_clear_message() {
+    // The tests have nothing in PATH.
+    let output = run(["bench", "switch", "--image", "ruby:3.4"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "carefree: --image needs docker or podman, and neither answers: docker is not installed; \
+         podman is not installed\n"
+    );
 }
 
 #[test]

@@ -328,6 +328,22 @@ fn what_a_runtime_traced_stands_beside_what_others_counted() {
     assert!(page.contains("most memory in use at one moment, by the runtime&#39;s tracing"));
 }
 
+/// Few samples of a busy machine: far apart, and yet not told apart. To call that "as fast as"
+/// would be as wrong as to call it proven.
+#[test]
+fn medians_far_apart_are_not_called_equal_where_the_intervals_overlap() {
+    let mut record = record();
+    for m in &mut record.results {
+        if m.metric == "time_per_unit" && m.subject.unit == "thread" {
+            (m.ci_low, m.ci_high) = (Some(4_000.0), Some(100_000.0));
+        }
+    }
+    let report = render(&record, Format::Text, false);
+    let said = "Here a fiber starts 13x faster than a thread by the medians alone, for the \
+                intervals overlap (4.41 µs against 56.2 µs).";
+    assert!(report.contains(said), "{report}");
+}
+
 #[test]
 fn a_fiber_that_loses_is_said_to_lose() {
     let mut record = record();

@@ -162,7 +162,17 @@ impl Outcome<'_> {
 
     fn factor(&self) -> f64 {
         let ratio = self.thread.median / self.light.median;
-        if self.verdict == Verdict::Thread { ratio.recip() } else { ratio }
+        match self.verdict {
+            Verdict::Light => ratio,
+            Verdict::Thread => ratio.recip(),
+            Verdict::Open => ratio.max(ratio.recip()),
+        }
+    }
+
+    /// Whether the medians are so far apart that nobody would call them equal, whatever the
+    /// intervals say.
+    fn is_apart(&self) -> bool {
+        self.thread.median.max(self.light.median) > 1.25 * self.thread.median.min(self.light.median)
     }
 }
 
@@ -196,9 +206,12 @@ fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, point: &Point) -> Option<Outcom
 fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) -> String {
     let first = &run[0];
     let (template, winner, loser) = match first.verdict {
-        Verdict::Light => (point.better, first.light, first.thread),
         Verdict::Thread => (point.better, first.thread, first.light),
-        Verdict::Open => (point.equal, first.light, first.thread),
+        Verdict::Open if !first.is_apart() => (point.equal, first.light, first.thread),
+        Verdict::Open if first.light.median > first.thread.median => {
+            (point.better, first.thread, first.light)
+        }
+        Verdict::Light | Verdict::Open => (point.better, first.light, first.thread),
     };
     let mut factors: Vec<f64> = run.iter().map(Outcome::factor).collect();
     factors.sort_by(f64::total_cmp);
@@ -219,6 +232,7 @@ fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) ->
         false => claim.replacen("Here", &place(view, run), 1),
     };
     let doubt = match first.verdict {
+        Verdict::Open if first.is_apart() => " by the medians alone, for the intervals overlap",
         Verdict::Open => ", as far as these samples can tell",
         _ => "",
     };
