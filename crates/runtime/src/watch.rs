@@ -25,8 +25,10 @@
 //! Running fibers: nothing. A carrier that wakes up looks whether the watchdog is to be woken too. The
 //! watchdog sleeps when all carriers do: an idle process is not woken.
 
+mod backtrace;
 mod capture;
 mod kernel;
+mod name;
 mod report;
 mod unwind;
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use super::backtrace;
 use super::unwind::Frame;
 
 /// The same place is reported once in this time.
@@ -75,7 +76,7 @@ pub(super) struct Subject {
 
 /// Prints a report to standard error.
 pub(super) fn print(subject: &Subject, frames: &[Frame], left_out: u64) {
-    let text = text(subject, &lines(frames), left_out);
+    let text = text(subject, &backtrace::lines(frames), left_out);
     // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -105,58 +106,6 @@ fn text(subject: &Subject, lines: &[String], left_out: u64) -> String {
     }
     let _ = writeln!(text, "  {help}; CAREFREE_WATCH=MILLISECONDS|off sets how patient this is");
     text
-}
-
-/// Where the runtime ends and the program begins, seen from within.
-const BOTTOM: &str = "carefree_runtime::spawn::live";
-/// What lies between the two.
-const BETWEEN: &[&str] =
-    &["std::panic", "__rust_try", "core::ops::function::FnOnce", "<core::panic::unwind_safe"];
-/// Lines of a report at most.
-const LINES: usize = 32;
-
-/// The frames by name, without the runtime's at the bottom.
-fn lines(frames: &[Frame]) -> Vec<String> {
-    let mut lines = Vec::new();
-    'frames: for frame in frames {
-        let mut named = false;
-        let mut end = false;
-        // It takes one off to be within the instruction that called; we have done so.
-        backtrace::resolve((frame.address + 1) as *mut _, |symbol| {
-            let Some(name) = symbol.name() else { return };
-            named = true;
-            // Without the hash.
-            let mut line = format!("{name:#}");
-            end |= line.contains(BOTTOM);
-            if end {
-                return;
-            }
-            let place = symbol.filename().zip(symbol.lineno());
-            // The standard library's own lines help nobody.
-            if let Some((file, number)) = place.filter(|(file, _)| !file.starts_with("/rustc/")) {
-                let _ = write!(line, "\n             at {}:{number}", file.display());
-            }
-            lines.push(line);
-        });
-        if end {
-            break 'frames;
-        }
-        if !named {
-            lines.push(format!("{:#x}", frame.address));
-        }
-    }
-    let is_between = |line: &String| {
-        let line = line.trim_start_matches("<");
-        BETWEEN.iter().any(|between| line.starts_with(between.trim_start_matches('<')))
-    };
-    while lines.last().is_some_and(is_between) {
-        lines.pop();
-    }
-    if lines.len() > LINES {
-        lines.truncate(LINES);
-        lines.push("…".into());
-    }
-    lines
 }
 
 #[cfg(test)]
