@@ -19,6 +19,7 @@
 //! |---|---|
 //! | stacks, idle furnished ones, blocks of thread-local storage; the list of runtimes | their locks are taken before the fork, so they are whole; stacks of fibers that stayed behind are lost |
 //! | headers, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
+//! | the loader's lock | nobody of ours holds it: see `carefree_context::loader` |
 //! | the reactors' descriptors | closed; the parent's are not touched |
 //! | a fiber's id as libc has it | the child's, put there by `fork` itself |
 //! | restartable sequences | taken back: the kernel would go on writing to the carrier's thread control block, which libc takes for a dead thread's and gives to the next |
