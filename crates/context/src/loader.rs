@@ -4,7 +4,8 @@
 //! list under a lock, and in the child of a `fork` that lock stays locked for ever if another thread
 //! was going through the list just then. (glibc makes others of its locks new in a child, but not
 //! this one.) Carriers ask often, in the child as in the parent. So a fork waits until nobody does:
-//! see [`fork`](crate::fork).
+//! see [`fork`](crate::fork). (Others ask too, and are not waited for: who puts a backtrace into
+//! words does so once, for some microseconds.)
 
 use std::ffi::{c_int, c_void};
 
