@@ -379,6 +379,8 @@ fn a_stand_in_with_nothing_behind_it_is_no_version() {
     let target = targets.iter().find(|target| target.name() == "fake").expect("it is there");
     let versions: Vec<String> = target.installed(&[]).map(|runtime| runtime.version()).collect();
     assert_eq!(versions.len(), 2, "{versions:?}");
+    let silent = target.silent().expect("one");
+    assert!(silent.contains("versions/none/bin/fake is there, but asked for"), "{silent}");
     let wrong = target.named(&bin.join("fake")).expect_err("no version");
     assert!(wrong.ends_with("it failed; it said: no fake version to run was chosen"), "{wrong}");
 }

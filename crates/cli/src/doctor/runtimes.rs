@@ -33,9 +33,11 @@ pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
 fn runtime(target: &Target) -> Check {
     let here: Vec<Runtime> = target.installed(&[]).collect();
     let Some(first) = here.first() else {
-        return Check::new(target.title(), Verdict::Note, "not found")
-            .means("carefree bench leaves it out.")
-            .advice(target.package());
+        let check = match target.silent() {
+            Some(why) => Check::new(target.title(), Verdict::Note, "does not answer").reason(&why),
+            None => Check::new(target.title(), Verdict::Note, "not found"),
+        };
+        return check.means("carefree bench leaves it out.").advice(target.package());
     };
     let versions: Vec<String> = here.iter().map(Runtime::version).collect();
     let (mut units, mut missing, mut bringing) = (Vec::new(), Vec::new(), Vec::new());

@@ -59,10 +59,8 @@ impl Target {
     /// The versions on this machine, those in PATH first, one after the other as they are asked
     /// for. `also` are further programs, which come before all.
     pub fn installed<'a>(&'a self, also: &'a [PathBuf]) -> impl Iterator<Item = Runtime> + 'a {
-        let in_path = self.spec.find.path.iter().filter_map(|name| in_path(name));
-        let by_pattern = self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern));
         let (mut programs, mut versions) = (Vec::new(), Vec::new());
-        also.iter().cloned().chain(in_path).chain(by_pattern).filter_map(move |path| {
+        also.iter().cloned().chain(self.places()).filter_map(move |path| {
             let runtime = self.at(&path, &mut programs)?;
             // The same version from another place would stand in the same line of every table.
             if versions.contains(&runtime.version) {
@@ -70,6 +68,21 @@ impl Target {
             }
             versions.push(runtime.version.clone());
             Some(runtime)
+        })
+    }
+
+    /// Where a program of it may be: those in PATH first.
+    fn places(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let in_path = self.spec.find.path.iter().filter_map(|name| in_path(name));
+        in_path.chain(self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern)))
+    }
+
+    /// Why the first program that is there and tells no version does not: a version manager's
+    /// stand-in, say, for which nothing was chosen.
+    pub fn silent(&self) -> Option<String> {
+        self.places().find_map(|path| {
+            let why = self.ask_version(&path).err()?;
+            Some(format!("{} is there, but {why}", path.display()))
         })
     }
 
