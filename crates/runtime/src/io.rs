@@ -203,16 +203,21 @@ impl Io {
     /// # Safety
     /// As for [`poll`](Self::poll).
     unsafe fn run_errands(&self) {
+        while let Some(token) = self.next_errand() {
+            // SAFETY: errands are tokens of operations whose fibers wait for this.
+            unsafe { operation::run_errand(token, |token| self.cancel(token)) };
+        }
+    }
+
+    fn next_errand(&self) -> Option<u64> {
         while !self.errands.is_empty() {
             match self.errands.steal() {
-                // SAFETY: errands are tokens of operations whose fibers wait for this.
-                Steal::Success(token) => unsafe {
-                    operation::run_errand(token, |token| self.cancel(token));
-                },
+                Steal::Success(token) => return Some(token),
                 Steal::Retry => {}
                 Steal::Empty => break,
             }
         }
+        None
     }
 
     /// Lets go of the driver in the child of a fork.
@@ -226,20 +231,32 @@ impl Io {
         }
     }
 
-    /// Completes what is done for a carrier that has been busy for long. For threads that are not
-    /// the carrier's.
+    /// Completes what is done for a carrier that has been busy for long, and runs its errands. For
+    /// threads that are not the carrier's.
     pub(crate) fn rescue(&self) {
-        if !self.is_waiting() {
+        if !self.is_waiting() && !self.has_errands() {
             return;
         }
         let mut collected = Vec::new();
+        let mut heard = Vec::new();
         self.lock.steal(|| {
             // SAFETY: the lock is held.
             if let Some(driver) = unsafe { (*self.driver.get()).as_mut() } {
+                while let Some(token) = self.next_errand() {
+                    // SAFETY: as in `run_errands`. Fibers are woken when the lock is free again.
+                    if !unsafe { operation::is_done(token) } {
+                        driver.cancel(token);
+                    }
+                    heard.push(token);
+                }
                 driver.harvest(&mut collected);
                 self.pending.store(driver.pending(), Ordering::Relaxed);
             }
         });
+        for token in heard {
+            // SAFETY: as above.
+            unsafe { operation::run_errand(token, |_| ()) };
+        }
         complete_all(&mut collected);
     }
 }

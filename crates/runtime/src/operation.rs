@@ -276,7 +276,16 @@ pub(crate) unsafe fn complete(token: u64, result: i32) {
     wait::wake_completed(fiber);
 }
 
-/// Runs an errand on the carrier it was sent to: `cancel` is its reactor's.
+/// Whether the operation of an errand that has not been run needs no cancelling any more.
+///
+/// # Safety
+/// `token` comes from [`Carrier::send_errand`].
+pub(crate) unsafe fn is_done(token: u64) -> bool {
+    // SAFETY: the record lives until `heard` is sent.
+    unsafe { &*(token as *const Operation) }.done.peek()
+}
+
+/// Runs an errand on the carrier it was sent to, or in its stead: `cancel` is its reactor's.
 ///
 /// # Safety
 /// `token` comes from [`Carrier::send_errand`].

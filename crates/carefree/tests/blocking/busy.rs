@@ -59,3 +59,16 @@ fn a_read_ends_while_its_carrier_computes() {
         },
     );
 }
+
+/// What has to be taken back from the carrier's reactor is: the fiber goes on elsewhere.
+#[test]
+fn a_read_is_given_up_in_time_while_its_carrier_computes() {
+    let (mut reader, _writer) = UnixStream::pair().unwrap();
+    beside_a_busy_carrier(
+        move || {
+            let read = || reader.read_exact(&mut [0; 3]);
+            assert!(carefree::timeout(Duration::from_millis(20), read).is_err());
+        },
+        || {},
+    );
+}
