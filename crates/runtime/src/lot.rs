@@ -16,6 +16,10 @@
 //! goes on. A waker that meets it meanwhile cannot claim it, takes it out, and looks further: a
 //! wake-up is never spent on somebody who is awake.
 //!
+//! *Nor on a later wait.* A waiter is `linked` from when it enters the list until who has taken it out
+//! has also tried to claim it, and it does not go on before it has seen that it is not ([`leave`]). So
+//! whoever finds it in the list finds it in the wait for which it is there, even if that is over.
+//!
 //! # A waker that looks first
 //!
 //! Most of those who might have to wake somebody (each unlocking of a mutex) find nobody, and should
@@ -244,8 +248,9 @@ impl List {
         self.last = Some(fiber);
     }
 
+    /// Takes a waiter out, who stays `linked`.
     #[inline]
-    fn remove(&mut self, fiber: FiberRef) {
+    fn unlink(&mut self, fiber: FiberRef) {
         let (previous, next) = (fiber.previous.get(), fiber.next.get());
         match previous {
             Some(previous) => previous.next.set(next),
@@ -255,7 +260,6 @@ impl List {
             Some(next) => next.previous.set(previous),
             None => self.last = previous,
         }
-        fiber.linked.store(false, Ordering::Relaxed);
     }
 
     fn has(&self, key: usize) -> bool {
@@ -291,17 +295,26 @@ pub(crate) fn enter<R>(
     Some(begun)
 }
 
-/// Takes `fiber` out of the list it is in, if it is in one. Its wait has been ended, by the caller
-/// if this is not the fiber itself.
+/// Takes `fiber` out of the list it is in, if it is in one; if somebody is just taking it out, waits
+/// until he is done with it. Its wait has been ended, by the caller if this is not the fiber itself.
+#[inline]
 pub(crate) fn leave(fiber: FiberRef) {
+    if fiber.linked.load(Ordering::Acquire) {
+        take_out(fiber);
+    }
+}
+
+#[cold]
+fn take_out(fiber: FiberRef) {
     // It was put in before its wait could be ended, and only the caller could put it in again.
-    while fiber.linked.load(Ordering::Relaxed) {
+    while fiber.linked.load(Ordering::Acquire) {
         // It may have been moved to another key, and may be until we have the right lock.
         let place = index(fiber.key.load(Ordering::Relaxed));
         let mut list = LOT[place].lock();
         if index(fiber.key.load(Ordering::Relaxed)) == place && fiber.linked.load(Ordering::Relaxed)
         {
-            list.remove(fiber);
+            list.unlink(fiber);
+            fiber.linked.store(false, Ordering::Release);
         }
     }
 }
@@ -345,10 +358,13 @@ struct Woken {
 }
 
 impl Woken {
-    /// Ends the wait of `fiber`, which was taken out of its list. False: it was over already.
+    /// Ends the wait of `fiber`, which was unlinked from its list. False: it was over already.
     #[inline]
     fn claim(&mut self, fiber: FiberRef) -> bool {
-        match fiber.episode.claim_by(u64::MAX, Outcome::Unparked) {
+        let claim = fiber.episode.claim_by(u64::MAX, Outcome::Unparked);
+        // From here on it may be in another wait, unless it is ours to make ready.
+        fiber.linked.store(false, Ordering::Release);
+        match claim {
             Claim::Lost => return false,
             Claim::Early => {}
             Claim::Thread { counted } => wait::wake_thread(fiber, counted),
@@ -391,7 +407,7 @@ fn wake(
             if fiber.key.load(Ordering::Relaxed) != key || !matches(fiber.tag.get()) {
                 continue;
             }
-            list.remove(fiber);
+            list.unlink(fiber);
             awake += usize::from(woken.claim(fiber));
         }
         then(awake, &|| list.has(key));
@@ -437,7 +453,7 @@ pub fn requeue(
                 None => (&mut low, None),
             };
             if awake < wake {
-                source_list.remove(fiber);
+                source_list.unlink(fiber);
                 awake += usize::from(woken.claim(fiber));
                 continue;
             }
@@ -445,7 +461,7 @@ pub fn requeue(
             if from == to {
                 continue;
             }
-            source_list.remove(fiber);
+            source_list.unlink(fiber);
             fiber.key.store(to, Ordering::Relaxed);
             match target_list {
                 Some(target_list) => target_list.append(fiber),

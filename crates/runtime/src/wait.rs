@@ -73,9 +73,7 @@ pub fn park_tagged(
         return Outcome::Invalid;
     };
     let outcome = wait(me, ticket, &plan);
-    if outcome != Outcome::Unparked {
-        lot::leave(me);
-    }
+    lot::leave(me);
     outcome
 }
 
@@ -105,9 +103,7 @@ pub fn park_after(
         return Outcome::Invalid;
     }
     let outcome = wait(me, ticket, &plan);
-    if outcome != Outcome::Unparked {
-        lot::leave(me);
-    }
+    lot::leave(me);
     outcome
 }
 

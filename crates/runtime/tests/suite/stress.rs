@@ -1,12 +1,13 @@
 //! Everything at once, at random.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{
-    Fiber, Runtime, Semaphore, check, current, park_timeout, scope, shield, sleep, spawn, timeout,
-    yield_now,
+    Fiber, Outcome, Reason, Runtime, Semaphore, check, clock, current, lot, park_timeout, scope,
+    shield, sleep, spawn, timeout, yield_now,
 };
 
 use crate::common::{Random, in_forced_mode, within_reason};
@@ -147,4 +148,50 @@ fn on_two_carriers() {
 #[test]
 fn on_four_carriers() {
     stress(4);
+}
+
+/// Who unparks may find a waiter whose time is up, and must then leave him alone: he is on his way to
+/// wait for something else.
+#[test]
+fn whoever_gave_up_waiting_is_not_woken_from_the_next_wait() {
+    const MANY: usize = 0x10_0000;
+    let stop = AtomicBool::new(false);
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    std::thread::scope(|threads| {
+        for turn in 0..2 {
+            let stop = &stop;
+            threads.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    if turn == 0 {
+                        lot::unpark(MANY, usize::MAX);
+                    } else {
+                        lot::requeue(MANY, MANY + 4096, 0, usize::MAX, || true);
+                        lot::unpark(MANY + 4096, usize::MAX);
+                    }
+                }
+            });
+        }
+        runtime.run(|| {
+            let end = clock::after(Duration::from_secs(1));
+            scope(|fibers| {
+                for number in 0..8 {
+                    fibers.spawn(move || {
+                        let park = |key, nanoseconds| {
+                            let deadline = clock::now() + nanoseconds;
+                            let until = Until { deadline, cancellable: false };
+                            wait::park(key, || true, Reason::Park, until)
+                        };
+                        let mut round = 0;
+                        while clock::now() < end {
+                            round += 1;
+                            park(MANY, round % 7 * 1000);
+                            // Here nobody comes.
+                            assert_eq!(park(4 * (number + 1), 20_000), Outcome::TimedOut);
+                        }
+                    });
+                }
+            });
+        });
+        stop.store(true, Ordering::Relaxed);
+    });
 }
