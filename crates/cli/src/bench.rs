@@ -96,7 +96,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         ..RunFacts::default()
     };
     let mut kept =
-        Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(failed)?;
+        Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(usage)?;
     plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
     // Small meals tell how long large ones take, whichever run has had them.
     let meals = plan.kinds.iter().filter(|trial| trial.workload == Workload::Feed);

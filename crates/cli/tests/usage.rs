@@ -63,6 +63,25 @@ fn wrong_names_are_answered_with_the_right_ones() {
 }
 
 #[test]
+fn a_folder_without_targets_is_told_before_measuring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().display();
+    let line = refused(&["bench", "--targets", &place.to_string()]);
+    let none = "no folder in it has a target.toml; see docs/targets.md";
+    assert_eq!(line, format!("carefree: --targets {place}: {none}"));
+    std::fs::write(folder.path().join("target.toml"), "schema = 1\n").expect("written");
+    let line = refused(&["doctor", "--targets", &place.to_string()]);
+    let inside = "this is a target; name the folder that it is in";
+    assert_eq!(line, format!("carefree: --targets {place}: {inside}"));
+}
+
+#[test]
+fn records_that_cannot_be_kept_where_they_were_asked_for_are_told_before_measuring() {
+    let line = refused(&["bench", "switch", "--runtime", "carefree", "--record", "/proc/nowhere"]);
+    assert!(line.starts_with("carefree: records cannot be kept in /proc/nowhere: "), "{line}");
+}
+
+#[test]
 fn wrong_numbers_are_answered_with_the_right_ones() {
     for wrong in ["0", "-3", "many", "1.5", "99999999999"] {
         assert_eq!(
