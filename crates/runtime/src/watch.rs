@@ -12,7 +12,8 @@
 //!
 //! * *runs too long* if its carrier has used that much processor time since;
 //! * *blocks* if its carrier sleeps in the kernel, on a fiber's stack, and has neither run nor waited
-//!   for a processor for that much time since.
+//!   for a processor for that much time since; or for ten times as long, if what it waits for is a
+//!   lock of libc's own, such as malloc's.
 //!
 //! So a carrier that merely does not get a processor, on a busy machine, is not reported; and one
 //! that is in its own context, asleep because there is nothing to do, is not on a fiber's stack.
@@ -55,6 +56,9 @@ use report::{Limiter, Subject, Trouble};
 
 /// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
 const THRESHOLD: u64 = 10_000_000;
+/// How many times that long a carrier may wait for a lock of libc's own, such as malloc's. Where who
+/// has it does not get a processor, there is nothing that the program could do better.
+const WITHIN_LIBC: u32 = 10;
 /// No watchdog.
 const OFF: u64 = 0;
 
@@ -297,8 +301,12 @@ impl Watchdog {
             ran.saturating_sub(ran_before) + waited.saturating_sub(waited_before),
         );
         let slept = now.saturating_duration_since(base.at).saturating_sub(busy);
+        let patience = match kernel::waits_within_libc(&asleep) {
+            true => self.threshold * WITHIN_LIBC,
+            false => self.threshold,
+        };
         // The same call as before the times were read, which are complete then.
-        if slept < self.threshold || kernel::asleep(thread)? != asleep {
+        if slept < patience || kernel::asleep(thread)? != asleep {
             return None;
         }
         let stack = stack::find(asleep.stack_pointer as usize)?;

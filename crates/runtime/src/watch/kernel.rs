@@ -117,11 +117,22 @@ const CALLS: &[(libc::c_long, &str, bool)] = &[
     (libc::SYS_vfork, "vfork", false),
 ];
 
+/// Whether a thread waits for one of libc's own locks, such as malloc's. glibc waits for these by a
+/// system call of its own, without a time limit, on a word that is 2 while others wait. (Locks that
+/// programs know of park fibers.)
+pub(super) fn waits_within_libc(asleep: &Asleep) -> bool {
+    const OPERATION: u64 = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as u64;
+    matches!(asleep.call, Some((libc::SYS_futex, [_, OPERATION, 2, 0, _, _])))
+}
+
 /// Where a thread sleeps, in words.
 pub(super) fn describe(asleep: &Asleep) -> String {
     let Some((number, arguments)) = asleep.call else {
         return "for memory to be read from disk".into();
     };
+    if waits_within_libc(asleep) {
+        return "in futex, for a lock of libc's own".into();
+    }
     match CALLS.iter().find(|call| call.0 == number) {
         Some((_, name, true)) => format!("in {name} on descriptor {}", arguments[0] as i32),
         Some((_, name, false)) => format!("in {name}"),
@@ -147,6 +158,15 @@ mod tests {
         assert_eq!(read.call, Some((libc::SYS_read, [5, 1, 2, 3, 4, u64::MAX])));
         assert_eq!((read.stack_pointer, read.program_counter), (0x7ffc10, 0x55aa));
         assert_eq!(describe(&read), "in read on descriptor 5");
+        let futex = |operation, value, timeout| Asleep {
+            call: Some((libc::SYS_futex, [0x7f00, operation, value, timeout, 0x1b, 0x80])),
+            ..read
+        };
+        assert_eq!(describe(&futex(128, 2, 0)), "in futex, for a lock of libc's own");
+        for other in [futex(0, 2, 0), futex(128, 1, 0), futex(128, 2, 0x7ffc00), futex(137, 2, 0)] {
+            assert!(!waits_within_libc(&other), "{other:?}");
+            assert_eq!(describe(&other), "in futex");
+        }
         let unknown = Asleep { call: Some((99_999, [0; 6])), ..read };
         assert_eq!(describe(&unknown), "in system call 99999");
     }
