@@ -390,3 +390,33 @@ fn a_connection_seen_is_taken_before_another_sees_it() {
         thread.join().unwrap();
     }
 }
+
+/// A kernel that is out of memory refuses more than once in a row. What waits in the backlog meanwhile
+/// follows, though nothing else happens.
+#[test]
+fn what_was_refused_again_and_again_is_handed_over_in_the_end() {
+    let _alone = alone();
+    for refusals in 1..6 {
+        let Ok(driver) = Driver::new(Kind::Uring) else {
+            return eprintln!("skipped: there is no io_uring here");
+        };
+        let mut bench = Bench { driver, done: HashMap::new(), what: "refused" };
+        let (silent, _silent) = UnixStream::pair().unwrap();
+        let (ready, mut writer) = UnixStream::pair().unwrap();
+        writer.write_all(b"x").unwrap();
+        let poll =
+            |file: &UnixStream| Op::Poll { fd: file.as_raw_fd(), events: libc::POLLIN as u32 };
+        // As many as the ring holds, and one more.
+        for token in 1..=256 {
+            assert!(bench.submit(token, poll(&silent)));
+        }
+        let left = Cell::new(refusals);
+        faults::set(Some(Box::new(move |number| {
+            let refuse = number == libc::SYS_io_uring_enter && left.get() > 0;
+            refuse.then(|| left.set(left.get() - 1)).map(|()| libc::EAGAIN)
+        })));
+        assert!(bench.submit(257, poll(&ready)));
+        assert_eq!(bench.finish(257), i32::from(libc::POLLIN), "{refusals} refusals");
+        faults::set(None);
+    }
+}

@@ -307,11 +307,14 @@ pub(crate) unsafe fn run_errand(token: u64, cancel: impl FnOnce(u64)) {
 pub fn interrupt(key: usize) {
     // Woken when the registry is free again: waking may take locks of its own.
     let mut waiting = Vec::new();
-    registry::for_each_alive(|fiber| {
-        if fiber.key.load(std::sync::atomic::Ordering::Relaxed) == key && fiber.episode.is_waiting()
-        {
-            waiting.push(fiber);
-        }
+    // The list grows under the registry's lock, with which an allocator must not park the caller.
+    wait::without_parking(|| {
+        registry::for_each_alive(|fiber| {
+            let named = fiber.key.load(std::sync::atomic::Ordering::Relaxed) == key;
+            if named && fiber.episode.is_waiting() {
+                waiting.push(fiber);
+            }
+        });
     });
     for fiber in waiting {
         wait::wake_completed(fiber);

@@ -267,9 +267,11 @@ impl Ring {
     }
 
     /// Hands over what is queued and sleeps until a completion is there, or until `deadline`, or
-    /// until something is to be cancelled again.
+    /// until something is to be cancelled again. Not for long while entries wait in the backlog: they
+    /// were refused just now, and nothing else may ever happen.
     fn sleep(&mut self, deadline: Option<u64>) {
-        let deadline = deadline.into_iter().chain(self.ending.next()).min();
+        let refused = (!self.backlog.is_empty()).then(|| clock::now() + 1_000_000);
+        let deadline = deadline.into_iter().chain(self.ending.next()).chain(refused).min();
         let limit = deadline.map(|deadline| {
             let span = deadline.saturating_sub(clock::now());
             types::Timespec::new().sec(span / 1_000_000_000).nsec((span % 1_000_000_000) as u32)
