@@ -63,3 +63,17 @@ impl Drop for Open {
         lot::unpark(self.1, usize::MAX);
     }
 }
+
+/// In the child of a fork nobody runs what the parent's fibers ran: libc begins anew, and so do we.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        unsafe extern "C" fn open_all() {
+            RUNNING.iter().for_each(|gate| gate.store(0, Ordering::Relaxed));
+        }
+        // SAFETY: the handler touches nothing but the gates.
+        unsafe { libc::pthread_atfork(None, None, Some(open_all)) };
+    }
+    mind_forks
+};

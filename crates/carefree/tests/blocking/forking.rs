@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -143,5 +144,43 @@ fn the_childs_first_fiber_blocks_as_a_thread() {
             sum + i32::from(&word == b"echo")
         });
         assert_eq!(code, Ok(3));
+    });
+}
+
+/// What a fiber of the parent's was in the middle of doing once, the child does anew, as libc has it.
+#[test]
+fn a_once_that_was_under_way_is_done_by_the_child() {
+    static ONCE: AtomicI32 = AtomicI32::new(libc::PTHREAD_ONCE_INIT);
+    static BEGUN: AtomicI32 = AtomicI32::new(0);
+    static GO: AtomicBool = AtomicBool::new(false);
+    extern "C" fn routine() {
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        while !GO.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    unsafe extern "C" {
+        fn pthread_once(once: *mut libc::pthread_once_t, routine: extern "C" fn()) -> i32;
+    }
+    // SAFETY: a control that stays.
+    let once = || unsafe { pthread_once(ONCE.as_ptr(), routine) };
+    run(|| {
+        let first = spawn(once);
+        while BEGUN.load(Ordering::SeqCst) == 0 {
+            carefree::yield_now();
+        }
+        let code = forked(|| {
+            // SAFETY: no memory is involved. It must not take a minute to fail.
+            unsafe { libc::alarm(10) };
+            GO.store(true, Ordering::SeqCst);
+            // Two fibers: one does it, the other waits for that.
+            let both = [(); 2].map(|()| spawn(once));
+            both.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap(), 0));
+            BEGUN.load(Ordering::SeqCst)
+        });
+        assert_eq!(code, Ok(2));
+        GO.store(true, Ordering::SeqCst);
+        first.join().unwrap();
+        assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
     });
 }
