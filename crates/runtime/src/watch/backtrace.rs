@@ -14,6 +14,7 @@
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::name::{narrow, without_types};
 use super::unwind::Frame;
@@ -45,12 +46,18 @@ enum Whose {
     Carefree,
 }
 
+/// Backtraces under way: each is made by a thread of its own.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
 /// The functions on a stack by name.
 pub(super) fn lines(frames: &[Frame]) -> Vec<String> {
+    UNDER_WAY.fetch_add(1, Ordering::Relaxed);
     let lines = shorten(&functions(frames));
     // What was read of the program's symbols is tens of MiB (44 after one report of a small release
     // build, 10 when it has been let go), and the next report may never come.
-    ::backtrace::clear_symbol_cache();
+    if UNDER_WAY.fetch_sub(1, Ordering::Relaxed) == 1 {
+        ::backtrace::clear_symbol_cache();
+    }
     lines
 }
 
