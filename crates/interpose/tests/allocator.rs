@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use carefree_interpose as _;
-use carefree_runtime::{Runtime, sleep, spawn, timeout, yield_now};
+use carefree_runtime::{Runtime, scope, sleep, spawn, timeout, yield_now};
 
 /// The system's allocator under one mutex, with work within that makes it contended.
 struct Contended {
@@ -98,6 +98,19 @@ fn busy(seed: u64) {
     }
 }
 
+/// Many spawn in one scope, whose list of children grows.
+fn crowded() {
+    scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| {
+                for _ in 0..60 {
+                    s.spawn(|| sleep(Duration::from_micros(500)));
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn an_allocator_that_takes_a_contended_mutex() {
     for carriers in [1, 2] {
@@ -117,6 +130,7 @@ fn an_allocator_that_takes_a_contended_mutex() {
                 });
                 for seed in 0..4 {
                     runtime.run(|| busy(seed));
+                    (0..10).for_each(|_| runtime.run(crowded));
                     rounds.fetch_add(1, Relaxed);
                 }
                 OVER.store(true, Relaxed);

@@ -44,7 +44,8 @@ static RUNTIMES: Lock<Vec<usize>> = Lock::new(Vec::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn register(runtime: &Shared) {
-    RUNTIMES.lock().push(std::ptr::from_ref(runtime) as usize);
+    // The caller may be a fiber; an allocator must not park it with the lock held.
+    wait::without_parking(|| RUNTIMES.lock().push(std::ptr::from_ref(runtime) as usize));
 }
 
 pub(crate) fn unregister(runtime: &Shared) {

@@ -293,13 +293,14 @@ impl Data {
 
     /// Notes a fiber, so that it can be cancelled.
     fn adopt(&self, fiber: &Fiber) {
-        {
+        // The list grows under its lock, with which an allocator must not park the caller.
+        wait::without_parking(|| {
             let mut children = self.children.lock();
             if children.len() == children.capacity() {
                 children.retain(|child| !child.is_finished());
             }
             children.push(fiber.clone());
-        }
+        });
         if self.cancelled.load(Ordering::SeqCst) {
             fiber.cancel();
         }
@@ -332,6 +333,7 @@ impl Data {
         for child in &children {
             child.cancel();
         }
-        self.children.lock().extend(children);
+        // As above.
+        wait::without_parking(|| self.children.lock().extend(children));
     }
 }
