@@ -111,6 +111,21 @@ fn crowded() {
     });
 }
 
+/// Fibers start others elsewhere, with what the process has in common.
+fn abroad(other: &Runtime) {
+    scope(|s| {
+        for number in 0..8 {
+            s.spawn(move || {
+                let all = [(); 30].map(|()| {
+                    let builder = carefree_runtime::Builder::new().name(number.to_string());
+                    builder.spawn_on(other, yield_now).unwrap()
+                });
+                all.into_iter().for_each(|fiber| fiber.join().unwrap());
+            });
+        }
+    });
+}
+
 #[test]
 fn an_allocator_that_takes_a_contended_mutex() {
     for carriers in [1, 2] {
@@ -120,6 +135,7 @@ fn an_allocator_that_takes_a_contended_mutex() {
             OVER.store(false, Relaxed);
             let rounds = AtomicUsize::new(0);
             let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+            let other = Runtime::builder().carriers(1).build().unwrap();
             std::thread::scope(|scope| {
                 // A thread that allocates all the time.
                 scope.spawn(|| {
@@ -130,7 +146,8 @@ fn an_allocator_that_takes_a_contended_mutex() {
                 });
                 for seed in 0..4 {
                     runtime.run(|| busy(seed));
-                    (0..10).for_each(|_| runtime.run(crowded));
+                    (0..4).for_each(|_| runtime.run(crowded));
+                    runtime.run(|| abroad(&other));
                     rounds.fetch_add(1, Relaxed);
                 }
                 OVER.store(true, Relaxed);

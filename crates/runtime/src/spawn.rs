@@ -181,16 +181,20 @@ fn allocate_here(
 
 /// The same from the process's pools.
 fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
-    let stack = furnish::take(size)?;
-    let fiber = match registry::header() {
-        Ok(fiber) => fiber,
-        Err(error) => {
-            furnish::put(stack);
-            return Err(error);
-        }
-    };
-    begin(fiber, registry::number(), name, stack);
-    Ok(fiber)
+    // A fiber of another runtime, perhaps: the pools' lists grow under their locks, with which an
+    // allocator must not park it.
+    wait::without_parking(|| {
+        let stack = furnish::take(size)?;
+        let fiber = match registry::header() {
+            Ok(fiber) => fiber,
+            Err(error) => {
+                furnish::put(stack);
+                return Err(error);
+            }
+        };
+        begin(fiber, registry::number(), name, stack);
+        Ok(fiber)
+    })
 }
 
 #[inline]
