@@ -2,9 +2,10 @@
 //!
 //! With
 //!
-//! ```ignore
+//! ```
 //! #[macro_use]
 //! extern crate carefree_testing;
+//! # fn main() {}
 //! ```
 //!
 //! at its top, `#[test]` in a test program is [`test`] from here: the usual one, with a limit to how
