@@ -1,5 +1,9 @@
 //! What every backend promises, checked by the same code over each of them.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 #[path = "common/symbols.rs"]
 mod symbols;
 

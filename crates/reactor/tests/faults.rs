@@ -4,6 +4,10 @@
 //! left. It must end with a clean error or go on as if nothing had happened: nothing may be lost,
 //! left open or hang.
 
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
 #[path = "common/symbols.rs"]
 mod symbols;
 

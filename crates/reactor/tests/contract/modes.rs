@@ -57,17 +57,17 @@ fn suite_as(mode_name: &str, filter: &str) {
     assert!(text.contains("a_read_waits_for_data"), "the suite did not run:\n{text}");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn a_ring_of_linux_5_13() {
     suite_as("uring 5.13", "uring::");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn a_ring_with_deferred_completions() {
     suite_as("deferred", "uring::");
 }
 
-#[test]
+#[test(seconds = 600)]
 fn epoll_of_linux_4_19() {
     suite_as("epoll 4.19", "epoll::");
 }
