@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(5);
 /// In glibc and musl.
 const THRD_SUCCESS: c_int = 0;
 const THRD_TIMEDOUT: c_int = 4;
-const MTX_TIMED: c_int = 1;
+const MTX_TIMED: c_int = 2;
 
 type Condition = *mut pthread_cond_t;
 type Mutex = *mut pthread_mutex_t;
