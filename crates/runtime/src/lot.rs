@@ -17,7 +17,7 @@
 //! wake-up is never spent on somebody who is awake.
 //!
 //! *Nor on a later wait.* A waiter is `linked` from when it enters the list until who has taken it out
-//! has also tried to claim it, and it does not go on before it has seen that it is not ([`leave`]). So
+//! has also tried to claim it, and it does not go on before it has seen that it is not (`leave`). So
 //! whoever finds it in the list finds it in the wait for which it is there, even if that is over.
 //!
 //! # A waker that looks first
