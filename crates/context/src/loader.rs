@@ -4,8 +4,8 @@
 //! list under a lock, and in the child of a `fork` that lock stays locked for ever if another thread
 //! was going through the list just then. (glibc makes others of its locks new in a child, but not
 //! this one.) Carriers ask often, in the child as in the parent. So a fork waits until nobody does:
-//! see [`fork`](crate::fork). (Others ask too, and are not waited for: who puts a backtrace into
-//! words does so once, for some microseconds.)
+//! see [`fork`](crate::fork). (A program's other threads may ask as well, for backtraces of panics
+//! or exceptions of C++; those are not waited for.)
 
 use std::ffi::{c_int, c_void};
 
@@ -43,6 +43,22 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
     // SAFETY: the callback takes its argument for a closure of this type, which it is, and which
     // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
+}
+
+/// Runs `f`, which asks the loader by ways of its own, while nobody else asks and no fork is made.
+///
+/// `f` must not come back to this module. Carriers may have to wait for it: it should be short, or
+/// happen once.
+///
+/// ```
+/// let text = carefree_context::loader::asking(|| {
+///     std::backtrace::Backtrace::force_capture().to_string()
+/// });
+/// assert!(!text.is_empty());
+/// ```
+pub fn asking<T>(f: impl FnOnce() -> T) -> T {
+    let _asking = ASKING.lock();
+    f()
 }
 
 /// Waits until nobody asks, and keeps all from asking until [`release`].

@@ -322,6 +322,9 @@ impl Watchdog {
     }
 
     fn report(&mut self, finding: &Finding) {
+        if backtrace::are_enough() {
+            return;
+        }
         let Finding { capture, trouble, since } = finding;
         let frames = unwind::walk(capture.registers, &capture.stack());
         let mut place = DefaultHasher::new();

@@ -18,3 +18,4 @@ mod report;
 
 pub use carefree_testing_attribute::test;
 pub use limit::{LIMIT, within_limit};
+pub use report::print_and_abort;

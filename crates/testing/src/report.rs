@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHOWN: usize = 3;
 
 /// Prints which test it is, what its fibers wait for and where the threads are; then aborts.
-pub(crate) fn print_and_abort(test: &str) -> ! {
+pub fn print_and_abort(test: &str) -> ! {
     let program: Vec<_> = std::env::args().collect();
     say(&format!(
         "\ncarefree-testing: {test} hangs: it has not ended in time. ({program:?}, process {})\n",

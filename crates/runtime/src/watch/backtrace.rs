@@ -13,8 +13,11 @@
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use carefree_context::loader;
 
 use super::name::{narrow, without_types};
 use super::unwind::Frame;
@@ -48,9 +51,17 @@ enum Whose {
 
 /// Backtraces under way: each is made by a thread of its own.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+/// As many as there may be. Where a fork was made amid one, those of the child wait for ever for it.
+const MOST: usize = 4;
+
+/// Whether there are so many under way that no other should be begun.
+pub(super) fn are_enough() -> bool {
+    UNDER_WAY.load(Ordering::Relaxed) >= MOST
+}
 
 /// The functions on a stack by name.
 pub(super) fn lines(frames: &[Frame]) -> Vec<String> {
+    learn_libraries();
     UNDER_WAY.fetch_add(1, Ordering::Relaxed);
     let lines = shorten(&functions(frames));
     // What was read of the program's symbols is tens of MiB (44 after one report of a small release
@@ -59,6 +70,12 @@ pub(super) fn lines(frames: &[Frame]) -> Vec<String> {
         ::backtrace::clear_symbol_cache();
     }
     lines
+}
+
+/// Has the list of libraries read, which is done with the first address, once in a process. A fork
+/// amid that would leave the child with the loader's lock held.
+fn learn_libraries() {
+    loader::asking(|| ::backtrace::resolve(ptr::null_mut(), |_| {}));
 }
 
 fn functions(frames: &[Frame]) -> Vec<Function> {

@@ -36,9 +36,10 @@ fn forked_for_good(f: impl FnOnce()) -> End {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
-        // A child that hangs is killed, and the test fails.
+        // A child that hangs is killed, and the test fails; after the test's own limit, which says
+        // where the child's threads are.
         // SAFETY: takes a number.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(120) };
         f();
         // The fiber's function ends here, in the child.
         std::panic::panic_any(TheChildGoesOn);
