@@ -58,7 +58,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         .map_err(|error| failed(format!("cannot tell where this program is: {error}")))?;
     let interrupted = catch_interrupts().map_err(failed)?;
 
-    let bar = Bar::new();
+    let mut bar = Bar::new();
     folders_are_there(&orders.targets).map_err(usage)?;
     let folders = Folders::open(&orders.targets).map_err(failed)?;
     let (targets, mistakes) = target::read_all(folders.targets());

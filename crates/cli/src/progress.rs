@@ -1,46 +1,87 @@
-//! A progress bar on standard error, where somebody looks at it.
+//! How far a run is, on standard error: a bar where somebody looks at it, else a line now and then.
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carefree_lab::run::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar, or nothing where standard error is not a terminal.
+use crate::complain;
+
+/// Where nobody looks, a run says this often that it goes on: often enough for a log that is
+/// followed, and never in a run that is over sooner.
+const PACE: Duration = Duration::from_secs(30);
+
+/// What is shown of a run.
 #[derive(Debug)]
-pub(crate) struct Bar(Option<ProgressBar>);
+pub(crate) enum Bar {
+    /// On a terminal.
+    Drawn(ProgressBar),
+    /// Elsewhere.
+    Told { begun: Instant, last: Instant },
+}
 
 impl Bar {
     pub(crate) fn new() -> Bar {
         if !io::stderr().is_terminal() {
-            return Bar(None);
+            let now = Instant::now();
+            return Bar::Told { begun: now, last: now };
         }
         let bar = ProgressBar::new(0);
         // How long is left can be said once something is done.
         set_style(&bar, "{wide_bar} {pos}/{len} {msg:<28}");
         // No ticking thread: it would take time from the samples. The bar moves between them.
         bar.tick();
-        Bar(Some(bar))
+        Bar::Drawn(bar)
     }
 
     /// Says what is done before the samples.
-    pub(crate) fn say(&self, what: String) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(what);
-            bar.tick();
+    pub(crate) fn say(&mut self, what: String) {
+        match self {
+            Bar::Drawn(bar) => {
+                bar.set_message(what);
+                bar.tick();
+            }
+            Bar::Told { .. } => self.tell(&what),
         }
     }
 
-    pub(crate) fn show(&self, progress: Progress<'_>) {
-        let Some(bar) = &self.0 else { return };
-        if progress.done == 1 {
-            set_style(bar, "{wide_bar} {pos}/{len} {msg:<28} {eta:>4} left");
+    pub(crate) fn show(&mut self, progress: Progress<'_>) {
+        let Progress { done, total, next } = progress;
+        match self {
+            Bar::Drawn(bar) => {
+                if done == 1 {
+                    set_style(bar, "{wide_bar} {pos}/{len} {msg:<28} {eta:>4} left");
+                }
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+                match next {
+                    Some(trial) => bar.set_message(trial.to_string()),
+                    None => bar.finish_and_clear(),
+                }
+            }
+            Bar::Told { .. } => {
+                if let Some(trial) = next {
+                    self.tell(&format!("{done} of up to {total} samples taken; now {trial}"));
+                }
+            }
         }
-        bar.set_length(progress.total as u64);
-        bar.set_position(progress.done as u64);
-        match progress.next {
-            Some(trial) => bar.set_message(trial.to_string()),
-            None => bar.finish_and_clear(),
+    }
+
+    fn tell(&mut self, what: &str) {
+        if let Some(line) = self.due(what) {
+            complain(&line);
+        }
+    }
+
+    /// The line to write, if it is time for one.
+    fn due(&mut self, what: &str) -> Option<String> {
+        match self {
+            Bar::Told { begun, last } if last.elapsed() >= PACE => {
+                *last = Instant::now();
+                Some(format!("{} so far: {what}", spoken(begun.elapsed())))
+            }
+            _ => None,
         }
     }
 }
@@ -57,5 +98,18 @@ pub(crate) fn spoken(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_gets_a_line_now_and_then() {
+        let long_ago = Instant::now().checked_sub(PACE * 5).expect("an uptime of some minutes");
+        let mut bar = Bar::Told { begun: long_ago, last: long_ago };
+        assert_eq!(bar.due("one"), Some("2 min 30 s so far: one".into()));
+        assert_eq!(bar.due("another at once"), None);
     }
 }

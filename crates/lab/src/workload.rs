@@ -60,7 +60,9 @@ impl Workload {
         match self {
             Workload::Alloc => "10,000 units with 2 switches each: time and memory of a unit",
             Workload::Switch => "2 units with 10,000 switches each, on one core: time of a switch",
-            Workload::Warm => "10,000 units with 1 switch each, 10 times over: first and last time",
+            Workload::Warm => {
+                "10,000 units (1,000 threads) with 1 switch each, 10 times over: first and last time"
+            }
             Workload::Throughput => "1,000 units with 100 switches each, 10 times over: units/s",
             Workload::Parked => "10,000 units parked at once: memory of a unit",
             Workload::Feed => "up to 2,048 people fed bite by bite, a unit each: total time",
@@ -85,6 +87,12 @@ impl Workload {
             (Workload::Feed | Workload::Fetch, _) => (1, 0, 1),
         };
         Parameters { units, switches, rounds, cores, orders: BTreeMap::new() }
+    }
+
+    /// How many of the kernel's threads it runs with at most. Ten rounds of 10,000 would be half
+    /// a minute to three minutes for one sample: docs/methodology.md says what the difference is.
+    pub(crate) fn most_threads(self) -> u64 {
+        if self == Workload::Warm { 1_000 } else { u64::MAX }
     }
 
     fn switches(self) -> u64 {

@@ -217,6 +217,31 @@ fn a_unit_of_another_size_is_shown_with_its_size() {
     assert!(report.contains("rust 1.95.0 thread: 64 units × 2 switches, 2 cores"), "{report}");
 }
 
+/// Threads that all come in another number than fibers are named as one, an exception by its name.
+#[test]
+fn a_size_that_all_threads_have_is_said_once() {
+    let mut record = record();
+    let threads: Vec<Measurement> = record
+        .results
+        .iter()
+        .filter(|m| m.subject.unit == "thread" && m.subject.workload == "warm")
+        .cloned()
+        .collect();
+    record.results.retain(|m| !threads.contains(m));
+    for (runtime, units) in [("rust", 1_000_u64), ("ruby", 1_000), ("node", 16)] {
+        record.results.extend(threads.iter().cloned().map(|mut m| {
+            m.subject.runtime = runtime.into();
+            m.subject.parameters = m.subject.parameters.clone().with("units", units);
+            m
+        }));
+    }
+    let report = render(&record, Format::Markdown, false);
+    let sizes = "(10,000 units × 1 switch, 10 rounds, 2 cores; \
+        threads: 1,000 units × 1 switch, 10 rounds, 2 cores; \
+        node 1.95.0 thread: 16 units × 1 switch, 10 rounds, 2 cores)";
+    assert!(report.contains(sizes), "{sizes} in {report}");
+}
+
 #[test]
 fn the_five_tables_stand_under_their_published_names_and_in_their_order() {
     for format in [Format::Text, Format::Markdown] {

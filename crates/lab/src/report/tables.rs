@@ -74,10 +74,36 @@ fn crowd(view: &View<'_>, workload: &str) -> String {
             }
         }
     }
-    for (who, size) in view.odd_sizes(workload) {
-        sizes.push(format!("{} {} {}: {}", who.runtime, who.version, who.unit, one_crowd(size)));
+    let shown = view.shown_sizes(workload);
+    for seat in Seat::ALL {
+        let of_seat: Vec<_> = shown.iter().filter(|unit| unit.seat == seat).collect();
+        // Where none of a kind has the size of most, as threads, they are named as one.
+        let together = match of_seat.iter().any(|unit| unit.usual) {
+            true => None,
+            false => commonest(of_seat.iter().map(|unit| unit.size)),
+        };
+        if let Some(size) = together {
+            sizes.push(format!("{}s: {}", seat.title().to_lowercase(), one_crowd(size)));
+        }
+        for unit in of_seat.iter().filter(|unit| !unit.usual && Some(unit.size) != together) {
+            let who = unit.who;
+            let size = one_crowd(unit.size);
+            sizes.push(format!("{} {} {}: {size}", who.runtime, who.version, who.unit));
+        }
     }
     sizes.join("; ")
+}
+
+/// The size that most have, if any two have the same.
+fn commonest<'a>(sizes: impl Iterator<Item = &'a Parameters>) -> Option<&'a Parameters> {
+    let mut counts: Vec<(&Parameters, usize)> = Vec::new();
+    for size in sizes {
+        match counts.iter_mut().find(|(known, _)| *known == size) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((size, 1)),
+        }
+    }
+    counts.into_iter().filter(|(_, count)| *count > 1).max_by_key(|(_, count)| *count).map(|c| c.0)
 }
 
 fn one_crowd(parameters: &Parameters) -> String {

@@ -31,6 +31,16 @@ pub(super) struct Who<'a> {
     pub(super) unit: &'a str,
 }
 
+/// A unit, and the size at which tables show it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown<'a> {
+    pub(super) who: Who<'a>,
+    pub(super) seat: Seat,
+    pub(super) size: &'a Parameters,
+    /// Whether it is the size of most ([`View::size`]).
+    pub(super) usual: bool,
+}
+
 /// The column a unit stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Seat {
@@ -158,21 +168,24 @@ impl<'a> View<'a> {
             })
     }
 
-    /// Units that tables show at another size than the rest, with that size.
-    pub(super) fn odd_sizes(&self, workload: &str) -> Vec<(Who<'a>, &'a Parameters)> {
-        let mut found: Vec<(Who<'a>, &'a Parameters)> = Vec::new();
-        for who in self.crews().iter().flat_map(|crew| crew.seats).flatten() {
-            let shown = self
-                .figures
-                .iter()
-                .filter(|f| f.place == who.place && f.m.subject.workload == workload)
-                .filter_map(|f| self.find(who, workload, &f.m.metric))
-                .next();
-            if let Some(m) = shown {
-                let own = &m.subject.parameters;
-                let usual = self.size(who.place, workload) == Some(&plain(own));
-                if !usual && !found.iter().any(|(known, _)| *known == who) {
-                    found.push((who, own));
+    /// The sizes at which tables show the units of a workload, each unit once.
+    pub(super) fn shown_sizes(&self, workload: &str) -> Vec<Shown<'a>> {
+        let mut found: Vec<Shown<'a>> = Vec::new();
+        for crew in self.crews() {
+            for (seat, who) in Seat::ALL.into_iter().zip(crew.seats) {
+                let Some(who) = who.filter(|&who| found.iter().all(|known| known.who != who))
+                else {
+                    continue;
+                };
+                let shown = self
+                    .figures
+                    .iter()
+                    .filter(|f| f.place == who.place && f.m.subject.workload == workload)
+                    .find_map(|f| self.find(who, workload, &f.m.metric));
+                if let Some(m) = shown {
+                    let size = &m.subject.parameters;
+                    let usual = self.size(who.place, workload) == Some(&plain(size));
+                    found.push(Shown { who, seat, size, usual });
                 }
             }
         }

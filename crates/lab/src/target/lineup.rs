@@ -181,14 +181,14 @@ impl Lineup {
         let mut field = Field::default();
         for &unit in self.ours.iter().filter(|unit| self.wants_ours(**unit)) {
             for &workload in &sizes.workloads {
+                let kernel = unit.role() == Role::Thread;
                 let trial = Trial {
                     runtime: unit.runtime().to_owned(),
                     version: unit.version().to_owned(),
                     unit: unit.name().to_owned(),
                     role: unit.role(),
-                    kernel: unit.role() == Role::Thread,
                     program: sizes.program.clone(),
-                    ..sizes.trial(workload)
+                    ..sizes.trial(workload, kernel)
                 };
                 match (workload, unit) {
                     (Workload::Fetch, Unit::Coroutine) => field.notes.push(without(
@@ -279,7 +279,7 @@ impl Lineup {
                             runtime: runtime.target().name().to_owned(),
                             version: runtime.version(),
                             unit: name.clone(),
-                            ..sizes.trial(workload)
+                            ..sizes.trial(workload, unit.kernel)
                         };
                         field.notes.push(without(&trial, why));
                     }
@@ -290,9 +290,8 @@ impl Lineup {
                     version: runtime.version(),
                     unit: name.clone(),
                     role: unit.role,
-                    kernel: unit.kernel,
                     warmup: if workload.warms_up() { unit.warmup } else { 0 },
-                    ..sizes.trial(workload)
+                    ..sizes.trial(workload, unit.kernel)
                 };
                 let most = unit.max_units.unwrap_or(u64::MAX);
                 if trial.parameters.units > most {
@@ -366,10 +365,13 @@ impl Sizes {
         }
     }
 
-    /// A trial that nobody's unit runs yet.
-    fn trial(&self, workload: Workload) -> Trial {
+    /// A trial that nobody's unit runs yet; `kernel`: for units whose switches are the kernel's.
+    fn trial(&self, workload: Workload, kernel: bool) -> Trial {
         let (pin, cores) = place(workload, self.pin);
         let mut parameters = workload.parameters(self.size, cores);
+        if kernel {
+            parameters.units = parameters.units.min(workload.most_threads());
+        }
         if let Some(crowd) = self.crowd.filter(|_| workload.is_gated()) {
             parameters.units = crowd;
         }
@@ -378,7 +380,7 @@ impl Sizes {
             version: String::new(),
             unit: String::new(),
             role: Role::Fiber,
-            kernel: false,
+            kernel,
             program: String::new(),
             workload,
             parameters,
