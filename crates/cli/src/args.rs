@@ -64,8 +64,9 @@ pub(crate) struct Bench {
     #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',')]
     pub(crate) unit: Vec<String>,
 
-    /// A runtime that is found nowhere, as ruby=/path/to/ruby.
-    #[arg(long, value_name = "RUNTIME=PATH")]
+    /// A runtime that is found nowhere, as ruby=/path/to/ruby; more than one of a version have
+    /// names, as ruby@base=/path ruby@patch=/path.
+    #[arg(long, value_name = "RUNTIME[@NAME]=PATH")]
     pub(crate) with: Vec<String>,
 
     /// A container image, as ruby:3.4, run with docker or podman.
@@ -168,8 +169,16 @@ pub(crate) struct Fetch {
 }
 
 /// What a record may be named by.
-const NAMES: &str = "Records:\n  FILE       a record that bench has written\n  DIR        all records of a folder\n  mine       \
-                     all of your own\n  published  the figures of the documents this lab follows";
+const NAMES: &str = "\
+Records:
+  FILE       a record that bench has written
+  DIR        all records of a folder
+  mine       all of your own
+  published  the figures of the documents this lab follows
+  ...@3.2    what any of these has of version 3.2, or of the build of that name
+
+  carefree compare published@3.2 published@3.3
+  carefree compare mine@base mine@patch      (see carefree bench --help, --with)";
 
 /// The orders of `carefree report`.
 #[derive(Debug, Args)]
@@ -222,8 +231,8 @@ pub(crate) struct History {
 /// Where records are, and how to show what they say.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// How to show it: text, json, markdown or csv, and with report html or svg [default: by the
-    /// name of --out, else text].
+    /// How to show it: text, markdown, csv or html; report and compare have json, and report has
+    /// svg [default: by the name of --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
     pub(crate) format: Option<Format>,
 

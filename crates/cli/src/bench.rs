@@ -27,7 +27,7 @@ use carefree_lab::target::{self, Folders};
 use carefree_lab::workload::{Size, Workload};
 
 use crate::args::Bench;
-use crate::kept::Kept;
+use crate::kept::{Finished, Kept};
 use crate::out::Out;
 use crate::progress::{Bar, spoken};
 use crate::targets::folders_are_there;
@@ -103,9 +103,14 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
     let again: u32 = plan.had.iter().sum();
     if again > 0 {
-        complain(&format!(
+        bar.complain(&format!(
             "{again} samples of earlier runs stand for as many of this one; --force measures anew"
         ));
+    }
+    // A short run ends before anybody wonders; who looks on may want to know all the same.
+    let is_long = plan.budget.is_some_and(|budget| budget > QUICK);
+    if let Some(line) = announcement(&plan).filter(|_| is_long || io::stderr().is_terminal()) {
+        bar.complain(&line);
     }
     let kept = RefCell::new(kept);
     let started = Instant::now();
@@ -132,7 +137,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     outcome.failed.extend(field.failed);
     let left_out = left_out(&outcome.left_out);
     let notes = field.notes.into_iter().chain(left_out).collect();
-    let (record, path) = kept.into_inner().finish(environment, notes, outcome);
+    let Finished { record, path, is_lost } = kept.into_inner().finish(environment, notes, outcome);
     if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
         complain(&format!("recorded in {}", path.display()));
     }
@@ -169,7 +174,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     }
     Ok(if interrupted {
         ExitCode::from(exit::INTERRUPTED)
-    } else if record.is_complete() {
+    } else if record.is_complete() && !is_lost {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(exit::FAILED)
@@ -205,6 +210,26 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         pin: orders.pin,
         seed: orders.seed.unwrap_or_else(chance),
     }
+}
+
+/// What is about to be done and how long it takes, where that is known; nothing where there is
+/// nothing to do.
+fn announcement(plan: &Plan) -> Option<String> {
+    let missing = plan.had.iter().map(|&had| u64::from(plan.samples.saturating_sub(had)));
+    let (samples, kinds) = (missing.sum::<u64>(), plan.kinds.len());
+    let kinds = if kinds == 1 {
+        "one workload of one unit".into()
+    } else {
+        format!("{kinds} workloads of units")
+    };
+    let first = match (samples, plan.budget) {
+        (0, _) => return None,
+        (_, Some(budget)) => {
+            format!("up to {samples} samples of {kinds}, as many as fit {}", spoken(budget))
+        }
+        (_, None) => format!("{samples} samples of {kinds}, however long they take"),
+    };
+    Some(format!("{first}; Ctrl-C ends it, and the next run goes on from there"))
 }
 
 fn sizes(orders: &Bench, program: &Path) -> Sizes {

@@ -17,9 +17,23 @@ use crate::complain;
 pub(crate) struct Kept {
     /// None where there is no place for it, or it could not be written.
     store: Option<Store>,
+    /// Whether the folder was named: then a record that is not there is a failure.
+    is_named: bool,
+    /// Whether something could not be written.
+    is_lost: bool,
     readings: Vec<Reading>,
     begun: RunFacts,
     run: String,
+}
+
+/// What a run comes to.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) record: Record,
+    /// The file it is in.
+    pub(crate) path: Option<PathBuf>,
+    /// Whether that file was asked for and is not whole.
+    pub(crate) is_lost: bool,
 }
 
 impl Kept {
@@ -34,21 +48,22 @@ impl Kept {
         begun: RunFacts,
         force: bool,
     ) -> Result<Kept, String> {
-        let named = folder.is_some();
+        let is_named = folder.is_some();
         let mut store = None;
         if let Some(folder) = folder.or_else(record::default_folder) {
             match Store::open(&folder, Heading::new(environment.clone()), force) {
                 Ok(open) => store = Some(open),
                 Err(error) => {
                     let line = format!("records cannot be kept in {}: {error}", folder.display());
-                    if named {
+                    if is_named {
                         return Err(line);
                     }
                     complain(&line);
                 }
             }
         }
-        Ok(Kept { store, readings: Vec::new(), begun, run: environment.started.clone() })
+        let run = environment.started.clone();
+        Ok(Kept { store, is_named, is_lost: false, readings: Vec::new(), begun, run })
     }
 
     /// Takes up to `most` samples of earlier runs as this one's, and says how many there were.
@@ -98,6 +113,7 @@ impl Kept {
     fn give_up(&mut self, error: &std::io::Error) {
         complain(&format!("the record cannot be written any more: {error}"));
         self.store = None;
+        self.is_lost = true;
     }
 
     /// Whether all figures of these orders are as precise as asked for: a share of their median.
@@ -121,8 +137,8 @@ impl Kept {
         environment: Environment,
         notes: Vec<Warning>,
         outcome: carefree_lab::run::Outcome,
-    ) -> (Record, Option<PathBuf>) {
-        let Kept { store, readings, begun, .. } = self;
+    ) -> Finished {
+        let Kept { store, is_named, mut is_lost, readings, begun, .. } = self;
         let mut record = Record::of_run(environment, begun, readings, outcome);
         record.warnings.extend(notes);
         let mut path = None;
@@ -130,9 +146,12 @@ impl Kept {
             let written = record.closing_lines().iter().try_for_each(|line| store.write(line));
             match written {
                 Ok(()) => path = Some(store.path().to_owned()),
-                Err(error) => complain(&format!("the record has no end: {error}")),
+                Err(error) => {
+                    complain(&format!("the record has no end: {error}"));
+                    is_lost = true;
+                }
             }
         }
-        (record, path)
+        Finished { record, path, is_lost: is_lost && is_named }
     }
 }

@@ -46,6 +46,14 @@ impl Bar {
         }
     }
 
+    /// Says a line that stays, above the bar if there is one.
+    pub(crate) fn complain(&self, line: &str) {
+        match self {
+            Bar::Drawn(bar) => bar.suspend(|| complain(line)),
+            Bar::Told { .. } => complain(line),
+        }
+    }
+
     pub(crate) fn show(&mut self, progress: Progress<'_>) {
         let Progress { done, total, next } = progress;
         match self {

@@ -59,6 +59,52 @@ fn a_regression_is_named_and_ends_with_its_own_exit_code() {
 }
 
 #[test]
+fn two_versions_of_one_record_are_compared() {
+    let output = compare("published@3.2", "published@3.3", &[]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("ruby 3.2 → 3.3") && text.contains("(3.6x slower)"), "{text}");
+    assert!(!text.contains("ruby 3.4") && !text.contains("ruby 2"), "{text}");
+    let most = "the largest change is ruby 3.3 thread warm last time per unit: 6.5x slower";
+    assert!(text.contains(most), "{text}");
+    let output = compare("published@3.2", "published@9", &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = stderr(&output);
+    assert!(
+        said.starts_with("carefree: published has no version and no build '9'; it has "),
+        "{said}"
+    );
+
+    // Two builds of one version.
+    let folder = tempfile::tempdir().expect("a folder");
+    record(folder.path(), "1.jsonl", "3.5.0 (base)", 2, &CALM);
+    record(folder.path(), "2.jsonl", "3.5.0 (patch)", 2, &slower(0.5));
+    let at = |build: &str| format!("{}@{build}", folder.path().display());
+    let output = compare(&at("base"), &at("patch"), &["--fail-on-regression", "5"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("2.0x faster"), "{}", stdout(&output));
+    let output = compare(&at("patch"), &at("base"), &["--fail-on-regression", "5"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let page = folder.path().join("page.html").display().to_string();
+    let output = compare(&at("base"), &at("patch"), &["--out", &page]);
+    assert!(output.status.success(), "{output:?}");
+    let html = fs::read_to_string(&page).expect("written");
+    assert!(html.contains("<h1>Old and New</h1>") && html.contains("2.0x faster"), "{html}");
+}
+
+#[test]
+fn too_few_samples_to_show_anything_are_told_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let old = record(folder.path(), "old.jsonl", "3.2", 2, &CALM[..3]);
+    let new = record(folder.path(), "new.jsonl", "3.2", 2, &slower(9.0)[..3]);
+    let text = stdout(&compare(&old, &new, &[])).to_owned();
+    assert!(text.contains("None of these could have shown one"), "{text}");
+    let enough = record(folder.path(), "enough.jsonl", "3.2", 2, &CALM);
+    let text = stdout(&compare(&enough, &enough, &[])).to_owned();
+    assert!(!text.contains("could have shown"), "{text}");
+}
+
+#[test]
 fn where_nothing_changed_no_difference_is_shown() {
     let folder = tempfile::tempdir().expect("a folder");
     let old = record(folder.path(), "old.jsonl", "3.2", 2, &CALM);
@@ -113,6 +159,9 @@ fn history_names_the_step() {
     let step = "thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.2 µs)";
     assert!(stdout(&output).contains(step), "{}", stdout(&output));
     assert!(stdout(&run(["history", &one])).contains("No figure was measured twice"));
+    let output = run(["history", &two, &one, "--format", "html"]);
+    assert!(stdout(&output).contains("<h1>What changed, and when</h1>"), "{output:?}");
+    assert!(stdout(&output).contains(step), "{output:?}");
 }
 
 #[test]
@@ -145,7 +194,7 @@ fn mistakes_are_told_in_one_line_with_their_own_exit_code() {
         &["report", &missing],
         &["report", &empty],
         &["compare", "published", &missing],
-        &["compare", "published", "published", "--format", "html"],
+        &["compare", "published", "published", "--format", "svg"],
         &["history", "mine", "--record", &missing],
     ];
     for arguments in none {

@@ -152,11 +152,14 @@ impl Fake {
     }
 
     fn field(&self, runtime: &str, units: &[&str]) -> Result<Field, String> {
-        let wishes = Wishes {
+        self.field_of(&Wishes {
             runtimes: vec![runtime.into()],
             units: units.iter().map(|&unit| unit.to_owned()).collect(),
             ..Wishes::default()
-        };
+        })
+    }
+
+    fn field_of(&self, wishes: &Wishes) -> Result<Field, String> {
         let folders = self.folders();
         let (targets, mistakes) = read_all(folders.targets());
         assert!(mistakes.is_empty(), "{mistakes:?}");
@@ -169,7 +172,7 @@ impl Fake {
             pin: false,
             program: String::new(),
         };
-        Ok(Lineup::find(&wishes, &targets)?.field(&sizes, &folders, &mut |_| true))
+        Ok(Lineup::find(wishes, &targets)?.field(&sizes, &folders, &mut |_| true))
     }
 
     fn run(&self, units: &[&str], samples: u32, patience: Duration) -> Outcome {
@@ -292,6 +295,70 @@ fn versions_stand_side_by_side() {
     }
 }
 
+/// Two builds of one version, each of which proves who it is by a file of its own.
+#[test]
+fn builds_of_one_version_have_names_and_each_runs_its_own_program() {
+    let fake = Fake::new();
+    for build in ["base", "patch"] {
+        let bin = fake.at(build);
+        fs::create_dir_all(&bin).expect("made");
+        let script =
+            RUNTIME.replace("VERSION", "2.1").replace("shift;", "shift; echo ran >> $0.log;");
+        executable(&bin.join("fake"), &script);
+    }
+    let with = |wishes: &[String]| {
+        let units = vec!["good".to_owned()];
+        fake.field_of(&Wishes { with: wishes.to_vec(), units, ..Wishes::default() })
+    };
+    let path = |build: &str| fake.at(build).join("fake").display().to_string();
+    let (base, patch) = (path("base"), path("patch"));
+
+    let unnamed = with(&[format!("fake={base}"), format!("fake={patch}")]).expect_err("which?");
+    let right = format!("--with fake@base={base} --with fake@patch={patch}");
+    assert!(unnamed.starts_with(&format!("{base} and {patch} are both fake 2.1: ")), "{unnamed}");
+    assert!(unnamed.ends_with(&right), "{unnamed}");
+    let wrong = with(&[format!("fake@a b={base}")]).expect_err("no name");
+    assert!(wrong.starts_with("--with fake@a b: a name has letters, digits"), "{wrong}");
+
+    let field = with(&[format!("fake@base={base}"), format!("fake@patch={patch}")]).expect("both");
+    let versions: Vec<&str> = field.kinds.iter().map(|trial| trial.version.as_str()).collect();
+    assert_eq!(versions, ["2.1 (base)", "2.1 (patch)"]);
+    assert_eq!(run(&field, 3, LONG).taken.len(), 6);
+    for build in [base, patch] {
+        let ran = fs::read_to_string(format!("{build}.log")).expect("it ran");
+        assert_eq!(ran.lines().count(), 3, "{build}");
+    }
+    // Named twice, it is one all the same.
+    let twice = with(&[format!("fake={}", path("base")), format!("fake={}", path("base"))]);
+    assert_eq!(twice.expect("one").kinds.len(), 1);
+}
+
+#[test]
+fn a_runtime_that_was_built_anew_is_another_program() {
+    let fake = Fake::new();
+    let program =
+        || fake.field("fake@1.9", &["good"]).expect("it is there").kinds[0].program.clone();
+    let before = program();
+    assert_eq!(program(), before);
+    let same_version = format!("{}# another compiler's\n", RUNTIME.replace("VERSION", "1.9"));
+    executable(&fake.at("versions/1.9/bin/fake"), &same_version);
+    assert_ne!(program(), before);
+
+    // A part of it that is another one by now counts as well.
+    let toml = |version: &str| {
+        TOML.replace(r#"probe = ["false"]"#, &format!(r#"probe = ["echo", "{version}"]"#))
+    };
+    let with_part = |version| {
+        // The file itself is one of the things that count: it stays as it is.
+        fs::write(fake.at("rare"), version).expect("written");
+        program()
+    };
+    let rare = fake.at("rare").display().to_string();
+    fake.write_toml(&toml("x").replace(r#"["echo", "x"]"#, &format!(r#"["cat", "{rare}"]"#)));
+    assert_ne!(with_part("1.0"), with_part("1.1"));
+    assert_eq!(with_part("1.1"), with_part("1.1"));
+}
+
 #[test]
 fn the_same_program_by_two_names_counts_once() {
     let fake = Fake::new();
@@ -381,7 +448,7 @@ fn a_stand_in_with_nothing_behind_it_is_no_version() {
     assert_eq!(versions.len(), 2, "{versions:?}");
     let silent = target.silent().expect("one");
     assert!(silent.contains("versions/none/bin/fake is there, but asked for"), "{silent}");
-    let wrong = target.named(&bin.join("fake")).expect_err("no version");
+    let wrong = target.named(&bin.join("fake"), None).expect_err("no version");
     assert!(wrong.ends_with("it failed; it said: no fake version to run was chosen"), "{wrong}");
 }
 

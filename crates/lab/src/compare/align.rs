@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::env::Environment;
-use crate::record::{Measurement, Parameters, Record, Subject, version_key};
+use crate::record::{Measurement, Parameters, Record, Subject, version_and_build, version_key};
 
 /// A figure with the place it comes from.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +100,15 @@ pub(super) fn align<'a>(old: &'a [Record], new: &'a [Record]) -> Aligned<'a> {
     Aligned { pairs, only_old, only_new }
 }
 
-/// 2 for the same version, 1 for one that begins with the other.
+/// 2 for the same version, 1 for one that begins with the other. Two builds that have names of their
+/// own are near to each other only if it is one name.
 fn nearness(one: &str, other: &str) -> Option<u32> {
     if one == other {
         return Some(2);
+    }
+    let ((one, build), (other, its_build)) = (version_and_build(one), version_and_build(other));
+    if build.is_some() && its_build.is_some() && build != its_build {
+        return None;
     }
     let (one, other) = (version_key(one), version_key(other));
     // The last part stands for the end.
@@ -162,6 +167,16 @@ mod tests {
     fn one_version_a_side_is_compared_whatever_it_is() {
         let (old, new) = (record(&[("3.2", 100, 1.0)]), record(&[("3.3", 100, 3.6)]));
         assert_eq!(medians(&[old], &[new]), (vec![(1.0, 3.6)], 0, 0));
+    }
+
+    #[test]
+    fn builds_are_compared_with_their_own_and_two_single_ones_with_each_other() {
+        let (base, patch) = (("3.5.0 (base)", 100, 1.0), ("3.5.0 (patch)", 100, 2.0));
+        let both = [record(&[base, patch])];
+        assert_eq!(medians(&both, &both), (vec![(1.0, 1.0), (2.0, 2.0)], 0, 0));
+        assert_eq!(medians(&[record(&[base])], &[record(&[patch])]), (vec![(1.0, 2.0)], 0, 0));
+        let plain = [record(&[("3.5.0", 100, 4.0)])];
+        assert_eq!(medians(&plain, &[record(&[patch])]), (vec![(4.0, 2.0)], 0, 0));
     }
 
     #[test]

@@ -32,6 +32,18 @@ pub enum Verdict {
     Untested,
 }
 
+/// Whether so many samples on each side could show a difference at all: of as many ways to deal
+/// them, the two furthest apart have to be rare enough. Three and three have twenty.
+pub(super) fn could_tell(old: usize, new: usize) -> bool {
+    // Ways to choose the old ones among all, up to where it is enough.
+    let (all, fewer) = (old + new, old.min(new));
+    let mut ways = 1.0;
+    for taken in 0..fewer {
+        ways *= (all - taken) as f64 / (taken + 1) as f64;
+    }
+    2.0 / ways < CHANCE
+}
+
 impl Verdict {
     /// The name in reports.
     pub fn name(self) -> &'static str {
@@ -76,8 +88,12 @@ impl Change {
 
     /// `3.6x slower`, `1.40x less`: what a new value of `metric` is to the old one.
     pub fn words(&self, metric: &str) -> String {
-        if self.factor() < 1.005 {
+        if self.ratio.is_nan() || self.factor() < 1.005 {
             return "unchanged".into();
+        }
+        if !self.factor().is_finite() {
+            // One of the two is nothing at all.
+            return if self.ratio > 1.0 { "more than nothing" } else { "nothing any more" }.into();
         }
         let rate = more_is_better(metric);
         let timed = rate || metric.contains("time");
@@ -145,6 +161,20 @@ mod tests {
             &figure("time_per_unit", &[300.0, 301.0, 302.0]),
         );
         assert_eq!(few.verdict, Verdict::NoneShown);
+        assert!(!could_tell(3, 3) && !could_tell(1, 30) && !could_tell(3, 4));
+        assert!(could_tell(4, 4) && could_tell(3, 5) && could_tell(11, 11));
+    }
+
+    #[test]
+    fn nothing_is_no_multiple_and_has_words_all_the_same() {
+        let nothing = figure("objects_retained", &[0.0; 7]);
+        let (none, some) =
+            (figure("objects_retained", &[0.0; 7]), figure("objects_retained", &BEFORE));
+        let words = |old, new| Change::new(old, new).words("objects_retained");
+        assert_eq!(words(&nothing, &none), "unchanged");
+        assert_eq!(words(&nothing, &some), "more than nothing");
+        assert_eq!(words(&some, &nothing), "nothing any more");
+        assert_eq!(Change::new(&nothing, &some).verdict, Verdict::NoneShown);
     }
 
     #[test]

@@ -24,6 +24,15 @@ pub struct Comparison {
     pub only_new: usize,
     /// What the two sides' machines differ in, of figures that were compared; each once.
     pub machines: Vec<String>,
+    /// Where and how the old and the new side were measured: their records without figures.
+    pub(crate) sides: [Vec<Record>; 2],
+}
+
+/// A record without its figures.
+fn head(record: &Record) -> Record {
+    let Record { source, environment, run, .. } = record;
+    let (source, environment, run) = (source.clone(), environment.clone(), run.clone());
+    Record { source, environment, run, ..Record::default() }
 }
 
 /// One figure, old and new.
@@ -44,16 +53,18 @@ impl Comparison {
         let aligned = align::align(old, new);
         let mut machines = Vec::new();
         let mut pairs = Vec::new();
-        for (old, new) in aligned.pairs {
-            for difference in record::differences(old.environment, new.environment) {
+        for (was, is) in aligned.pairs {
+            for difference in record::differences(was.environment, is.environment) {
                 if !machines.contains(&difference) {
                     machines.push(difference);
                 }
             }
-            let change = Change::new(old.measurement, new.measurement);
-            pairs.push(Pair { old: old.measurement.clone(), new: new.measurement.clone(), change });
+            let change = Change::new(was.measurement, is.measurement);
+            pairs.push(Pair { old: was.measurement.clone(), new: is.measurement.clone(), change });
         }
-        Comparison { pairs, only_old: aligned.only_old, only_new: aligned.only_new, machines }
+        let sides = [old, new].map(|side| side.iter().map(head).collect());
+        let (only_old, only_new) = (aligned.only_old, aligned.only_new);
+        Comparison { pairs, only_old, only_new, machines, sides }
     }
 
     /// The figures that got worse, beyond doubt and by more than `percent`.

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Comparison, Pair, Verdict};
-use crate::report::Format;
-use crate::report::csv;
+use super::{Comparison, Pair, Verdict, change};
 use crate::report::ink::Ink;
-use crate::report::number;
 use crate::report::table::{Align, Table, wrap};
+use crate::report::{Format, csv, html, number};
 
 pub(super) fn render(
     comparison: &Comparison,
@@ -19,10 +17,17 @@ pub(super) fn render(
         Format::Markdown => Ok(markdown(comparison)),
         Format::Csv => Ok(spreadsheet(comparison)),
         Format::Json => Ok(json(comparison)),
-        Format::Html | Format::Svg => Err(format!(
-            "there is no comparison in {format}; the formats are text, markdown, csv and json, and \
-             carefree report --format {format} shows records side by side"
+        Format::Html => Ok(html::comparison(
+            comparison,
+            &cautions(comparison),
+            sentences(comparison),
+            &table(comparison),
         )),
+        Format::Svg => Err(
+            "there is no comparison in svg; the formats are text, markdown, csv, json and html, and \
+             carefree report --format svg shows records side by side"
+                .into(),
+        ),
     }
 }
 
@@ -73,11 +78,40 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
             figures(same)
         ));
     }
-    let untested = count(Verdict::Untested);
-    if untested > 0 {
+    let too_few =
+        |pair: &&Pair| !change::could_tell(pair.old.samples.len(), pair.new.samples.len());
+    let judged = comparison.pairs.iter().filter(|p| p.change.verdict == Verdict::NoneShown);
+    let few = judged.filter(too_few).count();
+    if few > 0 {
+        let of_them = if few == same {
+            "None of these could".into()
+        } else {
+            format!("{few} of these could not")
+        };
         found.push(format!(
-            "{untested} {} untested: one side has a figure and no samples, as published ones do.",
-            figures(untested)
+            "{of_them} have shown one, however large: with so few samples chance may always have \
+             done it. Take 4 or more on each side."
+        ));
+    }
+    let untested = comparison.pairs.iter().filter(|p| p.change.verdict == Verdict::Untested);
+    // What is no multiple of anything is not larger than what is.
+    let size = |pair: &&Pair| Some(pair.change.factor()).filter(|f| f.is_finite()).unwrap_or(0.0);
+    let most = untested.clone().max_by(|a, b| size(a).total_cmp(&size(b)));
+    if let Some(most) = most {
+        let count = untested.count();
+        let largest = match size(&most) >= UNTESTED {
+            true => format!(
+                "; the largest change is {} {}: {}",
+                most.new.subject.spoken(),
+                most.new.metric.replace('_', " "),
+                most.change.words(&most.new.metric)
+            ),
+            false => String::new(),
+        };
+        found.push(format!(
+            "{count} {} untested: one side has a figure and no samples, as published ones \
+             do{largest}.",
+            figures(count)
         ));
     }
     for (count, side) in [(comparison.only_old, "old"), (comparison.only_new, "new")] {
@@ -87,6 +121,10 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     }
     found
 }
+
+/// Of figures that no samples stand behind, the largest change is told from this factor on, as in a
+/// history.
+const UNTESTED: f64 = 1.4;
 
 /// How the table is to be read.
 const NOTES: [&str; 2] = [
@@ -123,7 +161,7 @@ fn table(comparison: &Comparison) -> Table {
             new.metric.replace('_', " "),
             number::value(&old.metric, old.median),
             number::value(&new.metric, new.median),
-            format!("{:.2}", change.ratio),
+            if change.ratio.is_finite() { format!("{:.2}", change.ratio) } else { "–".into() },
             change.interval.map_or_else(|| "–".into(), ends),
             change.p.map_or_else(|| "–".into(), chance),
             verdict,

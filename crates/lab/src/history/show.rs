@@ -4,10 +4,10 @@ use super::{Series, sentences, series};
 use crate::compare::{Change, Verdict};
 use crate::record::Record;
 use crate::report::Format;
-use crate::report::csv;
 use crate::report::ink::Ink;
 use crate::report::number;
 use crate::report::table::{Align, Table};
+use crate::report::{csv, html};
 
 /// Shows what `records` tell of each figure over versions and time, the steps in plain words
 /// first; with colours where `colour` says so and the format has any.
@@ -54,10 +54,17 @@ pub fn render(records: &[Record], format: Format, colour: bool) -> Result<String
             page
         }
         Format::Csv => spreadsheet(&all),
-        Format::Json | Format::Html | Format::Svg => {
+        Format::Html => {
+            let said = match (all.is_empty(), said.is_empty()) {
+                (true, _) => vec![nothing.to_owned()],
+                (_, true) => vec![quiet.to_owned()],
+                _ => said.iter().map(|line| format!("{line}.")).collect(),
+            };
+            html::history(records, said, &table(&all))
+        }
+        Format::Json | Format::Svg => {
             return Err(format!(
-                "there is no history in {format}; the formats are text, markdown and csv, and \
-                 carefree report --format html shows it as charts"
+                "there is no history in {format}; the formats are text, markdown, csv and html"
             ));
         }
     })

@@ -19,7 +19,7 @@ pub use line::{Heading, Line, SCHEMA, Source};
 pub use machine::{differences, fingerprint, name as machine_name};
 pub(crate) use metric::rank as metric_rank;
 pub use metric::{more_is_better, value_unit};
-pub use order::version_key;
+pub use order::{version_and_build, version_key};
 pub use published::{find, published};
 pub use reading::Reading;
 pub use store::{Store, default_folder};
@@ -28,7 +28,7 @@ pub use subject::{Parameters, Side, Subject, Value};
 use crate::env::Environment;
 use crate::noise::{self, Load, Warning};
 use crate::stats::{self, Random};
-use crate::target::Facts;
+use crate::target::{Facts, version};
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -147,6 +147,20 @@ impl Record {
         lines.extend(self.failures.iter().cloned().map(Line::Failure));
         lines.extend(self.results.iter().cloned().map(Line::Result));
         lines
+    }
+
+    /// What it has of the versions that `wanted` names: by their beginning, part by part (3.5 is
+    /// 3.5.0 and 3.5.1), or by the name of a build. Nothing where it has none.
+    pub fn of_version(mut self, wanted: &str) -> Option<Record> {
+        let is = |version: &str| {
+            let (number, build) = version_and_build(version);
+            version == wanted || build == Some(wanted) || version::matches(number, wanted)
+        };
+        self.results.retain(|result| is(&result.subject.version));
+        self.samples.retain(|sample| is(&sample.subject.version));
+        self.failures.retain(|failed| is(&failed.subject.version));
+        self.run.runtimes.retain(|facts| is(&facts.version));
+        (!self.results.is_empty() || !self.failures.is_empty()).then_some(self)
     }
 
     /// Whether everything that was asked for has at least one sample.

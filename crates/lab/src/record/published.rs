@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Record, store};
+use super::{Record, store, version_key};
+use crate::workload::list;
 
 /// The name that stands for all published figures.
 const PUBLISHED: &str = "published";
@@ -29,11 +30,40 @@ pub fn published() -> Vec<Record> {
 }
 
 /// The records that `name` stands for, oldest first: `published`, `mine` (those in `folder`), a
-/// file, or all records of a folder.
+/// file, or all records of a folder. Behind an `@` may stand a version, or the name of a build:
+/// then it is what they have of that ([`Record::of_version`]).
 ///
 /// # Errors
 /// One line that says what is wrong.
 pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
+    let with_version = name.rsplit_once('@').filter(|(records, wanted)| {
+        let is_there = [PUBLISHED, MINE].contains(records) || Path::new(records).exists();
+        // A file may have an @ in its name.
+        is_there && !wanted.is_empty() && !Path::new(name).exists()
+    });
+    let Some((records, wanted)) = with_version else {
+        return all(name, folder);
+    };
+    let all = all(records, folder)?;
+    let mut versions: Vec<String> = all
+        .iter()
+        .flat_map(|record| &record.results)
+        .map(|result| format!("{} {}", result.subject.runtime, result.subject.version))
+        .collect();
+    versions.sort_by_cached_key(|version| version_key(version));
+    versions.dedup();
+    let found: Vec<Record> = all.into_iter().filter_map(|r| r.of_version(wanted)).collect();
+    if found.is_empty() {
+        let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
+        return Err(format!(
+            "{records} has no version and no build '{wanted}'; it has {}",
+            list(&versions)
+        ));
+    }
+    Ok(found)
+}
+
+fn all(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
     let path = Path::new(name);
     // A file of that name is what a person sees; then "./mine" need not be written.
     if !path.exists() {
@@ -136,5 +166,58 @@ mod tests {
         let error = of(&missing).expect_err("no record");
         assert!(error.contains("this is no record"), "{error}");
         assert!(find("mine", None).expect_err("nowhere").contains("--record"));
+    }
+
+    #[test]
+    fn a_version_behind_a_name_leaves_what_is_of_that_version() {
+        let of = |name: &str| find(name, None);
+        let versions = |name: &str| {
+            let records = of(name).expect("built in");
+            let results = records.into_iter().flat_map(|record| record.results);
+            let mut found: Vec<String> = results.map(|m| m.subject.version).collect();
+            found.dedup();
+            found
+        };
+        let mut found = versions("published@3.2");
+        found.sort();
+        found.dedup();
+        assert_eq!(found, ["3.2"]);
+        assert!(versions("published@3").len() > 5);
+        let error = of("published@4.0").expect_err("not yet");
+        assert!(
+            error.starts_with("published has no version and no build '4.0'; it has "),
+            "{error}"
+        );
+        assert!(error.contains("ruby 2.5") && error.contains("ruby 3.5-rc"), "{error}");
+        // A name with an @ of which nothing is there is a file that is not there.
+        let error = of("/no/such@file.jsonl").expect_err("not there");
+        assert_eq!(error, "/no/such@file.jsonl: there is no such file");
+    }
+
+    #[test]
+    fn builds_go_by_their_names() {
+        let record = |versions: &[&str]| {
+            let mut record = published().swap_remove(0);
+            let first = record.results.swap_remove(0);
+            record.results = versions
+                .iter()
+                .map(|version| {
+                    let mut result = first.clone();
+                    result.subject.version = (*version).to_owned();
+                    result
+                })
+                .collect();
+            record
+        };
+        let both = record(&["3.5.0 (base)", "3.5.0 (patch)", "3.4.1"]);
+        let versions = |wanted: &str| {
+            let found = both.clone().of_version(wanted);
+            let results = found.map(|record| record.results).unwrap_or_default();
+            results.into_iter().map(|m| m.subject.version).collect::<Vec<_>>()
+        };
+        assert_eq!(versions("patch"), ["3.5.0 (patch)"]);
+        assert_eq!(versions("3.5"), ["3.5.0 (base)", "3.5.0 (patch)"]);
+        assert_eq!(versions("3.5.0 (base)"), ["3.5.0 (base)"]);
+        assert!(versions("pat").is_empty());
     }
 }

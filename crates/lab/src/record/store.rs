@@ -105,7 +105,7 @@ impl Store {
             Some(file) => file,
             None => {
                 text.push_str(&Line::Environment(Box::new(self.heading.clone())).text());
-                OpenOptions::new().append(true).create_new(true).open(&self.path)?
+                self.create()?
             }
         };
         text.push_str(&line.text());
@@ -113,6 +113,20 @@ impl Store {
         let written = file.write_all(text.as_bytes());
         self.file = Some(file);
         written
+    }
+
+    /// Makes the file, under another name where another run that began in the same second has
+    /// taken this one's meanwhile.
+    fn create(&mut self) -> io::Result<File> {
+        loop {
+            match OpenOptions::new().append(true).create_new(true).open(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let folder = self.path.parent().unwrap_or(Path::new("."));
+                    self.path = free_name(folder, &self.heading.environment);
+                }
+                made => return made,
+            }
+        }
     }
 }
 
@@ -275,10 +289,12 @@ mod tests {
     fn two_runs_of_one_second_have_a_file_each() {
         let folder = tempfile::tempdir().expect("a folder");
         let started = "2026-01-01T00:00:00Z";
-        for _ in 0..3 {
-            let mut store = Store::open(folder.path(), heading(started), true).expect("open");
+        let open = || Store::open(folder.path(), heading(started), true).expect("open");
+        // Both are open before either has a file.
+        for mut store in [open(), open()] {
             store.append(&reading(0, started, 1.0)).expect("written");
         }
+        open().append(&reading(0, started, 1.0)).expect("written");
         assert_eq!(records(folder.path()).expect("there").len(), 3);
     }
 }

@@ -1,7 +1,7 @@
 //! Shows a record: for people as text or Markdown, for programs as JSON or CSV.
 
 pub(crate) mod csv;
-mod html;
+pub(crate) mod html;
 pub(crate) mod ink;
 mod markdown;
 pub(crate) mod number;

@@ -112,11 +112,13 @@ impl Runtime {
         Ok(())
     }
 
-    /// What a sample of this program depends on: the program's files, its commands, the runtime.
+    /// What a sample of this program depends on: the program's files, its commands, and the runtime
+    /// as it was built.
     fn fingerprint(&self, program: &Program) -> String {
         let Program { build, run, env, .. } = program;
-        let mut all =
-            format!("{} {} {build:?} {run:?} {env:?}", self.program, self.version()).into_bytes();
+        let (version, of_runtime) = (self.version(), self.build_of_it());
+        let mut all = format!("{} {version} {of_runtime} {build:?} {run:?} {env:?}", self.program)
+            .into_bytes();
         let mut files = Vec::new();
         files_of(&self.target.folder, &mut files);
         for file in files {

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub struct Runtime {
     /// The folder it is in, links followed.
     pub(super) bin: String,
     pub(super) version: String,
+    /// What whoever named the program calls this build of it.
+    pub(super) build: Option<String>,
     pub(super) image: Option<InImage>,
     /// The optional parts and their versions, once they were asked for.
     pub(super) parts: OnceCell<BTreeMap<String, Option<String>>>,
@@ -130,20 +132,23 @@ impl Target {
             program: program.to_string_lossy().into_owned(),
             bin: bin.to_string_lossy().into_owned(),
             version,
+            build: None,
             image: None,
             parts: OnceCell::new(),
         }
     }
 
-    /// Asks a program that was named for its version.
+    /// Asks a program that was named for its version; `build` is what tells it from others of the
+    /// same version.
     ///
     /// # Errors
     /// One line that says why it has none.
-    pub fn named(&self, path: &Path) -> Result<Runtime, String> {
+    pub fn named(&self, path: &Path, build: Option<&str>) -> Result<Runtime, String> {
         let wrong = |what: String| format!("{} is no {}: {what}", path.display(), self.name());
         let path = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
         let (version, program) = self.ask_version(&path).map_err(wrong)?;
-        Ok(self.runtime(program.as_deref().unwrap_or(&path), version))
+        let runtime = self.runtime(program.as_deref().unwrap_or(&path), version);
+        Ok(Runtime { build: build.map(str::to_owned), ..runtime })
     }
 
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>), String> {
@@ -190,12 +195,37 @@ impl Runtime {
         &self.target
     }
 
-    /// Its version, and the image it is in, if it is in one.
+    /// Its version, and what tells this build from others of it: the name it was given, or the
+    /// image it is in.
     pub fn version(&self) -> String {
-        match &self.image {
-            Some(image) => format!("{} ({})", self.version, image.name()),
+        match self.build.as_deref().or(self.image.as_ref().map(InImage::name)) {
+            Some(build) => format!("{} ({build})", self.version),
             None => self.version.clone(),
         }
+    }
+
+    /// Whether both are one program of this machine, or in one image.
+    pub(super) fn is_same_program(&self, other: &Runtime) -> bool {
+        let image = |runtime: &Runtime| runtime.image.as_ref().map(|image| image.name().to_owned());
+        let real = |runtime: &Runtime| fs::canonicalize(&runtime.program).ok();
+        image(self) == image(other)
+            && (self.program == other.program || self.image.is_none() && real(self) == real(other))
+    }
+
+    /// What changes when the program is built anew, whatever version it says it is: for a program
+    /// of this machine its size and the time it was written, for an image the engine's number of
+    /// it; and the versions of its parts.
+    pub(super) fn build_of_it(&self) -> String {
+        let program = match &self.image {
+            Some(image) => image.number().unwrap_or_default(),
+            None => fs::metadata(&self.program).map_or_else(
+                |_| String::new(),
+                |file| format!("{} {}.{:09}", file.len(), file.mtime(), file.mtime_nsec()),
+            ),
+        };
+        let parts = self.target.spec.parts.keys();
+        let parts: Vec<_> = parts.map(|part| (part, self.part_version(part))).collect();
+        format!("{program} {parts:?}")
     }
 
     /// Whether its version is `wanted` or begins with it.

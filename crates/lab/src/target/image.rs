@@ -111,8 +111,8 @@ impl Engine {
                         .map_err(|what| format!("image {}: {what}", image.image))?;
                     let bin = image.folder_of(&program, target);
                     let target = target.clone();
-                    let (image, parts) = (Some(image), OnceCell::new());
-                    return Ok(Runtime { target, program, bin, version, image, parts });
+                    let (build, image, parts) = (None, Some(image), OnceCell::new());
+                    return Ok(Runtime { target, program, bin, version, build, image, parts });
                 }
                 // The first failure is the one that tells most.
                 Ok(reply) if failed.is_empty() => {
@@ -129,6 +129,15 @@ impl Engine {
 impl InImage {
     pub(super) fn name(&self) -> &str {
         &self.image
+    }
+
+    /// The engine's number of the image, which is another one when its name has come to stand for
+    /// another image.
+    pub(super) fn number(&self) -> Option<String> {
+        let mut command = self.engine.command();
+        command.args(["image", "inspect", "--format", "{{.Id}}", &self.image]);
+        let reply = ask(&mut command, PATIENCE).ok().filter(|reply| reply.status.success())?;
+        Some(reply.stdout.trim().to_owned())
     }
 
     /// The folder in the image that a program is in, links followed; asked for where a command of

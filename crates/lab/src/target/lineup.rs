@@ -26,7 +26,8 @@ pub struct Wishes {
     pub runtimes: Vec<String>,
     /// Units by name, or roles; all where there are none.
     pub units: Vec<String>,
-    /// Programs that are found nowhere: `ruby=/path/to/ruby`.
+    /// Programs that are found nowhere, `ruby=/path/to/ruby`, or that are told from others of the
+    /// same version by a name, `ruby@patch=/path/to/ruby`.
     pub with: Vec<String>,
     /// Container images.
     pub images: Vec<String>,
@@ -115,7 +116,35 @@ impl Lineup {
                 lineup.runtimes.push(engine.runtime(target, image)?);
             }
         }
+        lineup.settle()?;
         Ok(lineup)
+    }
+
+    /// Leaves out what was named twice, and refuses two programs that records could not tell apart.
+    fn settle(&mut self) -> Result<(), String> {
+        self.ours.sort_unstable();
+        self.ours.dedup();
+        let mut kept: Vec<Runtime> = Vec::new();
+        for runtime in std::mem::take(&mut self.runtimes) {
+            let name = runtime.target().name().to_owned();
+            let same = |other: &&Runtime| {
+                other.target().name() == name && other.version() == runtime.version()
+            };
+            match kept.iter().find(same) {
+                None => kept.push(runtime),
+                Some(other) if other.is_same_program(&runtime) => {}
+                Some(other) => {
+                    let (one, two) = (other.program(), runtime.program());
+                    return Err(format!(
+                        "{one} and {two} are both {name} {}: give each a name, as in --with \
+                         {name}@base={one} --with {name}@patch={two}",
+                        runtime.version()
+                    ));
+                }
+            }
+        }
+        self.runtimes = kept;
+        Ok(())
     }
 
     fn add(&mut self, wish: &str, targets: &[Target]) -> Result<(), String> {
@@ -408,16 +437,28 @@ fn without(trial: &Trial, why: &str) -> Warning {
     }
 }
 
-/// A program that was named: `ruby=/path/to/ruby`.
+/// A program that was named, `ruby=/path/to/ruby`, with a name of its own where another of its
+/// version takes part, `ruby@patch=/path/to/ruby`.
 fn named(wish: &str, targets: &[Target]) -> Result<Runtime, String> {
     let (name, path) = wish.split_once('=').ok_or_else(|| {
         format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
     })?;
+    let (name, build) = match name.split_once('@') {
+        Some((name, build)) => (name, Some(build)),
+        None => (name, None),
+    };
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_.+".contains(letter);
+    if let Some(build) = build.filter(|b| b.is_empty() || !b.chars().all(is_plain)) {
+        return Err(format!(
+            "--with {name}@{build}: a name has letters, digits, '-', '_', '.' and '+', as in \
+             {name}@patch"
+        ));
+    }
     let target = targets.iter().find(|target| target.name() == name).ok_or_else(|| {
         let names: Vec<&str> = targets.iter().map(Target::name).collect();
         format!("there is no runtime '{name}'; the runtimes are {}", list(&names))
     })?;
-    target.named(Path::new(path))
+    target.named(Path::new(path), build)
 }
 
 /// Refuses a unit that nobody has.

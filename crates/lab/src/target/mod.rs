@@ -14,7 +14,7 @@ pub mod lineup;
 mod place;
 mod shipped;
 mod spec;
-mod version;
+pub(crate) mod version;
 
 use std::fs;
 use std::path::{Path, PathBuf};

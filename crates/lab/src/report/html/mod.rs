@@ -5,6 +5,7 @@
 //! other and cannot sort; nothing else is missing.
 
 mod bars;
+mod changes;
 mod curves;
 mod markup;
 mod panels;
@@ -16,9 +17,11 @@ use std::fmt::Write;
 
 use markup::escape;
 
+pub(crate) use changes::{comparison, history};
+
 use super::view::View;
 use super::{number, tables, text, words};
-use crate::history;
+use crate::history as past_of;
 use crate::record::Record;
 
 const STYLE: &str = include_str!("style.css");
@@ -41,7 +44,7 @@ const METHOD: [&str; 6] = [
 
 pub(super) fn render(records: &[Record]) -> String {
     let view = View::new(records);
-    let mut sections: Vec<(&str, &str, String)> = vec![
+    let sections = vec![
         ("summary", "In plain words", summary(&view, records)),
         ("charts", "Charts", panels::render(&view)),
         ("tables", "Tables", all_tables(&view)),
@@ -51,6 +54,12 @@ pub(super) fn render(records: &[Record]) -> String {
         ("method", "How it was measured", method(records)),
         ("environment", "Where it was measured", environment(records)),
     ];
+    page("Fiber vs Thread Benchmark", &subtitle(records), sections)
+}
+
+/// A page of sections, each with what it goes by in links, its title and its body; those without a
+/// body are left out. The first is the summary.
+fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, String)>) -> String {
     sections.retain(|(_, _, body)| !body.is_empty());
     let links: String = sections
         .iter()
@@ -70,14 +79,14 @@ pub(super) fn render(records: &[Record]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
          'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>Fiber vs Thread Benchmark</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#summary\">Skip to the summary</a>\n\
-         <header><div><h1>Fiber vs Thread Benchmark</h1>\n<p class=\"soft\">{}</p></div>\n\
+         <header><div><h1>{title}</h1>\n<p class=\"soft\">{}</p></div>\n\
          <button id=\"theme\" type=\"button\" hidden>Dark page</button></header>\n\
          <nav aria-label=\"Sections\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
          <footer>Made by carefree {}.</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        escape(&subtitle(records)),
+        escape(subtitle),
         env!("CARGO_PKG_VERSION"),
     )
 }
@@ -146,7 +155,7 @@ fn summary(view: &View<'_>, records: &[Record]) -> String {
 
 /// The largest steps of the history.
 fn past_in_short(records: &[Record]) -> impl Iterator<Item = String> + use<> {
-    history::sentences(records)
+    past_of::sentences(records)
         .into_iter()
         .take(3)
         .map(|step| format!("{}.", text::capitalized(&step)))

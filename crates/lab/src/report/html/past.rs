@@ -23,7 +23,6 @@ const SHOWN: [(&str, &str, &str); 6] = [
 const AT_ONCE: usize = 8;
 
 pub(super) fn render(records: &[Record]) -> String {
-    let all = history::series(records);
     let mut html = String::new();
     let said = history::sentences(records);
     let item = |step: &String| format!("<li>{}.</li>\n", escape(&text::capitalized(step)));
@@ -39,6 +38,12 @@ pub(super) fn render(records: &[Record]) -> String {
             rest.len()
         );
     }
+    html + &charts(records)
+}
+
+/// The figures that tell most, over versions and time.
+pub(super) fn charts(records: &[Record]) -> String {
+    let all = history::series(records);
     let mut charts = String::new();
     for (workload, metric, title) in SHOWN {
         // Units of one runtime share a chart.
@@ -56,10 +61,10 @@ pub(super) fn render(records: &[Record]) -> String {
             charts += &chart(&format!("{runtime}{published}: {title}"), metric, &group);
         }
     }
-    if !charts.is_empty() {
-        let _ = writeln!(html, "<div class=\"charts\">\n{charts}</div>");
+    match charts.is_empty() {
+        true => charts,
+        false => format!("<div class=\"charts\">\n{charts}</div>\n"),
     }
-    html
 }
 
 fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
