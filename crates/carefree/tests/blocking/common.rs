@@ -1,5 +1,6 @@
 //! What the tests of all families use.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -18,16 +19,24 @@ pub(crate) fn on_one_carrier<T: Send + 'static>(f: impl FnOnce() -> T + Send + '
 /// Makes a call that takes a while beside another fiber of the same carrier, and asserts that this
 /// one gets on meanwhile.
 pub(crate) fn while_another_runs<T>(call: impl FnOnce() -> T) -> T {
-    static STEPS: AtomicUsize = AtomicUsize::new(0);
-    let other = spawn(|| {
-        for _ in 0..3 {
-            carefree::sleep(Duration::from_millis(1));
-            STEPS.fetch_add(1, Ordering::SeqCst);
+    let steps = Arc::new(AtomicUsize::new(0));
+    let other = spawn({
+        let steps = Arc::clone(&steps);
+        move || {
+            for _ in 0..4 {
+                steps.fetch_add(1, Ordering::SeqCst);
+                carefree::sleep(Duration::from_millis(1));
+            }
         }
     });
-    let before = STEPS.load(Ordering::SeqCst);
+    // It sleeps before the call begins, and so wakes up before a call that takes longer, however
+    // late the carrier gets to either.
+    while steps.load(Ordering::SeqCst) == 0 {
+        carefree::yield_now();
+    }
+    let before = steps.load(Ordering::SeqCst);
     let value = call();
-    assert!(STEPS.load(Ordering::SeqCst) > before, "no other fiber ran meanwhile");
+    assert!(steps.load(Ordering::SeqCst) > before, "no other fiber ran meanwhile");
     other.join().unwrap();
     value
 }
