@@ -18,6 +18,16 @@ pub fn hold() {
     loader::hold();
 }
 
+/// To be called in the child after [`release`]: fibers there are to be told from the parent's.
+///
+/// libc knows fibers by ids that look like threads', and so do mutexes that remember their owners.
+/// Those in memory that both processes share must not take a fiber of the one for a fiber of the
+/// other. So blocks of thread-local storage built in the child from now on have ids that the parent
+/// does not give; those that were there before should not be used for other fibers any more.
+pub fn renew() {
+    tls::renew();
+}
+
 /// Ends [`hold`].
 ///
 /// # Safety

@@ -30,8 +30,7 @@ use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Says who was running on a stack that has overflowed, such as `fiber 'name'`, by calling `say`
 /// with one or more pieces of text.
@@ -80,15 +79,15 @@ pub unsafe fn set_describer(describer: Describer) {
 /// # Errors
 /// When there is no memory for the alternate stack.
 pub fn install() -> io::Result<()> {
-    static INSTALLED: Mutex<bool> = Mutex::new(false);
-    let mut installed = INSTALLED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if !*installed {
+    // Several may do it at once, and nobody waits for another, who may be missing in the child of a
+    // fork: all find the same handler there, or ours.
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if !INSTALLED.load(Ordering::Acquire) {
         for signal in [libc::SIGSEGV, libc::SIGBUS] {
             install_for(signal)?;
         }
-        *installed = true;
+        INSTALLED.store(true, Ordering::Release);
     }
-    drop(installed);
     ensure_alternate_stack()
 }
 
@@ -102,17 +101,19 @@ fn earlier(signal: libc::c_int) -> &'static AtomicPtr<libc::sigaction> {
 }
 
 fn install_for(signal: libc::c_int) -> io::Result<()> {
-    let found = Box::into_raw(Box::new(default_action()));
+    let mut found = default_action();
+    // SAFETY: writes to `found` only.
+    unsafe { libc::sigaction(signal, ptr::null(), &raw mut found) };
+    if found.sa_sigaction == on_fault as Handler as usize {
+        return Ok(());
+    }
+    // What was there is learnt first, so that a fault right after the second call finds it.
+    earlier(signal).store(Box::into_raw(Box::new(found)), Ordering::Release);
     let mut ours = default_action();
     ours.sa_sigaction = on_fault as Handler as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: both structures are whole, and `on_fault` is a handler of the SA_SIGINFO kind. What
-    // was there is learnt first, so that a fault right after the second call finds it.
-    let result = unsafe {
-        libc::sigaction(signal, ptr::null(), found);
-        earlier(signal).store(found, Ordering::Release);
-        libc::sigaction(signal, &raw const ours, ptr::null_mut())
-    };
+    // SAFETY: the structure is whole, and `on_fault` is a handler of the SA_SIGINFO kind.
+    let result = unsafe { libc::sigaction(signal, &raw const ours, ptr::null_mut()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -1,7 +1,8 @@
 //! Which backend this machine lets us have.
 
 use std::io;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 use crate::driver::Kind;
 use crate::sys::uring;
@@ -41,7 +42,8 @@ pub struct Choice {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn choice() -> io::Result<&'static Choice> {
-    static CHOICE: OnceLock<Result<Choice, String>> = OnceLock::new();
+    // Nobody waits for another to find out: in the child of a fork that one may be missing.
+    static CHOICE: OnceBox<Result<Choice, String>> = OnceBox::new();
     let decided = match CHOICE.get() {
         Some(decided) => decided,
         None => {
@@ -57,7 +59,7 @@ pub fn choice() -> io::Result<&'static Choice> {
                 Err(Refusal::Passing(message)) => return Err(io::Error::other(message)),
             };
             // Of several threads that found out at once, the first decides.
-            CHOICE.get_or_init(|| decided)
+            CHOICE.get_or_init(|| Box::new(decided))
         }
     };
     decided.as_ref().map_err(|message| io::Error::new(io::ErrorKind::Unsupported, message.as_str()))

@@ -17,11 +17,12 @@
 //!
 //! | what | in the child |
 //! |---|---|
-//! | stacks, idle furnished ones, blocks of thread-local storage; the list of runtimes | their locks are taken before the fork, so they are whole; stacks of fibers that stayed behind are lost |
-//! | headers, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
+//! | bare stacks, what blocks of thread-local storage are made from; the list of runtimes | their locks are taken before the fork, so they are whole; stacks of fibers that stayed behind are lost |
+//! | headers, furnished stacks that idle, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
+//! | what is found out once | the child waits for nobody who was finding it: either `prepare` has seen to it that it is known, or everybody finds it for himself |
 //! | the loader's lock | nobody of ours holds it: see `carefree_context::loader` |
 //! | the reactors' descriptors | closed; the parent's are not touched |
-//! | a fiber's id as libc has it | the child's, put there by `fork` itself |
+//! | a fiber's id as libc has it | the child's, put there by `fork` itself; fibers of the child get other ids than the parent's |
 //! | restartable sequences | taken back: the kernel would go on writing to the carrier's thread control block, which libc takes for a dead thread's and gives to the next |
 //!
 //! Of this, `vfork` and `posix_spawn` need nothing, and run no such handlers: their child does nothing
@@ -66,7 +67,6 @@ pub(crate) fn prepare_process() {
 /// Takes what the child needs to be whole, in the order in which others nest these locks.
 unsafe extern "C" fn prepare() {
     deadlock::hold();
-    furnish::hold();
     fork::hold();
 }
 
@@ -74,7 +74,6 @@ unsafe extern "C" fn in_parent() {
     // SAFETY: taken by `prepare`, on this thread or (in the child) its origin.
     unsafe {
         fork::release();
-        furnish::release();
         deadlock::release();
     }
 }
@@ -86,6 +85,7 @@ unsafe extern "C" fn in_child() {
         in_parent();
         carefree_reactor::after_fork();
     }
+    fork::renew();
     let me = wait::try_current();
     if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
         // SAFETY: the caller is that fiber.
@@ -106,6 +106,7 @@ unsafe extern "C" fn in_child() {
     // SAFETY: as above.
     unsafe {
         offload::renew();
+        furnish::renew();
         lot::renew();
         registry::renew();
         runtime::renew();

@@ -22,13 +22,14 @@
 
 use std::io;
 use std::mem;
+use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 
 use carefree_context::arch;
 use carefree_context::lock::Lock;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
+use once_cell::race::OnceNonZeroUsize;
 
 use crate::shortage;
 
@@ -191,25 +192,32 @@ struct Pool {
     idle: [Vec<Furnished>; StackSize::CLASSES],
 }
 
-static POOL: Lock<Pool> = Lock::new(Pool { idle: [const { Vec::new() }; StackSize::CLASSES] });
-
-/// Keeps others from changing the pool until [`release`]: see [`crate::fork`].
-pub(crate) fn hold() {
-    POOL.hold();
+impl Pool {
+    const EMPTY: Pool = Pool { idle: [const { Vec::new() }; StackSize::CLASSES] };
 }
 
+static POOL: Lock<Pool> = Lock::new(Pool::EMPTY);
+
+/// Forgets what idles: in the child of a fork, whose fibers must not have the ids of the parent's
+/// (see [`carefree_context::fork::renew`]). To give each idle block another one would mean to copy as
+/// many pages that are shared with the parent until then.
+///
 /// # Safety
-/// The caller holds it.
-pub(crate) unsafe fn release() {
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
     // SAFETY: the caller's promise.
-    unsafe { POOL.release() };
+    unsafe { POOL.renew(Pool::EMPTY) };
 }
 
 /// Furnished stacks of one size the pool keeps; those above are stripped.
 fn watermark() -> usize {
-    static WATERMARK: OnceLock<usize> = OnceLock::new();
+    static WATERMARK: OnceNonZeroUsize = OnceNonZeroUsize::new();
     // One page each, as a rule; see `StackPool` for the same bound on bare stacks.
-    *WATERMARK.get_or_init(|| (default_idle_bytes() / 4096).max(4 * BATCH))
+    const LEAST: NonZero<usize> = NonZero::new(4 * BATCH).unwrap();
+    let pages =
+        || NonZero::new(default_idle_bytes() / 4096).map_or(LEAST, |pages| pages.max(LEAST));
+    // Whoever asks first finds out for himself: in the child of a fork there may be nobody to wait for.
+    WATERMARK.get_or_init(pages).get()
 }
 
 /// Furnished stacks a carrier keeps at hand.

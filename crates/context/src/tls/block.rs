@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::arch;
@@ -21,23 +20,37 @@ pub(super) fn is_fiber_id(id: u32) -> bool {
     IDS.contains(&id)
 }
 
+/// Ids given so far.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+/// How many steps further this process begins than the one that it was forked from.
+static FURTHER: AtomicU32 = AtomicU32::new(0);
+
 /// An id that no thread has and no other block of this process.
 fn new_id() -> u32 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
     // Where to begin differs from process to process. A recursive mutex may lie in memory that two
     // processes share, and it must not take a fiber of one for a fiber of the other.
-    static BEGIN: OnceLock<u32> = OnceLock::new();
-    let begin = BEGIN.get_or_init(|| {
-        // SAFETY: the kernel puts 16 random bytes where AT_RANDOM says, if it says so.
-        unsafe {
-            let random = libc::getauxval(libc::AT_RANDOM) as *const u32;
-            if random.is_null() { std::process::id() } else { random.add(3).read_unaligned() }
-        }
-    });
+    // SAFETY: the kernel puts 16 random bytes where AT_RANDOM says, if it says so.
+    let begin = unsafe {
+        let random = libc::getauxval(libc::AT_RANDOM) as *const u32;
+        if random.is_null() { 0 } else { random.add(3).read_unaligned() }
+    };
     // Ids are used again when a block is retired, so this many are never in use.
     let given = GIVEN.fetch_add(1, Ordering::Relaxed);
+    let further = FURTHER.load(Ordering::Relaxed);
     let length = u64::from(IDS.end - IDS.start);
-    IDS.start + ((u64::from(*begin) + u64::from(given)) % length) as u32
+    IDS.start + ((u64::from(begin) + u64::from(further) + u64::from(given)) % length) as u32
+}
+
+/// Gives the blocks that are built from now on other ids than the parent's: in the child of a fork,
+/// which has the same random bytes. Blocks that are there already keep theirs.
+pub(super) fn renew() {
+    // Neighbours far from each other: a multiplication that turns bits of the lower end into bits of
+    // the upper one.
+    let far = std::process::id().wrapping_mul(0x9e37_79b9);
+    FURTHER.fetch_add(far, Ordering::Relaxed);
+    for retired in RETIRED.lock().iter_mut() {
+        retired.id = new_id();
+    }
 }
 
 /// What outlives a block whose memory is given back.

@@ -107,6 +107,11 @@ pub(crate) unsafe fn release() {
     }
 }
 
+/// What is different in the child of a fork.
+pub(crate) fn renew() {
+    block::renew();
+}
+
 /// How fibers of this process see thread-local storage.
 #[derive(Debug)]
 pub enum Mode {

@@ -264,6 +264,9 @@ impl Findings {
 
     /// Notes an object's static thread-local storage; false: it cannot be noted.
     fn note(&mut self, info: &libc::dl_phdr_info) -> bool {
+        if info.dlpi_phdr.is_null() {
+            return true;
+        }
         // SAFETY: as the loader describes it.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let Some(header) = headers.iter().find(|h| h.p_type == libc::PT_TLS) else {

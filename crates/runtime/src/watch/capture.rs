@@ -12,8 +12,7 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_context::stack;
@@ -80,6 +79,9 @@ static SLOT: Slot = Slot {
 /// The handler there was before ours, if any.
 static EARLIER: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
+/// In a signal's field for an `errno`, which is 0 in others: it is ours.
+const MARK: i32 = 0x6361_7265;
+
 /// What a queued signal carries, as the kernel lays it out; libc's type has no fields for it.
 #[repr(C)]
 struct Information {
@@ -96,10 +98,15 @@ struct Information {
 /// Interrupts `thread`, which runs, and says where it is; `None` if it is not on a fiber, or does
 /// not answer.
 pub(super) fn interrupt(thread: i32) -> Option<Capture> {
-    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    // The one watchdog installs the handler; one in the child of a fork does what the parent's had
+    // not come to.
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
-    if !*INSTALLED.get_or_init(install) {
-        return None;
+    if !INSTALLED.load(Ordering::Relaxed) {
+        if !install() {
+            return None;
+        }
+        INSTALLED.store(true, Ordering::Relaxed);
     }
     let request = (REQUESTS.fetch_add(1, Ordering::Relaxed) + 1) << 2;
     SLOT.state.store(request | ASKED, Ordering::Release);
@@ -107,7 +114,7 @@ pub(super) fn interrupt(thread: i32) -> Option<Capture> {
     let (process, user) = unsafe { (libc::getpid(), libc::getuid()) };
     let information = Information {
         signal: SIGNAL,
-        errno: 0,
+        errno: MARK,
         code: libc::SI_QUEUE,
         padding: 0,
         process,
@@ -150,6 +157,9 @@ fn install() -> bool {
     if unsafe { libc::sigaction(SIGNAL, ptr::null(), &raw mut found) } != 0 {
         return false;
     }
+    if found.sa_sigaction == on_signal as Handler as usize {
+        return true;
+    }
     if found.sa_sigaction != libc::SIG_DFL && found.sa_sigaction != libc::SIG_IGN {
         EARLIER.store(Box::into_raw(Box::new(found)), Ordering::Release);
     }
@@ -174,12 +184,10 @@ unsafe extern "C" fn on_signal(
     information: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a whole siginfo_t, of which a queued signal's value is a part.
-    let request = unsafe { (*information.cast::<Information>()).value };
-    // SAFETY: as above.
-    let queued = unsafe { (*information).si_code } == libc::SI_QUEUE;
-    let asked = SLOT.state.load(Ordering::Relaxed) == request | ASKED;
-    if !queued || !asked {
+    // SAFETY: the kernel passes a whole siginfo_t, of which a queued signal's fields are a part.
+    let Information { code, errno, value: request, .. } =
+        unsafe { information.cast::<Information>().read() };
+    if code != libc::SI_QUEUE || errno != MARK {
         // SAFETY: the arguments of a handler.
         return unsafe { hand_on(signal, information, context) };
     }
@@ -190,6 +198,7 @@ unsafe extern "C" fn on_signal(
         Ordering::Relaxed,
     );
     if begun.is_err() {
+        // It has come when nobody waits for the answer any more.
         return;
     }
     // SAFETY: WRITING: it is this handler's.

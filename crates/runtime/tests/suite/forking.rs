@@ -12,7 +12,9 @@ use carefree_runtime::{
     spawn, timeout, yield_now,
 };
 
-use crate::common::{FOREVER, Random, in_a_process, in_forced_mode, is_child, text, within_reason};
+use crate::common::{
+    FOREVER, Random, in_a_process, in_forced_mode, is_child, own_tls, text, within_reason,
+};
 
 /// What a child ended with.
 #[derive(Debug, PartialEq, Eq)]
@@ -270,6 +272,93 @@ fn many_forks_while_others_are_busy() {
         for other in others {
             other.join().unwrap();
         }
+    });
+}
+
+/// Recursive mutexes in memory that a child shares, for good.
+fn shared_mutexes(count: usize) -> &'static [Mutex] {
+    let bytes = count * size_of::<Mutex>();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    assert_ne!(memory, libc::MAP_FAILED);
+    for n in 0..count {
+        // SAFETY: room for that many; used as the manual says.
+        unsafe {
+            let mut attributes = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&raw mut attributes);
+            libc::pthread_mutexattr_settype(&raw mut attributes, libc::PTHREAD_MUTEX_RECURSIVE);
+            libc::pthread_mutexattr_setpshared(&raw mut attributes, libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_mutex_init(memory.cast::<Mutex>().add(n).cast(), &raw const attributes);
+        }
+    }
+    // SAFETY: just set up, and never unmapped.
+    unsafe { std::slice::from_raw_parts(memory.cast(), count) }
+}
+
+#[repr(transparent)]
+struct Mutex(std::cell::UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a mutex is there to be shared.
+unsafe impl Sync for Mutex {}
+
+impl Mutex {
+    fn try_lock(&self) -> bool {
+        // SAFETY: it was set up.
+        unsafe { libc::pthread_mutex_trylock(self.0.get()) == 0 }
+    }
+}
+
+/// A mutex remembers its owner by the number that libc has for it. In memory that both processes
+/// share, none of the parent's fibers may pass for one of the child's.
+#[test]
+fn fibers_of_the_child_are_told_from_the_parents() {
+    if !own_tls() {
+        // All have the numbers of their carriers, which are threads.
+        return;
+    }
+    /// Some that are idle when the fork is made, and as many that are built afterwards.
+    const FIBERS: usize = 64;
+    within_reason(|| {
+        let all_at_once = |fibers: usize, each: &(dyn Fn(usize) + Sync)| {
+            let runtime = Runtime::builder().carriers(1).build().unwrap();
+            runtime.run(|| {
+                let begun = AtomicUsize::new(0);
+                scope(|scope| {
+                    for n in 0..fibers {
+                        let begun = &begun;
+                        scope.spawn(move || {
+                            each(n);
+                            begun.fetch_add(1, Ordering::Relaxed);
+                            while begun.load(Ordering::Relaxed) < fibers {
+                                yield_now();
+                            }
+                        });
+                    }
+                });
+            });
+        };
+        all_at_once(FIBERS, &|_| ());
+        let mutexes = shared_mutexes(2 * FIBERS);
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let holds = std::thread::spawn(move || {
+            here.read_exact(&mut [0]).unwrap();
+            all_at_once(2 * FIBERS, &|n| assert!(mutexes[n].try_lock()));
+            here.write_all(b"x").unwrap();
+        });
+        let end = forked(move || {
+            there.write_all(b"x").unwrap();
+            there.read_exact(&mut [0]).unwrap();
+            let passed = AtomicUsize::new(0);
+            all_at_once(2 * FIBERS, &|_| {
+                let own = mutexes.iter().filter(|mutex| mutex.try_lock()).count();
+                passed.fetch_add(own, Ordering::Relaxed);
+            });
+            passed.into_inner().min(100) as i32
+        });
+        holds.join().unwrap();
+        assert_eq!(end, End::Code(0), "so many mutexes were taken twice");
     });
 }
 

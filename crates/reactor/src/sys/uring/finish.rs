@@ -1,6 +1,6 @@
 //! How completions are finished: who takes the last step of an operation that had to wait, and when.
 
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 
 const VARIABLE: &str = "CAREFREE_URING";
 
@@ -20,14 +20,15 @@ impl Finish {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn wanted() -> Result<Finish, String> {
-        static WANTED: OnceLock<Result<Finish, String>> = OnceLock::new();
+        // As in `choice`: nobody waits here for another.
+        static WANTED: OnceBox<Result<Finish, String>> = OnceBox::new();
         let wanted = WANTED.get_or_init(|| {
             let value = std::env::var_os(VARIABLE).unwrap_or_default();
-            match value.to_string_lossy().as_ref() {
+            Box::new(match value.to_string_lossy().as_ref() {
                 "" | "soon" => Ok(Finish::Soon),
                 "deferred" => Ok(Finish::Deferred),
                 other => Err(format!("{VARIABLE} is '{other}': it must be soon or deferred")),
-            }
+            })
         });
         wanted.clone()
     }
