@@ -20,6 +20,7 @@ use libc::msghdr;
 
 use crate::buffers::Buffers;
 use crate::files::{self, Limit};
+use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
 use crate::socket::{offload_message, offload_receive, option, or_so_far};
@@ -87,6 +88,8 @@ pub(crate) unsafe fn receive(
 /// As for `recvmsg`; these are its [`flags`].
 #[cold]
 pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
+    // Nobody has looked at it: such a call is not tried.
+    memory::check(message, 1)?;
     // SAFETY: the caller's promise.
     let message = unsafe { &mut *message };
     if message.msg_controllen > 0 {
@@ -95,7 +98,8 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         return unsafe { offload_message(libc::SYS_recvmsg, fd, message, flags) };
     }
     // SAFETY: as above.
-    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) };
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as _) };
+    buffers.look()?;
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
     let mut part = *message;

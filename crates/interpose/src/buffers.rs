@@ -1,26 +1,55 @@
 //! Several buffers as one, of which a part has been used.
 
+use std::ffi::c_int;
+
 use libc::iovec;
+
+use crate::memory;
 
 /// The buffers of a call, without the part of them that was used.
 ///
-/// Usually a call uses all or ends early, so they are copied only when a part was used.
+/// Usually a call uses all or ends early, so they are copied only when a part was used. And usually
+/// the kernel looks at their descriptions before we do, and finds out whether they are there at all.
 pub(crate) struct Buffers {
     first: *const iovec,
     count: usize,
-    /// Bytes left in them.
-    left: usize,
+    /// Bytes left in them; none while the descriptions have not been looked at.
+    left: Option<usize>,
     copy: Vec<iovec>,
 }
 
 impl Buffers {
+    /// What the caller says are `count` descriptions at `first`, not looked at yet.
+    ///
     /// # Safety
-    /// `first` points to `count` descriptions of buffers, which stay as long as this.
+    /// If there are so many, they stay as long as this.
     pub(crate) unsafe fn new(first: *const iovec, count: usize) -> Buffers {
-        // SAFETY: the caller's promise.
-        let all = unsafe { slice(first, count) };
-        let left = all.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len));
-        Buffers { first, count, left, copy: Vec::new() }
+        Buffers { first, count, left: None, copy: Vec::new() }
+    }
+
+    /// Looks at the descriptions, which nobody has looked at yet, unless that has been done.
+    ///
+    /// # Errors
+    /// `EFAULT` if they are not there.
+    pub(crate) fn look(&mut self) -> Result<(), c_int> {
+        if self.left.is_none() {
+            memory::check(self.first, self.count)?;
+            // SAFETY: they can be read.
+            unsafe { self.seen() };
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptions, unless that has been done.
+    ///
+    /// # Safety
+    /// They are there: the kernel has read them, or they are of our own making.
+    pub(crate) unsafe fn seen(&mut self) {
+        if self.left.is_none() {
+            // SAFETY: the caller's promise.
+            let all = unsafe { slice(self.first, self.count) };
+            self.left = Some(all.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len)));
+        }
     }
 
     pub(crate) fn first(&self) -> *const iovec {
@@ -31,15 +60,35 @@ impl Buffers {
         self.count
     }
 
+    /// Bytes left.
+    ///
+    /// # Panics
+    /// If they have not been looked at.
     pub(crate) fn left(&self) -> usize {
-        self.left
+        self.left.expect("the buffers were looked at")
+    }
+
+    /// Those left, once they were looked at.
+    fn all(&self) -> &[iovec] {
+        // SAFETY: looked at, so they are there, or our own copy.
+        if self.left.is_some() { unsafe { slice(self.first, self.count) } } else { &[] }
+    }
+
+    /// The one that is left, if it is one and they were looked at.
+    pub(crate) fn single(&self) -> Option<iovec> {
+        if let [one] = self.all() { Some(*one) } else { None }
+    }
+
+    /// Whether one is longer than all memory, which the kernel does not take.
+    pub(crate) fn is_absurd(&self) -> bool {
+        self.left() > isize::MAX as usize
+            && self.all().iter().any(|one| one.iov_len > isize::MAX as usize)
     }
 
     /// The first `used` bytes have been used.
     pub(crate) fn advance(&mut self, used: usize) {
-        self.left -= used.min(self.left);
-        // SAFETY: the promise of `new`, or our own copy.
-        let mut rest = unsafe { slice(self.first, self.count) }.to_vec();
+        self.left = Some(self.left() - used.min(self.left()));
+        let mut rest = self.all().to_vec();
         let mut used = used;
         let whole = rest.iter().take_while(|one| {
             let fits = one.iov_len <= used;
@@ -102,6 +151,7 @@ mod tests {
             for second in 0..=6 - first {
                 // SAFETY: the array outlives it.
                 let mut buffers = unsafe { Buffers::new(all.as_ptr(), all.len()) };
+                assert_eq!(buffers.look(), Ok(()));
                 assert_eq!(buffers.left(), 6);
                 buffers.advance(first);
                 buffers.advance(second);
@@ -110,7 +160,11 @@ mod tests {
             }
         }
         // SAFETY: no buffers are described.
-        let none = unsafe { Buffers::new(ptr::null(), 0) };
+        let mut none = unsafe { Buffers::new(ptr::null(), 0) };
+        assert_eq!(none.look(), Ok(()));
         assert_eq!((none.left(), content(&none)), (0, Vec::new()));
+        // SAFETY: none are there.
+        let mut nowhere = unsafe { Buffers::new(ptr::dangling(), 2) };
+        assert_eq!(nowhere.look(), Err(libc::EFAULT));
     }
 }

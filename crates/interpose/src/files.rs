@@ -36,7 +36,9 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use carefree_context::kernel;
 use carefree_reactor::clock::NEVER;
@@ -402,13 +404,23 @@ pub(crate) fn prepare_to_close(fd: c_int) -> bool {
 #[unsafe(link_section = ".init_array")]
 static MIND_FORKS: extern "C" fn() = {
     extern "C" fn mind_forks() {
-        // SAFETY: the handler touches nothing but the table's atomics.
+        PROCESS.store(process(), Ordering::Relaxed);
+        // SAFETY: the handler touches nothing but atomics.
         unsafe { libc::pthread_atfork(None, None, Some(forget_waiters)) };
     }
     mind_forks
 };
 
+/// The process that the table is of.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+fn process() -> usize {
+    // SAFETY: takes nothing.
+    unsafe { kernel::call(libc::SYS_getpid, [0; 6]) }.unwrap_or(0)
+}
+
 unsafe extern "C" fn forget_waiters() {
+    PROCESS.store(process(), Ordering::Relaxed);
     for chunk in &TABLE {
         // SAFETY: chunks are never freed.
         for file in unsafe { chunk.load(Ordering::Acquire).as_ref() }.into_iter().flatten() {
@@ -435,6 +447,11 @@ pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
 
 #[cold]
 fn drive_out(fd: c_int, file: &File) -> bool {
+    if process() != PROCESS.load(Ordering::Relaxed) {
+        // The child of a `vfork`, which closes a descriptor of its own. But the memory is its parent's,
+        // and who waits there goes on to do so.
+        return true;
+    }
     let before = file.word.fetch_or(CLOSING, Ordering::AcqRel);
     if before & CLOSING != 0 {
         return false;

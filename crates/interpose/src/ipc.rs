@@ -91,9 +91,8 @@ unsafe fn by_queue(
         if tried != Err(libc::ETIMEDOUT) {
             return tried;
         }
-        // SAFETY: as above.
-        let deadline = match unsafe { deadline.as_ref() } {
-            Some(time) => absolute(time, Clock::Realtime)?,
+        let deadline = match span::given(deadline)? {
+            Some(time) => absolute(&time, Clock::Realtime)?,
             None => NEVER,
         };
         let Some(waiter) = Waiter::new(fd) else { return Err(libc::EBADF) };
@@ -246,8 +245,7 @@ unsafe fn operate(
     if !waits {
         return tried;
     }
-    // SAFETY: the caller's promise.
-    let deadline = unsafe { span::deadline(timeout) }?;
+    let deadline = span::deadline(timeout)?;
     pursue(libc::EAGAIN, deadline, attempt)
 }
 

@@ -56,6 +56,7 @@ mod buffers;
 mod fiber;
 mod files;
 mod futex;
+mod memory;
 mod object;
 mod parking;
 mod patience;

@@ -90,8 +90,7 @@ unsafe fn receive_messages(
     flags: c_int,
     timeout: *mut timespec,
 ) -> Answer {
-    // SAFETY: the caller's promise.
-    let until = unsafe { span::deadline(timeout) }?;
+    let until = span::deadline(timeout)?;
     let of_one = flags & libc::MSG_WAITFORONE != 0;
     let flags = flags & !libc::MSG_WAITFORONE;
     let waits = !never_waits(flags) && blocking(files::file(fd), fd);
@@ -217,6 +216,8 @@ unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int) {
     // SAFETY: as above.
     let mut buffers =
         unsafe { Buffers::new(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen as _) };
+    // SAFETY: the kernel has sent what they describe.
+    unsafe { buffers.seen() };
     if message.msg_len as usize >= buffers.left() {
         return;
     }

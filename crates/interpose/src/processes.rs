@@ -18,6 +18,7 @@ use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::fiber::answer;
 use crate::files;
+use crate::memory;
 use crate::parking::{Answer, interruption};
 use crate::patience::Matter;
 use crate::scratch;
@@ -183,7 +184,11 @@ unsafe fn wait_for_child_by_id(
             return None;
         }
         if tried.is_ok() && !info.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: all of it is overwritten just below.
+            if let Err(errno) = unsafe { memory::check_writable(info) } {
+                return Some(Err(errno));
+            }
+            // SAFETY: the caller's promise, and it can be written.
             unsafe { info.write(child) };
         }
         Some(tried)

@@ -23,6 +23,7 @@ use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::fiber::{answer, set_errno};
 use crate::files::{SEVERAL, Waiter};
+use crate::memory;
 use crate::parking::{Answer, interruption};
 use crate::span::{self, deadline, deadline_of_millis};
 
@@ -144,9 +145,8 @@ interpose! {
             return unsafe { offload(|| original(files, count, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
-        let polled = unsafe {
-            deadline(timeout).and_then(|deadline| poll_until(files, count, deadline))
-        };
+        let poll = |deadline| unsafe { poll_until(files, count, deadline) };
+        let polled = deadline(timeout).and_then(poll);
         answer(polled) as c_int
     }
 }
@@ -195,10 +195,8 @@ interpose! {
             return unsafe { offload(|| original(count, read, write, except, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
-        let selected = unsafe {
-            deadline(timeout)
-                .and_then(|deadline| select_until(count, [read, write, except], deadline))
-        };
+        let select = |deadline| unsafe { select_until(count, [read, write, except], deadline) };
+        let selected = deadline(timeout).and_then(select);
         answer(selected) as c_int
     }
 }
@@ -248,9 +246,8 @@ interpose! {
             return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
-        let waited = unsafe {
-            deadline(timeout).and_then(|deadline| epoll_until(epoll, events, most, deadline))
-        };
+        let wait = |deadline| unsafe { epoll_until(epoll, events, most, deadline) };
+        let waited = deadline(timeout).and_then(wait);
         answer(waited) as c_int
     }
 }
@@ -260,11 +257,15 @@ fn changes_signals(mask: *const sigset_t) -> bool {
     if mask.is_null() {
         return false;
     }
+    if memory::check(mask.cast::<u64>(), 1).is_err() {
+        // The call says so.
+        return true;
+    }
     let mut now = 0u64;
     let arguments = [libc::SIG_BLOCK as usize, 0, (&raw mut now) as usize, SIGNALS, 0, 0];
     // SAFETY: there is room for the answer.
     let asked = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
-    // SAFETY: the caller's set of signals, of which the kernel uses as much.
+    // SAFETY: it can be read, and the kernel uses as much of a set of signals.
     asked.is_err() || now != unsafe { mask.cast::<u64>().read_unaligned() }
 }
 
@@ -443,9 +444,13 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
     let most = if most > libc::FD_SETSIZE { most.min(numbers()) } else { most };
     let words = most.div_ceil(Word::BITS as usize);
     let sets = sets.map(|set| set.cast::<Word>());
+    for set in sets.iter().filter(|set| !set.is_null()) {
+        memory::check(set.cast_const(), words)?;
+    }
     // The kernel overwrites what it is asked.
     let asked = sets.map(|set| {
-        // SAFETY: a set that is given has at least as many bits as are to be looked at, in words.
+        // SAFETY: a set that is given has at least as many bits as are to be looked at, in words, and
+        // they can be read.
         if set.is_null() { &[] } else { unsafe { slice(set.cast_const(), words) } }.to_vec()
     });
     let give = |answers: &[Vec<Word>; 3]| {

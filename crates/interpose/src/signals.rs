@@ -26,7 +26,7 @@ use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::fiber::answer;
 use crate::parking::{Answer, interruption};
-use crate::{scratch, span};
+use crate::{memory, scratch, span};
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
@@ -83,9 +83,8 @@ interpose! {
         timeout: *const timespec,
     ) -> c_int, else raw_sigtimedwait {
         // SAFETY: the caller's promise.
-        let waited = unsafe {
-            span::deadline(timeout).and_then(|deadline| wait_for_one(set, info, deadline))
-        };
+        let wait = |deadline| unsafe { wait_for_one(set, info, deadline) };
+        let waited = span::deadline(timeout).and_then(wait);
         answer(waited) as c_int
     }
 }
@@ -100,9 +99,12 @@ interpose! {
 interpose! {
     /// `sigsuspend(2)`.
     fn sigsuspend(mask: *const sigset_t) -> c_int, else raw_sigsuspend {
-        // SAFETY: the caller's set of signals, of which the kernel uses as much.
-        let mask = unsafe { mask.cast::<u64>().read_unaligned() };
-        answer(until_handled(Some(mask))) as c_int
+        let mask = mask.cast::<u64>();
+        let handled = memory::check(mask, 1).and_then(|()| {
+            // SAFETY: it can be read, and the kernel uses as much of a set of signals.
+            until_handled(Some(unsafe { mask.read_unaligned() }))
+        });
+        answer(handled) as c_int
     }
 }
 

@@ -44,17 +44,17 @@ fn sleep_for(nanos: u64) {
 }
 
 /// `nanosleep`; returns an `errno`, or 0.
-///
-/// # Safety
-/// As for libc's.
-unsafe fn sleep_relative(time: *const timespec) -> c_int {
-    // SAFETY: the caller's promise.
-    let Some(time) = (unsafe { time.as_ref() }) else { return libc::EFAULT };
-    match span(time) {
+fn sleep_relative(time: *const timespec) -> c_int {
+    match given(time).and_then(|time| span(&time)) {
         Ok(nanos) => sleep_for(nanos),
         Err(errno) => return errno,
     }
     0
+}
+
+/// What the caller's pointer points to.
+fn given(time: *const timespec) -> Result<timespec, c_int> {
+    span::given(time)?.ok_or(libc::EFAULT)
 }
 
 /// Sleeps until `clock` shows `time`; returns an `errno`, or 0.
@@ -84,8 +84,7 @@ interpose! {
     fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int, else raw_nanosleep {
         // Written when a signal ends the sleep, and none does.
         let _ = left;
-        // SAFETY: the caller's promise.
-        match unsafe { sleep_relative(time) } {
+        match sleep_relative(time) {
             0 => 0,
             errno => {
                 set_errno(errno);
@@ -109,15 +108,13 @@ interpose! {
             libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
             | libc::CLOCK_TAI => {
                 if !absolute {
-                    // SAFETY: the caller's promise.
-                    return unsafe { sleep_relative(time) };
+                    return sleep_relative(time);
                 }
-                // SAFETY: as above.
-                let Some(time) = (unsafe { time.as_ref() }) else { return libc::EFAULT };
-                span(time).map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
+                let time = given(time).and_then(|time| span(&time));
+                time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
             }
             // Clocks that count a process's time, alarms, and what is no clock.
-            // SAFETY: as above; the caller waits.
+            // SAFETY: the caller's promise, who waits.
             _ => unsafe { offload(|| original(clock, flags, time, left)) },
         }
     }
@@ -144,7 +141,6 @@ interpose! {
     /// C11's `thrd_sleep(3)`, which says -2 for an error.
     fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int {
         let _ = left;
-        // SAFETY: the caller's promise.
-        if unsafe { sleep_relative(time) } == 0 { 0 } else { -2 }
+        if sleep_relative(time) == 0 { 0 } else { -2 }
     }
 }

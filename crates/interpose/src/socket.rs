@@ -16,6 +16,7 @@ use crate::all;
 use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Limit};
+use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::stream::blocking;
 
@@ -263,13 +264,14 @@ unsafe fn receive_from(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> Answer {
+    memory::check(address_length, 1)?;
     let mut buffer = iovec { iov_base: buffer, iov_len: length };
     // SAFETY: zeros are a header without anything; its padding differs between libcs.
     let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_iov = &raw mut buffer;
     message.msg_iovlen = 1;
     message.msg_name = address.cast();
-    // SAFETY: who asks for the address says how much room it has.
+    // SAFETY: it can be read: who asks for the address says how much room it has.
     message.msg_namelen = unsafe { *address_length };
     // SAFETY: built from what the caller has promised to be valid.
     let answer = unsafe { receive_message(fd, &raw mut message, flags) };
@@ -311,8 +313,11 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     }
     let flags = all::flags(fd, flags);
     if all::peeks(flags) {
+        memory::check(message, 1)?;
         // SAFETY: as above.
-        let length = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen).left() };
+        let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
+        buffers.look()?;
+        let length = buffers.left();
         // SAFETY: as above.
         let look = || unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
         return all::until_all(fd, length, look);
@@ -416,7 +421,9 @@ pub(crate) unsafe fn transmit_message(fd: c_int, message: *const msghdr, flags: 
         _ => return first,
     }
     // SAFETY: the kernel has found all of it readable.
-    let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen) };
+    let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
+    // SAFETY: as above.
+    unsafe { buffers.seen() };
     let sent = first.unwrap_or(0);
     if first.is_ok() && sent >= buffers.left() {
         return first;
@@ -449,7 +456,9 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
         return unsafe { transmit_whole(fd, message, flags) };
     }
     // SAFETY: the caller's promise.
-    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) };
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as _) };
+    // SAFETY: the kernel has looked at them for the try.
+    unsafe { buffers.seen() };
     let mut rest = *message;
     let mut sent = 0;
     let deadline = parking::deadline(fd, Some(Limit::Send));

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 
 use carefree_runtime::clock::{self, NEVER};
 
+use crate::memory;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// A span of time; `EINVAL` if it is none. [`NEVER`] if it is too long to count.
@@ -22,14 +24,26 @@ pub(crate) fn timespec(nanos: u64) -> libc::timespec {
     libc::timespec { tv_sec: (nanos / SECOND) as _, tv_nsec: (nanos % SECOND) as _ }
 }
 
+/// What a caller's pointer to a time points to; `None` for a null pointer.
+///
+/// # Errors
+/// `EFAULT` if there is nothing.
+pub(crate) fn given(time: *const libc::timespec) -> Result<Option<libc::timespec>, c_int> {
+    if time.is_null() {
+        return Ok(None);
+    }
+    memory::check(time, 1)?;
+    // SAFETY: it can be read.
+    Ok(Some(unsafe { time.read_unaligned() }))
+}
+
 /// When a span that begins now is over; [`NEVER`] for a null pointer.
 ///
-/// # Safety
-/// `time` is null or points to a time.
-pub(crate) unsafe fn deadline(time: *const libc::timespec) -> Result<u64, c_int> {
-    // SAFETY: the caller's promise.
-    match unsafe { time.as_ref() } {
-        Some(time) => span(time).map(from_now),
+/// # Errors
+/// `EFAULT` if there is none, `EINVAL` if it is none.
+pub(crate) fn deadline(time: *const libc::timespec) -> Result<u64, c_int> {
+    match given(time)? {
+        Some(time) => span(&time).map(from_now),
         None => Ok(NEVER),
     }
 }

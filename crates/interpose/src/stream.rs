@@ -86,7 +86,7 @@ interpose! {
     /// `readv(2)`.
     fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_readv {
         // SAFETY: the caller's promise.
-        answer(unsafe { get(fd, buffers, count, At::Position, 0) })
+        answer(unsafe { get(fd, Given::array(buffers, count), At::Position, 0) })
     }
 }
 
@@ -94,7 +94,7 @@ interpose! {
     /// `writev(2)`.
     fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_writev {
         // SAFETY: the caller's promise.
-        answer(unsafe { put(fd, buffers, count, At::Position, 0) })
+        answer(unsafe { put(fd, Given::array(buffers, count), At::Position, 0) })
     }
 }
 
@@ -106,7 +106,7 @@ macro_rules! at_offset {
             fn $name(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
                 let buffer = iovec { iov_base: buffer as *mut c_void, iov_len: length };
                 // SAFETY: the caller's promise.
-                answer(unsafe { $way(fd, &raw const buffer, 1, At::Offset(offset), 0) })
+                answer(unsafe { $way(fd, Given::one(&buffer), At::Offset(offset), 0) })
             }
         }
 
@@ -132,7 +132,7 @@ macro_rules! vectored_at_offset {
             #[doc = concat!("`", stringify!($name), "(2)`.")]
             fn $name(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
                 // SAFETY: the caller's promise.
-                answer(unsafe { $way(fd, buffers, count, At::Offset(offset), 0) })
+                answer(unsafe { $way(fd, Given::array(buffers, count), At::Offset(offset), 0) })
             }
         }
 
@@ -140,7 +140,7 @@ macro_rules! vectored_at_offset {
             #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
             fn $name64(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
                 // SAFETY: the caller's promise.
-                answer(unsafe { $way(fd, buffers, count, At::Offset(offset), 0) })
+                answer(unsafe { $way(fd, Given::array(buffers, count), At::Offset(offset), 0) })
             }
         }
 
@@ -149,7 +149,7 @@ macro_rules! vectored_at_offset {
             fn $name2(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
                 let at = if offset == -1 { At::Position } else { At::Offset(offset) };
                 // SAFETY: the caller's promise.
-                answer(unsafe { $way(fd, buffers, count, at, flags) })
+                answer(unsafe { $way(fd, Given::array(buffers, count), at, flags) })
             }
         }
 
@@ -158,7 +158,7 @@ macro_rules! vectored_at_offset {
             fn $name642(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
                 let at = if offset == -1 { At::Position } else { At::Offset(offset) };
                 // SAFETY: the caller's promise.
-                answer(unsafe { $way(fd, buffers, count, at, flags) })
+                answer(unsafe { $way(fd, Given::array(buffers, count), at, flags) })
             }
         }
     )*};
@@ -176,7 +176,7 @@ vectored_at_offset! {
 pub(crate) unsafe fn read_at(fd: c_int, to: *mut c_void, length: usize, offset: off_t) -> Answer {
     let buffer = iovec { iov_base: to, iov_len: length };
     // SAFETY: the caller's promise.
-    unsafe { get(fd, &raw const buffer, 1, At::Offset(offset), 0) }
+    unsafe { get(fd, Given::one(&buffer), At::Offset(offset), 0) }
 }
 
 /// `read`.
@@ -191,7 +191,7 @@ unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
     }
     let buffer = iovec { iov_base: to, iov_len: length };
     // SAFETY: the caller's promise.
-    unsafe { get(fd, &raw const buffer, 1, At::Position, 0) }
+    unsafe { get(fd, Given::one(&buffer), At::Position, 0) }
 }
 
 /// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls: `preadv2`
@@ -214,7 +214,44 @@ pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) ->
     }
     let buffer = iovec { iov_base: from.cast_mut(), iov_len: length };
     // SAFETY: the caller's promise.
-    unsafe { put(fd, &raw const buffer, 1, At::Position, 0) }
+    unsafe { put(fd, Given::one(&buffer), At::Position, 0) }
+}
+
+/// The descriptions of a call's buffers.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    first: *const iovec,
+    count: c_int,
+    /// They are not the caller's, who may be wrong about them.
+    own: bool,
+}
+
+impl Given {
+    fn array(first: *const iovec, count: c_int) -> Given {
+        Given { first, count, own: false }
+    }
+
+    /// One of our own making.
+    fn one(buffer: &iovec) -> Given {
+        Given { first: buffer, count: 1, own: true }
+    }
+
+    /// What is left of it.
+    fn rest(self, buffers: &Buffers) -> Given {
+        Given { first: buffers.first(), count: buffers.count() as c_int, ..self }
+    }
+
+    /// # Safety
+    /// As for [`Buffers::new`]; there are not less than none.
+    unsafe fn buffers(self) -> Buffers {
+        // SAFETY: the caller's promise.
+        let mut buffers = unsafe { Buffers::new(self.first, self.count as usize) };
+        if self.own {
+            // SAFETY: it is there.
+            unsafe { buffers.seen() };
+        }
+        buffers
+    }
 }
 
 /// Where in a file.
@@ -263,6 +300,19 @@ fn must_wait(errno: c_int) -> bool {
     matches!(errno, libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS)
 }
 
+/// Looks at the buffers' descriptions after a try that was answered with `errno`.
+///
+/// # Errors
+/// `EFAULT` if they are not there.
+fn look_after_try(buffers: &mut Buffers, errno: c_int) -> Result<(), c_int> {
+    if errno == libc::ENOSYS {
+        return buffers.look();
+    }
+    // SAFETY: the kernel has read them before it could know that.
+    unsafe { buffers.seen() };
+    Ok(())
+}
+
 /// The most buffers the kernel takes.
 const BUFFERS_MAX: c_int = libc::UIO_MAXIOV;
 
@@ -277,23 +327,18 @@ fn is_odd(count: c_int, at: At, flags: c_int) -> bool {
         || flags & !FLAGS != 0
 }
 
-/// Lengths beyond all memory. (Sums, so that the usual case is looked at once.)
-fn is_absurd(buffers: &Buffers) -> bool {
-    buffers.left() > isize::MAX as usize
-}
-
 /// Reads.
-unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int) -> Answer {
-    if is_odd(count, at, flags) || flags & libc::RWF_NOWAIT != 0 {
+unsafe fn get(fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
+    if is_odd(given.count, at, flags) || flags & libc::RWF_NOWAIT != 0 {
         // SAFETY: the caller's promise.
-        return unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) };
+        return unsafe { plainly(libc::SYS_preadv2, fd, given, at, flags) };
     }
     let file = files::file(fd);
     // SAFETY: the caller's promise.
-    let mut buffers = unsafe { Buffers::new(first, count as usize) };
-    if is_absurd(&buffers) {
-        // SAFETY: the caller's promise.
-        return unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) };
+    let mut buffers = unsafe { given.buffers() };
+    if given.own && buffers.is_absurd() {
+        // SAFETY: as above.
+        return unsafe { plainly(libc::SYS_preadv2, fd, given, at, flags) };
     }
     let mut got = 0;
     let mut dry = false;
@@ -312,6 +357,8 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
             };
             match tried {
                 Ok(read) => {
+                    // SAFETY: the kernel has.
+                    unsafe { buffers.seen() };
                     if let Some(file) = file {
                         file.tried(true);
                     }
@@ -326,6 +373,7 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
                     buffers.advance(read);
                 }
                 Err(errno) if must_wait(errno) => {
+                    look_after_try(&mut buffers, errno)?;
                     dry = errno == libc::EAGAIN;
                     if let Some(file) = file {
                         if got > 0 && file.look(fd) != Kind::Regular {
@@ -339,20 +387,24 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
             }
         }
     }
+    buffers.look()?;
+    if buffers.is_absurd() {
+        // SAFETY: the caller's promise.
+        return unsafe { plainly(libc::SYS_preadv2, fd, given, at, flags) };
+    }
     let offset = at.further(got).number() as u64;
-    let op = if buffers.count() == 1 && flags == 0 {
-        // SAFETY: there is one.
-        let one = unsafe { &*buffers.first() };
-        Op::Read { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset }
-    } else {
-        Op::ReadVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
+    let op = match buffers.single().filter(|_| flags == 0) {
+        Some(one) => Op::Read { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset },
+        None => {
+            Op::ReadVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
+        }
     };
     if is_impatient(file, fd) {
         return match got {
             0 if dry => Err(libc::EAGAIN),
             // It knows no try (an eventfd, a terminal), and needs none: the call itself does not wait.
             // SAFETY: the caller's promise.
-            0 => unsafe { plainly(libc::SYS_preadv2, fd, first, count, at, flags) },
+            0 => unsafe { plainly(libc::SYS_preadv2, fd, given, at, flags) },
             _ => Ok(got),
         };
     }
@@ -360,10 +412,10 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
     // SAFETY: the caller's promise.
     let rest = match unsafe { parking::perform(&op, on) } {
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-            let (first, count) = (buffers.first(), buffers.count() as c_int);
+            let given = given.rest(&buffers);
             let at = at.further(got);
             // SAFETY: the caller's promise, who waits.
-            unsafe { offload(|| plainly(libc::SYS_preadv2, fd, first, count, at, flags)) }
+            unsafe { offload(|| plainly(libc::SYS_preadv2, fd, given, at, flags)) }
         }
         Parked::Answered(answer) => answer,
         Parked::Late => Err(libc::EAGAIN),
@@ -376,17 +428,17 @@ unsafe fn get(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
 }
 
 /// Writes.
-unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int) -> Answer {
-    if is_odd(count, at, flags) || flags & libc::RWF_NOWAIT != 0 {
+unsafe fn put(fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
+    if is_odd(given.count, at, flags) || flags & libc::RWF_NOWAIT != 0 {
         // SAFETY: the caller's promise.
-        return unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) };
+        return unsafe { plainly(libc::SYS_pwritev2, fd, given, at, flags) };
     }
     let file = files::file(fd);
     // SAFETY: the caller's promise.
-    let mut buffers = unsafe { Buffers::new(first, count as usize) };
-    if is_absurd(&buffers) {
-        // SAFETY: the caller's promise.
-        return unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) };
+    let mut buffers = unsafe { given.buffers() };
+    if given.own && buffers.is_absurd() {
+        // SAFETY: as above.
+        return unsafe { plainly(libc::SYS_pwritev2, fd, given, at, flags) };
     }
     let mut put = 0;
     let mut full = false;
@@ -407,31 +459,36 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
     loop {
         match answer {
             Ok(written) => {
+                // SAFETY: the kernel has.
+                unsafe { buffers.seen() };
                 put += written;
                 if written >= buffers.left() || written == 0 {
                     return Ok(put);
                 }
                 buffers.advance(written);
             }
-            Err(errno) if must_wait(errno) => full = errno == libc::EAGAIN,
+            Err(errno) if must_wait(errno) => {
+                look_after_try(&mut buffers, errno)?;
+                full = errno == libc::EAGAIN;
+            }
             Err(_) if put > 0 => return Ok(put),
             Err(errno) => return Err(errno),
         }
         let here = at.further(put);
         let offset = here.number() as u64;
-        let op = if buffers.count() == 1 && flags == 0 {
-            // SAFETY: there is one.
-            let one = unsafe { &*buffers.first() };
-            Op::Write { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset }
-        } else {
-            Op::WriteVectored { fd, iov: buffers.first(), count: buffers.count(), offset, flags }
+        let op = match buffers.single().filter(|_| flags == 0) {
+            Some(one) => Op::Write { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset },
+            None => {
+                let (iov, count) = (buffers.first(), buffers.count());
+                Op::WriteVectored { fd, iov, count, offset, flags }
+            }
         };
         if is_impatient(file, fd) {
             return match put {
                 0 if full => Err(libc::EAGAIN),
                 // As above.
                 // SAFETY: the caller's promise.
-                0 => unsafe { plainly(libc::SYS_pwritev2, fd, first, count, at, flags) },
+                0 => unsafe { plainly(libc::SYS_pwritev2, fd, given, at, flags) },
                 _ => Ok(put),
             };
         }
@@ -440,9 +497,9 @@ unsafe fn put(fd: c_int, first: *const iovec, count: c_int, at: At, flags: c_int
         // SAFETY: the caller's promise.
         answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-                let (first, count) = (buffers.first(), buffers.count() as c_int);
+                let given = given.rest(&buffers);
                 // SAFETY: the caller's promise, who waits.
-                unsafe { offload(|| plainly(libc::SYS_pwritev2, fd, first, count, here, flags)) }
+                unsafe { offload(|| plainly(libc::SYS_pwritev2, fd, given, here, flags)) }
             }
             Parked::Answered(answer) => answer,
             Parked::Late => return if put > 0 { Ok(put) } else { Err(libc::EAGAIN) },
@@ -461,35 +518,45 @@ fn is_impatient(file: Option<&File>, fd: c_int) -> bool {
 }
 
 /// The call as it is, which may block.
-unsafe fn plainly(
-    number: libc::c_long,
-    fd: c_int,
-    first: *const iovec,
-    count: c_int,
-    at: At,
-    flags: c_int,
-) -> Answer {
-    let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
+unsafe fn plainly(number: libc::c_long, fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
+    let count = usize::try_from(given.count).map_err(|_| libc::EINVAL)?;
     if matches!(at, At::Offset(offset) if offset < 0) {
         return Err(libc::EINVAL);
     }
     // SAFETY: the caller's promise.
-    match unsafe { vectored(number, fd, first, count, at.number(), flags) } {
-        // Devices that know `read` alone; and old kernels.
-        Err(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) if count == 1 && flags == 0 => {
-            // SAFETY: there is one.
-            let one = unsafe { &*first };
-            let simple = match (number == libc::SYS_preadv2, at) {
-                (true, At::Position) => libc::SYS_read,
-                (false, At::Position) => libc::SYS_write,
-                (true, At::Offset(_)) => libc::SYS_pread64,
-                (false, At::Offset(_)) => libc::SYS_pwrite64,
-            };
-            let arguments =
-                [fd as usize, one.iov_base as usize, one.iov_len, at.number() as usize, 0, 0];
+    match unsafe { vectored(number, fd, given.first, count, at.number(), flags) } {
+        // Old kernels; and what is wrong with one buffer that its caller has given without a
+        // description, the kernel says in other words.
+        Err(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) if flags == 0 => {
             // SAFETY: the caller's promise.
-            unsafe { kernel::call(simple, arguments) }
+            unsafe { simply(number == libc::SYS_preadv2, fd, given, at) }
         }
         answer => answer,
     }
+}
+
+/// The call by the first of its kind, which knows no flags.
+unsafe fn simply(reads: bool, fd: c_int, given: Given, at: At) -> Answer {
+    let Given { first, count, own } = given;
+    let (number, [buffer, length]) = if own {
+        let number = match (reads, at) {
+            (true, At::Position) => libc::SYS_read,
+            (false, At::Position) => libc::SYS_write,
+            (true, At::Offset(_)) => libc::SYS_pread64,
+            (false, At::Offset(_)) => libc::SYS_pwrite64,
+        };
+        // SAFETY: our own, so it is there.
+        let one = unsafe { &*first };
+        (number, [one.iov_base as usize, one.iov_len])
+    } else {
+        let number = match (reads, at) {
+            (true, At::Position) => libc::SYS_readv,
+            (false, At::Position) => libc::SYS_writev,
+            (true, At::Offset(_)) => libc::SYS_preadv,
+            (false, At::Offset(_)) => libc::SYS_pwritev,
+        };
+        (number, [first as usize, count as usize])
+    };
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, [fd as usize, buffer, length, at.number() as usize, 0, 0]) }
 }

@@ -17,6 +17,7 @@ use carefree_runtime::offload;
 
 use crate::fiber::{self, answer};
 use crate::futex::{self, futex};
+use crate::memory;
 use crate::{
     connection, descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep,
 };
@@ -147,6 +148,9 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             libc::SYS_pselect6 => {
                 // The set of signals and its length lie in memory of their own.
+                if f != 0 && memory::check(f as *const usize, 1).is_err() {
+                    return answer(Err(libc::EFAULT)) as c_long;
+                }
                 let mask =
                     (f as *const *const libc::sigset_t).as_ref().map_or(null(), |mask| *mask);
                 ready::pselect(a as c_int, b as _, c as _, d as _, e as _, mask).into()

@@ -259,3 +259,46 @@ fn a_queue_of_connections_is_closed_under_those_who_wait_for_it() {
         std::fs::remove_dir_all(directory).unwrap();
     });
 }
+
+/// What a child does to a descriptor of its own that shares its parent's memory until it calls exec.
+fn in_a_vfork(f: fn(c_int) -> c_int, fd: c_int) -> c_int {
+    extern "C" fn child(argument: *mut std::ffi::c_void) -> c_int {
+        // SAFETY: as given below; the parent waits meanwhile.
+        let (f, fd) = unsafe { *argument.cast::<(fn(c_int) -> c_int, c_int)>() };
+        f(fd)
+    }
+    let mut stack = vec![0u128; 8192];
+    let mut argument = (f, fd);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let mut status = 0;
+    // SAFETY: the child has a stack, and ends before this goes on.
+    unsafe {
+        let top = stack.as_mut_ptr_range().end;
+        let child = libc::clone(child, top.cast(), flags, (&raw mut argument).cast());
+        assert!(child > 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+    }
+    assert!(libc::WIFEXITED(status), "{status:#x}");
+    libc::WEXITSTATUS(status)
+}
+
+#[test]
+fn what_the_child_of_a_vfork_closes_is_not_closed_here() {
+    on_one_carrier(|| {
+        // SAFETY: no memory is involved.
+        let close = |fd| unsafe { libc::close(fd) };
+        // SAFETY: as above.
+        let replace = |fd| unsafe { i32::from(libc::dup2(2, fd) != fd) };
+        // SAFETY: as above.
+        let close_all = |fd| unsafe { libc::close_range(fd as u32, u32::MAX, 0) };
+        for change in [close, replace, close_all] {
+            let (reader, mut writer) = UnixStream::pair().unwrap();
+            let waits = reading(reader.as_raw_fd());
+            assert_eq!(in_a_vfork(change, reader.as_raw_fd()), 0);
+            carefree::sleep(MOMENT);
+            assert!(!waits.is_finished());
+            writer.write_all(b"x").unwrap();
+            assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'x')));
+        }
+    });
+}

@@ -16,6 +16,7 @@ mod modes;
 mod names;
 mod nonblocking;
 mod numbers;
+mod pointers;
 mod processes;
 mod ready;
 mod signals;

@@ -1,0 +1,172 @@
+//! Pointers that lead nowhere: a call answers `EFAULT` for them on a fiber as on a thread.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::{mem, ptr};
+
+use libc::{iovec, mmsghdr, msghdr, timespec};
+
+use crate::common::{checked, on_one_carrier};
+
+/// Memory that can be read and written, and ends with its page: behind it there is nothing.
+struct Edge(*mut c_void);
+
+const PAGE: usize = 4096;
+
+impl Edge {
+    fn new() -> Edge {
+        // SAFETY: two new pages, of which the second is made unreadable.
+        unsafe {
+            let memory = libc::mmap(
+                ptr::null_mut(),
+                2 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(memory, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(memory.wrapping_byte_add(PAGE), PAGE, libc::PROT_NONE), 0);
+            Edge(memory)
+        }
+    }
+
+    /// Room for `there` of a value's bytes, and no more.
+    fn part<T>(&self, there: usize) -> *mut T {
+        self.0.wrapping_byte_add(PAGE - there).cast()
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        // SAFETY: the pages made above, which nobody uses any more.
+        unsafe { libc::munmap(self.0, 2 * PAGE) };
+    }
+}
+
+type Calls = Vec<(&'static str, Result<i64, c_int>)>;
+
+/// What each call says to a pointer that leads nowhere, with nothing to read and room to write.
+fn calls() -> Calls {
+    let edge = Edge::new();
+    let (left, _right) = UnixStream::pair().unwrap();
+    let socket = left.as_raw_fd();
+    let mut ends = [0; 2];
+    // SAFETY: room for two numbers.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    let [from, to] = ends;
+    let mut byte = 0u8;
+    let buffer = iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut answers = Calls::new();
+    for nowhere in [ptr::null_mut::<c_void>(), 8 as *mut c_void, edge.part::<c_void>(0)] {
+        // SAFETY: the kernel reads and writes what is there, and says what is not.
+        unsafe {
+            let mut header: msghdr = mem::zeroed();
+            header.msg_iov = nowhere.cast();
+            header.msg_iovlen = 2;
+            let mut message: mmsghdr = mem::zeroed();
+            message.msg_hdr = header;
+            let all = libc::MSG_WAITALL;
+            let both = libc::MSG_WAITALL | libc::MSG_PEEK;
+            let soon = timespec { tv_sec: 0, tv_nsec: 1000 };
+            let mut say = |name, result: i64| answers.push((name, checked(result)));
+            // Several times: a file that had nothing to read is not tried before one waits for it.
+            for _ in 0..6 {
+                for count in [1, 2] {
+                    say("readv", libc::readv(from, nowhere.cast(), count) as i64);
+                    say("readv of a socket", libc::readv(socket, nowhere.cast(), count) as i64);
+                }
+                let flags = libc::RWF_HIPRI;
+                say("preadv2", libc::preadv2(from, nowhere.cast(), 1, -1, flags) as i64);
+                say("recvmsg", libc::recvmsg(socket, nowhere.cast(), 0) as i64);
+                say("recvmsg, buffers", libc::recvmsg(socket, &raw mut header, 0) as i64);
+                say("recvmsg, all", libc::recvmsg(socket, nowhere.cast(), all) as i64);
+                say("recvmsg, all, buffers", libc::recvmsg(socket, &raw mut header, all) as i64);
+                say("recvmsg, look", libc::recvmsg(socket, nowhere.cast(), both) as i64);
+                say("recvmsg, look, buffers", libc::recvmsg(socket, &raw mut header, both) as i64);
+            }
+            say("writev", libc::writev(to, nowhere.cast(), 1) as i64);
+            say("writev of two", libc::writev(socket, nowhere.cast(), 2) as i64);
+            say("sendmsg", libc::sendmsg(socket, nowhere.cast(), 0) as i64);
+            say("sendmsg, buffers", libc::sendmsg(socket, &raw const header, 0) as i64);
+            say("sendmmsg", libc::sendmmsg(socket, nowhere.cast(), 1, 0).into());
+            let null = ptr::null_mut();
+            say("recvmmsg", libc::recvmmsg(socket, nowhere.cast(), 1, 0, null).into());
+            say("recvmmsg, buffers", libc::recvmmsg(socket, &raw mut message, 1, 0, null).into());
+            say("poll", libc::poll(nowhere.cast(), 1, -1).into());
+            if !nowhere.is_null() {
+                let time = nowhere.cast::<timespec>();
+                say("recvmmsg, time", libc::recvmmsg(socket, &raw mut message, 1, 0, time).into());
+                let set = nowhere.cast();
+                let mut zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
+                let (none, zero) = (ptr::null_mut(), &raw mut zero);
+                say("select", libc::select(8, set, none, none, zero).into());
+                say("select", libc::select(8, none, none, set, zero).into());
+                let mut file = libc::pollfd { fd: from, events: libc::POLLIN, revents: 0 };
+                let mask = nowhere.cast();
+                say("ppoll", libc::ppoll(&raw mut file, 1, &raw const soon, mask).into());
+                say("sendfile", libc::sendfile(socket, from, nowhere.cast(), 1) as i64);
+                say("sigtimedwait", {
+                    let mut signals = mem::zeroed();
+                    libc::sigemptyset(&raw mut signals);
+                    libc::sigtimedwait(&raw const signals, null.cast(), time).into()
+                });
+            }
+            say("nanosleep", libc::nanosleep(nowhere.cast(), ptr::null_mut()).into());
+            let clock = libc::CLOCK_MONOTONIC;
+            for flags in [0, libc::TIMER_ABSTIME] {
+                let slept = libc::clock_nanosleep(clock, flags, nowhere.cast(), ptr::null_mut());
+                answers.push(("clock_nanosleep", Err(slept)));
+            }
+        }
+    }
+    // What is there in part only.
+    for there in [1, 8, 15] {
+        // SAFETY: as above.
+        unsafe {
+            let mut say = |name, result: i64| answers.push((name, checked(result)));
+            for _ in 0..6 {
+                say("readv, a part", libc::readv(from, edge.part(there), 1) as i64);
+            }
+            say("nanosleep, a part", libc::nanosleep(edge.part(there), ptr::null_mut()).into());
+        }
+    }
+    // SAFETY: nobody owns them.
+    unsafe {
+        // One that is there, up to the last byte.
+        let last = edge.part::<iovec>(size_of::<iovec>());
+        last.write(buffer);
+        assert_eq!(libc::write(to, b"x".as_ptr().cast(), 1), 1);
+        answers.push(("readv, all of it", checked(libc::readv(from, last, 1) as i64)));
+        libc::close(from);
+        libc::close(to);
+    }
+    answers
+}
+
+#[test]
+fn they_are_answered_as_on_a_thread() {
+    let on_a_thread = calls();
+    let wrong = |answers: &Calls| {
+        let wrong = answers.iter().filter(|(_, answer)| *answer != Err(libc::EFAULT));
+        wrong.map(|(name, answer)| format!("{name}: {answer:?}")).collect::<Vec<_>>()
+    };
+    assert_eq!(wrong(&on_a_thread), ["readv, all of it: Ok(1)"], "on a thread");
+    let on_a_fiber = on_one_carrier(calls);
+    assert_eq!(wrong(&on_a_fiber), ["readv, all of it: Ok(1)"], "on a fiber");
+    assert_eq!(on_a_fiber.len(), on_a_thread.len());
+}
+
+/// A child whose end could not be told has ended all the same.
+#[test]
+fn nor_is_the_end_of_a_child_told_to_nowhere() {
+    let answers = on_one_carrier(|| {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let nowhere = ptr::dangling_mut::<libc::siginfo_t>();
+        // SAFETY: the kernel says what is not there.
+        let told = unsafe { libc::waitid(libc::P_PID, child.id(), nowhere, libc::WEXITED) };
+        (checked(told), child.wait().map_err(|error| error.raw_os_error()).err())
+    });
+    assert_eq!(answers, (Err(libc::EFAULT), Some(Some(libc::ECHILD))));
+}

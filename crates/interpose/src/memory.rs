@@ -1,0 +1,116 @@
+//! The caller's memory, before it is read here and not by the kernel.
+//!
+//! A system call answers `EFAULT` for a pointer that leads nowhere. What we read ourselves of a call's
+//! arguments would end the program instead. So either the kernel has read them before us (most calls
+//! are tried first), or it is asked whether they can be read.
+
+use std::ffi::c_int;
+
+use carefree_context::kernel;
+
+/// Bytes of the kernel's set of signals, which is what it is asked to read.
+const WORD: usize = 8;
+/// The smallest page there is.
+const PAGE: usize = 4096;
+
+/// Whether `count` values at `first` can be read; they need not be aligned.
+///
+/// # Errors
+/// `EFAULT` if not.
+pub(crate) fn check<T>(first: *const T, count: usize) -> Result<(), c_int> {
+    let bytes = size_of::<T>().checked_mul(count).ok_or(libc::EFAULT)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let begin = first as usize;
+    let last = begin.checked_add(bytes - 1).ok_or(libc::EFAULT)?;
+    if first.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // A word of each page: aligned, so none of them reaches into the next one.
+    let mut place = begin;
+    loop {
+        ask(place & !(WORD - 1), 0)?;
+        let next = (place & !(PAGE - 1)).saturating_add(PAGE);
+        if next > last {
+            return Ok(());
+        }
+        place = next;
+    }
+}
+
+/// Whether a value can be written to `place`, which is overwritten by that in part.
+///
+/// # Errors
+/// `EFAULT` if not.
+///
+/// # Safety
+/// Nobody needs what is there.
+pub(crate) unsafe fn check_writable<T>(place: *mut T) -> Result<(), c_int> {
+    const { assert!(size_of::<T>() >= WORD && size_of::<T>() <= PAGE) };
+    ask(0, place as usize)?;
+    // It may reach into one more page.
+    ask(0, place as usize + size_of::<T>() - WORD)
+}
+
+/// Has the kernel read a word at `from`, or write one to `to`, and do nothing else.
+///
+/// `rt_sigprocmask` is what profilers ask too: it reads a set of signals before it looks at what is to
+/// be done with it, and that is nothing that it knows.
+fn ask(from: usize, to: usize) -> Result<(), c_int> {
+    let how = if from == 0 { libc::SIG_BLOCK } else { -1 };
+    if from == 0 && to == 0 {
+        return Err(libc::EFAULT);
+    }
+    let arguments = [how as usize, from, to, WORD, 0, 0];
+    // SAFETY: without a set of signals, or with one and no way to change them by it, none are
+    // changed; what is written to is the caller's to be written.
+    match unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) } {
+        Err(libc::EFAULT) => Err(libc::EFAULT),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_told_from_what_can() {
+        // SAFETY: two new pages at an address of the kernel's choice; nobody else knows the second,
+        // which is taken back at once.
+        let page = unsafe {
+            let memory = libc::mmap(
+                std::ptr::null_mut(),
+                2 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(memory, libc::MAP_FAILED);
+            let next = memory.wrapping_byte_add(PAGE);
+            assert_eq!(libc::mprotect(next, PAGE, libc::PROT_NONE), 0);
+            memory.cast::<u8>()
+        };
+        let end = page.wrapping_add(PAGE);
+        for bytes in [1, 2, 3, 8, 100, PAGE] {
+            let first = end.wrapping_sub(bytes).cast_const();
+            assert_eq!(check(first, bytes), Ok(()), "{bytes}");
+            assert_eq!(check(first, bytes + 1), Err(libc::EFAULT), "{bytes}");
+        }
+        assert_eq!(check(std::ptr::null::<u8>(), 0), Ok(()));
+        for wrong in [0, 8, usize::MAX - 7] {
+            assert_eq!(check(wrong as *const u64, 1), Err(libc::EFAULT), "{wrong:#x}");
+        }
+        assert_eq!(check(page.cast::<u64>(), usize::MAX), Err(libc::EFAULT));
+        // SAFETY: nobody needs what is in the page.
+        unsafe {
+            assert_eq!(check_writable(page.cast::<[u64; 16]>()), Ok(()));
+            assert_eq!(check_writable(end.wrapping_sub(8).cast::<[u64; 16]>()), Err(libc::EFAULT));
+            assert_eq!(libc::mprotect(page.cast(), PAGE, libc::PROT_READ), 0);
+            assert_eq!(check_writable(page.cast::<[u64; 16]>()), Err(libc::EFAULT));
+            libc::munmap(page.cast(), 2 * PAGE);
+        }
+    }
+}
