@@ -2,6 +2,15 @@
 //!
 //! Neither can be tried on a socket in blocking mode, so they are submitted at once.
 //!
+//! # Accepting beside other processes
+//!
+//! epoll tells that a connection is there, and then another process may take it, if it has the listener
+//! as well. No call asks for a connection without waiting but by the listener's mode or time limit, and
+//! these are the other process's too. So where that can happen the reactor says that it cannot do it
+//! (see its `attempt`): the fiber waits for a connection, and a thread accepts it, which may block. Of
+//! this process, one at a time does so on each listener, or a crowd of fibers would become one of
+//! threads.
+//!
 //! # Connecting where the reactor cannot
 //!
 //! epoll waits for a connection that has been begun, and nothing but the socket's mode lets one begin
@@ -9,8 +18,14 @@
 //! changed here, for the one system call. *Nobody can tell*: only a stream socket that neither
 //! listens nor is connected is treated so, and on such a one no call waits but `connect` itself.
 //! Fibers that connect at the same time take turns, or one could take the other's mode for the
-//! socket's own. The alternative, a thread for each connection that is being made, cannot be cut
-//! short, and there are no thousands of them.
+//! socket's own. (What can be seen is the mode itself, by another process that asks for it just then;
+//! and if one sets it just then, that is undone.)
+//!
+//! *Alternatives.* A thread for each connection that is being made cannot be cut short, and there are no
+//! thousands of them. A time limit (`SO_SNDTIMEO`) ends the call while the connection goes on, but
+//! after a tick at the earliest, with the carrier, and it is the open file's as well. `sendto` with
+//! `MSG_FASTOPEN` and `MSG_DONTWAIT` begins a connection of TCP without waiting, but asks for a cookie
+//! in its first packet, which some networks drop.
 
 use std::ffi::c_int;
 
@@ -27,6 +42,8 @@ use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
 use crate::socket::option;
 use crate::stream::blocking;
+use crate::transfer;
+use crate::turn::in_turn;
 
 system_call!(
     fn raw_accept4(
@@ -91,11 +108,39 @@ unsafe fn take_connection(
     // SAFETY: the caller's promise.
     match unsafe { parking::perform(&op, on) } {
         Parked::Late => Err(libc::EAGAIN),
-        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+        Parked::Answered(Err(libc::EAGAIN)) => {
             // SAFETY: the caller's promise, who waits.
             unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
         }
         Parked::Answered(answer) => answer,
+        // SAFETY: the caller's promise.
+        Parked::Unsupported => unsafe { accept_elsewhere(fd, plain) },
+    }
+}
+
+/// Accepts a connection that others may be faster to accept: on a thread that may block.
+#[cold]
+unsafe fn accept_elsewhere(fd: c_int, plain: [usize; 6]) -> Answer {
+    let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    let readable = Op::Poll { fd, events: libc::POLLIN as u32 };
+    // SAFETY: the caller's promise, who waits.
+    let accept = || unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) };
+    loop {
+        // SAFETY: it points to nothing.
+        match unsafe { parking::perform_until(&readable, on, deadline) } {
+            Parked::Answered(Ok(_)) => {}
+            Parked::Answered(Err(errno)) => return Err(errno),
+            Parked::Late => return Err(libc::EAGAIN),
+            Parked::Unsupported => return accept(),
+        }
+        let accepted = in_turn(fd, on.reason, deadline, libc::EAGAIN, || {
+            // Who had the turn before has taken it, as a rule.
+            transfer::is_ready(fd, libc::POLLIN).then(accept)
+        });
+        if let Some(answer) = accepted? {
+            return answer;
+        }
     }
 }
 

@@ -63,6 +63,7 @@ mod patience;
 mod scratch;
 mod span;
 mod time;
+mod turn;
 
 pub mod barrier;
 pub mod c11;

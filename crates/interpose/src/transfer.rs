@@ -7,28 +7,32 @@
 //!
 //! * `sendfile` to a pipe or to a socket in blocking mode reads and writes;
 //! * `splice` from a pipe to such a socket copies what is in the pipe, and takes out of it what the
-//!   socket has taken;
+//!   socket has taken; fibers that do so with the same pipe take turns;
 //! * anything else is tried, and tried again when both ends are ready;
 //! * what moves data between disks, and so ends by itself, is done by a thread that may block.
 //!
 //! To a file in non-blocking mode nothing waits, and the kernel does it.
 //!
 //! One case is left in which `splice` blocks the carrier: out of a socket, when somebody else reads
-//! from the same socket between the look and the call.
+//! from the same socket between the look and the call. And one in which it is not as on a thread: who
+//! *reads* from a pipe while another fiber splices from it to a socket may read what that one sends.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
+use carefree_reactor::clock::NEVER;
 use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::{Reason, yield_now};
 use libc::{iovec, off_t};
 
 use crate::fiber::answer;
 use crate::files::{self, Kind, Limit};
+use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::scratch::Scratch;
+use crate::turn::in_turn;
 use crate::{socket, stream};
 
 system_call!(
@@ -174,7 +178,7 @@ fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
 }
 
 /// Whether one of `events` is there.
-fn is_ready(fd: c_int, events: i16) -> bool {
+pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
     let mut file = libc::pollfd { fd, events, revents: 0 };
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let (place, time) = (&raw mut file as usize, &raw const at_once as usize);
@@ -251,36 +255,54 @@ unsafe fn splice_all_kinds(
 /// Moves from a pipe what a socket in blocking mode takes.
 fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answer {
     let scratch = Scratch::new()?;
-    let mut buffer = vec![0u8; length.min(CHUNK)];
-    let place = buffer.as_mut_ptr();
-    // A copy of what is there: what cannot be sent stays.
-    let (nonblocking, most) = (libc::SPLICE_F_NONBLOCK as usize, buffer.len());
-    let arguments = [from as usize, scratch.to as usize, most, nonblocking, 0, 0];
-    let copied = when_ready(Some(from), None, flags, || {
-        // SAFETY: no memory is involved.
-        unsafe { kernel::call(libc::SYS_tee, arguments) }
-    })?;
-    if copied == 0 {
-        // The end.
-        return Ok(0);
+    // What must not wait does not wait for its turn either.
+    let patience = if flags & libc::SPLICE_F_NONBLOCK == 0 { NEVER } else { 0 };
+    loop {
+        // A copy of what is there: what cannot be sent stays.
+        let most = length.min(CHUNK);
+        let arguments =
+            [from as usize, scratch.to as usize, most, libc::SPLICE_F_NONBLOCK as usize, 0, 0];
+        // What is copied must still be the pipe's first when it is taken out of it: the kernel holds
+        // the pipe's lock as long.
+        let moved = in_turn(from, Reason::Read, patience, libc::EAGAIN, || {
+            // SAFETY: no memory is involved.
+            match unsafe { kernel::call(libc::SYS_tee, arguments) } {
+                Err(libc::EAGAIN) => None,
+                Ok(copied) if copied > 0 => Some(move_copied(from, &scratch, to, copied, flags)),
+                // The end, or none is to be had.
+                answer => Some(answer),
+            }
+        });
+        if let Some(answer) = moved? {
+            return answer;
+        }
+        if flags & libc::SPLICE_F_NONBLOCK != 0 || !blocking(from) {
+            return Err(libc::EAGAIN);
+        }
+        until_ready(from, libc::POLLIN)?;
     }
-    let read = |fd: c_int, length: usize| {
+}
+
+/// Sends what was copied from the pipe `from`, and takes out of it what was sent.
+fn move_copied(from: c_int, copy: &Scratch, to: c_int, copied: usize, flags: c_uint) -> Answer {
+    let mut buffer = vec![0u8; copied];
+    let place = buffer.as_mut_ptr();
+    let read = |fd: c_int, at: usize, length: usize| {
         // SAFETY: there is as much room, for no more was copied.
+        let place = unsafe { place.add(at) };
+        // SAFETY: as above.
         unsafe { kernel::call(libc::SYS_read, [fd as usize, place as usize, length, 0, 0, 0]) }
     };
     let mut got = 0;
     while got < copied {
-        let arguments =
-            [scratch.from as usize, place.wrapping_add(got) as usize, copied - got, 0, 0, 0];
-        // SAFETY: as above.
-        got += unsafe { kernel::call(libc::SYS_read, arguments) }?;
+        got += read(copy.from, got, copied - got)?;
     }
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     // SAFETY: as much was read.
     let sent = unsafe { socket::transmit(to, place.cast(), got, more, ptr::null(), 0) }?;
     let mut taken = 0;
     while taken < sent {
-        match read(from, sent - taken) {
+        match read(from, 0, sent - taken) {
             Ok(0) | Err(_) => break,
             Ok(bytes) => taken += bytes,
         }
@@ -309,7 +331,10 @@ unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answ
         // SAFETY: no memory is involved.
         unsafe { kernel::call(libc::SYS_lseek, arguments) }
     };
-    // SAFETY: the caller's promise.
+    if !offset.is_null() {
+        memory::check(offset, 1)?;
+    }
+    // SAFETY: the caller's promise, and it can be read.
     let begin = match unsafe { offset.as_ref() } {
         Some(offset) => *offset,
         // What has no position, `sendfile` does not take.

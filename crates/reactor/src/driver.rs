@@ -29,8 +29,9 @@ pub enum Kind {
     /// io_uring: the kernel performs the operations.
     Uring,
     /// epoll: the kernel says when they can be performed without waiting, and the driver performs
-    /// them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`, futexes, and
-    /// of `waitid` all but the end of one process.
+    /// them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`, futexes,
+    /// `accept` where another process may have the listener as well, and of `waitid` all but the end
+    /// of one process.
     Epoll,
     /// Like epoll, but time is [`Virtual`] and passes at once, and what completes together does so
     /// in an order drawn from a seed.
@@ -226,9 +227,15 @@ impl Driver {
         match self.backend {
             Backend::Uring(ring) => ring.abandon(),
             Backend::Epoll(watcher) => watcher.abandon(),
-            Backend::Mock(mock) => std::mem::forget(mock),
+            Backend::Mock(mock) => mock.abandon(),
         }
     }
+}
+
+/// Tells this crate that the process is about to fork, and so will have its descriptors in common with
+/// another. To be called before each `fork`, by any thread.
+pub fn before_fork() {
+    crate::sys::before_fork();
 }
 
 /// Makes this crate usable in the child of a `fork`, which has a copy of the parent's memory but one

@@ -51,7 +51,7 @@ pub mod timer;
 #[cfg(not(all(test, loom)))]
 pub use choice::{Choice, check_forced, choice};
 #[cfg(not(all(test, loom)))]
-pub use driver::{Driver, Kind, Waker, after_fork};
+pub use driver::{Driver, Kind, Waker, after_fork, before_fork};
 pub use idle::Idle;
 pub use op::{Attempt, Completion, Op, Unsupported};
 pub use timer::{TimerKey, Wheel};

@@ -32,7 +32,7 @@ mod futex;
 mod futex;
 
 #[cfg(not(all(test, loom)))]
-pub(crate) use attempt::{after_fork, attempt};
+pub(crate) use attempt::{after_fork, attempt, before_fork};
 pub(crate) use bell::Bell;
 pub(crate) use futex::Futex;
 

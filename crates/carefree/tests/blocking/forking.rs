@@ -1,15 +1,20 @@
 //! `fork`, and programs that are talked with.
 
+use std::backtrace::Backtrace;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{panic, ptr, thread};
 
 use carefree::{offload, run, scope, spawn};
+
+use crate::common::{LONG, on_one_carrier};
 
 /// With something to do between fork and exec, `std` forks by itself; else it is `posix_spawn`.
 #[test]
@@ -183,4 +188,122 @@ fn a_once_that_was_under_way_is_done_by_the_child() {
         first.join().unwrap();
         assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
     });
+}
+
+/// Other fibers are in the midst of taking backtraces, which asks the loader for its libraries. (The
+/// child takes none: `std` locks while it does, and who has the lock may be missing.)
+#[test]
+fn forks_while_other_fibers_take_backtraces() {
+    run(|| {
+        let over = AtomicBool::new(false);
+        scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let text = Backtrace::force_capture().to_string();
+                        assert!(text.contains("forks_while_other_fibers"), "{text}");
+                        let caught = panic::catch_unwind(|| panic::resume_unwind(Box::new(7)));
+                        assert_eq!(*caught.unwrap_err().downcast::<i32>().unwrap(), 7);
+                        carefree::yield_now();
+                    }
+                });
+            }
+            for _ in 0..10 {
+                let sum = forked(|| {
+                    let fibers: Vec<_> = (0..10).map(|n| spawn(move || n)).collect();
+                    fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum()
+                });
+                assert_eq!(sum, Ok(45));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+/// Children of a fork that accept from `listener`, until they are dropped.
+struct Acceptors(Vec<libc::pid_t>);
+
+impl Acceptors {
+    fn fork(listener: &TcpListener, count: usize) -> Acceptors {
+        let fd = listener.as_raw_fd();
+        let fork = || {
+            // SAFETY: the child makes system calls only.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0, "{}", std::io::Error::last_os_error());
+            if child == 0 {
+                // SAFETY: as above; should nobody kill it, it does not live on.
+                unsafe {
+                    libc::alarm(120);
+                    loop {
+                        libc::close(libc::accept(fd, ptr::null_mut(), ptr::null_mut()));
+                    }
+                }
+            }
+            child
+        };
+        Acceptors((0..count).map(|_| fork()).collect())
+    }
+}
+
+impl Drop for Acceptors {
+    fn drop(&mut self) {
+        for child in &self.0 {
+            let mut status = 0;
+            // SAFETY: our own children.
+            unsafe {
+                libc::kill(*child, libc::SIGKILL);
+                libc::waitpid(*child, &raw mut status, 0);
+            }
+        }
+    }
+}
+
+/// Who sees a connection that another process takes must not wait for the next one with all fibers of
+/// its carrier.
+#[test]
+fn accepting_beside_other_processes_blocks_no_other_fiber() {
+    static STEPS: AtomicU64 = AtomicU64::new(0);
+    static OVER: AtomicBool = AtomicBool::new(false);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let others = Acceptors::fork(&listener, 2);
+    let fibers = thread::spawn(move || {
+        on_one_carrier(move || {
+            let accepts = spawn(move || {
+                let mut accepted = 0;
+                while !OVER.load(Ordering::SeqCst) {
+                    drop(listener.accept().unwrap());
+                    accepted += 1;
+                }
+                accepted
+            });
+            while !OVER.load(Ordering::SeqCst) {
+                carefree::sleep(Duration::from_micros(200));
+                STEPS.fetch_add(1, Ordering::SeqCst);
+            }
+            accepts.join().unwrap()
+        })
+    });
+    for burst in 0..200 {
+        let connections: Vec<_> =
+            (0..1 + burst % 3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        // No further one comes until a fiber has run.
+        let (before, begun) = (STEPS.load(Ordering::SeqCst), Instant::now());
+        while STEPS.load(Ordering::SeqCst) < before + 2 {
+            assert!(begun.elapsed() < LONG / 2, "accepting blocks the carrier");
+            thread::sleep(Duration::from_micros(100));
+        }
+        drop(connections);
+    }
+    drop(others);
+    OVER.store(true, Ordering::SeqCst);
+    // For the last one that is waited for.
+    let accepted = loop {
+        drop(TcpStream::connect(address));
+        if fibers.is_finished() {
+            break fibers.join().unwrap();
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(accepted > 0);
 }

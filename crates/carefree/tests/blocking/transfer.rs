@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
+use std::sync::Arc;
 
 use carefree::{run, scope, spawn};
 use libc::{c_int, off_t};
@@ -338,5 +339,70 @@ fn cancellation_and_timeouts_reach_in() {
         let mut kept = Vec::new();
         File::from(reader).read_to_end(&mut kept).unwrap();
         assert_eq!(kept, b"kept");
+    });
+}
+
+/// What one sends, another must not send again, nor take out of the pipe what was not sent.
+#[test]
+fn fibers_that_splice_from_one_pipe_take_turns() {
+    on_one_carrier(|| {
+        let (from, to) = pipe();
+        let from = Arc::new(from);
+        let written = spawn(move || File::from(to).write_all(&text()));
+        let (readers, fibers): (Vec<_>, Vec<_>) = (0..3)
+            .map(|_| {
+                let (reader, writer) = UnixStream::pair().unwrap();
+                let size: c_int = 4096;
+                let (size, length) = ((&raw const size).cast(), size_of_val(&size) as u32);
+                // SAFETY: a number of that length. So that it does not take all of a pipe at once.
+                unsafe {
+                    let fd = writer.as_raw_fd();
+                    libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, size, length);
+                }
+                let from = Arc::clone(&from);
+                (reader, spawn(move || splice_all(&*from, &writer)))
+            })
+            .unzip();
+        carefree::sleep(MOMENT);
+        let readers = readers.into_iter().map(|mut reader| {
+            spawn(move || {
+                let mut got = Vec::new();
+                reader.read_to_end(&mut got).unwrap();
+                got
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        written.join().unwrap().unwrap();
+        let sent: Vec<_> = fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect();
+        let got: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        assert_eq!(got.iter().map(Vec::len).collect::<Vec<_>>(), sent);
+        assert_eq!(sent.iter().sum::<usize>(), BYTES, "{sent:?}");
+        let mut all = got.concat();
+        let mut wanted = text();
+        all.sort_unstable();
+        wanted.sort_unstable();
+        assert!(all == wanted, "something was sent twice, and something not at all");
+    });
+}
+
+#[test]
+fn a_splice_that_must_not_wait_does_not_wait_for_its_turn() {
+    on_one_carrier(|| {
+        let (from, _to) = pipe();
+        let from = Arc::new(from);
+        let (_reader, writer) = UnixStream::pair().unwrap();
+        let writer = Arc::new(writer);
+        let waits = spawn({
+            let (from, writer) = (Arc::clone(&from), Arc::clone(&writer));
+            move || splice(&*from, &*writer, 1)
+        });
+        carefree::sleep(MOMENT);
+        let (from, writer) = (from.as_raw_fd(), writer.as_raw_fd());
+        let flags = libc::SPLICE_F_NONBLOCK;
+        // SAFETY: no places are given.
+        let answer = checked(unsafe { libc::splice(from, NONE, writer, NONE, 1, flags) } as i64);
+        assert_eq!(answer, Err(libc::EAGAIN));
+        waits.cancel();
+        assert_eq!(waits.join().unwrap(), Err(libc::ECANCELED));
     });
 }

@@ -2,7 +2,7 @@
 //! others and therefore left alone.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::lock::Lock;
 use super::raw::syscall;
@@ -16,8 +16,31 @@ const TERMINAL_WRITE: usize = 256;
 const PIPE_WRITE: usize = libc::PIPE_BUF;
 
 /// Held from seeing that a connection is there until it is taken. Without it two carriers could see
-/// the same one, and the slower would wait in `accept`, fibers and all.
+/// the same one, and the slower would wait in `accept`, fibers and all. (What concerns other
+/// processes: [`may_be_shared`].)
 static ACCEPTING: Lock = Lock::new();
+
+/// Whether the process has forked, or was forked from one that had Carefree in it.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The process is about to fork: what it has open may be another one's as well from now on.
+pub(crate) fn before_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Whether another process may accept from the same listener: then [`ACCEPTING`] does not keep a try
+/// from waiting.
+///
+/// That it does not is not certain: a process may have sent it to another one, or have got it from the
+/// one that started it and made it its own since.
+pub(super) fn may_be_shared(listener: RawFd) -> bool {
+    let args = [listener as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+    // SAFETY: touches no memory.
+    let flags = unsafe { syscall(libc::SYS_fcntl, args) };
+    // What programs started by this one are given, or what this one was given by who started it.
+    let passed_on = flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize == 0);
+    passed_on || FORKED.load(Ordering::Relaxed)
+}
 
 /// In the child of a `fork`: whoever was accepting in the parent is not here.
 ///

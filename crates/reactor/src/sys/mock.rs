@@ -38,6 +38,13 @@ impl Mock {
         Ok(Mock { clock, random: seed, ops: Vec::new(), done: Vec::new(), poller })
     }
 
+    /// As epoll's: lets go of what belongs to the parent process.
+    pub(crate) fn abandon(self) {
+        let Mock { clock, random: _, ops, done, poller } = self;
+        std::mem::forget((clock, ops, done));
+        drop(poller);
+    }
+
     pub(crate) fn now(&self) -> u64 {
         self.clock.now()
     }

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::attempt::{attempt, file_kind, is_storage};
+use super::attempt::{attempt, file_kind, is_storage, may_be_shared};
 use super::raw::syscall;
 use crate::op::{Attempt, Op};
 
@@ -40,6 +40,7 @@ impl Waiting {
             {
                 return None;
             }
+            Op::Accept { fd, .. } if may_be_shared(fd) => return None,
             Op::Read { fd, .. } | Op::ReadVectored { fd, .. } | Op::Accept { fd, .. } => {
                 (fd, libc::EPOLLIN, false)
             }

@@ -4,13 +4,14 @@ use super::kit::*;
 use carefree_reactor::Kind;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 over_all! {
     two_drivers_wait_for_one_socket
     two_drivers_accept_from_one_listener
+    a_listener_that_others_may_have_is_not_waited_in
     a_forked_child_leaves_its_parents_driver_alone
 }
 
@@ -30,6 +31,24 @@ fn two_drivers_wait_for_one_socket(kind: Kind) {
     let mut letters = buffers.map(|buffer| buffer[0]);
     letters.sort_unstable();
     assert_eq!(&letters, b"ab");
+}
+
+/// A program that this one starts may have it: who sees a connection may be too late, and only the
+/// kernel accepts without looking first.
+fn a_listener_that_others_may_have_is_not_waited_in(kind: Kind) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut bench = Bench::new(kind);
+    bench.start(1, accept(&listener));
+    bench.driver.cancel(1);
+    assert_eq!(bench.finish(1), -libc::ECANCELED);
+    // SAFETY: no memory is involved.
+    assert_eq!(unsafe { libc::fcntl(listener.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    let submitted = bench.submit(1, accept(&listener));
+    assert_eq!(submitted.is_ok(), kind == Kind::Uring);
+    if submitted.is_ok() {
+        bench.driver.cancel(1);
+        assert_eq!(bench.finish(1), -libc::ECANCELED);
+    }
 }
 
 /// The listener blocks, and who sees a connection may find it taken: neither may wait in `accept`.
