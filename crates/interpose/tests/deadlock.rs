@@ -3,6 +3,7 @@
 //! Each case runs in a process of its own, started from this program's `main`: any thread of a test
 //! harness could wake a fiber.
 
+use std::cell::UnsafeCell;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Condvar, Mutex};
@@ -20,6 +21,12 @@ type Case = (&'static str, fn(), &'static [&'static str]);
 const CASES: &[Case] = &[
     ("two_mutexes", two_mutexes, &["carefree: deadlock", "'ab' waits for a lock", "'ba' waits"]),
     ("one_mutex_of_c", one_mutex_of_c, &["carefree: deadlock", "'it' waits for a pthread mutex"]),
+    (
+        "one_semaphore_of_c",
+        one_semaphore_of_c,
+        &["carefree: deadlock", "'it' waits for a POSIX semaphore"],
+    ),
+    ("a_semaphore_that_a_handler_posts", a_semaphore_that_a_handler_posts, &[]),
     ("a_thread_in_the_kernel", a_thread_in_the_kernel, &[]),
     ("a_wait_with_a_limit", a_wait_with_a_limit, &[]),
 ];
@@ -56,6 +63,45 @@ fn one_mutex_of_c() {
     .join()
     .unwrap();
 }
+
+/// Nobody has it.
+fn one_semaphore_of_c() {
+    named("it", || wait_for(SEMAPHORE.get())).join().unwrap();
+}
+
+/// A handler of a signal may post: the one thing that ends a wait without a thread.
+fn a_semaphore_that_a_handler_posts() {
+    extern "C" fn post(_signal: libc::c_int) {
+        // SAFETY: a semaphore; this may be called by a handler.
+        unsafe { libc::sem_post(SEMAPHORE.get()) };
+    }
+    // SAFETY: a handler that does what handlers may do; a time in the future.
+    unsafe {
+        libc::signal(libc::SIGALRM, post as extern "C" fn(libc::c_int) as usize);
+        libc::alarm(4);
+    }
+    named("it", || wait_for(SEMAPHORE.get())).join().unwrap();
+}
+
+fn wait_for(semaphore: *mut libc::sem_t) {
+    // SAFETY: a semaphore.
+    assert_eq!(unsafe { libc::sem_wait(semaphore) }, 0);
+}
+
+struct Semaphore(UnsafeCell<libc::sem_t>);
+
+// SAFETY: that is what it is for.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    fn get(&self) -> *mut libc::sem_t {
+        self.0.get()
+    }
+}
+
+/// Zeros are a semaphore of one process that nobody has posted.
+// SAFETY: plain data.
+static SEMAPHORE: Semaphore = Semaphore(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
 /// A fiber waits for what a thread will do that waits in the kernel, where it cannot be seen.
 fn a_thread_in_the_kernel() {

@@ -20,6 +20,10 @@
 //! entered later and counted. A fiber that waits for an offloaded call is as good as running, and so
 //! nothing is dormant while such calls are under way; they are asked for before the runtimes are
 //! looked at, since a call that begins after that was begun by a fiber.
+//!
+//! *Handlers of signals.* They run on threads that wait, and may do one thing that ends a wait:
+//! `sem_post`. So where a fiber waits for a semaphore of C's and the program handles signals, there is
+//! a suspicion at most.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,6 +32,8 @@ use std::time::Duration;
 use crate::cancel::shield;
 use crate::dump;
 use crate::offload;
+use crate::reason::Reason;
+use crate::registry;
 use crate::rest;
 use crate::runtime::Shared;
 use crate::wait;
@@ -144,7 +150,10 @@ impl Watch {
         // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
         // If one has ended meanwhile, the next look will tell.
         let idle = offload_threads + WAITING.load(Ordering::SeqCst);
-        if threads == carriers + watch::threads() + idle && offload::threads() == offload_threads {
+        let nobody = threads == carriers + watch::threads() + idle
+            && offload::threads() == offload_threads
+            && !a_handler_may_wake();
+        if nobody {
             report("deadlock: every fiber waits, and no thread is left that could wake one");
             std::process::abort();
         }
@@ -153,6 +162,31 @@ impl Watch {
             report("every fiber waits; unless another thread wakes one, this is a deadlock");
         }
     }
+}
+
+/// Whether a fiber waits for a semaphore that a handler of the program's could post.
+fn a_handler_may_wake() -> bool {
+    let mut waited = false;
+    registry::for_each_alive(|fiber| {
+        let reason = Reason::from_code(fiber.reason.load(Ordering::Relaxed));
+        waited |= fiber.episode.is_waiting() && reason == Reason::PosixSemaphore;
+    });
+    waited && handled_signals().is_none_or(|signals| signals & !OURS != 0)
+}
+
+/// Signals with handlers of `std`'s (a fault), ours (that, and the watchdog's) and libc's (32 and 33:
+/// cancellation and `set*id`), as bits; none of these handlers posts anything.
+const OURS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGURG) | bit(32) | bit(33);
+
+const fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals that this process has handlers for; `None` if that cannot be found out.
+fn handled_signals() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    u64::from_str_radix(caught.trim(), 16).ok()
 }
 
 /// Prints `what` and who waits for what to standard error.
