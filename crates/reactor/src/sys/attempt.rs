@@ -66,7 +66,7 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
         Op::Read { fd, buffer, length, offset } => {
             let iov = libc::iovec { iov_base: buffer.cast(), iov_len: length };
             // SAFETY: the caller's promise; the vector lives until the call returns.
-            unsafe { transfer(Way::In, fd, &raw const iov, 1, offset, 0) }
+            or_end(fd, true, unsafe { transfer(Way::In, fd, &raw const iov, 1, offset, 0) })
         }
         Op::Write { fd, buffer, length, offset } => {
             let iov = libc::iovec { iov_base: buffer.cast_mut().cast(), iov_len: length };
@@ -75,17 +75,20 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
         }
         Op::ReadVectored { fd, iov, count, offset, flags } => {
             // SAFETY: the caller's promise.
-            unsafe { transfer(Way::In, fd, iov, count, offset, flags) }
+            or_end(fd, flags & libc::RWF_NOWAIT == 0, unsafe {
+                transfer(Way::In, fd, iov, count, offset, flags)
+            })
         }
         Op::WriteVectored { fd, iov, count, offset, flags } => {
             // SAFETY: the caller's promise.
             unsafe { transfer(Way::Out, fd, iov, count, offset, flags) }
         }
         Op::Receive { fd, buffer, length, flags } => {
+            let waits = flags & libc::MSG_DONTWAIT == 0;
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
             let args = [fd as usize, buffer as usize, length, flags, 0, 0];
             // SAFETY: the caller's promise.
-            unsafe { call(libc::SYS_recvfrom, args) }
+            or_end(fd, waits, unsafe { call(libc::SYS_recvfrom, args) })
         }
         Op::Send { fd, buffer, length, flags } => {
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
@@ -94,9 +97,18 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
             unsafe { call(libc::SYS_sendto, args) }
         }
         Op::ReceiveMessage { fd, message, flags } => {
+            let waits = flags & libc::MSG_DONTWAIT == 0;
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
+            let args = [fd as usize, message as usize, flags, 0, 0, 0];
             // SAFETY: the caller's promise.
-            unsafe { call(libc::SYS_recvmsg, [fd as usize, message as usize, flags, 0, 0, 0]) }
+            let tried = unsafe { call(libc::SYS_recvmsg, args) };
+            let result = or_end(fd, waits, tried);
+            if result != tried {
+                // SAFETY: as above. Nobody has sent it, and nothing came with it.
+                let message = unsafe { &mut *message };
+                (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
+            }
+            result
         }
         Op::SendMessage { fd, message, flags } => {
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
@@ -106,7 +118,7 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
         Op::Accept { fd, address, length, flags } => {
             let _accepting = ACCEPTING.lock();
             match ready(fd, libc::POLLIN) {
-                Ok(0) => Attempt::Again,
+                Ok(0) if listens(fd) => Attempt::Again,
                 Ok(_) => {
                     let flags = flags as usize;
                     let args = [fd as usize, address as usize, length as usize, flags, 0, 0];
@@ -153,6 +165,30 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
             Attempt::Unsupported
         }
     }
+}
+
+/// What a receiving call on `fd` comes to that was made without waiting, but `waits`.
+///
+/// A socket for messages that was shut down has none and says `EAGAIN`, but is readable: that is its
+/// end, for those who wait.
+fn or_end(fd: RawFd, waits: bool, tried: Attempt) -> Attempt {
+    let ended = || ready(fd, libc::POLLRDHUP).is_ok_and(|ready| ready & libc::POLLRDHUP != 0);
+    if waits && tried == Attempt::Again && ended() { Attempt::Done(0) } else { tried }
+}
+
+/// Whether `fd` is a socket that listens: `accept` on any other fails at once.
+pub(super) fn listens(fd: RawFd) -> bool {
+    option(fd, libc::SO_ACCEPTCONN) == Some(1)
+}
+
+/// A socket's option whose value is a number.
+pub(super) fn option(fd: RawFd, name: i32) -> Option<i32> {
+    let mut value = 0i32;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    let [value_at, length_at] = [&raw mut value as usize, &raw mut length as usize];
+    let args = [fd as usize, libc::SOL_SOCKET as usize, name as usize, value_at, length_at, 0];
+    // SAFETY: the kernel writes four bytes and their number, to where both live until it returns.
+    unsafe { syscall(libc::SYS_getsockopt, args) }.ok().map(|_| value)
 }
 
 /// A call that the kernel answers with `EAGAIN` instead of waiting.

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::attempt::{attempt, file_kind, is_storage, may_be_shared};
+use super::attempt::{attempt, file_kind, is_storage, listens, may_be_shared, option};
 use super::raw::syscall;
 use crate::op::{Attempt, Op};
 
@@ -79,7 +79,7 @@ impl Waiting {
         Some(Waiting { op: *op, fd, events: events as u32, all, received: 0, _owned: owned })
     }
 
-    /// Whether the operation says itself that it does not wait.
+    /// Whether the operation says itself that it does not wait, or fails at once.
     pub(crate) fn must_not_wait(&self) -> bool {
         match self.op {
             Op::Receive { flags, .. }
@@ -89,6 +89,7 @@ impl Waiting {
             Op::ReadVectored { flags, .. } | Op::WriteVectored { flags, .. } => {
                 flags & libc::RWF_NOWAIT != 0
             }
+            Op::Accept { fd, .. } => !listens(fd),
             _ => false,
         }
     }
@@ -145,17 +146,5 @@ fn process(id: libc::id_t) -> Option<OwnedFd> {
 
 /// Whether `fd` is a socket without message bounds.
 fn is_stream(fd: RawFd) -> bool {
-    let mut kind = 0i32;
-    let mut length = size_of_val(&kind) as libc::socklen_t;
-    let args = [
-        fd as usize,
-        libc::SOL_SOCKET as usize,
-        libc::SO_TYPE as usize,
-        &raw mut kind as usize,
-        &raw mut length as usize,
-        0,
-    ];
-    // SAFETY: the kernel writes four bytes and their number, to where both live until it returns.
-    let result = unsafe { syscall(libc::SYS_getsockopt, args) };
-    result.is_ok() && kind == libc::SOCK_STREAM
+    option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }
