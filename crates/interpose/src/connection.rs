@@ -155,6 +155,8 @@ unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
     // SAFETY: the caller's promise.
     match unsafe { parking::perform(&op, on) } {
+        // A stream of `AF_UNIX` waits for room in the listener's queue, and nothing is under way.
+        Parked::Late if option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX) => Err(libc::EAGAIN),
         Parked::Late => Err(libc::EINPROGRESS),
         // SAFETY: the caller's promise.
         Parked::Unsupported => unsafe { connect_in_steps(fd, address, length) },

@@ -115,6 +115,35 @@ interpose! { anywhere
 }
 
 interpose! { anywhere
+    /// `closefrom(3)`: libc's own would close them where it cannot be seen.
+    fn closefrom(first: c_int) -> () {
+        // Less than none means all.
+        files::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
+        // SAFETY: the caller's promise.
+        unsafe { original(first) };
+        locks::given_back();
+    }
+}
+
+interpose! { anywhere
+    /// `fclose(3)`. Fibers that wait on the stream's file end their calls with `EBADF` first.
+    fn fclose(stream: *mut libc::FILE) -> c_int {
+        // SAFETY: `errno` is the caller's own; a stream, says the caller.
+        let fd = unsafe {
+            let errno = *libc::__errno_location();
+            let fd = libc::fileno(stream);
+            set_errno(errno);
+            fd
+        };
+        files::prepare_to_close(fd);
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(stream) };
+        locks::given_back();
+        result
+    }
+}
+
+interpose! { anywhere
     /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
     fn setsockopt(
         fd: c_int,

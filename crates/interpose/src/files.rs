@@ -21,7 +21,7 @@
 //! free*, so that the next file with this number begins anew. (Who calls `read` between the two, on
 //! a number another fiber is closing, would have the same race on threads.)
 //!
-//! Files closed by others than the interposed `close` (libc's own `fclose`, a raw system call)
+//! Files closed by others than the interposed `close` (libc's own `closedir`, a raw system call)
 //! leave what is known behind. So all of it is a hint but the count, which is exact.
 //!
 //! # What is remembered of a file
@@ -121,8 +121,10 @@ pub(crate) enum Kind {
     Socket,
     /// A regular file or a disk: reads come short at its end only.
     Regular,
-    /// A pipe, a terminal, …
+    /// A pipe, an eventfd, …
     Stream,
+    /// A terminal, /dev/null, …
+    Device,
 }
 
 /// Tries that must have failed in a row before one is left out.
@@ -198,6 +200,7 @@ impl File {
             1 => Kind::Socket,
             2 => Kind::Regular,
             3 => Kind::Stream,
+            4 => Kind::Device,
             _ => self.look(fd),
         }
     }
@@ -294,6 +297,7 @@ fn look(fd: c_int) -> Kind {
     match unsafe { status.assume_init() }.st_mode & libc::S_IFMT {
         libc::S_IFSOCK => Kind::Socket,
         libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR => Kind::Regular,
+        libc::S_IFCHR => Kind::Device,
         _ => Kind::Stream,
     }
 }

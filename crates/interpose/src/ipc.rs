@@ -83,6 +83,10 @@ unsafe fn by_queue(
     // A time that has passed, so that there is no wait.
     let past = timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [queue, buffer, length, priority, &raw const past as usize, 0];
+    let deadline = match span::given(deadline)? {
+        Some(time) => absolute(&time, Clock::Realtime)?,
+        None => NEVER,
+    };
     let fd = queue as c_int;
     let reason = if events == libc::POLLIN { Reason::Read } else { Reason::Write };
     loop {
@@ -91,10 +95,6 @@ unsafe fn by_queue(
         if tried != Err(libc::ETIMEDOUT) {
             return tried;
         }
-        let deadline = match span::given(deadline)? {
-            Some(time) => absolute(&time, Clock::Realtime)?,
-            None => NEVER,
-        };
         let Some(waiter) = Waiter::new(fd) else { return Err(libc::EBADF) };
         let how = Wait { reason, key: waiter.key(), deadline, holds: &|| waiter.holds() };
         // SAFETY: it points to nothing.

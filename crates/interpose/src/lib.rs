@@ -23,7 +23,7 @@
 //! | `pthread_barrier_*`, `pthread_spin_lock`, `pthread_once`, `flockfile` | `barrier`, `spin`, `once`, `stream_lock` |
 //! | `mtx_*`, `cnd_*`, `call_once`, `thrd_join` of C11 | `c11` |
 //! | `pthread_join` and its kin | `thread` |
-//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms | `stream` |
+//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms; `eventfd_read`, `eventfd_write` | `stream`; `counter` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `all` |
 //! | `accept`, `accept4`, `connect` | `connection` |
 //! | `recvmmsg`, `sendmmsg` | `messages` |
@@ -36,7 +36,7 @@
 //! | `open`, `openat`, `creat` | `opening` |
 //! | `flock`, `lockf` | `locks` |
 //! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
-//! | `close`, `dup2`, `dup3`, `close_range`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
+//! | `close`, `dup2`, `dup3`, `close_range`, `closefrom`, `fclose`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
 //!
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
 
@@ -62,6 +62,7 @@ mod parking;
 mod patience;
 mod scratch;
 mod span;
+mod terminal;
 mod time;
 mod turn;
 
@@ -70,6 +71,7 @@ pub mod c11;
 pub mod clocks;
 pub mod condition;
 pub mod connection;
+pub mod counter;
 pub mod descriptor;
 pub mod fortify;
 pub mod ipc;

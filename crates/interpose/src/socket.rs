@@ -393,6 +393,10 @@ pub(crate) unsafe fn transmit(
     match first {
         Ok(sent) if sent == length => return first,
         Err(libc::EAGAIN) | Ok(_) if flags & libc::MSG_DONTWAIT == 0 => {}
+        Err(libc::EINPROGRESS) if flags & libc::MSG_FASTOPEN != 0 => {
+            // SAFETY: the caller's promise.
+            return unsafe { transmit_when_connected(fd, buffer, length, flags) };
+        }
         _ => return first,
     }
     // The rest: to whom has been said if some of it is on its way.
@@ -408,7 +412,33 @@ pub(crate) unsafe fn transmit(
         message.msg_namelen = address_length;
     }
     // SAFETY: built from what the caller has promised to be valid.
-    or_so_far(sent, unsafe { transmit_rest(fd, &message, flags) })
+    or_so_far(sent, unsafe { transmit_rest(fd, &message, flags, sent > 0) })
+}
+
+/// Sends on a connection that `MSG_FASTOPEN` has begun to make, without data in its first packet.
+#[cold]
+unsafe fn transmit_when_connected(
+    fd: c_int,
+    buffer: *const c_void,
+    length: usize,
+    flags: c_int,
+) -> Answer {
+    if flags & libc::MSG_DONTWAIT != 0 || !blocking(files::file(fd), fd) {
+        return Err(libc::EINPROGRESS);
+    }
+    let flags = flags & !libc::MSG_FASTOPEN;
+    let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform(&Op::Poll { fd, events: libc::POLLOUT as u32 }, on) } {
+        Parked::Late => Err(libc::EINPROGRESS),
+        Parked::Answered(Err(errno)) => Err(errno),
+        // If the connection was refused, this says so.
+        // SAFETY: the caller's promise, who waits.
+        Parked::Answered(Ok(_)) => unsafe { transmit(fd, buffer, length, flags, ptr::null(), 0) },
+        Parked::Unsupported => unsafe {
+            offload(|| plain_send(fd, buffer, length, flags, ptr::null(), 0))
+        },
+    }
 }
 
 /// `sendmsg`.
@@ -441,11 +471,12 @@ pub(crate) unsafe fn transmit_message(fd: c_int, message: *const msghdr, flags: 
         rest.msg_controllen = 0;
     }
     // SAFETY: as above.
-    or_so_far(sent, unsafe { transmit_rest(fd, &rest, flags) })
+    or_so_far(sent, unsafe { transmit_rest(fd, &rest, flags, sent > 0) })
 }
 
-/// Sends what could not be sent at once, all of it unless the socket is in non-blocking mode.
-unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
+/// Sends what could not be sent at once, all of it unless the socket is in non-blocking mode. `begun`:
+/// a part of the call's data was sent before.
+unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int, begun: bool) -> Answer {
     let number = libc::SYS_sendmsg;
     let file = files::file(fd);
     if !blocking(file, fd) {
@@ -463,13 +494,15 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
     let mut sent = 0;
     let deadline = parking::deadline(fd, Some(Limit::Send));
     loop {
-        let op = Op::SendMessage { fd, message: &raw const rest, flags };
+        // Without the signal: a reactor raises it or not, and not always where it belongs.
+        let silent = flags | libc::MSG_NOSIGNAL;
+        let op = Op::SendMessage { fd, message: &raw const rest, flags: silent };
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
         // SAFETY: the caller's promise.
         let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Late => Err(libc::EAGAIN),
-            Parked::Answered(Err(libc::EPIPE)) => {
-                // Once more here: for the signal, which the kernel's threads do not raise.
+            Parked::Answered(Err(libc::EPIPE)) if !begun && sent == 0 => {
+                // Once more here, for the signal. (Who has sent a part gets it from the next call.)
                 // SAFETY: as above.
                 unsafe { plain_message(number, fd, &raw const rest, flags | libc::MSG_DONTWAIT) }
             }

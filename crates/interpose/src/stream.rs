@@ -20,7 +20,7 @@ use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Kind, Limit};
 use crate::parking::{self, Answer, On, Parked};
-use crate::socket;
+use crate::{socket, terminal};
 
 system_call!(fn raw_read(fd: c_int, buffer: *mut c_void, length: usize) -> isize = SYS_read);
 system_call!(fn raw_write(fd: c_int, buffer: *const c_void, length: usize) -> isize = SYS_write);
@@ -205,7 +205,12 @@ fn is_socket(fd: c_int, length: usize) -> bool {
 /// # Safety
 /// As for libc's.
 pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) -> Answer {
-    if is_socket(fd, length) {
+    // A message may be empty, of which `pwritev2` knows nothing.
+    let is_socket = match length {
+        0 => files::file(fd).is_some_and(|file| file.kind(fd) == Kind::Socket),
+        _ => is_socket(fd, length),
+    };
+    if is_socket {
         // SAFETY: the caller's promise.
         let answer = unsafe { socket::transmit(fd, from, length, 0, ptr::null(), 0) };
         if answer != Err(libc::ENOTSOCK) {
@@ -409,6 +414,18 @@ unsafe fn get(fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
         };
     }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    if file.is_none_or(|file| file.kind(fd) == Kind::Device) {
+        match terminal::wait(fd, on) {
+            terminal::Waited::AsEver => {}
+            terminal::Waited::GivenUp => return Ok(got),
+            // Something is there, or the terminal says at once that nothing is.
+            // SAFETY: the caller's promise.
+            terminal::Waited::Over => unsafe {
+                return plainly(libc::SYS_preadv2, fd, given, at, flags);
+            },
+            terminal::Waited::Failed(errno) => return Err(errno),
+        }
+    }
     // SAFETY: the caller's promise.
     let rest = match unsafe { parking::perform(&op, on) } {
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {

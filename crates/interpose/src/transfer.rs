@@ -18,6 +18,7 @@
 //! *reads* from a pipe while another fiber splices from it to a socket may read what that one sends.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use carefree_context::kernel;
@@ -315,12 +316,24 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
     match kind(to) {
         // SAFETY: the caller's promise, who waits.
         Kind::Regular => unsafe { offload(|| kernel::call(libc::SYS_sendfile, plain)) },
-        Kind::Socket | Kind::Stream if blocking(to) && count > 0 => {
+        Kind::Socket | Kind::Stream | Kind::Device if blocking(to) && count > 0 => {
             // SAFETY: the caller's promise.
             unsafe { copy(to, from, offset, count.min(MOST)) }
         }
         // SAFETY: the caller's promise.
         _ => unsafe { kernel::call(libc::SYS_sendfile, plain) },
+    }
+}
+
+/// Bytes of a regular file; 0 of what is none.
+fn length(fd: c_int) -> off_t {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: there is room for the answer, whose layout is the kernel's own on 64-bit machines.
+    match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
+        // SAFETY: the call has succeeded and so filled it.
+        Ok(_) => unsafe { status.assume_init() }.st_size,
+        Err(_) => 0,
     }
 }
 
@@ -343,6 +356,9 @@ unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answ
             as off_t,
     };
     let to_socket = kind(to) == Kind::Socket;
+    // More is announced only of what there is: a socket holds a part back until it comes, a fifth of a
+    // second long, and callers who want a whole file sent ask for as much as can be.
+    let there = (length(from) - begin).clamp(0, count as off_t) as usize;
     let mut buffer = vec![0u8; count.min(CHUNK)];
     let mut sent = 0;
     let ended = loop {
@@ -358,7 +374,7 @@ unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answ
         // SAFETY: as much was read.
         let written = unsafe {
             if to_socket {
-                let more = if sent + read < count { libc::MSG_MORE } else { 0 };
+                let more = if sent + read < there { libc::MSG_MORE } else { 0 };
                 socket::transmit(to, place.cast::<c_void>(), read, more, ptr::null(), 0)
             } else {
                 stream::write_all(to, place.cast::<c_void>(), read)

@@ -302,3 +302,38 @@ fn what_the_child_of_a_vfork_closes_is_not_closed_here() {
         }
     });
 }
+
+/// What is known of a file does not go on to the next one of its number, by whatever it was closed.
+#[test]
+fn streams_and_ranges_are_closed() {
+    unsafe extern "C" {
+        fn closefrom(first: c_int);
+    }
+    on_one_carrier(|| {
+        let by_stream = |fd: c_int| {
+            // SAFETY: a file that the stream owns from here on.
+            unsafe { libc::fclose(libc::fdopen(fd, c"r+".as_ptr())) };
+        };
+        // SAFETY: no file has a number beyond this one's.
+        let by_range = |fd: c_int| unsafe { closefrom(fd) };
+        let closings: [&dyn Fn(c_int); 2] = [&by_stream, &by_range];
+        for close in closings {
+            let (old, _writer) = UnixStream::pair().unwrap();
+            old.set_read_timeout(Some(MOMENT)).unwrap();
+            // The last there may be: all from there on are this one.
+            // SAFETY: there is room for the limits.
+            let fd = unsafe {
+                let mut limits: libc::rlimit = std::mem::zeroed();
+                libc::getrlimit(libc::RLIMIT_NOFILE, &mut limits);
+                let last = limits.rlim_cur.min(1 << 20) as c_int - 1;
+                libc::fcntl(old.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last)
+            };
+            assert!(fd > 0);
+            assert_eq!(reading(fd).join().unwrap(), Err(libc::EAGAIN));
+            old.set_read_timeout(None).unwrap();
+            let waits = reading(fd);
+            close(fd);
+            assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+        }
+    });
+}

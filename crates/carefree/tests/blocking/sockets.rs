@@ -418,3 +418,57 @@ fn datagrams_wait_for_room_and_arrive_whole() {
         std::fs::remove_file(&path).unwrap();
     });
 }
+
+/// By `write` too, which moves no byte then.
+#[test]
+fn an_empty_message_is_one() {
+    run(|| {
+        let one = UdpSocket::bind("127.0.0.1:0").unwrap();
+        one.connect(one.local_addr().unwrap()).unwrap();
+        one.set_read_timeout(Some(LONG)).unwrap();
+        // SAFETY: no byte is read.
+        assert_eq!(unsafe { libc::write(one.as_raw_fd(), std::ptr::null(), 0) }, 0);
+        assert_eq!(one.recv(&mut [0; 4]).unwrap(), 0);
+    });
+}
+
+/// So are those told to stop who wait for messages from whomever.
+#[test]
+fn a_shutdown_ends_a_wait_for_messages() {
+    run(|| {
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let theirs = socket.clone();
+        let receiving = spawn(move || theirs.recv_from(&mut [0; 4]).map(|(length, _)| length));
+        let theirs = socket.clone();
+        // The first of them does not know yet that it is a socket.
+        let reading = spawn(move || {
+            // SAFETY: room for four bytes.
+            unsafe { libc::read(theirs.as_raw_fd(), [0u8; 4].as_mut_ptr().cast(), 4) }
+        });
+        carefree::sleep(Duration::from_millis(5));
+        // SAFETY: no memory is involved. It says that nobody is connected, and does it.
+        unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+        assert_eq!(reading.join().unwrap(), 0);
+        // Without an address, `std` says that there is none.
+        let _ = receiving.join().unwrap();
+    });
+}
+
+#[test]
+fn accepting_where_nobody_listens_fails() {
+    run(|| {
+        let messages = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (pair, _other) = UnixStream::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let accept = |fd: &dyn AsRawFd| {
+            let none = std::ptr::null_mut();
+            // SAFETY: no address is asked for.
+            let accepted = unsafe { libc::accept(fd.as_raw_fd(), none, none.cast()) };
+            assert_eq!(accepted, -1);
+            std::io::Error::last_os_error().raw_os_error()
+        };
+        assert_eq!(accept(&messages), Some(libc::EOPNOTSUPP));
+        assert_eq!(accept(&pair), Some(libc::EINVAL));
+        assert_eq!(accept(&file), Some(libc::ENOTSOCK));
+    });
+}

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use carefree::{run, scope, spawn};
 use libc::{c_int, off_t};
@@ -404,5 +405,25 @@ fn a_splice_that_must_not_wait_does_not_wait_for_its_turn() {
         assert_eq!(answer, Err(libc::EAGAIN));
         waits.cancel();
         assert_eq!(waits.join().unwrap(), Err(libc::ECANCELED));
+    });
+}
+
+/// Callers who want a whole file sent ask for as much as can be, and then wait for an answer. A part that
+/// is announced as not the last one is held back for a fifth of a second.
+#[test]
+fn a_short_file_is_sent_at_once() {
+    on_one_carrier(|| {
+        let took = (0..5).map(|_| {
+            let (client, mut server) = tcp();
+            let mut file = file();
+            file.set_len(100).unwrap();
+            file.rewind().unwrap();
+            let begin = Instant::now();
+            assert_eq!(send(&client, &file, NONE, 0x7fff_f000), Ok(100));
+            server.read_exact(&mut [0; 100]).unwrap();
+            begin.elapsed()
+        });
+        // The best: others may use the machine.
+        assert!(took.min().unwrap() < Duration::from_millis(100));
     });
 }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use carefree::spawn;
 use libc::{c_int, epoll_event, hostent, iovec, off_t, servent, socklen_t, timespec};
@@ -13,6 +14,8 @@ use libc::{c_int, epoll_event, hostent, iovec, off_t, servent, socklen_t, timesp
 use crate::common::*;
 
 unsafe extern "C" {
+    fn eventfd_read(fd: c_int, count: *mut u64) -> c_int;
+    fn eventfd_write(fd: c_int, count: u64) -> c_int;
     fn epoll_pwait2(
         epoll: c_int,
         events: *mut epoll_event,
@@ -338,6 +341,68 @@ fn a_terminal_is_drained() {
             assert_eq!(checked(tcdrain(from.as_raw_fd())), Err(libc::ENOTTY));
             libc::close(master);
             libc::close(slave);
+        }
+    });
+}
+
+/// A terminal that was told to (`VMIN` 0) gives up after a while, or at once, and says 0.
+#[test]
+fn a_terminal_gives_up() {
+    on_one_carrier(|| {
+        let (mut master, mut slave) = (0, 0);
+        let none = ptr::null_mut();
+        // SAFETY: places for two descriptors, a terminal's settings, and data.
+        unsafe {
+            let opened = libc::openpty(&mut master, &mut slave, none, none.cast(), none.cast());
+            assert_eq!(opened, 0);
+            let mut settings: libc::termios = std::mem::zeroed();
+            libc::tcgetattr(slave, &mut settings);
+            libc::cfmakeraw(&mut settings);
+            for tenths in [0, 1] {
+                settings.c_cc[libc::VMIN] = 0;
+                settings.c_cc[libc::VTIME] = tenths;
+                assert_eq!(libc::tcsetattr(slave, libc::TCSANOW, &settings), 0);
+                let mut buffer = [0u8; 8];
+                let mut read = || libc::read(slave, buffer.as_mut_ptr().cast(), 8);
+                let begin = Instant::now();
+                assert_eq!(if tenths == 0 { read() } else { while_another_runs(&mut read) }, 0);
+                assert!(begin.elapsed() >= Duration::from_millis(100 * u64::from(tenths)));
+                assert_eq!(libc::write(master, b"text".as_ptr().cast(), 4), 4);
+                assert_eq!(read(), 4);
+            }
+            libc::close(master);
+            libc::close(slave);
+        }
+    });
+}
+
+#[test]
+fn counts_by_their_own_functions() {
+    on_one_carrier(|| {
+        // SAFETY: a file of our own, and places for counts.
+        unsafe {
+            let counter = OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC));
+            let fd = counter.as_raw_fd();
+            let mut count = 0;
+            spawn(move || {
+                carefree::sleep(MOMENT);
+                assert_eq!(eventfd_write(fd, 5), 0);
+            });
+            assert_eq!(while_another_runs(|| eventfd_read(fd, &mut count)), 0);
+            assert_eq!(count, 5);
+            // As much as it holds: one more waits.
+            assert_eq!(eventfd_write(fd, u64::MAX - 1), 0);
+            let reading = spawn(move || {
+                carefree::sleep(MOMENT);
+                let mut count = 0;
+                assert_eq!(eventfd_read(fd, &mut count), 0);
+                count
+            });
+            assert_eq!(while_another_runs(|| eventfd_write(fd, 3)), 0);
+            assert_eq!(reading.join().unwrap(), u64::MAX - 1);
+            assert_eq!(eventfd_read(fd, &mut count), 0);
+            assert_eq!(count, 3);
+            assert_eq!(checked(eventfd_write(fd, u64::MAX)), Err(libc::EINVAL));
         }
     });
 }

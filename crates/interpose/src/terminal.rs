@@ -1,0 +1,54 @@
+//! Terminals whose readers give up.
+//!
+//! A terminal's settings can say how long a read waits for the first byte: `VTIME` tenths of a second
+//! if `VMIN` is 0, outside of canonical mode. The terminal is not readable when the time is up, so a
+//! reactor would wait on.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+
+use crate::parking::{self, On, Parked};
+use crate::span;
+
+/// How the wait of a read ended.
+pub(crate) enum Waited {
+    /// It has not begun: this is nothing that gives up.
+    AsEver,
+    /// The time is up.
+    GivenUp,
+    /// A read does not wait now.
+    Over,
+    Failed(c_int),
+}
+
+/// Parks a fiber that reads from `fd`, if that is a terminal whose readers give up.
+#[cold]
+pub(crate) fn wait(fd: c_int, on: On) -> Waited {
+    let Some(tenths) = limit(fd) else { return Waited::AsEver };
+    if tenths == 0 {
+        return Waited::Over;
+    }
+    let op = Op::Poll { fd, events: libc::POLLIN as u32 };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform_until(&op, on, span::from_now(tenths * 100_000_000)) } {
+        Parked::Late => Waited::GivenUp,
+        Parked::Answered(Ok(_)) | Parked::Unsupported => Waited::Over,
+        Parked::Answered(Err(errno)) => Waited::Failed(errno),
+    }
+}
+
+/// After how many tenths of a second readers give up; `None` for what is no terminal, or one that
+/// waits as long as it takes.
+fn limit(fd: c_int) -> Option<u64> {
+    let mut settings = MaybeUninit::<libc::termios>::zeroed();
+    let arguments = [fd as usize, libc::TCGETS as usize, settings.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes what libc's structure begins with.
+    unsafe { kernel::call(libc::SYS_ioctl, arguments) }.ok()?;
+    // SAFETY: plain numbers, all of them set.
+    let settings = unsafe { settings.assume_init() };
+    let gives_up = settings.c_lflag & libc::ICANON == 0 && settings.c_cc[libc::VMIN] == 0;
+    gives_up.then(|| settings.c_cc[libc::VTIME].into())
+}
