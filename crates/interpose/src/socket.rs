@@ -435,6 +435,7 @@ unsafe fn transmit_when_connected(
         // If the connection was refused, this says so.
         // SAFETY: the caller's promise, who waits.
         Parked::Answered(Ok(_)) => unsafe { transmit(fd, buffer, length, flags, ptr::null(), 0) },
+        // SAFETY: as above.
         Parked::Unsupported => unsafe {
             offload(|| plain_send(fd, buffer, length, flags, ptr::null(), 0))
         },

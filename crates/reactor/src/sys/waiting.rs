@@ -40,7 +40,7 @@ impl Waiting {
             {
                 return None;
             }
-            Op::Accept { fd, .. } if may_be_shared(fd) => return None,
+            Op::Accept { fd, .. } if may_be_shared(fd) && listens(fd) => return None,
             Op::Read { fd, .. } | Op::ReadVectored { fd, .. } | Op::Accept { fd, .. } => {
                 (fd, libc::EPOLLIN, false)
             }
