@@ -11,7 +11,7 @@
 //! type of closure, and may be inlined into each other. Where there are no line tables, there are the
 //! whole names of the symbol table, and these tell as well.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use carefree_context::loader;
 
 use super::name::{narrow, without_types};
-use super::unwind::Frame;
+use super::unwind::{Frame, headers};
 
 /// Functions shown at most: the innermost half and the outermost.
 const FUNCTIONS: usize = 32;
@@ -39,6 +39,8 @@ struct Function {
     whose: Whose,
     /// A fiber's first function: outside it there is nothing of the program's.
     first: bool,
+    /// The name is but a place.
+    nameless: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +61,29 @@ pub(super) fn are_enough() -> bool {
     UNDER_WAY.load(Ordering::Relaxed) >= MOST
 }
 
+/// A backtrace in words.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub(super) lines: Vec<String>,
+    /// Some functions have no names: the program was stripped of them.
+    pub(super) nameless: bool,
+}
+
 /// The functions on a stack by name.
-pub(super) fn lines(frames: &[Frame]) -> Vec<String> {
+pub(super) fn words(frames: &[Frame]) -> Words {
     learn_libraries();
     UNDER_WAY.fetch_add(1, Ordering::Relaxed);
-    let lines = shorten(&functions(frames));
+    let functions = functions(frames);
+    let words = Words {
+        lines: shorten(&functions),
+        nameless: functions.iter().any(|function| function.nameless),
+    };
     // What was read of the program's symbols is tens of MiB (44 after one report of a small release
     // build, 10 when it has been let go), and the next report may never come.
     if UNDER_WAY.fetch_sub(1, Ordering::Relaxed) == 1 {
         ::backtrace::clear_symbol_cache();
     }
-    lines
+    words
 }
 
 /// Has the list of libraries read, which is done with the first address, once in a process. A fork
@@ -91,13 +105,53 @@ fn functions(frames: &[Frame]) -> Vec<Function> {
             functions.push(rooms.function(&format!("{name:#}"), place));
         });
         if functions.len() == known {
-            functions.push(rooms.function(&format!("{:#x}", frame.address), None));
+            functions.push(Function {
+                name: place_in_file(frame.address),
+                place: None,
+                whose: Whose::Program,
+                first: false,
+                nameless: true,
+            });
         }
         if functions.last().is_some_and(|function| function.first) {
             break;
         }
     }
     functions
+}
+
+/// `program+0x1234`: the file that was loaded there and the place as the file has it, which is not
+/// another one in each run. `addr2line` takes that.
+fn place_in_file(address: u64) -> String {
+    let mut found = None;
+    loader::any_object(|object| {
+        let begin = object.dlpi_addr;
+        let mut extents = headers(object).iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let within = extents.any(|header| {
+            let from = begin.wrapping_add(header.p_vaddr);
+            (from..from.wrapping_add(header.p_memsz)).contains(&address)
+        });
+        if within {
+            let name = match object.dlpi_name.is_null() {
+                true => PathBuf::new(),
+                // SAFETY: a C string of the loader's, which stays during the visit.
+                false => unsafe { CStr::from_ptr(object.dlpi_name) }
+                    .to_string_lossy()
+                    .into_owned()
+                    .into(),
+            };
+            found = Some((name, address.wrapping_sub(begin)));
+        }
+        within
+    });
+    let Some((path, place)) = found else { return format!("{address:#x}") };
+    // The program itself has no name there.
+    let path = match path.file_name() {
+        Some(_) => path,
+        None => std::env::current_exe().unwrap_or_default(),
+    };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    format!("{}+{place:#x}", name.unwrap_or_default())
 }
 
 /// Where the sources of this crate and of its neighbours lay when they were compiled, as the line
@@ -116,7 +170,7 @@ impl Rooms {
         static ROOMS: OnceLock<Rooms> = OnceLock::new();
         ROOMS.get_or_init(|| {
             let mut file = None;
-            let here = lines as fn(&[Frame]) -> Vec<String>;
+            let here = words as fn(&[Frame]) -> Words;
             ::backtrace::resolve((here as usize + 1) as *mut c_void, |symbol| {
                 // The outermost is the last.
                 file = symbol.filename().map(Path::to_owned);
@@ -171,7 +225,7 @@ impl Rooms {
         }
         // Lines of other people's code help nobody.
         let place = place.filter(|_| whose == Whose::Program);
-        Function { name, place, whose, first }
+        Function { name, place, whose, first, nameless: false }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::backtrace;
+use super::backtrace::{self, Words};
 use super::unwind::Frame;
 
 /// The same place is reported once in this time.
@@ -76,12 +76,12 @@ pub(super) struct Subject {
 
 /// Prints a report to standard error.
 pub(super) fn print(subject: &Subject, frames: &[Frame], left_out: u64) {
-    let text = text(subject, &backtrace::lines(frames), left_out);
+    let text = text(subject, &backtrace::words(frames), left_out);
     // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn text(subject: &Subject, lines: &[String], left_out: u64) -> String {
+fn text(subject: &Subject, backtrace: &Words, left_out: u64) -> String {
     let mut text = format!("carefree: fiber {}", subject.number);
     if let Some(name) = &subject.name {
         let _ = write!(text, " '{name}'");
@@ -97,8 +97,15 @@ fn text(subject: &Subject, lines: &[String], left_out: u64) -> String {
             "call carefree::yield_now now and then, or compute within carefree::offload"
         }
     };
-    for (index, line) in lines.iter().enumerate() {
+    for (index, line) in backtrace.lines.iter().enumerate() {
         let _ = writeln!(text, "  {index:2}: {line}");
+    }
+    if backtrace.nameless {
+        let _ = writeln!(
+            text,
+            "  (the names were stripped: `addr2line -ifCe FILE PLACE` knows them of the file before \
+             that)"
+        );
     }
     if left_out > 0 {
         let _ =
@@ -139,16 +146,20 @@ mod tests {
         let since = Duration::from_millis(23);
         let trouble = Trouble::Blocks("in read on descriptor 5".into());
         let subject = Subject { number: 12, name: Some("worker".into()), since, trouble };
-        let said = text(&subject, &["one".into(), "two".into()], 0);
+        let lines = vec!["one".to_owned(), "two".to_owned()];
+        let backtrace = Words { lines: lines.clone(), nameless: false };
+        let said = text(&subject, &backtrace, 0);
         assert!(said.starts_with(
             "carefree: fiber 12 'worker' has blocked its carrier for 23 ms, in read on descriptor 5\n"
         ));
         assert!(said.contains("   0: one\n   1: two\n"), "{said}");
         assert!(said.contains("carefree::offload") && said.contains("CAREFREE_WATCH"));
-        assert!(!said.contains("not reported"));
+        assert!(!said.contains("not reported") && !said.contains("addr2line"));
+        let stripped = Words { lines, nameless: true };
+        assert!(text(&subject, &stripped, 0).contains("addr2line"));
 
         let subject = Subject { number: 3, name: None, since, trouble: Trouble::Runs };
-        let said = text(&subject, &[], 9);
+        let said = text(&subject, &Words::default(), 9);
         assert!(said.starts_with("carefree: fiber 3 has run for 23 ms"), "{said}");
         assert!(said.contains("carefree::yield_now") && said.contains("9 more"), "{said}");
     }

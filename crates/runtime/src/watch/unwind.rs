@@ -148,6 +148,15 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>) -> Vec<Frame> {
     frames
 }
 
+/// The program headers of an object, during a visit of the loader's.
+pub(super) fn headers(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if object.dlpi_phdr.is_null() {
+        return &[];
+    }
+    // SAFETY: the loader's own record.
+    unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) }
+}
+
 /// One step outwards: done within the visit to the library, which stays while it is visited.
 struct Step<'a> {
     address: u64,
@@ -161,11 +170,7 @@ struct Step<'a> {
 impl Step<'_> {
     /// Takes the step if the object has the address; whether it has.
     fn visit(&mut self, info: &libc::dl_phdr_info) -> bool {
-        if info.dlpi_phdr.is_null() {
-            return false;
-        }
-        // SAFETY: the loader's own record.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let headers = headers(info);
         let extent = |header: &libc::Elf64_Phdr| {
             let begin = info.dlpi_addr.wrapping_add(header.p_vaddr);
             begin..begin.wrapping_add(header.p_memsz)

@@ -1,6 +1,7 @@
 //! Helpers of the tests.
 
 use std::panic;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -96,7 +97,12 @@ pub(crate) fn is_child() -> bool {
 /// Runs the test `name` (its path in this program) once more, alone in a process of its own, where
 /// [`is_child`].
 pub(crate) fn in_a_process(name: &str, environment: &[(&str, &str)]) -> Output {
-    Command::new(std::env::current_exe().unwrap())
+    in_a_process_of(&std::env::current_exe().unwrap(), name, environment)
+}
+
+/// As [`in_a_process`], of this program from another file.
+pub(crate) fn in_a_process_of(program: &Path, name: &str, environment: &[(&str, &str)]) -> Output {
+    Command::new(program)
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .envs(environment.iter().copied())

@@ -1,12 +1,12 @@
 //! The watchdog's reports: each case in a process of its own, whose standard error is read.
 
 use std::hint::black_box;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use carefree_runtime::{Builder, Runtime, metrics, offload, run, scope, sleep, spawn, yield_now};
 
-use crate::common::{in_a_process, is_child, text, until};
+use crate::common::{in_a_process, in_a_process_of, is_child, text, until};
 
 /// What the process said that ran `name` once more, with a threshold of 10 ms.
 fn said(name: &str) -> String {
@@ -70,6 +70,38 @@ fn a_fiber_that_computes_is_reported() {
     // It ends where the program does.
     assert!(!said.contains("spawn::live") && !said.contains("__rust_try"), "{said}");
     assert_eq!(said.matches("has run for").count(), 1, "once is enough:\n{said}");
+}
+
+/// As many programs are shipped: the places are told as the file has them, and who has the names
+/// finds them by those.
+#[test]
+fn a_program_without_names_is_reported_by_its_places() {
+    if is_child() {
+        return reported("the computer", || compute(Duration::from_millis(400)));
+    }
+    let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+    if !has("strip") || !has("addr2line") {
+        return eprintln!("skipped: strip and addr2line (binutils) are not installed");
+    }
+    let whole = std::env::current_exe().unwrap();
+    let stripped = whole.with_file_name(format!("shop-{}", std::process::id()));
+    let strip = Command::new("strip").arg("-o").arg(&stripped).arg(&whole).status().unwrap();
+    assert!(strip.success());
+    let output = in_a_process_of(
+        &stripped,
+        "watching::a_program_without_names_is_reported_by_its_places",
+        &[("CAREFREE_WATCH", "10")],
+    );
+    std::fs::remove_file(&stripped).unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("'the computer' has run for"), "{said}");
+    assert!(said.contains("`addr2line -ifCe FILE PLACE`"), "{said}");
+    let program = format!("{}+", stripped.file_name().unwrap().to_str().unwrap());
+    let places = said.lines().filter_map(|line| Some(line.split_once(&program)?.1));
+    let known = Command::new("addr2line").arg("-ifCe").arg(&whole).args(places).output().unwrap();
+    let known = String::from_utf8_lossy(&known.stdout);
+    assert!(known.contains("watching::compute"), "{said}{known}");
 }
 
 #[test]
