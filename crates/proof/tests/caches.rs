@@ -1,0 +1,185 @@
+//! An allocator with a cache for each thread: mimalloc, under a smaller one written here. Each fiber
+//! must have a cache of its own wherever it runs, and its cache must be given back when it ends.
+
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::{Cell, RefCell};
+use std::hint::black_box;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use carefree::{Runtime, offload, scope, sleep, spawn, yield_now};
+use mimalloc::MiMalloc;
+
+/// Caches blocks of one size for each thread, as allocators do.
+struct Caching;
+
+const BLOCK: Layout = match Layout::from_size_align(64, 16) {
+    Ok(layout) => layout,
+    Err(_) => unreachable!(),
+};
+/// Blocks a cache holds.
+const ROOM: usize = 32;
+/// A block of a cached size.
+type Numbers = Box<[u64; 6]>;
+
+/// What stands in the second word of a block that is free.
+const FREE: usize = 0x6672_6565;
+
+/// Free blocks, chained through their first words.
+struct Cache {
+    first: Cell<*mut [usize; 2]>,
+    count: Cell<usize>,
+}
+
+thread_local! {
+    static CACHE: Cache = const { Cache { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } };
+}
+
+/// Blocks in caches.
+static CACHED: AtomicUsize = AtomicUsize::new(0);
+/// Blocks that were asked for when the cache was gone.
+static LATE: AtomicUsize = AtomicUsize::new(0);
+
+impl Cache {
+    fn take(&self) -> Option<*mut u8> {
+        let block = self.first.get();
+        // SAFETY: in this list, so free, and this thread's.
+        let [next, state] = unsafe { block.as_mut()? };
+        assert_eq!(*state, FREE, "a block was given out twice");
+        *state = 0;
+        self.first.set(*next as *mut [usize; 2]);
+        self.count.set(self.count.get() - 1);
+        CACHED.fetch_sub(1, Relaxed);
+        Some(block.cast())
+    }
+
+    fn put(&self, block: *mut u8) -> bool {
+        if self.count.get() == ROOM {
+            return false;
+        }
+        let block = block.cast::<[usize; 2]>();
+        // SAFETY: a block that its owner has given up.
+        unsafe { block.write([self.first.get() as usize, FREE]) };
+        self.first.set(block);
+        self.count.set(self.count.get() + 1);
+        CACHED.fetch_add(1, Relaxed);
+        true
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        while let Some(block) = self.take() {
+            // SAFETY: allocated there, with this layout.
+            unsafe { MiMalloc.dealloc(block, BLOCK) };
+        }
+    }
+}
+
+fn is_cached(layout: Layout) -> bool {
+    (33..=BLOCK.size()).contains(&layout.size()) && layout.align() <= BLOCK.align()
+}
+
+// SAFETY: blocks come from mimalloc, and are in one cache or with one owner.
+unsafe impl GlobalAlloc for Caching {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !is_cached(layout) {
+            // SAFETY: the caller's promise.
+            return unsafe { MiMalloc.alloc(layout) };
+        }
+        let cached = CACHE.try_with(Cache::take).unwrap_or_else(|_| {
+            LATE.fetch_add(1, Relaxed);
+            None
+        });
+        // SAFETY: the caller's promise.
+        cached.unwrap_or_else(|| unsafe { MiMalloc.alloc(BLOCK) })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !is_cached(layout) {
+                MiMalloc.dealloc(block, layout);
+            } else if !CACHE.try_with(|cache| cache.put(block)).unwrap_or(false) {
+                MiMalloc.dealloc(block, BLOCK);
+            }
+        }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Caching = Caching;
+
+thread_local! {
+    /// Has a destructor that frees, and that is registered before the cache's or after.
+    static KEPT: RefCell<Vec<Numbers>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Allocates, waits in the ways that move a fiber to another carrier, and frees; some of what it has
+/// made is freed by who joins it, some when its thread-local variables are destroyed.
+fn lives(number: u64) -> Vec<Numbers> {
+    let mut own = Vec::new();
+    for turn in 0..4 {
+        own.push(Box::new([number + turn; 6]));
+        KEPT.with_borrow_mut(|kept| kept.push(Box::new([number; 6])));
+        drop(black_box(vec![0u8; (number * 37 + turn * 1001) as usize % 5000]));
+        match (number + turn) % 64 {
+            0 => offload(|| drop(black_box(Box::new([number; 6])))),
+            n if n % 8 == 1 => sleep(Duration::from_micros(n)),
+            _ => yield_now(),
+        }
+        assert!(own.iter().zip(0..).all(|(values, turn)| **values == [number + turn; 6]));
+    }
+    own
+}
+
+/// Fibers that hand what they have allocated to each other, to be freed there.
+fn hand_on() {
+    let (send, receive) = mpsc::channel::<Numbers>();
+    scope(|scope| {
+        for number in 0..32 {
+            let send = send.clone();
+            scope.spawn(move || (0..100).for_each(|_| send.send(Box::new([number; 6])).unwrap()));
+        }
+        drop(send);
+        for values in receive {
+            assert!(values.iter().all(|value| *value == values[0]));
+        }
+    });
+}
+
+/// Bytes of memory that the process has touched.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn ten_thousand_fibers_with_caches_of_their_own() {
+    let runtime = Runtime::builder().carriers(4).build().unwrap();
+    let late = LATE.load(Relaxed);
+    let mut sizes = Vec::new();
+    for count in [10_000, 4000, 4000] {
+        runtime.run(|| {
+            let fibers: Vec<_> = (0..count).map(|number| spawn(move || lives(number))).collect();
+            for (number, fiber) in fibers.into_iter().enumerate() {
+                assert_eq!(*fiber.join().unwrap()[0], [number as u64; 6]);
+            }
+            hand_on();
+        });
+        sizes.push(resident() >> 20);
+    }
+    assert_eq!(LATE.load(Relaxed) - late, 0, "allocations after the end of thread-local variables");
+    drop(runtime);
+    // Those of the threads that are still there.
+    let cached = CACHED.load(Relaxed);
+    assert!(cached <= 32 * ROOM, "{cached} blocks are in the caches of fibers that have ended");
+    // The last round finds what the first one has left.
+    assert!(sizes[2] <= sizes[0] + 16, "memory in MiB after each round: {sizes:?}");
+}
