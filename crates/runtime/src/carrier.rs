@@ -27,6 +27,7 @@ use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
 use crate::injector::Injector;
 use crate::io::Io;
+use crate::lot::Held;
 use crate::queue::{Place, Queue};
 use crate::registry;
 use crate::runtime::Shared;
@@ -38,10 +39,12 @@ use crate::wait::{self, set_current, try_current};
 const ROUND: u32 = 61;
 
 /// What is to be done with a fiber that has left its stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Next {
     /// Its wait has begun: it may be woken now.
     Park,
+    /// Its wait has begun, and who might wake it stands before this lock.
+    ParkHeld(Held),
     /// It has ended: take its stack back.
     End,
 }
@@ -142,7 +145,7 @@ pub(crate) fn of(me: FiberRef) -> &'static Carrier {
 /// carrier.
 ///
 /// # Safety
-/// `me` is the calling fiber. With [`Next::Park`] its wait has begun; with [`Next::End`] nothing on
+/// `me` is the calling fiber. With [`Next::Park`] and [`Next::ParkHeld`] its wait has begun; with [`Next::End`] nothing on
 /// its stack is needed any more, and the call does not return.
 #[inline(always)]
 pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
@@ -300,6 +303,11 @@ impl Carrier {
                     // Woken on its way out.
                     queue.push(fiber, Place::Last);
                 }
+                queue.unlock();
+            }
+            Next::ParkHeld(held) => {
+                count(&self.stats.parks);
+                held.release();
                 queue.unlock();
             }
             Next::End => {

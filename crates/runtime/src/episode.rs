@@ -27,6 +27,22 @@
 //! `commit` fails, whereupon the committing carrier makes the fiber ready, its context saved.
 //! Commit first: the claim found `PARKED` and acquires what the committer released, the saved
 //! context among it; the claimant makes the fiber ready.
+//!
+//! # Waits that nothing but an unpark of their key ends
+//!
+//! Most waits for a lock or a message are such: no deadline, no cancellation. The fiber holds the
+//! lock of the key's bucket ([`crate::lot`]) from before it begins until it is off its stack, and who
+//! unparks holds it too. So the word is written under that lock alone, without a compare-and-swap and
+//! without a `commit`: it is `PARKED` from the start ([`begin_held`](Episode::begin_held)), and claimed
+//! by a store ([`claim_held`](Episode::claim_held)).
+//!
+//! *One claimant.* The lock excludes those who unpark from each other and from the beginning. Others
+//! read the word and leave it alone: by its flags the wait is not theirs to end, and nobody has a
+//! ticket for it. Whoever read the word of an earlier wait fails to swap it, for the count has moved
+//! on.
+//!
+//! *Not too early.* Who claims has taken the lock after it was released for the fiber, which was after
+//! its context was saved.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -50,7 +66,11 @@ pub(crate) const COUNTED: u64 = 1 << 7;
 /// The wait also ends by the completion of an operation of the kernel's.
 pub(crate) const BY_COMPLETION: u64 = 1 << 8;
 
-const NUMBER_SHIFT: u32 = 9;
+/// The wait ends by an unpark of its key and by nothing else, and all of it is under the lock of the
+/// key's bucket.
+const BY_KEY_ALONE: u64 = 1 << 9;
+
+const NUMBER_SHIFT: u32 = 10;
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +121,27 @@ impl Episode {
         let number = (self.0.load(Ordering::Relaxed) >> NUMBER_SHIFT) + 1;
         self.0.store(number << NUMBER_SHIFT | flags | PARKING, Ordering::Release);
         Ticket(number)
+    }
+
+    /// The fiber begins a wait that nothing but an unpark of its key ends. The caller has the lock of
+    /// the key's bucket, and keeps it until the fiber is off its stack.
+    #[inline]
+    pub(crate) fn begin_held(&self) {
+        let number = (self.0.load(Ordering::Relaxed) >> NUMBER_SHIFT) + 1;
+        self.0.store(number << NUMBER_SHIFT | BY_KEY_ALONE | PARKED, Ordering::Relaxed);
+    }
+
+    /// Ends the wait under way if it was begun by [`begin_held`](Self::begin_held): the caller must
+    /// make the fiber ready then. The caller has the lock under which the fiber waits.
+    #[inline]
+    pub(crate) fn claim_held(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        if word & (STATE | BY_KEY_ALONE) != PARKED | BY_KEY_ALONE {
+            return false;
+        }
+        let woken = word & !(STATE | OUTCOME) | WOKEN | (Outcome::Unparked as u64) << OUTCOME_SHIFT;
+        self.0.store(woken, Ordering::Release);
+        true
     }
 
     /// The fiber is off its stack. False: it has been claimed meanwhile and is to be made ready by

@@ -12,6 +12,8 @@ struct Fiber {
     episode: Episode,
     token: Signal,
     cancel: Signal,
+    /// Stands for the context that is saved when it leaves its stack.
+    context: AtomicUsize,
     /// Times it was made ready.
     ready: AtomicUsize,
 }
@@ -22,6 +24,7 @@ impl Fiber {
             episode: Episode::new(),
             token: Signal::new(),
             cancel: Signal::new(),
+            context: AtomicUsize::new(0),
             ready: AtomicUsize::new(0),
         }
     }
@@ -35,6 +38,9 @@ impl Fiber {
 
     /// As `wait::unpark`.
     fn unpark(&self) {
+        if self.wake(self.episode.claim_by(BY_TOKEN, Outcome::Unparked)) {
+            return;
+        }
         self.token.send();
         self.wake(self.episode.claim_by(BY_TOKEN, Outcome::Unparked));
     }
@@ -156,12 +162,28 @@ impl Lot {
         let mut list = self.list.lock().unwrap();
         while !list.is_empty() {
             let fiber = &self.fibers[list.remove(0)];
-            let claim = fiber.episode.claim_by(u64::MAX, Outcome::Unparked);
+            let claim = match fiber.episode.claim_held() {
+                true => Claim::Ready,
+                false => fiber.episode.claim_by(u64::MAX, Outcome::Unparked),
+            };
             if fiber.wake(claim) {
                 return 1;
             }
         }
         0
+    }
+
+    /// As `wait::park_held`, up to the moment when the fiber is off its stack. Whether it waits.
+    fn park_held(&self, me: usize) -> bool {
+        let mut list = self.list.lock().unwrap();
+        if self.open.load(Ordering::Relaxed) {
+            return false;
+        }
+        let fiber = &self.fibers[me];
+        fiber.episode.begin_held();
+        list.push(me);
+        fiber.context.store(1, Ordering::Relaxed);
+        true
     }
 
     fn leave(&self, me: usize) {
@@ -222,5 +244,41 @@ fn who_comes_while_the_door_opens_does_not_wait_before_it() {
         }
         opener.join().unwrap();
         assert!(!waits || lot.fibers[0].episode.is_woken(), "it sleeps for ever");
+    });
+}
+
+#[test]
+fn a_wait_for_a_key_alone_is_ended_by_nothing_else() {
+    model(|| {
+        let lot = Arc::new(Lot {
+            list: Mutex::new(Vec::new()),
+            open: AtomicBool::new(false),
+            fibers: [Fiber::new(), Fiber::new()],
+        });
+        // A wait that is over, whose timer comes late.
+        let earlier = lot.fibers[0].episode.begin(BY_CANCEL);
+        assert_eq!(lot.fibers[0].episode.claim(earlier, Outcome::Unparked), Claim::Early);
+        lot.fibers[0].episode.finish();
+        let (theirs, also) = (lot.clone(), lot.clone());
+        let others = thread::spawn(move || {
+            let fiber = &theirs.fibers[0];
+            assert_eq!(fiber.episode.claim(earlier, Outcome::TimedOut), Claim::Lost);
+            fiber.cancel();
+        });
+        let opener = thread::spawn(move || {
+            also.open.store(true, Ordering::Relaxed);
+            if also.unpark() == 1 {
+                let saved = also.fibers[0].context.load(Ordering::Relaxed);
+                assert_eq!(saved, 1, "made ready while on its stack");
+            }
+        });
+        let waits = lot.park_held(0);
+        others.join().unwrap();
+        opener.join().unwrap();
+        assert_eq!(lot.fibers[0].ready.load(Ordering::Relaxed), usize::from(waits));
+        if waits {
+            assert_eq!(lot.fibers[0].episode.finish(), Outcome::Unparked);
+            assert!(lot.fibers[0].cancel.is_sent());
+        }
     });
 }

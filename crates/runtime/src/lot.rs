@@ -40,6 +40,7 @@
 //! and unlock one that a fiber waits for.
 
 use std::cell::UnsafeCell;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -166,6 +167,19 @@ impl Bucket {
 
 /// A bucket's list, for who has its lock.
 struct Guard(&'static Bucket);
+
+/// A bucket that stays locked while a fiber which waits for a key of it leaves its stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Held(&'static Bucket);
+
+impl Held {
+    /// Unlocks the bucket, for who runs after the fiber.
+    #[inline(always)]
+    pub(crate) fn release(self) {
+        // The fiber is in the list.
+        self.0.word.store(WAITED, Ordering::Release);
+    }
+}
 
 impl Deref for Guard {
     type Target = List;
@@ -295,6 +309,29 @@ pub(crate) fn enter<R>(
     Some(begun)
 }
 
+/// [`enter`] that keeps the bucket locked: for a wait that nothing but an unpark of its key ends (see
+/// [`crate::episode`]). The caller leaves its stack at once, and who runs next unlocks.
+#[inline]
+pub(crate) fn enter_held(
+    key: usize,
+    tag: u32,
+    fiber: FiberRef,
+    validate: impl FnOnce() -> bool,
+    begin: impl FnOnce(),
+) -> Option<Held> {
+    let mut list = bucket(key).lock();
+    fence_after_lock();
+    if !validate() {
+        return None;
+    }
+    begin();
+    fiber.tag.set(tag);
+    list.append(fiber);
+    let held = Held(list.0);
+    mem::forget(list);
+    Some(held)
+}
+
 /// Takes `fiber` out of the list it is in, if it is in one; if somebody is just taking it out, waits
 /// until he is done with it. Its wait has been ended, by the caller if this is not the fiber itself.
 #[inline]
@@ -361,7 +398,10 @@ impl Woken {
     /// Ends the wait of `fiber`, which was unlinked from its list. False: it was over already.
     #[inline]
     fn claim(&mut self, fiber: FiberRef) -> bool {
-        let claim = fiber.episode.claim_by(u64::MAX, Outcome::Unparked);
+        let claim = match fiber.episode.claim_held() {
+            true => Claim::Ready,
+            false => fiber.episode.claim_by(u64::MAX, Outcome::Unparked),
+        };
         // From here on it may be in another wait, unless it is ours to make ready.
         fiber.linked.store(false, Ordering::Release);
         match claim {

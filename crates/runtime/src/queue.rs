@@ -153,13 +153,12 @@ pub(crate) struct Locked<'a> {
 impl Locked<'_> {
     #[inline(always)]
     fn with<R>(&mut self, f: impl FnOnce(&mut Inner) -> R) -> R {
-        self.queue.inner.with_mut(|inner| {
-            // SAFETY: the bias keeps thieves out, and there is one owner.
-            let inner = unsafe { &mut *inner };
-            let result = f(inner);
-            self.queue.len.store(inner.len(), Ordering::Relaxed);
-            result
-        })
+        let inner = self.queue.inner.get_mut();
+        // SAFETY: the bias keeps thieves out, and there is one owner.
+        let inner = unsafe { inner.deref() };
+        let result = f(inner);
+        self.queue.len.store(inner.len(), Ordering::Relaxed);
+        result
     }
 
     #[inline(always)]

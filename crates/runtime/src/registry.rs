@@ -219,8 +219,9 @@ pub(crate) fn for_each_alive(mut visit: impl FnMut(FiberRef)) {
 }
 
 /// Whether `fiber` belongs to `carrier`'s runtime.
+#[inline]
 pub(crate) fn belongs(fiber: FiberRef, carrier: &Carrier) -> bool {
     let of = fiber.carrier.get();
     // SAFETY: a fiber that is alive keeps its runtime, and so its carriers, alive.
-    !of.is_null() && ptr::eq(unsafe { (*of).runtime() }, carrier.runtime())
+    ptr::eq(of, carrier) || !of.is_null() && ptr::eq(unsafe { (*of).runtime() }, carrier.runtime())
 }

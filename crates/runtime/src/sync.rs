@@ -27,6 +27,27 @@ impl<T> UnsafeCell<T> {
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
     }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&self) -> MutPtr<T> {
+        MutPtr(self.0.get())
+    }
+}
+
+/// What loom's cell is asked for where a closure would not be inlined, over std's.
+#[cfg(not(loom))]
+pub(crate) struct MutPtr<T>(*mut T);
+
+#[cfg(not(loom))]
+impl<T> MutPtr<T> {
+    /// # Safety
+    /// Nobody else uses the value meanwhile.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "it is loom's signature")]
+    pub(crate) unsafe fn deref(&self) -> &mut T {
+        // SAFETY: the cell's own address, and the caller's promise.
+        unsafe { &mut *self.0 }
+    }
 }
 
 /// The cheap half of a fence: for those who come often.

@@ -69,12 +69,35 @@ pub fn park_tagged(
 ) -> Outcome {
     let me = current();
     let plan = Plan::new(me, reason, until, 0);
+    // (A thread that waits has flags.)
+    if plan.flags == 0 && plan.deadline == NEVER && !carrier::of(me).must_not_switch() {
+        return park_held(me, key, tag, validate, &plan);
+    }
     let Some(ticket) = lot::enter(key, tag, me, validate, || plan.begin(me, key)) else {
         return Outcome::Invalid;
     };
     let outcome = wait(me, ticket, &plan);
     lot::leave(me);
     outcome
+}
+
+/// Parks a fiber until it is unparked, whatever else happens.
+#[inline]
+fn park_held(
+    me: FiberRef,
+    key: usize,
+    tag: u32,
+    validate: impl FnOnce() -> bool,
+    plan: &Plan,
+) -> Outcome {
+    let Some(held) = lot::enter_held(key, tag, me, validate, || plan.begin_held(me, key)) else {
+        return Outcome::Invalid;
+    };
+    // SAFETY: `me` is the caller, running on its carrier, and its wait has begun.
+    unsafe { carrier::leave(me, Next::ParkHeld(held)) };
+    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    lot::leave(me);
+    me.episode.finish()
 }
 
 /// Begins to wait for `key`, then calls `then`, then waits: who unparks `key` from the moment
@@ -136,9 +159,19 @@ impl Plan {
         if self.flags & COUNTED != 0 {
             deadlock::thread_waits();
         }
+        self.note(me, key);
+        me.episode.begin(self.flags)
+    }
+
+    /// [`begin`](Self::begin) under the lock of the key's bucket, which is kept.
+    fn begin_held(&self, me: FiberRef, key: usize) {
+        self.note(me, key);
+        me.episode.begin_held();
+    }
+
+    fn note(&self, me: FiberRef, key: usize) {
         me.key.store(key, Ordering::Relaxed);
         me.reason.store(self.reason as u8, Ordering::Relaxed);
-        me.episode.begin(self.flags)
     }
 }
 
@@ -152,8 +185,9 @@ pub(crate) fn park_self(until: Until) -> Outcome {
         return give_up(me, ticket, Outcome::Unparked);
     }
     let outcome = wait(me, ticket, &plan);
-    // `unpark` left its token too; it has been used.
-    if outcome == Outcome::Unparked {
+    // Who came while the wait began has left a token before ending it, and who came since has left one
+    // too: this return is theirs as well.
+    if outcome == Outcome::Unparked && me.token.peek() {
         me.token.take();
     }
     outcome
@@ -161,8 +195,13 @@ pub(crate) fn park_self(until: Until) -> Outcome {
 
 /// Wakes `fiber` from [`park_self`], or leaves it a token.
 pub(crate) fn unpark(fiber: FiberRef) {
-    fiber.token.send();
-    wake(fiber, fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked), Place::Next);
+    let mut claim = fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked);
+    if claim == Claim::Lost {
+        // It does not wait; or began to just now, and then one of us finds the other.
+        fiber.token.send();
+        claim = fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked);
+    }
+    wake(fiber, claim, Place::Next);
 }
 
 /// Puts the calling fiber (or plain thread) to sleep until `deadline`, on

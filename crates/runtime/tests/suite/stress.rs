@@ -195,3 +195,65 @@ fn whoever_gave_up_waiting_is_not_woken_from_the_next_wait() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// Waits that nothing but their key ends, between waits that have a deadline: whoever is woken is off
+/// his stack, and nobody is forgotten.
+#[test]
+fn batons_get_round() {
+    const FIBERS: usize = 12;
+    const PASSES: usize = 20_000;
+    let key = |number: usize| 0x20_0000 + 8 * number;
+    let further = |number: usize| 0x30_0000 + 8 * number;
+    let batons = [const { AtomicUsize::new(0) }; FIBERS];
+    let passes = AtomicUsize::new(0);
+    let is_over = || passes.load(Ordering::SeqCst) >= PASSES;
+    let runner = |me: usize| {
+        loop {
+            let waits = || batons[me].load(Ordering::SeqCst) == 0 && !is_over();
+            let outcome = wait::park(key(me), waits, Reason::Park, Until::WOKEN_ONLY);
+            assert!(matches!(outcome, Outcome::Unparked | Outcome::Invalid), "{outcome:?}");
+            if is_over() {
+                return;
+            }
+            let fewer = |batons: usize| batons.checked_sub(1);
+            if batons[me].fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_err() {
+                continue;
+            }
+            let pass = passes.fetch_add(1, Ordering::SeqCst) + 1;
+            if pass == PASSES {
+                for number in 0..FIBERS {
+                    lot::unpark(key(number), usize::MAX);
+                }
+                return;
+            }
+            if pass % 16 == 0 {
+                let until = Until { deadline: clock::now() + 500, cancellable: true };
+                wait::park(further(FIBERS), || true, Reason::Park, until);
+            }
+            let next = (7 * me + pass) % FIBERS;
+            batons[next].fetch_add(1, Ordering::SeqCst);
+            if pass % 3 == 0 {
+                lot::requeue(key(next), further(next), 0, usize::MAX, || true);
+                lot::unpark(further(next), usize::MAX);
+            } else {
+                lot::unpark(key(next), 1);
+            }
+        }
+    };
+    for carriers in [1, 4] {
+        passes.store(0, Ordering::SeqCst);
+        // Three are under way.
+        for (number, baton) in batons.iter().enumerate() {
+            baton.store(usize::from(number < 3), Ordering::SeqCst);
+        }
+        let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+        runtime.run(|| {
+            scope(|fibers| {
+                for me in 0..FIBERS {
+                    let runner = &runner;
+                    fibers.spawn(move || runner(me));
+                }
+            });
+        });
+    }
+}
