@@ -37,32 +37,44 @@ const TURNS: u32 = 128;
 const RECHECK: u64 = 5_000_000;
 
 /// Matches every waiter.
-const ANY: u32 = libc::FUTEX_BITSET_MATCH_ANY as u32;
+pub(crate) const ANY: u32 = libc::FUTEX_BITSET_MATCH_ANY as u32;
 
 /// The arguments of `futex(2)`, as they come.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
-    pub(crate) word: usize,
-    pub(crate) operation: c_int,
-    pub(crate) value: u32,
+struct Call {
+    word: usize,
+    operation: c_int,
+    value: u32,
     /// A `timespec`, or the second count.
-    pub(crate) fourth: usize,
-    pub(crate) second_word: usize,
-    pub(crate) third_value: u32,
+    fourth: usize,
+    second_word: usize,
+    third_value: u32,
+}
+
+/// What is asked for, without the flags.
+#[inline(always)]
+pub(crate) fn command(operation: c_int) -> c_int {
+    operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+}
+
+#[inline(always)]
+fn is_private(operation: c_int) -> bool {
+    operation & libc::FUTEX_PRIVATE_FLAG != 0
+}
+
+/// What fibers wait for. A private and a shared wait for the same word are two things.
+#[inline(always)]
+fn key(word: usize, operation: c_int) -> usize {
+    word | usize::from(!is_private(operation))
 }
 
 impl Call {
     fn command(&self) -> c_int {
-        self.operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+        command(self.operation)
     }
 
-    fn is_private(&self) -> bool {
-        self.operation & libc::FUTEX_PRIVATE_FLAG != 0
-    }
-
-    /// What fibers wait for. A private and a shared wait for the same word are two things.
     fn key(&self, word: usize) -> usize {
-        word | usize::from(!self.is_private())
+        key(word, self.operation)
     }
 
     /// libc's own call, with another command and other counts.
@@ -93,19 +105,47 @@ impl Call {
     }
 }
 
-/// `futex(2)` by anybody.
+/// `futex(2)` by anybody, but for a plain `FUTEX_WAKE`, which is [`wake`].
 ///
 /// # Safety
 /// As for the system call; on a fiber, the words it is to look at are readable.
-pub(crate) unsafe fn futex(call: Call) -> c_long {
+#[inline(never)]
+pub(crate) unsafe fn futex(
+    word: usize,
+    operation: c_int,
+    value: u32,
+    fourth: usize,
+    second_word: usize,
+    third_value: u32,
+) -> c_long {
+    let mask = match command(operation) {
+        libc::FUTEX_WAIT_BITSET => Some(third_value),
+        libc::FUTEX_WAIT => Some(ANY),
+        _ => None,
+    };
+    // SAFETY: the caller's promise, in each case.
+    unsafe {
+        match mask {
+            Some(mask) if on_fiber() => {
+                answer(wait(word, operation, value, fourth, mask)) as c_long
+            }
+            _ => others(Call { word, operation, value, fourth, second_word, third_value }),
+        }
+    }
+}
+
+/// Whatever does not let a fiber wait.
+///
+/// # Safety
+/// As for [`futex`].
+#[inline(never)]
+unsafe fn others(call: Call) -> c_long {
     // SAFETY: the caller's promise, in each case.
     unsafe {
         match call.command() {
-            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if on_fiber() => {
-                answer(wait(call)) as c_long
+            libc::FUTEX_WAKE_BITSET => {
+                wake(call.word, call.operation, call.value, call.third_value)
             }
-            libc::FUTEX_WAKE => wake(call, ANY),
-            libc::FUTEX_WAKE_BITSET => wake(call, call.third_value),
             libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => requeue(call),
             libc::FUTEX_WAKE_OP => wake_after_operation(call),
             _ => call.pass_on(),
@@ -117,36 +157,35 @@ pub(crate) unsafe fn futex(call: Call) -> c_long {
 ///
 /// # Safety
 /// The word is readable, and so is the time if there is one.
-unsafe fn wait(call: Call) -> Result<usize, c_int> {
-    let with_mask = call.command() == libc::FUTEX_WAIT_BITSET;
-    let mask = if with_mask { call.third_value } else { ANY };
-    if mask == 0 || call.word % 4 != 0 {
+#[inline(always)]
+unsafe fn wait(
+    word: usize,
+    operation: c_int,
+    value: u32,
+    time: usize,
+    mask: u32,
+) -> Result<usize, c_int> {
+    if mask == 0 || word % 4 != 0 {
         return Err(libc::EINVAL);
     }
-    if call.word == 0 {
+    if word == 0 {
         return Err(libc::EFAULT);
     }
-    let clock = match call.operation & libc::FUTEX_CLOCK_REALTIME {
-        0 => Clock::Monotonic,
-        _ => Clock::Realtime,
+    let deadline = match time {
+        0 => NEVER,
+        // SAFETY: readable, says the caller.
+        _ => unsafe { end(operation, &*(time as *const libc::timespec)) }?,
     };
-    let time = call.fourth as *const libc::timespec;
-    // SAFETY: null or readable, says the caller.
-    let deadline = match unsafe { time.as_ref() } {
-        None => NEVER,
-        Some(time) if with_mask => absolute(time, clock)?,
-        Some(time) => span::from_now(span::span(time)?),
-    };
-    let look_again = match call.is_private() {
+    let look_again = match is_private(operation) {
         true => NEVER,
         false => clock::now().saturating_add(RECHECK),
     };
+    let key = key(word, operation);
     // SAFETY: aligned and readable. Every access to a futex's word is atomic.
-    let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
+    let word = unsafe { AtomicU32::from_ptr(word as *mut u32) };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
-    let validate = || word.load(Ordering::SeqCst) == call.value;
-    let outcome =
-        guarded(|| park_tagged(call.key(call.word), mask, validate, Reason::Futex, until));
+    let validate = || word.load(Ordering::SeqCst) == value;
+    let outcome = guarded(|| park_tagged(key, mask, validate, Reason::Futex, until));
     match outcome {
         Outcome::Unparked => Ok(0),
         Outcome::Invalid => Err(libc::EAGAIN),
@@ -155,6 +194,19 @@ unsafe fn wait(call: Call) -> Result<usize, c_int> {
         // It is not asked for.
         Outcome::Cancelled => Err(libc::EINTR),
     }
+}
+
+/// When a wait ends.
+#[inline(never)]
+fn end(operation: c_int, time: &libc::timespec) -> Result<u64, c_int> {
+    if command(operation) == libc::FUTEX_WAIT {
+        return Ok(span::from_now(span::span(time)?));
+    }
+    let clock = match operation & libc::FUTEX_CLOCK_REALTIME {
+        0 => Clock::Monotonic,
+        _ => Clock::Realtime,
+    };
+    absolute(time, clock)
 }
 
 /// How many the kernel would wake: at least one, whatever is asked for.
@@ -166,21 +218,21 @@ fn count(value: u32) -> usize {
 ///
 /// # Safety
 /// As for the system call.
-unsafe fn wake(call: Call, mask: u32) -> c_long {
-    if !call.is_private() {
+pub(crate) unsafe fn wake(word: usize, operation: c_int, value: u32, mask: u32) -> c_long {
+    if !is_private(operation) {
         // What waits for a process-shared lock of libc's is a fiber of this process too.
-        wake_fibers(call.word, count(call.value), ANY);
+        wake_fibers(word, count(value), ANY);
     }
-    let key = call.key(call.word);
+    let key = key(word, operation);
     if mask == 0 || !is_waited_after_change(key) {
         // SAFETY: the caller's promise.
-        return unsafe { call.pass_on() };
+        return unsafe { wake_threads(word, operation, value, mask) };
     }
-    let count = count(call.value);
+    let count = count(value);
     let matches = |waiting| waiting & mask != 0;
     if is_turn_of_threads() {
         // SAFETY: the caller's promise.
-        let woken = unsafe { call.pass_on() }.max(0);
+        let woken = unsafe { wake_threads(word, operation, value, mask) }.max(0);
         let left = count.saturating_sub(woken as usize);
         return woken + lot::unpark_matching(key, left, matches) as c_long;
     }
@@ -189,8 +241,19 @@ unsafe fn wake(call: Call, mask: u32) -> c_long {
         return woken as c_long;
     }
     // SAFETY: the caller's promise. Fewer are asked for than there were.
-    let more = unsafe { call.ask_kernel(call.command(), (count - woken) as u32, call.fourth) };
+    let more = unsafe { wake_threads(word, operation, (count - woken) as u32, mask) };
     woken as c_long + more.max(0)
+}
+
+/// Has the kernel wake. The mask is for `FUTEX_WAKE_BITSET`; the kernel looks at no further argument.
+///
+/// # Safety
+/// As for the system call.
+#[inline(never)]
+unsafe fn wake_threads(word: usize, operation: c_int, value: u32, mask: u32) -> c_long {
+    let (operation, value, mask) = (operation as usize, value as usize, mask as usize);
+    // SAFETY: the caller's promise.
+    unsafe { original(libc::SYS_futex, word, operation, value, 0, 0, mask) }
 }
 
 /// Whether threads are to be woken first this time.
@@ -297,10 +360,8 @@ unsafe fn wake_after_operation(call: Call) -> c_long {
     };
     let private = call.operation & libc::FUTEX_PRIVATE_FLAG;
     let wake_one = |word, value| {
-        let operation = libc::FUTEX_WAKE | private;
-        let call = Call { word, operation, value, fourth: 0, second_word: 0, third_value: 0 };
         // SAFETY: waking only compares addresses.
-        unsafe { wake(call, ANY) }.max(0)
+        unsafe { wake(word, libc::FUTEX_WAKE | private, value, ANY) }.max(0)
     };
     let mut woken = wake_one(call.word, call.value);
     if holds {

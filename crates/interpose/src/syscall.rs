@@ -16,7 +16,7 @@ use std::ptr::null;
 use carefree_runtime::offload;
 
 use crate::fiber::{self, answer};
-use crate::futex::{self, futex};
+use crate::futex;
 use crate::memory;
 use crate::{
     connection, descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep,
@@ -47,23 +47,43 @@ interpose! { lean anywhere
         e: usize,
         f: usize,
     ) -> c_long, else raw_syscall {
+        // The seventh argument lies on the stack, where the caller may have written less than a whole
+        // word, or nothing at all. A processor takes about as long as for two locked instructions to
+        // read what was just written in another size, so it is not read for those who only wake.
         // SAFETY: the caller's promise, in each case.
         unsafe {
-            if number == libc::SYS_futex {
-                return futex(futex::Call {
-                    word: a,
-                    operation: b as c_int,
-                    value: c as u32,
-                    fourth: d,
-                    second_word: e,
-                    third_value: f as u32,
-                });
+            if number != libc::SYS_futex {
+                return no_futex(number, a, b, c, d, e, f);
             }
-            if fiber::on_fiber() {
-                return by_a_fiber(number, [a, b, c, d, e, f]);
+            let (operation, value) = (b as c_int, c as u32);
+            if futex::command(operation) == libc::FUTEX_WAKE {
+                return futex::wake(a, operation, value, futex::ANY);
             }
-            original(number, a, b, c, d, e, f)
+            futex::futex(a, operation, value, d, e, f as u32)
         }
+    }
+}
+
+/// A system call, but not `futex`.
+///
+/// # Safety
+/// As for the system call.
+#[inline(never)]
+unsafe extern "C-unwind" fn no_futex(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: the caller's promise, in each case.
+    unsafe {
+        if fiber::on_fiber() {
+            return by_a_fiber(number, [a, b, c, d, e, f]);
+        }
+        syscall::original(number, a, b, c, d, e, f)
     }
 }
 
