@@ -231,17 +231,21 @@ unsafe fn connect_at_once(fd: c_int, arguments: [usize; 6]) -> Answer {
     connected
 }
 
-/// In the child of a fork nobody else holds the lock.
+/// From a fork on, others may accept from the same listeners; from the first one in the process, which
+/// may come before there are fibers. In the child nobody else holds the lock.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static MIND_FORKS: extern "C" fn() = {
     extern "C" fn mind_forks() {
+        unsafe extern "C" fn prepare() {
+            carefree_reactor::before_fork();
+        }
         unsafe extern "C" fn renew() {
             // SAFETY: the child has one thread, and that one was forking.
             unsafe { CONNECTING.renew(()) };
         }
-        // SAFETY: the handler touches nothing but the lock.
-        unsafe { libc::pthread_atfork(None, None, Some(renew)) };
+        // SAFETY: the handlers touch nothing but the lock and a flag.
+        unsafe { libc::pthread_atfork(Some(prepare), None, Some(renew)) };
     }
     mind_forks
 };

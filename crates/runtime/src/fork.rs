@@ -66,7 +66,6 @@ pub(crate) fn prepare_process() {
 
 /// Takes what the child needs to be whole, in the order in which others nest these locks.
 unsafe extern "C" fn prepare() {
-    carefree_reactor::before_fork();
     deadlock::hold();
     fork::hold();
 }

@@ -2,9 +2,9 @@
 
 use std::backtrace::Backtrace;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -224,7 +224,7 @@ fn forks_while_other_fibers_take_backtraces() {
 struct Acceptors(Vec<libc::pid_t>);
 
 impl Acceptors {
-    fn fork(listener: &TcpListener, count: usize) -> Acceptors {
+    fn fork(listener: &UnixListener, count: usize) -> Acceptors {
         let fd = listener.as_raw_fd();
         let fork = || {
             // SAFETY: the child makes system calls only.
@@ -264,9 +264,11 @@ impl Drop for Acceptors {
 fn accepting_beside_other_processes_blocks_no_other_fiber() {
     static STEPS: AtomicU64 = AtomicU64::new(0);
     static OVER: AtomicBool = AtomicBool::new(false);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let others = Acceptors::fork(&listener, 2);
+    // A name in no file system: connecting to it takes least.
+    let name = format!("carefree-forking-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let listener = UnixListener::bind_addr(&address).unwrap();
+    let others = Acceptors::fork(&listener, 3);
     let fibers = thread::spawn(move || {
         on_one_carrier(move || {
             let accepts = spawn(move || {
@@ -284,9 +286,9 @@ fn accepting_beside_other_processes_blocks_no_other_fiber() {
             accepts.join().unwrap()
         })
     });
-    for burst in 0..200 {
+    for burst in 0..1000 {
         let connections: Vec<_> =
-            (0..1 + burst % 3).map(|_| TcpStream::connect(address).unwrap()).collect();
+            (0..1 + burst % 16).map(|_| UnixStream::connect_addr(&address).unwrap()).collect();
         // No further one comes until a fiber has run.
         let (before, begun) = (STEPS.load(Ordering::SeqCst), Instant::now());
         while STEPS.load(Ordering::SeqCst) < before + 2 {
@@ -299,7 +301,7 @@ fn accepting_beside_other_processes_blocks_no_other_fiber() {
     OVER.store(true, Ordering::SeqCst);
     // For the last one that is waited for.
     let accepted = loop {
-        drop(TcpStream::connect(address));
+        drop(UnixStream::connect_addr(&address));
         if fibers.is_finished() {
             break fibers.join().unwrap();
         }
