@@ -2,15 +2,14 @@
 // fibers; by fibers over a few threads; or by processes with fibers in each.
 module feed;
 
-import core.sys.posix.sys.resource : getrusage, rusage, RUSAGE_SELF;
 import core.thread : Fiber, Thread;
 import core.time : MonoTime;
+import orders : answer, Orders, roundLine, used;
 import std.algorithm : all, filter, map, max, min, sum;
 import std.array : array;
-import std.conv : to;
+import std.file : thisExePath;
 import std.format : format;
 import std.process : pipeProcess, Redirect, wait;
-import std.stdio : writeln;
 import std.string : indexOf;
 
 final class Person
@@ -174,18 +173,17 @@ ulong numberAfter(string line, string key)
     return parse!ulong(rest);
 }
 
-string take(string self, string[string] orders)
+string take(Orders orders)
 {
-    const people = orders["units"].to!ulong;
-    const nutrients = orders["nutrients"].to!ulong;
-    const yields = orders.get("yields", "0") == "1";
-    const how = orders.get("how", "units");
-    const workers = max(1, min(orders.get("workers", "2").to!size_t, people));
+    const people = orders.number("units", 1);
+    const nutrients = orders.number("nutrients", 1);
+    const yields = orders.isSet("yields");
+    const how = orders.word("how", "units");
+    const workers = max(1, min(orders.number("workers", 2), people));
     ulong made, eaten;
     string[] rounds;
-    rusage before, after;
-    getrusage(RUSAGE_SELF, &before);
-    foreach (round; 0 .. orders.get("rounds", "1").to!size_t)
+    const before = used();
+    foreach (_; 0 .. orders.number("rounds", 1))
     {
         Person[] crowd;
         if (how != "processes")
@@ -193,10 +191,10 @@ string take(string self, string[string] orders)
                 crowd ~= new Person(nutrients);
         const start = MonoTime.currTime;
         if (how == "processes")
-            overProcesses(self, people, nutrients, yields, workers, made, eaten);
+            overProcesses(thisExePath, people, nutrients, yields, workers, made, eaten);
         else if (how == "hybrid")
             made += overThreads(crowd, yields, workers);
-        else if (orders["unit"] == "thread")
+        else if (orders.word("unit") == "thread")
             made += byThreads(crowd, yields);
         else
             made += byFibers(crowd, yields);
@@ -204,39 +202,20 @@ string take(string self, string[string] orders)
         if (!crowd.all!(person => person.satisfied))
             throw new Exception("somebody is still hungry");
         eaten += crowd.map!(person => person.eaten).sum;
-        rounds ~= format!`{"create_ns":0,"run_ns":%s}`(time.total!"nsecs");
+        rounds ~= roundLine(0, time.total!"nsecs");
     }
-    getrusage(RUSAGE_SELF, &after);
+    const after = used();
     const asked = yields ? people * nutrients * rounds.length : 0;
     const voluntary = after.ru_nvcsw - before.ru_nvcsw;
     const involuntary = after.ru_nivcsw - before.ru_nivcsw;
-    if (orders["unit"] == "thread")
+    if (orders.word("unit") == "thread")
         made = min(asked, voluntary + involuntary);
-    return format!(`{"sample":{"units":%s,"switches_asked":%s,"switches_made":%s,"rounds":[%-(%s,%)],`
-            ~ `"voluntary":%s,"involuntary":%s,"gc":{"on":true},"eaten":%s}}`)(people,
+    return format!(`"units":%s,"switches_asked":%s,"switches_made":%s,"rounds":[%-(%s,%)],`
+            ~ `"voluntary":%s,"involuntary":%s,"gc":{"on":true},"eaten":%s`)(people,
             asked, made, rounds, voluntary, involuntary, eaten);
 }
 
 int main(string[] arguments)
 {
-    import std.json : JSONValue;
-    import std.file : thisExePath;
-
-    string[string] orders;
-    foreach (argument; arguments[1 .. $])
-    {
-        const at = argument.indexOf('=');
-        if (at > 0)
-            orders[argument[0 .. at]] = argument[at + 1 .. $];
-    }
-    try
-    {
-        writeln(take(thisExePath, orders));
-        return 0;
-    }
-    catch (Throwable error) // a thread that cannot be started is an Error in D
-    {
-        writeln(JSONValue(["failure": JSONValue(["message": error.msg])]).toString);
-        return 1;
-    }
+    return answer(arguments, &take);
 }

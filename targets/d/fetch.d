@@ -7,12 +7,10 @@ import core.sync.mutex : Mutex;
 import core.thread : Thread;
 import core.time : MonoTime;
 import etc.c.curl : CurlOption;
-import std.algorithm : sum;
+import orders : answer, Orders, roundLine;
 import std.conv : to;
 import std.format : format;
 import std.net.curl : HTTP;
-import std.stdio : readln, stdout, writeln;
-import std.string : indexOf;
 
 struct Errand
 {
@@ -98,14 +96,14 @@ Thread getter(Errand errand, Pool pool, Result* result)
     });
 }
 
-string take(string[string] orders)
+string take(Orders orders)
 {
-    const count = orders["units"].to!size_t;
-    const readSize = orders.get("read_size", "0").to!size_t;
+    const count = orders.number("units", 1);
+    const readSize = orders.number("read_size", 0);
     if (readSize && readSize < 1024)
         throw new Exception("curl reads 1,024 bytes at a time or more");
-    const errand = Errand(orders["url"], orders["body"].to!ulong,
-            orders.get("keep_alive", "0") == "1", readSize);
+    const errand = Errand(orders.word("url"), orders.number("body", 0),
+            orders.isSet("keep_alive"), readSize);
     auto pool = new Pool;
     ulong received, allocated, passes;
     ulong pass()
@@ -113,7 +111,7 @@ string take(string[string] orders)
         passes++;
         const start = MonoTime.currTime;
         const before = GC.stats().allocatedInCurrentThread;
-        if (orders["unit"] == "sequential")
+        if (orders.word("unit") == "sequential")
         {
             foreach (_; 0 .. count)
                 received += fetchOne(errand, pool);
@@ -139,50 +137,23 @@ string take(string[string] orders)
         return time.total!"nsecs";
     }
 
-    void phase(string name)
-    {
-        if (orders.get("phases", "0") != "1")
-            return;
-        writeln(format!`{"phase":"%s"}`(name));
-        stdout.flush();
-        readln();
-    }
-
     ulong warm;
-    const warmup = orders.get("warmup", "0").to!size_t;
+    const warmup = orders.number("warmup", 0);
     foreach (_; 0 .. warmup)
         warm += pass();
-    phase("base");
+    orders.phase("base");
     allocated = 0;
     string[] rounds;
-    foreach (_; 0 .. orders.get("rounds", "1").to!size_t)
-        rounds ~= format!`{"create_ns":0,"run_ns":%s}`(pass());
-    phase("done");
-    return format!(`{"sample":{"units":%s,"switches_asked":0,"switches_made":0,"rounds":[%-(%s,%)],`
+    foreach (_; 0 .. orders.number("rounds", 1))
+        rounds ~= roundLine(0, pass());
+    orders.phase("done");
+    return format!(`"units":%s,"switches_asked":0,"switches_made":0,"rounds":[%-(%s,%)],`
             ~ `"warmup":{"rounds":%s,"ns":%s},"gc":{"on":true},"requests":%s,`
-            ~ `"body_bytes":%s,"figures":{"bytes_allocated":%s}}}`)(count, rounds, warmup, warm,
+            ~ `"body_bytes":%s,"figures":{"bytes_allocated":%s}`)(count, rounds, warmup, warm,
             passes * count, received, allocated / rounds.length);
 }
 
 int main(string[] arguments)
 {
-    import std.json : JSONValue;
-
-    string[string] orders;
-    foreach (argument; arguments[1 .. $])
-    {
-        const at = argument.indexOf('=');
-        if (at > 0)
-            orders[argument[0 .. at]] = argument[at + 1 .. $];
-    }
-    try
-    {
-        writeln(take(orders));
-        return 0;
-    }
-    catch (Throwable error) // a thread that cannot be started is an Error in D
-    {
-        writeln(JSONValue(["failure": JSONValue(["message": error.msg])]).toString);
-        return 1;
-    }
+    return answer(arguments, &take);
 }

@@ -8,34 +8,17 @@ import core.sync.semaphore;
 import core.sys.posix.sys.resource;
 import core.thread;
 import core.time;
+import orders : answer, Failed, Orders, roundLine, used;
 import std.algorithm : filter, map, min, sum;
 import std.array : array, join;
-import std.conv : to;
 import std.format : format;
-import std.stdio;
-import std.string : indexOf;
 
 enum warmupUnits = 100;
-
-/// RUSAGE_SELF, under a name that every version of the bindings has.
-enum self = 0;
 
 struct Round
 {
     long create, run;
     ulong made;
-}
-
-/// No sample can be taken.
-class Failed : Exception
-{
-    string advice;
-
-    this(string message, string advice = null)
-    {
-        super(message);
-        this.advice = advice;
-    }
 }
 
 long now()
@@ -137,15 +120,10 @@ Round runThreads(ulong units, ulong switches, void delegate() allAlive)
     return round;
 }
 
-string take(string[string] orders)
+string take(Orders orders)
 {
-    ulong number(string key, ulong missing)
-    {
-        return key in orders ? orders[key].to!ulong : missing;
-    }
-
     Round function(ulong, ulong, void delegate()) run;
-    switch (orders.get("unit", ""))
+    switch (orders.word("unit"))
     {
     case "fiber":
         run = &runFibers;
@@ -154,48 +132,37 @@ string take(string[string] orders)
         run = &runThreads;
         break;
     default:
-        throw new Failed("there is no unit '" ~ orders.get("unit", "") ~ "'; the units are fiber and thread");
+        throw new Failed("there is no unit '" ~ orders.word("unit") ~ "'; the units are fiber and thread");
     }
-    const units = number("units", 1), switches = number("switches", 1);
-    const rounds = number("rounds", 1), warmup = number("warmup", 0);
-    const phases = number("phases", 0) > 0;
-    void stop(string phase)
-    {
-        if (!phases)
-            return;
-        writefln(`{"phase":"%s"}`, phase);
-        stdout.flush();
-        readln();
-    }
-
+    const units = orders.number("units", 1), switches = orders.number("switches", 1);
+    const rounds = orders.number("rounds", 1), warmup = orders.number("warmup", 0);
     long warming;
     foreach (_; 0 .. warmup)
     {
         const round = run(min(units, warmupUnits), switches, {});
         warming += round.create + round.run;
     }
-    stop("base");
-    rusage before, after;
+    orders.phase("base");
     const collected = GC.profileStats();
-    getrusage(self, &before);
+    const before = used();
     Round[] all;
     foreach (index; 0 .. rounds)
     {
-        all ~= run(units, switches, { if (index == 0) stop("alive"); });
+        all ~= run(units, switches, { if (index == 0) orders.phase("alive"); });
         if (index == 0)
-            stop("done");
+            orders.phase("done");
     }
-    getrusage(self, &after);
+    const after = used();
     const gc = GC.profileStats();
     long ns(timeval from, timeval to)
     {
         return (to.tv_sec - from.tv_sec) * 1_000_000_000L + (to.tv_usec - from.tv_usec) * 1_000L;
     }
 
-    string line = format(`{"sample":{"units":%s,"switches_asked":%s,"switches_made":%s`,
+    string line = format(`"units":%s,"switches_asked":%s,"switches_made":%s`,
             units, units * switches * rounds, all.map!(round => round.made).sum);
     line ~= format(`,"rounds":[%s]`,
-            all.map!(round => format(`{"create_ns":%s,"run_ns":%s}`, round.create, round.run)).join(","));
+            all.map!(round => roundLine(round.create, round.run)).join(","));
     line ~= format(`,"voluntary":%s,"involuntary":%s,"user_ns":%s,"system_ns":%s`,
             after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw,
             ns(before.ru_utime, after.ru_utime), ns(before.ru_stime, after.ru_stime));
@@ -203,25 +170,10 @@ string take(string[string] orders)
             (gc.totalCollectionTime - collected.totalCollectionTime).total!"nsecs");
     if (warmup)
         line ~= format(`,"warmup":{"rounds":%s,"ns":%s}`, warmup, warming);
-    return line ~ "}}";
+    return line;
 }
 
 int main(string[] arguments)
 {
-    string[string] orders;
-    foreach (argument; arguments[1 .. $])
-    {
-        const at = argument.indexOf('=');
-        if (at > 0)
-            orders[argument[0 .. at]] = argument[at + 1 .. $];
-    }
-    try
-        writeln(take(orders));
-    catch (Failed failed)
-    {
-        const advice = failed.advice ? `"` ~ failed.advice ~ `"` : "null";
-        writefln(`{"failure":{"message":"%s","advice":%s}}`, failed.msg, advice);
-        return 1;
-    }
-    return 0;
+    return answer(arguments, &take);
 }

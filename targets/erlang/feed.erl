@@ -4,47 +4,30 @@
 -export([main/0]).
 
 main() ->
-    Orders = maps:from_list([order(Argument) || Argument <- init:get_plain_arguments()]),
-    try
-        io:format("~s~n", [take(Orders)])
-    catch
-        _:Reason ->
-            io:format("{\"failure\":{\"message\":\"~s\"}}~n", [plain(Reason)]),
-            halt(1)
-    end,
-    halt(0).
-
-order(Argument) ->
-    case string:split(Argument, "=") of
-        [Key, Value] -> {Key, Value};
-        [Key] -> {Key, ""}
-    end.
-
-number(Key, Orders, Missing) ->
-    list_to_integer(maps:get(Key, Orders, Missing)).
+    orders:answer(fun take/1).
 
 take(Orders) ->
-    Count = number("units", Orders, "1"),
-    Nutrients = number("nutrients", Orders, "1"),
-    Yields = maps:get("yields", Orders, "0") =:= "1",
+    Count = orders:number(Orders, "units", 1),
+    Nutrients = orders:number(Orders, "nutrients", 1),
+    Yields = orders:word(Orders, "yields", "0") =:= "1",
     Schedulers =
-        case maps:get("how", Orders, "units") of
+        case orders:word(Orders, "how", "units") of
             "units" -> 1;
-            "hybrid" -> max(1, number("workers", Orders, "2"))
+            "hybrid" -> max(1, orders:number(Orders, "workers", 2))
         end,
     erlang:system_flag(schedulers_online, min(Schedulers, erlang:system_info(schedulers))),
-    Rounds = number("rounds", Orders, "1"),
+    Rounds = orders:number(Orders, "rounds", 1),
     Results = [feed(Count, Nutrients, Yields) || _ <- lists:seq(1, Rounds)],
     Asked =
         case Yields of
             true -> Count * Nutrients * Rounds;
             false -> 0
         end,
-    Times = [io_lib:format("{\"create_ns\":0,\"run_ns\":~b}", [Time]) || {Time, _, _} <- Results],
     io_lib:format(
-        "{\"sample\":{\"units\":~b,\"switches_asked\":~b,\"switches_made\":~b,\"rounds\":[~s],"
-        "\"gc\":{\"on\":true},\"eaten\":~b}}",
-        [Count, Asked, lists:sum([Made || {_, Made, _} <- Results]), lists:join(",", Times),
+        "\"units\":~b,\"switches_asked\":~b,\"switches_made\":~b,\"rounds\":[~s],"
+        "\"gc\":{\"on\":true},\"eaten\":~b",
+        [Count, Asked, lists:sum([Made || {_, Made, _} <- Results]),
+         orders:rounds([{0, Time} || {Time, _, _} <- Results]),
          lists:sum([Eaten || {_, _, Eaten} <- Results])]).
 
 feed(Count, Nutrients, Yields) ->
@@ -74,7 +57,3 @@ eat(Person, Need, true, Last, {Iron, Calcium, Fiber}, Made) ->
             _ -> 1
         end,
     eat(Person, Need, true, Last, {Iron + 1, Calcium + 1, Fiber + 1}, Made + Switched).
-
-plain(Reason) ->
-    [Character || Character <- lists:flatten(io_lib:format("~0p", [Reason])),
-                  Character =/= $", Character =/= $\\, Character >= $\s].

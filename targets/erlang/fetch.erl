@@ -4,55 +4,38 @@
 -export([main/0]).
 
 main() ->
-    Orders = maps:from_list([order(Argument) || Argument <- init:get_plain_arguments()]),
-    try
-        io:format("~s~n", [take(Orders)])
-    catch
-        _:Reason ->
-            io:format("{\"failure\":{\"message\":\"~s\"}}~n", [plain(Reason)]),
-            halt(1)
-    end,
-    halt(0).
-
-order(Argument) ->
-    case string:split(Argument, "=") of
-        [Key, Value] -> {Key, Value};
-        [Key] -> {Key, ""}
-    end.
-
-number(Key, Orders, Missing) ->
-    list_to_integer(maps:get(Key, Orders, Missing)).
+    orders:answer(fun take/1).
 
 take(Orders) ->
     {ok, _} = application:ensure_all_started(inets),
-    Count = number("units", Orders, "1"),
-    case number("read_size", Orders, "0") of
+    Count = orders:number(Orders, "units", 1),
+    case orders:number(Orders, "read_size", 0) of
         0 -> ok;
         _ -> error("httpc reads as much as there is")
     end,
-    Keep = maps:get("keep_alive", Orders, "0") =:= "1",
+    Keep = orders:word(Orders, "keep_alive", "0") =:= "1",
     %% Its defaults put up to five requests on one connection and two connections to a host.
     ok = httpc:set_options([{max_sessions, Count}, {max_keep_alive_length, 0},
                             {max_pipeline_length, 0}, {keep_alive_timeout, 60000}]),
     Headers = [{"connection", case Keep of true -> "keep-alive"; false -> "close" end}],
-    Errand = {maps:get("url", Orders), Headers, number("body", Orders, "0")},
+    Errand = {maps:get("url", Orders), Headers, orders:number(Orders, "body", 0)},
     Pass =
-        case maps:get("unit", Orders) of
+        case orders:word(Orders, "unit", "") of
             "sequential" -> fun() -> in_turn(Errand, Count, Keep) end;
             _ -> fun() -> crowd(Errand, Count) end
         end,
-    Warmup = number("warmup", Orders, "0"),
+    Warmup = orders:number(Orders, "warmup", 0),
     Warm = [timed(Pass) || _ <- lists:seq(1, Warmup)],
-    phase(Orders, "base"),
-    Rounds = [timed(Pass) || _ <- lists:seq(1, number("rounds", Orders, "1"))],
-    phase(Orders, "done"),
-    Times = [io_lib:format("{\"create_ns\":0,\"run_ns\":~b}", [Time]) || {Time, _} <- Rounds],
+    orders:phase(Orders, "base"),
+    Rounds = [timed(Pass) || _ <- lists:seq(1, orders:number(Orders, "rounds", 1))],
+    orders:phase(Orders, "done"),
     io_lib:format(
-        "{\"sample\":{\"units\":~b,\"switches_asked\":0,\"switches_made\":0,\"rounds\":[~s],"
+        "\"units\":~b,\"switches_asked\":0,\"switches_made\":0,\"rounds\":[~s],"
         "\"warmup\":{\"rounds\":~b,\"ns\":~b},\"gc\":{\"on\":true},"
-        "\"requests\":~b,\"body_bytes\":~b}}",
-        [Count, lists:join(",", Times), Warmup, lists:sum([Time || {Time, _} <- Warm]),
-         Count * length(Warm ++ Rounds), lists:sum([Bytes || {_, Bytes} <- Warm ++ Rounds])]).
+        "\"requests\":~b,\"body_bytes\":~b",
+        [Count, orders:rounds([{0, Time} || {Time, _} <- Rounds]), Warmup,
+         lists:sum([Time || {Time, _} <- Warm]), Count * length(Warm ++ Rounds),
+         lists:sum([Bytes || {_, Bytes} <- Warm ++ Rounds])]).
 
 timed(Pass) ->
     Start = erlang:monotonic_time(nanosecond),
@@ -88,15 +71,3 @@ settle() ->
     [catch sys:get_state(Handler)
      || {_, Handler, _, _} <- supervisor:which_children(httpc_handler_sup), is_pid(Handler)],
     ok.
-
-phase(Orders, Name) ->
-    case maps:get("phases", Orders, "0") of
-        "1" ->
-            io:format("{\"phase\":\"~s\"}~n", [Name]),
-            io:get_line("");
-        _ -> ok
-    end.
-
-plain(Reason) ->
-    [Character || Character <- lists:flatten(io_lib:format("~0p", [Reason])),
-                  Character =/= $", Character =/= $\\, Character >= $\s].

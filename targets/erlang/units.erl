@@ -5,39 +5,20 @@
 -define(WARMUP_UNITS, 100).
 
 main() ->
-    Orders = maps:from_list([order(Argument) || Argument <- init:get_plain_arguments()]),
-    case maps:get("unit", Orders, "") of
-        "process" ->
-            io:format("~s~n", [take(Orders)]),
-            halt(0);
-        Other ->
-            io:format("{\"failure\":{\"message\":\"there is no unit '~s'; the unit is process\",\"advice\":null}}~n", [Other]),
-            halt(1)
-    end.
-
-order(Argument) ->
-    case string:split(Argument, "=") of
-        [Key, Value] -> {Key, Value};
-        [Key] -> {Key, ""}
-    end.
-
-number(Orders, Key, Missing) ->
-    case Orders of
-        #{Key := Text} -> list_to_integer(Text);
-        _ -> Missing
-    end.
+    orders:answer(fun take/1).
 
 clock() -> erlang:monotonic_time(nanosecond).
 
 take(Orders) ->
-    Units = number(Orders, "units", 1),
-    Switches = number(Orders, "switches", 1),
-    Rounds = number(Orders, "rounds", 1),
-    Warmup = number(Orders, "warmup", 0),
-    Stop = case number(Orders, "phases", 0) of
-        0 -> fun(_) -> ok end;
-        _ -> fun stop/1
+    case orders:word(Orders, "unit", "") of
+        "process" -> ok;
+        Other -> error("there is no unit '" ++ Other ++ "'; the unit is process")
     end,
+    Units = orders:number(Orders, "units", 1),
+    Switches = orders:number(Orders, "switches", 1),
+    Rounds = orders:number(Orders, "rounds", 1),
+    Warmup = orders:number(Orders, "warmup", 0),
+    Stop = fun(Phase) -> orders:phase(Orders, Phase) end,
     Warming = lists:sum([begin
         {Create, Run, _} = run(min(Units, ?WARMUP_UNITS), Switches, fun() -> ok end),
         Create + Run
@@ -52,14 +33,14 @@ take(Orders) ->
     end || Round <- lists:seq(1, Rounds)],
     {TurnsAfter, _} = erlang:statistics(context_switches),
     {CollectionsAfter, _, _} = erlang:statistics(garbage_collection),
-    Times = [io_lib:format("{\"create_ns\":~b,\"run_ns\":~b}", [C, R]) || {C, R, _} <- Results],
     %% On several cores processes see each other's turns without having switched; the virtual
     %% machine counts its switches.
     Made = min(lists:sum([M || {_, _, M} <- Results]), TurnsAfter - Turns),
     io_lib:format(
-        "{\"sample\":{\"units\":~b,\"switches_asked\":~b,\"switches_made\":~b,\"rounds\":[~s],"
-        "\"gc\":{\"on\":true,\"collections\":~b}~s}}",
-        [Units, Units * Switches * Rounds, Made, lists:join(",", Times),
+        "\"units\":~b,\"switches_asked\":~b,\"switches_made\":~b,\"rounds\":[~s],"
+        "\"gc\":{\"on\":true,\"collections\":~b}~s",
+        [Units, Units * Switches * Rounds, Made,
+         orders:rounds([{Create, Run} || {Create, Run, _} <- Results]),
          CollectionsAfter - Collections, warmup(Warmup, Warming)]).
 
 first(1, Stop, Phase) -> Stop(Phase);
@@ -67,10 +48,6 @@ first(_, _, _) -> ok.
 
 warmup(0, _) -> "";
 warmup(Rounds, Ns) -> io_lib:format(",\"warmup\":{\"rounds\":~b,\"ns\":~b}", [Rounds, Ns]).
-
-stop(Phase) ->
-    io:format("{\"phase\":\"~s\"}~n", [Phase]),
-    io:get_line("").
 
 %% One round: what it took to create and to run the units, and the switches they made.
 run(Units, Switches, AllAlive) ->

@@ -3,9 +3,7 @@ import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Pattern;
@@ -96,7 +94,7 @@ public final class Feed {
     }
 
     /** This program, run again for a share of the people each; what they ate comes back. */
-    private static long[] overProcesses(int people, Map<String, String> orders, int workers)
+    private static long[] overProcesses(int people, Orders orders, int workers)
             throws IOException, InterruptedException {
         String java = ProcessHandle.current().info().command().orElse("java");
         List<Process> running = new ArrayList<>();
@@ -104,7 +102,8 @@ public final class Feed {
             int share = people / workers + (at < people % workers ? 1 : 0);
             running.add(new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"),
                     "Feed", "unit=virtual", "units=" + share,
-                    "nutrients=" + orders.get("nutrients"), "yields=" + orders.get("yields"))
+                    "nutrients=" + orders.word("nutrients", "1"),
+                    "yields=" + orders.word("yields", "0"))
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start());
         }
         long[] sums = new long[2];
@@ -125,15 +124,14 @@ public final class Feed {
         return Long.parseLong(match.group(1));
     }
 
-    private static String take(Map<String, String> orders) throws Throwable {
-        int count = Integer.parseInt(orders.get("units"));
-        long nutrients = Long.parseLong(orders.get("nutrients"));
-        boolean yields = "1".equals(orders.get("yields"));
-        String how = orders.getOrDefault("how", "units");
-        int workers = Math.max(1, Math.min(Integer.parseInt(orders.getOrDefault("workers", "2")),
-                count));
+    private static String take(Orders orders) throws Throwable {
+        int count = orders.number("units", 1);
+        long nutrients = orders.number("nutrients", 1);
+        boolean yields = orders.isSet("yields");
+        String how = orders.word("how", "units");
+        int workers = Math.max(1, Math.min(orders.number("workers", 2), count));
         MethodHandle virtual = null;
-        if ("virtual".equals(orders.get("unit"))) {
+        if (orders.word("unit", "").equals("virtual")) {
             // Read when the first virtual thread starts.
             String carriers = "hybrid".equals(how) ? "" + workers : "1";
             System.setProperty("jdk.virtualThreadScheduler.parallelism", carriers);
@@ -145,8 +143,8 @@ public final class Feed {
         StringBuilder rounds = new StringBuilder();
         long made = 0;
         long eaten = 0;
-        int recorded = Integer.parseInt(orders.getOrDefault("rounds", "1"));
-        int warmup = Integer.parseInt(orders.getOrDefault("warmup", "0"));
+        int recorded = orders.number("rounds", 1);
+        int warmup = orders.number("warmup", 0);
         long warm = 0;
         for (int round = -warmup; round < recorded; round++) {
             List<Person> people = new ArrayList<>();
@@ -173,28 +171,15 @@ public final class Feed {
             }
             made += madeNow;
             eaten += eatenNow;
-            rounds.append(round == 0 ? "" : ",");
-            rounds.append("{\"create_ns\":0,\"run_ns\":").append(time).append('}');
+            rounds.append(round == 0 ? "" : ",").append(Orders.round(0, time));
         }
         long asked = yields ? count * nutrients * recorded : 0;
-        return "{\"sample\":{\"units\":" + count + ",\"switches_asked\":" + asked
+        return "\"units\":" + count + ",\"switches_asked\":" + asked
                 + ",\"switches_made\":" + made + ",\"rounds\":[" + rounds + "],\"warmup\":{\"rounds\":"
-                + warmup + ",\"ns\":" + warm + "},\"gc\":{\"on\":true},\"eaten\":" + eaten
-                + "}}";
+                + warmup + ",\"ns\":" + warm + "},\"gc\":{\"on\":true},\"eaten\":" + eaten;
     }
 
     public static void main(String[] arguments) {
-        Map<String, String> orders = new HashMap<>();
-        for (String argument : arguments) {
-            int at = argument.indexOf('=');
-            orders.put(argument.substring(0, at), argument.substring(at + 1));
-        }
-        try {
-            System.out.println(take(orders));
-        } catch (Throwable error) {
-            String message = error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
-            System.out.println("{\"failure\":{\"message\":\"" + message + "\"}}");
-            System.exit(1);
-        }
+        Orders.answer(arguments, Feed::take);
     }
 }

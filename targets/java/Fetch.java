@@ -1,13 +1,10 @@
 import com.sun.management.ThreadMXBean;
-import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.InputStreamReader;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
-import java.lang.management.GarbageCollectorMXBean;
 import java.lang.management.ManagementFactory;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -15,9 +12,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 
@@ -41,16 +36,16 @@ public final class Fetch {
     /** What threads allocated that are gone by now. */
     private final AtomicLong allocatedByEnded = new AtomicLong();
 
-    private Fetch(Map<String, String> orders) throws ReflectiveOperationException {
-        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(orders.get("url")));
-        if (!"1".equals(orders.get("keep_alive"))) {
+    private Fetch(Orders orders) throws ReflectiveOperationException {
+        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(orders.word("url", "")));
+        if (!orders.isSet("keep_alive")) {
             builder.header("Connection", "close");
         }
         request = builder.build();
-        body = Long.parseLong(orders.get("body"));
-        readSize = Integer.parseInt(orders.getOrDefault("read_size", "0"));
-        count = Integer.parseInt(orders.get("units"));
-        unit = orders.get("unit");
+        body = orders.number("body", 0);
+        readSize = orders.number("read_size", 0);
+        count = orders.number("units", 1);
+        unit = orders.word("unit", "");
         // Thread.startVirtualThread, which versions before 21 do not have.
         virtual = unit.equals("virtual")
                 ? MethodHandles.lookup().findStatic(Thread.class, "startVirtualThread",
@@ -136,70 +131,38 @@ public final class Fetch {
         return sum;
     }
 
-    private static long collections() {
-        long sum = 0;
-        for (GarbageCollectorMXBean bean : ManagementFactory.getGarbageCollectorMXBeans()) {
-            sum += Math.max(0, bean.getCollectionCount());
-        }
-        return sum;
-    }
-
-    private static String take(Map<String, String> orders) throws Throwable {
+    private static String take(Orders orders) throws Throwable {
         // Java refuses to send "Connection" unless told that it may.
         System.setProperty("jdk.httpclient.allowRestrictedHeaders", "connection");
         Fetch fetch = new Fetch(orders);
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        int warmup = Integer.parseInt(orders.getOrDefault("warmup", "0"));
-        int rounds = Integer.parseInt(orders.getOrDefault("rounds", "1"));
+        int warmup = orders.number("warmup", 0);
+        int rounds = orders.number("rounds", 1);
         long received = 0;
         long start = System.nanoTime();
         for (int round = 0; round < warmup; round++) {
             received += fetch.fetchAll();
         }
         final long warm = System.nanoTime() - start;
-        phase(orders, "base", input);
-        final long collectedBefore = collections();
+        orders.phase("base");
+        final long collectedBefore = Orders.collections()[0];
         final long allocatedBefore = fetch.allocated();
         StringBuilder times = new StringBuilder();
         for (int round = 0; round < rounds; round++) {
             start = System.nanoTime();
             received += fetch.fetchAll();
-            times.append(round == 0 ? "" : ",").append("{\"create_ns\":0,\"run_ns\":")
-                    .append(System.nanoTime() - start).append('}');
+            times.append(round == 0 ? "" : ",").append(Orders.round(0, System.nanoTime() - start));
         }
         long allocated = (fetch.allocated() - allocatedBefore) / rounds;
-        long collected = collections() - collectedBefore;
-        phase(orders, "done", input);
-        return "{\"sample\":{\"units\":" + fetch.count + ",\"switches_asked\":0,\"switches_made\":0,"
+        long collected = Orders.collections()[0] - collectedBefore;
+        orders.phase("done");
+        return "\"units\":" + fetch.count + ",\"switches_asked\":0,\"switches_made\":0,"
                 + "\"rounds\":[" + times + "],\"warmup\":{\"rounds\":" + warmup + ",\"ns\":" + warm
                 + "},\"gc\":{\"on\":true,\"collections\":" + collected + "},\"requests\":"
                 + (long) fetch.count * (warmup + rounds) + ",\"body_bytes\":" + received
-                + ",\"figures\":{\"bytes_allocated\":" + allocated + "}}}";
-    }
-
-    private static void phase(Map<String, String> orders, String name, BufferedReader input)
-            throws IOException {
-        if ("1".equals(orders.get("phases"))) {
-            System.out.println("{\"phase\":\"" + name + "\"}");
-            System.out.flush();
-            input.readLine();
-        }
+                + ",\"figures\":{\"bytes_allocated\":" + allocated + "}";
     }
 
     public static void main(String[] arguments) {
-        Map<String, String> orders = new HashMap<>();
-        for (String argument : arguments) {
-            int at = argument.indexOf('=');
-            orders.put(argument.substring(0, at), argument.substring(at + 1));
-        }
-        try {
-            System.out.println(take(orders));
-        } catch (Throwable error) {
-            String message = error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
-            System.out.println("{\"failure\":{\"message\":\"" + message + "\"}}");
-            System.exit(1);
-        }
-        // The client's own threads are daemons; nothing keeps the process.
-        System.exit(0);
+        Orders.answer(arguments, Fetch::take);
     }
 }

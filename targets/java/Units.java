@@ -1,13 +1,7 @@
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStreamReader;
-import java.lang.management.GarbageCollectorMXBean;
-import java.lang.management.ManagementFactory;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
@@ -25,22 +19,12 @@ public final class Units {
         long made;
     }
 
-    /** No sample can be taken. */
-    private static final class Failed extends Exception {
-        final String advice;
-
-        Failed(String message, String advice) {
-            super(message);
-            this.advice = advice;
-        }
-    }
-
     private interface Phase {
         void stop(String name) throws IOException;
     }
 
     /** Starts a thread of a kind. Virtual ones by reflection, so that older compilers take this file. */
-    private static Function<Runnable, Thread> starter(String unit) throws Failed {
+    private static Function<Runnable, Thread> starter(String unit) throws Orders.Failed {
         if (unit.equals("platform")) {
             return work -> {
                 Thread thread = new Thread(work);
@@ -49,7 +33,7 @@ public final class Units {
             };
         }
         if (!unit.equals("virtual")) {
-            throw new Failed("there is no unit '" + unit + "'; the units are platform and virtual", null);
+            throw new Orders.Failed("there is no unit '" + unit + "'; the units are platform and virtual", null);
         }
         try {
             Method start = Thread.class.getMethod("startVirtualThread", Runnable.class);
@@ -61,13 +45,13 @@ public final class Units {
                 }
             };
         } catch (NoSuchMethodException error) {
-            throw new Failed("this Java has no virtual threads", "Java 21 or newer");
+            throw new Orders.Failed("this Java has no virtual threads", "Java 21 or newer");
         }
     }
 
     private static Round run(
             Function<Runnable, Thread> starter, int units, int switches, Phase alive)
-            throws Failed, IOException, InterruptedException {
+            throws Orders.Failed, IOException, InterruptedException {
         CountDownLatch born = new CountDownLatch(units);
         CountDownLatch gate = new CountDownLatch(1);
         AtomicLong made = new AtomicLong();
@@ -97,7 +81,7 @@ public final class Units {
                 threads.add(starter.apply(work));
             } catch (OutOfMemoryError error) {
                 gate.countDown();
-                throw new Failed(
+                throw new Orders.Failed(
                         "thread " + number + " of " + units + " could not be started: " + error.getMessage(),
                         "raise the limits on processes (ulimit -u, pids.max), or use --units");
             }
@@ -115,35 +99,14 @@ public final class Units {
         return round;
     }
 
-    private static int number(Map<String, String> orders, String key, int missing) {
-        return Integer.parseInt(orders.getOrDefault(key, Integer.toString(missing)));
-    }
-
-    private static long[] collections() {
-        long[] sum = {0, 0};
-        for (GarbageCollectorMXBean bean : ManagementFactory.getGarbageCollectorMXBeans()) {
-            sum[0] += Math.max(0, bean.getCollectionCount());
-            sum[1] += Math.max(0, bean.getCollectionTime()) * 1_000_000;
-        }
-        return sum;
-    }
-
-    private static String take(Map<String, String> orders) throws Exception {
-        Function<Runnable, Thread> starter = starter(orders.getOrDefault("unit", ""));
-        int units = number(orders, "units", 1);
-        int switches = number(orders, "switches", 1);
-        int rounds = number(orders, "rounds", 1);
-        int warmup = number(orders, "warmup", 0);
-        boolean phases = number(orders, "phases", 0) > 0;
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+    private static String take(Orders orders) throws Exception {
+        Function<Runnable, Thread> starter = starter(orders.word("unit", ""));
+        int units = orders.number("units", 1);
+        int switches = orders.number("switches", 1);
+        int rounds = orders.number("rounds", 1);
+        int warmup = orders.number("warmup", 0);
         Phase nothing = name -> {};
-        Phase phase = name -> {
-            if (phases) {
-                System.out.println("{\"phase\":\"" + name + "\"}");
-                System.out.flush();
-                in.readLine();
-            }
-        };
+        Phase phase = orders::phase;
 
         long warming = 0;
         for (int i = 0; i < warmup; i++) {
@@ -152,23 +115,21 @@ public final class Units {
         }
 
         phase.stop("base");
-        long[] before = collections();
+        long[] before = Orders.collections();
         StringBuilder times = new StringBuilder();
         long made = 0;
         for (int i = 0; i < rounds; i++) {
             boolean first = i == 0;
             Round round = run(starter, units, switches, first ? phase : nothing);
             times.append(first ? "" : ",");
-            times.append("{\"create_ns\":").append(round.create);
-            times.append(",\"run_ns\":").append(round.run).append("}");
+            times.append(Orders.round(round.create, round.run));
             made += round.made;
             if (first) {
                 phase.stop("done");
             }
         }
-        long[] after = collections();
-        StringBuilder line = new StringBuilder("{\"sample\":{");
-        line.append("\"units\":").append(units);
+        long[] after = Orders.collections();
+        StringBuilder line = new StringBuilder("\"units\":").append(units);
         line.append(",\"switches_asked\":").append((long) units * switches * rounds);
         line.append(",\"switches_made\":").append(made);
         line.append(",\"rounds\":[").append(times).append("]");
@@ -178,26 +139,10 @@ public final class Units {
             line.append(",\"warmup\":{\"rounds\":").append(warmup);
             line.append(",\"ns\":").append(warming).append("}");
         }
-        return line.append("}}").toString();
+        return line.toString();
     }
 
-    private static String quoted(String text) {
-        return "\"" + text.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", " ") + "\"";
-    }
-
-    public static void main(String[] arguments) throws Exception {
-        Map<String, String> orders = new HashMap<>();
-        for (String argument : arguments) {
-            String[] order = argument.split("=", 2);
-            orders.put(order[0], order.length > 1 ? order[1] : "");
-        }
-        try {
-            System.out.println(take(orders));
-        } catch (Failed failed) {
-            String advice = failed.advice == null ? "null" : quoted(failed.advice);
-            System.out.println(
-                    "{\"failure\":{\"message\":" + quoted(failed.getMessage()) + ",\"advice\":" + advice + "}}");
-            System.exit(1);
-        }
+    public static void main(String[] arguments) {
+        Orders.answer(arguments, Units::take);
     }
 }

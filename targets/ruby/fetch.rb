@@ -122,7 +122,6 @@ def sample(orders)
   read_by(Integer(orders.fetch("read_size", 0)))
   client = Client.new(orders)
   way = { "sequential" => :sequential, "thread" => :by_threads, "task" => :by_fibers }
-  require "async" if orders["unit"] == "task"
   fetch_all = method(way.fetch(orders["unit"]))
   received = 0
   start = now
@@ -158,7 +157,15 @@ def sample(orders)
 end
 
 begin
-  puts JSON.generate(sample: sample(ARGV.map { |argument| argument.split("=", 2) }.to_h))
+  orders = ARGV.map { |argument| argument.split("=", 2) }.to_h
+  answer = if orders["unit"] == "task"
+             require "async"
+             # One scheduler for all rounds, as a server would have it.
+             Sync { sample(orders) }
+           else
+             sample(orders)
+           end
+  puts JSON.generate(sample: answer)
 rescue ThreadError, FiberError, SystemCallError, IOError, RuntimeError, Timeout::Error => error
   puts JSON.generate(failure: { message: "#{error.class}: #{error.message}" })
   exit 1

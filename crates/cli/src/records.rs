@@ -49,6 +49,13 @@ fn judge(orders: &Compare) -> Result<ExitCode, String> {
             orders.old, orders.new
         ));
     }
+    if judged && !comparison.can_judge() {
+        return Err(format!(
+            "{} and {} have no figure that could be told from chance: both sides need samples of \
+             their own, 4 or more of each; there is nothing to judge",
+            orders.old, orders.new
+        ));
+    }
     show(&orders.shown, |format, colour| comparison.render(format, colour))?;
     let Some(percent) = orders.fail_on_regression else {
         return Ok(ExitCode::SUCCESS);

@@ -1,5 +1,6 @@
 //! One clear line about a command line that makes no sense.
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -60,7 +61,8 @@ fn line(error: &clap::Error) -> String {
         }
         // An argument by its place, `<RECORD>...`, or the option that another one needs.
         ErrorKind::MissingRequiredArgument => {
-            format!("{} is missing; see carefree --help for what each command takes", argument)
+            let command = env::args().nth(1).unwrap_or_default();
+            format!("{argument} is missing; see carefree {command} --help")
         }
         ErrorKind::ArgumentConflict => format!("{option} can be given only once"),
         // Whatever else there may be: clap's first line, without its prefix.

@@ -12,7 +12,7 @@ use support::{run, stderr, stdout};
 fn record(folder: &Path, name: &str, version: &str, cores: u32, samples: &[f64]) -> String {
     let sample = |(position, value): (usize, &f64)| {
         format!(
-            r#"{{"type":"sample","runtime":"ruby","version":"{version}","unit":"thread","workload":"alloc","parameters":{{"switches":2,"units":10000}},"run":"2026-01-31T12:00:00Z","position":{position},"pin":null,"program":"p","figures":{{"time_per_unit":{value}}}}}"#
+            r#"{{"type":"sample","runtime":"ruby","version":"{version}","unit":"thread","workload":"alloc","parameters":{{"switches":2,"units":10000}},"run":"2026-01-31T12:00:00Z {name}","position":{position},"pin":null,"program":"p","figures":{{"time_per_unit":{value}}}}}"#
         )
     };
     let samples: Vec<String> = samples.iter().enumerate().map(sample).collect();
@@ -20,7 +20,7 @@ fn record(folder: &Path, name: &str, version: &str, cores: u32, samples: &[f64])
     let text = format!(
         "{}\n{}\n{}\n",
         format_args!(
-            r#"{{"type":"environment","schema":2,"started":"2026-01-31T12:00:00Z","cpu":"Example 9000","cores":{cores},"cores_allowed":{cores},"memory":8589934592}}"#
+            r#"{{"type":"environment","schema":2,"started":"2026-01-31T12:00:00Z {name}","cpu":"Example 9000","cores":{cores},"cores_allowed":{cores},"memory":8589934592}}"#
         ),
         r#"{"type":"run","seed":1,"samples":7,"quick":false,"pinned":false,"interrupted":false,"load":{"others":0.0,"steal":0.0}}"#,
         samples.join("\n")
@@ -52,10 +52,15 @@ fn a_regression_is_named_and_ends_with_its_own_exit_code() {
     let output = compare(&old, &new, &["--fail-on-regression", "10"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(stderr(&output).contains("ruby 3.3 thread alloc time per unit: 3.6x slower"));
-    for (old, new, percent) in [(&old, &new, "400"), (&new, &old, "0"), (&old, &old, "0")] {
+    for (old, new, percent) in [(&old, &new, "400"), (&new, &old, "0")] {
         let output = compare(old, new, &["--fail-on-regression", percent]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
+    // The same samples on both sides, as a run has them that used the other's again.
+    let output = compare(&old, &old, &["--fail-on-regression", "0"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let text = stdout(&compare(&old, &old, &[])).to_owned();
+    assert!(text.contains("1 figure rests on samples that stand on both sides"), "{text}");
 }
 
 #[test]
@@ -99,6 +104,12 @@ fn too_few_samples_to_show_anything_are_told_of() {
     let new = record(folder.path(), "new.jsonl", "3.2", 2, &slower(9.0)[..3]);
     let text = stdout(&compare(&old, &new, &[])).to_owned();
     assert!(text.contains("None of these could have shown one"), "{text}");
+    // A check that can never fail is none.
+    for (old, new) in [(&*old, &*new), ("published", "published")] {
+        let output = compare(old, new, &["--fail-on-regression", "5"]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).ends_with("there is nothing to judge\n"), "{output:?}");
+    }
     let enough = record(folder.path(), "enough.jsonl", "3.2", 2, &CALM);
     let text = stdout(&compare(&enough, &enough, &[])).to_owned();
     assert!(!text.contains("could have shown"), "{text}");

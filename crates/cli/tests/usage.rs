@@ -50,7 +50,7 @@ fn wrong_names_are_answered_with_the_right_ones() {
     );
     assert_eq!(
         refused(&["compare", "mine"]),
-        "carefree: <NEW> is missing; see carefree --help for what each command takes"
+        "carefree: <NEW> is missing; see carefree compare --help"
     );
     for command in ["bench", "doctor"] {
         let folder = refused(&[command, "--targets", "/no/such/folder"]);

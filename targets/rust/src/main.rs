@@ -4,6 +4,7 @@ mod counting;
 mod feed;
 mod fetch;
 mod gated;
+mod may_client;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Write};
@@ -174,12 +175,12 @@ fn take(orders: &Orders) -> Result<String, String> {
     let unit = orders.word("unit");
     let account = match (orders.word("workload"), unit) {
         ("feed", "task" | "may") => feed::take(orders),
-        ("fetch", "task" | "sequential") => fetch::take(orders),
+        ("fetch", "task" | "may" | "sequential") => fetch::take(orders),
         (_, "task") => {
             let runtime = Runtime::new().map_err(|error| error.to_string())?;
             take_gated(orders, Some(&runtime))
         }
-        (workload, "may") if workload != "fetch" => take_gated(orders, None),
+        (_, "may") => take_gated(orders, None),
         (_, other) => Err(format!("there is no unit '{other}'; the units are task and may")),
     }?;
     Ok(account.line(orders.number("units", 1)?))

@@ -11,6 +11,8 @@ mod show;
 
 pub use change::{Change, Verdict};
 
+use std::collections::BTreeSet;
+
 use crate::record::{self, Measurement, Record};
 
 /// What changed.
@@ -26,6 +28,16 @@ pub struct Comparison {
     pub machines: Vec<String>,
     /// Where and how the old and the new side were measured: their records without figures.
     pub(crate) sides: [Vec<Record>; 2],
+}
+
+/// The samples behind a figure of one side, each by the run that took it and its place there.
+fn samples<'a>(side: &'a [Record], figure: align::Placed<'_>) -> BTreeSet<(&'a str, usize)> {
+    side.iter()
+        .filter(|record| record.environment.started == figure.environment.started)
+        .flat_map(|record| &record.samples)
+        .filter(|sample| sample.subject == figure.measurement.subject)
+        .map(|sample| (sample.run.as_str(), sample.position))
+        .collect()
 }
 
 /// A record without its figures.
@@ -44,6 +56,9 @@ pub struct Pair {
     pub new: Measurement,
     /// How they differ.
     pub change: Change,
+    /// Whether some samples stand on both sides: one run has used those of the other again, and
+    /// what differs tells nothing.
+    pub shared: bool,
 }
 
 impl Comparison {
@@ -60,11 +75,20 @@ impl Comparison {
                 }
             }
             let change = Change::new(was.measurement, is.measurement);
-            pairs.push(Pair { old: was.measurement.clone(), new: is.measurement.clone(), change });
+            let shared = !samples(old, was).is_disjoint(&samples(new, is));
+            let (was, is) = (was.measurement.clone(), is.measurement.clone());
+            pairs.push(Pair { old: was, new: is, change, shared });
         }
         let sides = [old, new].map(|side| side.iter().map(head).collect());
         let (only_old, only_new) = (aligned.only_old, aligned.only_new);
         Comparison { pairs, only_old, only_new, machines, sides }
+    }
+
+    /// Whether any of the figures has samples enough on both sides to show a difference, and others
+    /// on one than on the other.
+    pub fn can_judge(&self) -> bool {
+        let could_tell = |p: &Pair| change::could_tell(p.old.samples.len(), p.new.samples.len());
+        self.pairs.iter().any(|pair| !pair.shared && could_tell(pair))
     }
 
     /// The figures that got worse, beyond doubt and by more than `percent`.

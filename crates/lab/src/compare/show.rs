@@ -41,6 +41,14 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
             comparison.machines.join("; ")
         ));
     }
+    let shared = comparison.pairs.iter().filter(|pair| pair.shared).count();
+    if shared > 0 {
+        let (figures, rest) = if shared == 1 { ("figure", "rests") } else { ("figures", "rest") };
+        found.push(format!(
+            "{shared} {figures} {rest} on samples that stand on both sides: the later run has used \
+             those of the earlier one again. Measure anew with carefree bench --force."
+        ));
+    }
     if comparison.pairs.is_empty() {
         found.push(
             "The two sides have no figure in common: the same runtime, unit, workload, parameters \
@@ -147,9 +155,10 @@ fn table(comparison: &Comparison) -> Table {
         .column("p", Align::Right)
         .column("Verdict", Align::Left);
     for pair in &comparison.pairs {
-        let Pair { old, new, change } = pair;
+        let Pair { old, new, change, shared } = pair;
         let ends = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
         let verdict = match change.verdict {
+            _ if *shared => "the same samples".into(),
             Verdict::Better | Verdict::Worse => change.words(&new.metric),
             Verdict::NoneShown => change.verdict.name().to_owned(),
             Verdict::Untested => format!("({})", change.words(&new.metric)),
@@ -261,7 +270,7 @@ fn spreadsheet(comparison: &Comparison) -> String {
     ];
     let mut lines = csv::line(headings.into_iter().map(str::to_owned));
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for Pair { old, new, change } in &comparison.pairs {
+    for Pair { old, new, change, .. } in &comparison.pairs {
         let cells = [
             new.subject.runtime.clone(),
             old.subject.version.clone(),
@@ -289,7 +298,7 @@ fn json(comparison: &Comparison) -> String {
     let pairs: Vec<String> = comparison
         .pairs
         .iter()
-        .map(|Pair { old, new, change }| {
+        .map(|Pair { old, new, change, shared }| {
             let value = serde_json::json!({
                 "runtime": new.subject.runtime,
                 "old_version": old.subject.version,
@@ -306,6 +315,7 @@ fn json(comparison: &Comparison) -> String {
                 "ratio_high": change.interval.map(|(_, high)| high),
                 "p": change.p,
                 "verdict": change.verdict.name(),
+                "same_samples": shared,
             });
             format!("    {value}")
         })

@@ -125,9 +125,11 @@ pub(crate) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::alone;
 
     #[test]
     fn everybody_is_fed_whoever_does_it() {
+        let _alone = alone();
         for unit in Unit::ALL {
             for how in [How::Units, How::Hybrid] {
                 for yields in [false, true] {
@@ -143,6 +145,7 @@ mod tests {
 
     #[test]
     fn those_on_one_thread_prove_their_switches() {
+        let _alone = alone();
         let meal = Meal { people: 9, nutrients: 50, yields: true, how: How::Units, workers: 1 };
         let by = |unit| serve(unit, &meal).expect("a meal for nine").switches_made;
         // A coroutine's every yield goes to its resumer.

@@ -2,12 +2,12 @@
 
 mod show;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use show::render;
 
 use crate::compare::{Change, Verdict};
-use crate::record::{self, Measurement, Record, version_key};
+use crate::record::{self, Measurement, Record, Subject, version_key};
 use crate::report::number;
 
 /// One figure of one unit of one runtime, on one machine, from the oldest version to the newest
@@ -38,12 +38,21 @@ const UNTESTED: f64 = 1.4;
 /// may be there and matters to nobody.
 const TESTED: f64 = 1.05;
 
+/// A figure, the time its record began, and the runs its samples come from.
+type Point<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
+
 /// The figures of `records`, each through its history; those that were measured once are left out.
+/// A run that used samples of another again is no second point: of those that share samples, the
+/// one that has most stands for all.
 pub fn series(records: &[Record]) -> Vec<Series<'_>> {
     type Key<'a> = (String, String, usize, &'a str, &'a str, String);
-    let mut found: BTreeMap<Key<'_>, Vec<(&Measurement, &str)>> = BTreeMap::new();
+    let mut found: BTreeMap<Key<'_>, Vec<Point<'_>>> = BTreeMap::new();
     for record in records {
         let machine = record::machine_name(&record.environment);
+        let mut runs: BTreeMap<&Subject, BTreeSet<&str>> = BTreeMap::new();
+        for sample in &record.samples {
+            runs.entry(&sample.subject).or_default().insert(&sample.run);
+        }
         for m in &record.results {
             let s = &m.subject;
             // Cores are the machine's part; the rest has to be the same.
@@ -55,17 +64,35 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
                 &*s.unit,
                 format!("{} {machine}", s.parameters),
             );
-            found.entry(key).or_default().push((m, &record.environment.started));
+            let runs = runs.get(s).cloned().unwrap_or_default();
+            found.entry(key).or_default().push((m, &record.environment.started, runs));
         }
     }
     found
         .into_values()
+        .map(independent)
         .map(|mut points| {
             points.sort_by_cached_key(|(m, started)| (version_key(&m.subject.version), *started));
             Series { points }
         })
         .filter(|series| series.points.len() > 1)
         .collect()
+}
+
+/// Of points that share samples, the one with most of them, the first of several.
+fn independent(mut points: Vec<Point<'_>>) -> Vec<(&Measurement, &str)> {
+    points.sort_by_key(|(m, started, _)| (std::cmp::Reverse(m.samples.len()), *started));
+    let mut kept: Vec<Point<'_>> = Vec::new();
+    for point in points {
+        let (m, _, runs) = &point;
+        let shares = |(other, _, theirs): &Point<'_>| {
+            other.subject.version == m.subject.version && !runs.is_disjoint(theirs)
+        };
+        if !kept.iter().any(shares) {
+            kept.push(point);
+        }
+    }
+    kept.into_iter().map(|(m, started, _)| (m, started)).collect()
 }
 
 impl<'a> Series<'a> {
@@ -143,6 +170,8 @@ pub fn sentences(records: &[Record]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::env::Environment;
+    use crate::record::{Reading, RunFacts};
 
     /// The article of the published tables' author (document 001) names these steps.
     #[test]
@@ -182,6 +211,37 @@ mod tests {
         assert_eq!(said.len(), 2, "{said:#?}");
         let between = "switch 4.0x slower from 2026-01-01T00:00:00Z to 2026-02-01T00:00:00Z";
         assert!(said.iter().all(|line| line.contains(between)), "{said:#?}");
+    }
+
+    #[test]
+    fn samples_that_were_used_again_make_no_second_point() {
+        let reading = |run: &str, position, value| Reading {
+            subject: Subject { version: "3.3".into(), ..Subject::default() },
+            role: None,
+            run: run.into(),
+            position,
+            pin: None,
+            program: String::new(),
+            figures: BTreeMap::from([("time_per_unit".to_owned(), value)]),
+            proof: serde_json::Map::new(),
+        };
+        let record = |started: &str, samples: Vec<Reading>| {
+            let environment = Environment { started: started.into(), ..Environment::default() };
+            Record::new(environment, RunFacts::default(), samples, Vec::new())
+        };
+        let first: Vec<Reading> = (0..2).map(|at| reading("one", at, 1.0 + at as f64)).collect();
+        let all: Vec<Reading> = first.iter().cloned().chain([reading("two", 2, 9.0)]).collect();
+        let broken_off = record("one", first);
+        let resumed = record("two", all);
+        let anew = record("three", vec![reading("three", 0, 5.0)]);
+        let points = |records: &[Record]| {
+            let all = series(records);
+            let times = |one: &Series<'_>| one.points.iter().map(|(_, at)| (*at).into()).collect();
+            all.iter().map(times).collect::<Vec<Vec<String>>>()
+        };
+        assert!(points(&[broken_off.clone(), resumed.clone()]).is_empty(), "one measurement");
+        let found = points(&[broken_off, resumed, anew]);
+        assert_eq!(found, [vec!["three", "two"]], "in the order of their times");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the figures come down to, in plain words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::number::{grouped, times, value};
 use super::tables;
@@ -94,8 +94,9 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     topics
 }
 
-/// The span of all runtimes in one sentence, where there are several: for who reads no further.
-pub(super) fn lead(view: &View<'_>) -> Option<String> {
+/// The span of all runtimes in a line for each topic, where there are several of them, for who reads
+/// no further; and how many runtimes there are.
+pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, String>)> {
     let crews = view.crews();
     // Published figures are others': what is said of "here" is of this machine.
     let here = |crew: &&Crew<'_>| {
@@ -104,32 +105,33 @@ pub(super) fn lead(view: &View<'_>) -> Option<String> {
     };
     let mine: Vec<&Crew<'_>> = crews.iter().filter(here).collect();
     let mut runtimes = BTreeSet::new();
-    let parts: Vec<String> = POINTS
-        .iter()
-        .filter_map(|point| {
-            let outcomes: Vec<Outcome<'_>> =
-                mine.iter().filter_map(|crew| outcome(view, crew, point)).collect();
-            // Where threads win somewhere, or nobody is shown to, the span has no plain name.
-            if outcomes.iter().any(|outcome| outcome.verdict != Verdict::Light) {
-                return None;
-            }
-            runtimes.extend(outcomes.iter().map(|outcome| outcome.who.runtime));
-            let mut ratios: Vec<f64> =
-                outcomes.iter().map(|o| o.thread.median / o.light.median).collect();
-            ratios.sort_by(f64::total_cmp);
-            let (least, most) = (*ratios.first()?, *ratios.last()?);
-            let topic = point.topic.to_lowercase();
-            Some(format!("{topic} {} to {}", times(least), times(most)))
-        })
-        .collect();
-    (runtimes.len() > 1 && !parts.is_empty()).then(|| {
-        format!(
-            "Over the {} runtimes measured here, the lighter unit (fiber, goroutine, task) is \
-             cheaper than the thread by a factor of: {}.",
-            runtimes.len(),
-            parts.join("; ")
-        )
-    })
+    let mut spans = BTreeMap::new();
+    for point in &POINTS {
+        let outcomes: Vec<Outcome<'_>> =
+            mine.iter().filter_map(|crew| outcome(view, crew, point)).collect();
+        runtimes.extend(outcomes.iter().map(|outcome| outcome.who.runtime));
+        let mut ratios: Vec<(f64, &Outcome<'_>)> = outcomes
+            .iter()
+            .map(|outcome| (outcome.thread.median / outcome.light.median, outcome))
+            .collect();
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else { continue };
+        let of = |(ratio, outcome): &(f64, &Outcome<'_>)| {
+            let subject = &outcome.light.subject;
+            let ratio = match outcome.verdict {
+                // Chance may have made it: no number is claimed.
+                Verdict::Open => "no difference shown".to_owned(),
+                Verdict::Light | Verdict::Thread => times(*ratio),
+            };
+            format!("{ratio} ({} {})", subject.runtime, subject.unit)
+        };
+        let span = match ratios.len() {
+            1 => of(most),
+            _ => format!("{} to {}", of(least), of(most)),
+        };
+        spans.insert(point.topic, span);
+    }
+    (runtimes.len() > 1 && !spans.is_empty()).then_some((runtimes.len(), spans))
 }
 
 /// What a comparison comes to for one crew.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::markup::{self, escape, figure};
 use super::{environment, list, page, past, subtitle};
 use crate::compare::{Change, Comparison, Pair, Verdict};
-use crate::record::Record;
+use crate::record::{Record, more_is_better};
 use crate::report::table::{Align, Table};
 
 /// The page of a comparison: `cautions` before all, then what it comes to in `sentences`, the
@@ -55,15 +55,16 @@ fn sortable(table: &Table) -> String {
 
 /// So many changes fit a picture that somebody looks at; the table has them all.
 const MOST: usize = 40;
-/// The height of a row with its label, and of the axis.
-const ROW: usize = 42;
+/// The height of a row with its label and its words, and of the axis.
+const ROW: usize = 58;
 const AXIS: usize = 24;
 
 /// The figures that changed beyond doubt, largest change first: the ratio with its interval, and a
-/// line where nothing has changed.
+/// line where nothing has changed. Rates, which are times turned upside down, are left out.
 fn ratios(pairs: &[Pair]) -> String {
     let told = |pair: &&Pair| {
         matches!(pair.change.verdict, Verdict::Better | Verdict::Worse)
+            && !more_is_better(&pair.new.metric)
             && pair.change.ratio > 0.0
             && pair.change.ratio.is_finite()
     };
@@ -101,15 +102,16 @@ fn ratios(pairs: &[Pair]) -> String {
     svg.push('\n');
     for (at, pair) in shown.iter().enumerate() {
         let (top, change) = (at * ROW, &pair.change);
-        let (middle, x) = (top + 28, axis.at(change.ratio));
+        let (middle, x) = (top + 45, axis.at(change.ratio));
         // The hues of threads and coroutines, which tell apart for every eye.
         let class = if change.verdict == Verdict::Worse { "thread" } else { "coroutine" };
         let _ = write!(
             svg,
-            "<g class=\"{class}\"><text x=\"0\" y=\"{0}\">{1}</text>\
-             <text class=\"value\" x=\"100%\" y=\"{0}\" text-anchor=\"end\">{2}</text>",
+            "<g class=\"{class}\"><text x=\"0\" y=\"{}\">{}</text>\
+             <text class=\"value\" x=\"0\" y=\"{}\">{}</text>",
             top + 15,
             escape(&name(pair)),
+            top + 32,
             escape(&words(pair)),
         );
         if let Some((low, high)) = change.interval {
@@ -187,17 +189,23 @@ impl Axis {
         100.0 * place.clamp(0.0, 1.0)
     }
 
-    /// Round ratios along it, and 1; six at most, or they meet on a phone.
+    /// Round ratios along it, 1 among them: of the coarsest steps that there are three of.
     fn ticks(self) -> Vec<f64> {
-        let fits = |ticks: &[f64]| -> Vec<f64> {
+        const STEPS: [&[f64]; 7] = [
+            &[1e-6, 1e-3, 1.0, 1e3, 1e6],
+            &[0.01, 0.1, 1.0, 10.0, 100.0],
+            &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+            &[0.25, 0.5, 1.0, 2.0, 4.0],
+            &[0.5, 0.7, 1.0, 1.4, 2.0],
+            &[0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4],
+            &[0.9, 0.95, 1.0, 1.05, 1.1],
+        ];
+        let fits = |ticks: &&[f64]| -> Vec<f64> {
             ticks.iter().copied().filter(|tick| (self.low..=self.high).contains(tick)).collect()
         };
-        let fine = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0];
-        let middle = [0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0, 20.0];
-        let coarse = [1e-6, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e6];
-        let all = [&fine[..], &middle, &coarse].map(fits);
-        let few = all.iter().find(|ticks| (2..=6).contains(&ticks.len()));
-        few.cloned().unwrap_or_else(|| vec![1.0])
+        let all: Vec<Vec<f64>> = STEPS.iter().map(fits).collect();
+        let enough = all.iter().find(|ticks| ticks.len() >= 3);
+        enough.or(all.iter().max_by_key(|ticks| ticks.len())).cloned().unwrap_or_default()
     }
 }
 
@@ -220,10 +228,12 @@ mod tests {
         ] {
             let axis = Axis::of([change(ratio, low, high)].iter());
             let ticks = axis.ticks();
-            assert!(ticks.contains(&1.0) && ticks.len() <= 6, "{ratio}: {ticks:?}");
+            assert!(ticks.contains(&1.0) && ticks.len() <= 7, "{ratio}: {ticks:?}");
             assert!(axis.at(low) <= axis.at(ratio) && axis.at(ratio) <= axis.at(high), "{axis:?}");
             assert!(axis.at(1.0) > 0.0 && axis.at(1.0) < 100.0, "{axis:?}");
         }
+        assert_eq!(Axis { low: 0.12, high: 8.2 }.ticks(), [0.2, 0.5, 1.0, 2.0, 5.0]);
+        assert_eq!(Axis { low: 0.98, high: 3.9 }.ticks(), [1.0, 1.4, 2.0]);
         let axis = Axis { low: 0.25, high: 4.0 };
         assert!((axis.at(2.0) + axis.at(0.5) - 100.0).abs() < 1e-9, "half is as far as twice");
     }

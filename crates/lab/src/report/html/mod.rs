@@ -25,6 +25,7 @@ use crate::history as past_of;
 use crate::record::Record;
 
 const STYLE: &str = include_str!("style.css");
+const PAGE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// How figures come about, for who has read nothing else.
@@ -80,7 +81,7 @@ fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, String)>) ->
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
          'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <style>\n{STYLE}{PAGE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#summary\">Skip to the summary</a>\n\
          <header><div><h1>{title}</h1>\n<p class=\"soft\">{}</p></div>\n\
          <button id=\"theme\" type=\"button\" hidden>Dark page</button></header>\n\
@@ -124,16 +125,30 @@ fn list(items: impl Iterator<Item = String>) -> String {
 fn summary(view: &View<'_>, records: &[Record]) -> String {
     let topics = words::topics(view);
     let mut html = String::new();
-    if let Some(lead) = words::lead(view) {
-        let _ = writeln!(html, "<p class=\"lead\">{}</p>", escape(&lead));
-    }
-    // Headings help to find one's way through many sentences; few need none.
+    // Few sentences need no help; many are told in a line for each topic, with the rest behind it.
     let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > 8;
+    let (runtimes, spans) = words::spans(view).unwrap_or_default();
+    let open = if many { "" } else { " open" };
+    if runtimes > 0 {
+        let _ = writeln!(
+            html,
+            "<p class=\"lead\">What a thread takes, in multiples of what the lighter unit (fiber, \
+             goroutine, task) takes: the least and the most of the {runtimes} runtimes measured \
+             here.</p>"
+        );
+    }
     for (topic, said) in topics {
-        if many {
-            let _ = writeln!(html, "<h3>{topic}</h3>");
-        }
-        html += &list(said.into_iter());
+        let sentences = list(said.into_iter());
+        let _ = match spans.get(topic) {
+            Some(span) => writeln!(
+                html,
+                "<details class=\"topic\"{open}><summary><h3>{topic}</h3>: {}</summary>{sentences}\
+                 </details>",
+                escape(span)
+            ),
+            None if many => writeln!(html, "<h3>{topic}</h3>\n{sentences}"),
+            None => writeln!(html, "{sentences}"),
+        };
     }
     let steps: Vec<String> = past_in_short(records).collect();
     if !steps.is_empty() {
@@ -236,6 +251,8 @@ fn method(records: &[Record]) -> String {
 
 fn environment(records: &[Record]) -> String {
     let mut html = String::new();
+    // A folder has dozens of runs, each with as much to say.
+    let folded = records.len() > 1;
     for record in records {
         let e = &record.environment;
         let title = match (&record.source, e.started.as_str()) {
@@ -274,7 +291,13 @@ fn environment(records: &[Record]) -> String {
             ("Samples of each", measured.then(|| run.samples.to_string())),
             ("Seed", measured.then(|| run.seed.to_string())),
         ];
-        let _ = writeln!(html, "<div class=\"card\"><h3>{}</h3><dl>", escape(&title));
+        let title = escape(&title);
+        let _ = match folded {
+            true => {
+                writeln!(html, "<details class=\"card\"><summary><h3>{title}</h3></summary><dl>")
+            }
+            false => writeln!(html, "<div class=\"card\"><h3>{title}</h3><dl>"),
+        };
         for (name, fact) in facts {
             if let Some(fact) = fact {
                 let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&fact));
@@ -290,7 +313,7 @@ fn environment(records: &[Record]) -> String {
             let command = escape(&run.command);
             let _ = writeln!(html, "<dt>Command</dt><dd><code>{command}</code></dd>");
         }
-        html.push_str("</dl></div>\n");
+        html.push_str(if folded { "</dl></details>\n" } else { "</dl></div>\n" });
     }
     html
 }

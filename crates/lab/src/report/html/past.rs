@@ -19,8 +19,9 @@ const SHOWN: [(&str, &str, &str); 6] = [
     ("alloc", "whole_memory_per_unit", "memory of a unit, all told"),
 ];
 
-/// Steps that are shown without being asked for.
+/// Steps, and charts, that are shown without being asked for.
 const AT_ONCE: usize = 8;
+const CHARTS: usize = 6;
 
 pub(super) fn render(records: &[Record]) -> String {
     let mut html = String::new();
@@ -44,7 +45,7 @@ pub(super) fn render(records: &[Record]) -> String {
 /// The figures that tell most, over versions and time.
 pub(super) fn charts(records: &[Record]) -> String {
     let all = history::series(records);
-    let mut charts = String::new();
+    let mut charts = Vec::new();
     for (workload, metric, title) in SHOWN {
         // Units of one runtime share a chart.
         let mut groups: BTreeMap<(&str, bool, String), Vec<&Series<'_>>> = BTreeMap::new();
@@ -58,12 +59,22 @@ pub(super) fn charts(records: &[Record]) -> String {
         }
         for ((runtime, published, _), group) in groups {
             let published = if published { ", published" } else { "" };
-            charts += &chart(&format!("{runtime}{published}: {title}"), metric, &group);
+            charts.push(chart(&format!("{runtime}{published}: {title}"), metric, &group));
         }
     }
-    match charts.is_empty() {
-        true => charts,
-        false => format!("<div class=\"charts\">\n{charts}</div>\n"),
+    let grid = |charts: &[String]| match charts.is_empty() {
+        true => String::new(),
+        false => format!("<div class=\"charts\">\n{}</div>\n", charts.concat()),
+    };
+    let (first, rest) = charts.split_at(charts.len().min(CHARTS));
+    match rest.is_empty() {
+        true => grid(first),
+        false => format!(
+            "{}<details class=\"more\"><summary>{} more charts</summary>\n{}</details>\n",
+            grid(first),
+            rest.len(),
+            grid(rest)
+        ),
     }
 }
 
@@ -97,9 +108,15 @@ fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
             }
         })
         .collect();
-    let names = places.iter().map(|(_, version, date)| match date.get(..10) {
-        Some(day) => format!("{version}, {day}"),
-        None => version.clone(),
+    let day = |date: &str| date.get(..10).map(str::to_owned);
+    let names = places.iter().map(|(key, version, date)| {
+        let same_day = places.iter().filter(|other| other.0 == *key && day(&other.2) == day(date));
+        // Two runs of one day are told apart by the minute.
+        let time = match same_day.count() {
+            1 => day(date),
+            _ => date.get(..16).map(|minute| minute.replace('T', " ")),
+        };
+        time.map_or_else(|| version.clone(), |time| format!("{version}, {time}"))
     });
     Chart {
         title: title.to_owned(),

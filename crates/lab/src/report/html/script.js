@@ -51,6 +51,11 @@
     select(tabs[0]);
   }
 
+  // On paper nothing can be opened: what is in plain words is there in full.
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details.topic").forEach((topic) => { topic.open = true; });
+  });
+
   // Tables: a heading sorts its column, once up, once more down.
   document.querySelectorAll("table.sortable").forEach((table) => {
     const body = table.tBodies[0];
