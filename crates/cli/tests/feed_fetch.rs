@@ -113,7 +113,7 @@ fn our_own_fibers_and_threads() {
 #[test]
 fn tokio_and_may() {
     if let Some((fetched, fed)) = measure("rust", &["--unit", "task,may"]) {
-        assert_eq!(fetched, words(&["task", "task+keep-alive"]));
+        assert_eq!(fetched, words(&["may", "may+keep-alive", "task", "task+keep-alive"]));
         assert_eq!(fed, words(&ALL_WAYS[..3]));
     }
 }

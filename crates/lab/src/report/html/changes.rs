@@ -81,7 +81,7 @@ fn ratios(pairs: &[Pair]) -> String {
     let spoken: Vec<String> =
         shown.iter().map(|pair| format!("{}: {}", name(pair), words(pair))).collect();
     let mut svg = format!(
-        "<svg height=\"{height}\" role=\"img\" aria-label=\"{}\">\n",
+        "<svg class=\"ratios\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n",
         escape(&spoken.join("; "))
     );
     for value in axis.ticks() {
