@@ -34,6 +34,7 @@
 //! by a raw system call is noticed if that happens before a fiber waits on the file for the first
 //! time, as it does with those who set it when they open one.
 
+use std::alloc::{self, Layout};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{
@@ -150,7 +151,7 @@ pub(crate) fn known(fd: c_int) -> Option<&'static File> {
     unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK])
 }
 
-/// The place for what is known of `fd`; `None` for numbers beyond the table.
+/// The place for what is known of `fd`; `None` for numbers beyond the table, and without memory.
 #[inline]
 pub(crate) fn file(fd: c_int) -> Option<&'static File> {
     known(fd).or_else(|| enter(fd))
@@ -159,12 +160,21 @@ pub(crate) fn file(fd: c_int) -> Option<&'static File> {
 #[cold]
 fn enter(fd: c_int) -> Option<&'static File> {
     let slot = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
+    let layout = Layout::new::<[File; CHUNK]>();
+    // SAFETY: of a size that is not 0.
+    let new = unsafe { alloc::alloc(layout) }.cast::<[File; CHUNK]>();
+    if new.is_null() {
+        // Not an error: who says that memory is out writes it, and would come here again.
+        return None;
+    }
     // Built where it will be, one by one: a chunk is too much for a fiber's stack.
-    let new = (0..CHUNK).map(|_| File::new()).collect::<Box<[File]>>();
-    let new = Box::into_raw(new).cast::<[File; CHUNK]>();
+    for index in 0..CHUNK {
+        // SAFETY: there is room for so many.
+        unsafe { new.cast::<File>().add(index).write(File::new()) };
+    }
     if slot.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: from Box::into_raw just above, of that length, and nobody has seen it.
-        drop(unsafe { Box::from_raw(new) });
+        // SAFETY: allocated just above, and nobody has seen it. There is nothing in it to drop.
+        unsafe { alloc::dealloc(new.cast(), layout) };
     }
     known(fd)
 }

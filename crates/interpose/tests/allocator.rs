@@ -26,6 +26,9 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// How often the mutex was held by somebody else.
 static BUSY: AtomicU64 = AtomicU64::new(0);
 
+/// Nothing is to be had any more.
+static NO_MORE: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     /// The thread that keeps the mutex from others.
     static HOLDS: Cell<bool> = const { Cell::new(false) };
@@ -55,6 +58,9 @@ impl Contended {
 // SAFETY: the system's allocator.
 unsafe impl GlobalAlloc for Contended {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if NO_MORE.load(Relaxed) {
+            return std::ptr::null_mut();
+        }
         // SAFETY: the caller's promise.
         self.with(|| unsafe { System.alloc(layout) })
     }
@@ -159,4 +165,25 @@ fn an_allocator_that_takes_a_contended_mutex() {
         assert_eq!(rounds, 4);
     }
     assert!(BUSY.load(Relaxed) > 0, "the mutex was never contended");
+}
+
+/// Saying so is a call of `write`, which must do without memory itself.
+#[test]
+fn a_fiber_without_memory_says_so() {
+    const CHILD: &str = "CAREFREE_TEST_WITHOUT_MEMORY";
+    if std::env::var_os(CHILD).is_some() {
+        let fiber = spawn(|| -> () {
+            NO_MORE.store(true, Relaxed);
+            std::alloc::handle_alloc_error(Layout::new::<[u8; 77]>());
+        });
+        return fiber.join().unwrap();
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_fiber_without_memory_says_so", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("memory allocation of 77 bytes failed"), "{}\n{said}", output.status);
+    assert!(!said.contains("overflowed"), "{said}");
 }
