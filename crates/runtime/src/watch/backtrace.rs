@@ -39,7 +39,7 @@ struct Function {
     whose: Whose,
     /// A fiber's first function: outside it there is nothing of the program's.
     first: bool,
-    /// The name is but a place.
+    /// The name is but a place in a file, which was stripped of names.
     nameless: bool,
 }
 
@@ -105,13 +105,9 @@ fn functions(frames: &[Frame]) -> Vec<Function> {
             functions.push(rooms.function(&format!("{name:#}"), place));
         });
         if functions.len() == known {
-            functions.push(Function {
-                name: place_in_file(frame.address),
-                place: None,
-                whose: Whose::Program,
-                first: false,
-                nameless: true,
-            });
+            let (name, nameless) = place_in_file(frame.address);
+            let (place, whose) = (None, Whose::Program);
+            functions.push(Function { name, place, whose, first: false, nameless });
         }
         if functions.last().is_some_and(|function| function.first) {
             break;
@@ -121,8 +117,9 @@ fn functions(frames: &[Frame]) -> Vec<Function> {
 }
 
 /// `program+0x1234`: the file that was loaded there and the place as the file has it, which is not
-/// another one in each run. `addr2line` takes that.
-fn place_in_file(address: u64) -> String {
+/// another one in each run. `addr2line` takes that. Also whether there is such a file: the kernel's own
+/// code (the vDSO) lies in none.
+fn place_in_file(address: u64) -> (String, bool) {
     let mut found = None;
     loader::any_object(|object| {
         let begin = object.dlpi_addr;
@@ -133,25 +130,23 @@ fn place_in_file(address: u64) -> String {
         });
         if within {
             let name = match object.dlpi_name.is_null() {
-                true => PathBuf::new(),
+                true => c"",
                 // SAFETY: a C string of the loader's, which stays during the visit.
-                false => unsafe { CStr::from_ptr(object.dlpi_name) }
-                    .to_string_lossy()
-                    .into_owned()
-                    .into(),
+                false => unsafe { CStr::from_ptr(object.dlpi_name) },
             };
-            found = Some((name, address.wrapping_sub(begin)));
+            let name = name.to_string_lossy().into_owned();
+            found = Some((PathBuf::from(name), address.wrapping_sub(begin)));
         }
         within
     });
-    let Some((path, place)) = found else { return format!("{address:#x}") };
+    let Some((path, place)) = found else { return (format!("{address:#x}"), false) };
     // The program itself has no name there.
     let path = match path.file_name() {
         Some(_) => path,
         None => std::env::current_exe().unwrap_or_default(),
     };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    format!("{}+{place:#x}", name.unwrap_or_default())
+    (format!("{}+{place:#x}", name.unwrap_or_default()), path.is_absolute())
 }
 
 /// Where the sources of this crate and of its neighbours lay when they were compiled, as the line
@@ -444,6 +439,20 @@ mod tests {
         );
         assert_eq!(whose("/home/me/registry/src/ureq-3.3.0/src/lib.rs"), Whose::Program);
         assert!(Rooms::around(Path::new("elsewhere.rs")).is_none());
+    }
+
+    #[test]
+    fn places_are_those_of_files() {
+        let here = place_in_file as fn(u64) -> (String, bool);
+        let (name, in_file) = place_in_file(here as usize as u64);
+        let program = std::env::current_exe().unwrap();
+        let program = program.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with(&format!("{program}+0x")) && in_file, "{name}");
+        // SAFETY: asks for a number.
+        let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        let (name, in_file) = place_in_file(kernels + 1);
+        assert!(name.ends_with("+0x1") && !in_file, "{name}");
+        assert_eq!(place_in_file(7), ("0x7".to_owned(), false));
     }
 
     /// In this program, wherever it was compiled.
