@@ -103,8 +103,9 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
     let again: u32 = plan.had.iter().sum();
     if again > 0 {
+        let (samples, stand) = if again == 1 { ("sample", "stands") } else { ("samples", "stand") };
         bar.complain(&format!(
-            "{again} samples of earlier runs stand for as many of this one; --force measures anew"
+            "{again} {samples} of earlier runs {stand} for as many of this one; --force measures anew"
         ));
     }
     // A short run ends before anybody wonders; who looks on may want to know all the same.

@@ -302,8 +302,13 @@ fn builds_of_one_version_have_names_and_each_runs_its_own_program() {
     for build in ["base", "patch"] {
         let bin = fake.at(build);
         fs::create_dir_all(&bin).expect("made");
-        let script =
-            RUNTIME.replace("VERSION", "2.1").replace("shift;", "shift; echo ran >> $0.log;");
+        // Both say that they are where the first one is, as a build does that was not installed.
+        let installed = fake.at("base").join("fake").display().to_string();
+        let script = RUNTIME
+            .replace("VERSION", "2.1")
+            .replace(", by nobody\"", &format!("\"; echo {installed}"))
+            .replace("shift;", "shift; echo ran >> $0.log;");
+        assert!(script.contains(&installed), "{script}");
         executable(&bin.join("fake"), &script);
     }
     let with = |wishes: &[String]| {

@@ -139,16 +139,16 @@ impl Target {
     }
 
     /// Asks a program that was named for its version; `build` is what tells it from others of the
-    /// same version.
+    /// same version. It is this program that is measured, wherever it says that it is: one that has
+    /// not been installed yet tells where it will be, and an older one may be there.
     ///
     /// # Errors
     /// One line that says why it has none.
     pub fn named(&self, path: &Path, build: Option<&str>) -> Result<Runtime, String> {
         let wrong = |what: String| format!("{} is no {}: {what}", path.display(), self.name());
         let path = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
-        let (version, program) = self.ask_version(&path).map_err(wrong)?;
-        let runtime = self.runtime(program.as_deref().unwrap_or(&path), version);
-        Ok(Runtime { build: build.map(str::to_owned), ..runtime })
+        let (version, _) = self.ask_version(&path).map_err(wrong)?;
+        Ok(Runtime { build: build.map(str::to_owned), ..self.runtime(&path, version) })
     }
 
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>), String> {
