@@ -43,12 +43,21 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
 /// After how many tenths of a second readers give up; `None` for what is no terminal, or one that
 /// waits as long as it takes.
 fn limit(fd: c_int) -> Option<u64> {
+    let ask = |request: libc::Ioctl, answer: usize| {
+        let arguments = [fd as usize, request as usize, answer, 0, 0, 0];
+        // SAFETY: called with places for the answers.
+        unsafe { kernel::call(libc::SYS_ioctl, arguments) }.ok()
+    };
+    // The kernel writes what libc's structure begins with.
     let mut settings = MaybeUninit::<libc::termios>::zeroed();
-    let arguments = [fd as usize, libc::TCGETS as usize, settings.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel writes what libc's structure begins with.
-    unsafe { kernel::call(libc::SYS_ioctl, arguments) }.ok()?;
+    ask(libc::TCGETS, settings.as_mut_ptr() as usize)?;
     // SAFETY: plain numbers, all of them set.
     let settings = unsafe { settings.assume_init() };
-    let gives_up = settings.c_lflag & libc::ICANON == 0 && settings.c_cc[libc::VMIN] == 0;
-    gives_up.then(|| settings.c_cc[libc::VTIME].into())
+    if settings.c_lflag & libc::ICANON != 0 || settings.c_cc[libc::VMIN] != 0 {
+        return None;
+    }
+    // The master of a pseudoterminal, which alone has a number, answers with the other end's settings.
+    let mut number: c_int = 0;
+    let is_master = ask(libc::TIOCGPTN, &raw mut number as usize).is_some();
+    (!is_master).then(|| settings.c_cc[libc::VTIME].into())
 }

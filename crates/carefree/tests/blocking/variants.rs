@@ -370,6 +370,14 @@ fn a_terminal_gives_up() {
                 assert_eq!(libc::write(master, b"text".as_ptr().cast(), 4), 4);
                 assert_eq!(read(), 4);
             }
+            // What is set there is for the slave's readers, not for the master's.
+            spawn(move || {
+                carefree::sleep(MOMENT);
+                assert_eq!(libc::write(slave, b"text".as_ptr().cast(), 4), 4);
+            });
+            let mut buffer = [0u8; 8];
+            let read = || libc::read(master, buffer.as_mut_ptr().cast(), 8);
+            assert_eq!(while_another_runs(read), 4);
             libc::close(master);
             libc::close(slave);
         }
