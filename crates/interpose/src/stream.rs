@@ -523,7 +523,13 @@ unsafe fn put(fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
         let deadline = *deadline.get_or_insert_with(|| parking::deadline(fd, on.limit));
         // SAFETY: the caller's promise.
-        answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+        let parked = unsafe {
+            match file.is_some_and(|file| file.kind(fd) == Kind::Device) {
+                true => terminal::write(&op, on, deadline),
+                false => parking::perform_until(&op, on, deadline),
+            }
+        };
+        answer = match parked {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let given = given.rest(&buffers);
                 // SAFETY: the caller's promise, who waits.

@@ -1,4 +1,9 @@
-//! Terminals whose readers give up.
+//! Terminals.
+//!
+//! A terminal says that it is writable when it takes a part, and io_uring then writes all where it
+//! submits: the carrier would wait until the other end has read. So a fiber waits, and writes a part.
+//!
+//! # Readers that give up
 //!
 //! A terminal's settings can say how long a read waits for the first byte: `VTIME` tenths of a second
 //! if `VMIN` is 0, outside of canonical mode. The terminal is not readable when the time is up, so a
@@ -8,7 +13,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use carefree_context::kernel;
-use carefree_reactor::Op;
+use carefree_reactor::{Attempt, Op};
 
 use crate::parking::{self, On, Parked};
 use crate::span;
@@ -37,6 +42,29 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
         Parked::Late => Waited::GivenUp,
         Parked::Answered(Ok(_)) | Parked::Unsupported => Waited::Over,
         Parked::Answered(Err(errno)) => Waited::Failed(errno),
+    }
+}
+
+/// Parks a fiber that writes to a terminal until that takes a part of what `op` writes.
+///
+/// # Safety
+/// As for [`parking::perform`].
+pub(crate) unsafe fn write(op: &Op, on: On, deadline: u64) -> Parked {
+    let writable = Op::Poll { fd: on.fd, events: libc::POLLOUT as u32 };
+    loop {
+        // SAFETY: it points to nothing.
+        match unsafe { parking::perform_until(&writable, on, deadline) } {
+            Parked::Answered(Ok(_)) => {}
+            ended => return ended,
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { op.attempt() } {
+            Attempt::Done(result) => {
+                return Parked::Answered(usize::try_from(result).map_err(|_| -result));
+            }
+            Attempt::Unsupported => return Parked::Unsupported,
+            Attempt::Again => {}
+        }
     }
 }
 

@@ -384,6 +384,27 @@ fn a_terminal_gives_up() {
     });
 }
 
+/// A terminal takes little at a time, and the rest when that was read.
+#[test]
+fn a_terminal_is_written_to_as_it_is_read() {
+    on_one_carrier(|| {
+        let (mut master, mut slave) = (0, 0);
+        let none = ptr::null_mut();
+        // SAFETY: places for two descriptors.
+        unsafe {
+            let opened = libc::openpty(&mut master, &mut slave, none, none.cast(), none.cast());
+            assert_eq!(opened, 0);
+            let (mut from, mut to) = (File::from_raw_fd(master), File::from_raw_fd(slave));
+            let reading = spawn(move || {
+                let mut text = vec![0; 50_000];
+                from.read_exact(&mut text).map(|()| text.iter().all(|byte| *byte == b'x'))
+            });
+            to.write_all(&[b'x'; 50_000]).unwrap();
+            assert!(reading.join().unwrap().unwrap());
+        }
+    });
+}
+
 #[test]
 fn counts_by_their_own_functions() {
     on_one_carrier(|| {
