@@ -151,9 +151,10 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         Some(out) => {
             out.write(&report::render(&record, format, false)).map_err(failed)?;
             let path = orders.out.as_deref().map(|path| path.display().to_string());
+            let count = record.samples.len();
             eprintln!(
-                "carefree: {} samples in {}, written to {}",
-                record.samples.len(),
+                "carefree: {count} {} in {}, written to {}",
+                if count == 1 { "sample" } else { "samples" },
                 spoken(started.elapsed()),
                 path.unwrap_or_default()
             );
