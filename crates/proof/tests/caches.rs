@@ -43,7 +43,7 @@ thread_local! {
 
 /// Blocks in caches.
 static CACHED: AtomicUsize = AtomicUsize::new(0);
-/// Blocks that were asked for when the cache was gone.
+/// Blocks that a fiber asked for when its cache was gone.
 static LATE: AtomicUsize = AtomicUsize::new(0);
 
 impl Cache {
@@ -94,7 +94,10 @@ unsafe impl GlobalAlloc for Caching {
             return unsafe { MiMalloc.alloc(layout) };
         }
         let cached = CACHE.try_with(Cache::take).unwrap_or_else(|_| {
-            LATE.fetch_add(1, Relaxed);
+            // (Threads that end, as those of the pool, allocate then, and may.)
+            if IS_FIBER.get() {
+                LATE.fetch_add(1, Relaxed);
+            }
             None
         });
         // SAFETY: the caller's promise.
@@ -117,6 +120,8 @@ unsafe impl GlobalAlloc for Caching {
 static ALLOCATOR: Caching = Caching;
 
 thread_local! {
+    /// Whether it is one of the fibers here. Without a destructor, so there to the end.
+    static IS_FIBER: Cell<bool> = const { Cell::new(false) };
     /// Has a destructor that frees, and that is registered before the cache's or after.
     static KEPT: RefCell<Vec<Numbers>> = const { RefCell::new(Vec::new()) };
 }
@@ -124,6 +129,7 @@ thread_local! {
 /// Allocates, waits in the ways that move a fiber to another carrier, and frees; some of what it has
 /// made is freed by who joins it, some when its thread-local variables are destroyed.
 fn lives(number: u64) -> Vec<Numbers> {
+    IS_FIBER.set(true);
     let mut own = Vec::new();
     for turn in 0..4 {
         own.push(Box::new([number + turn; 6]));
@@ -175,11 +181,17 @@ fn ten_thousand_fibers_with_caches_of_their_own() {
         });
         sizes.push(resident() >> 20);
     }
-    assert_eq!(LATE.load(Relaxed) - late, 0, "allocations after the end of thread-local variables");
+    assert_eq!(
+        LATE.load(Relaxed) - late,
+        0,
+        "allocations of fibers after the end of their variables"
+    );
     drop(runtime);
     // Those of the threads that are still there.
     let cached = CACHED.load(Relaxed);
     assert!(cached <= 32 * ROOM, "{cached} blocks are in the caches of fibers that have ended");
-    // The last round finds what the first one has left.
-    assert!(sizes[2] <= sizes[0] + 16, "memory in MiB after each round: {sizes:?}");
+    // The last round finds what those before it have left. How many fibers are alive at once is
+    // chance; a heap that was not given back would be some hundred KiB for each of thousands.
+    let before = sizes[0].max(sizes[1]);
+    assert!(sizes[2] <= before + 128, "memory in MiB after each round: {sizes:?}");
 }
