@@ -27,8 +27,13 @@ fn over_epoll() {
 }
 
 /// What keeps nothing of a caller's in thread-local variables while it waits. (parking_lot, rayon and
-/// tokio do, and two fibers of a carrier have the same there: the documents say so.)
+/// tokio do, and two fibers of a carrier have the same there: the documents say so.) And one test after
+/// the other, for std's channels do too: there is one fiber to wait for one in each test, and it must
+/// not meet those of others on its carrier.
 #[test(seconds = 600)]
 fn shared_thread_local_storage() {
-    suite_with(&[("CAREFREE_TLS", "shared")], &["std::", "https::", "curl::", "sqlite::"]);
+    suite_with(
+        &[("CAREFREE_TLS", "shared")],
+        &["std::", "https::", "curl::", "sqlite::", "--test-threads=1"],
+    );
 }
