@@ -12,7 +12,9 @@ pub use carefree_reactor::Kind as ReactorKind;
 pub enum TlsMode {
     /// Each fiber has its own, and may move between carriers.
     Own,
-    /// Fibers see their carrier's and stay on that carrier.
+    /// Fibers see their carrier's and stay on that carrier. What keeps a waiting caller in a
+    /// thread-local variable (std's channels and `std::thread::park`, parking_lot, crossbeam) takes
+    /// two fibers of a carrier for one thread, and is not for fibers then.
     Shared,
 }
 
