@@ -10,13 +10,13 @@
 //! # What the try costs
 //!
 //! A socket is tried by `recv` with `MSG_DONTWAIT`, which costs what a plain `read` of it does. For a
-//! pipe the kernel has no such call: `preadv2` takes some 110 ns more than `read` (Linux 6.18, 440
-//! for 330), of which 95 are the list of buffers, for a plain `readv` takes as much. `vmsplice` with
-//! `SPLICE_F_NONBLOCK` saves 20 of them, but does not know the packets of a pipe opened with
-//! `O_DIRECT`, and bars the pipe from `RWF_NOWAIT` from then on; to ask first (`poll`, `FIONREAD`)
-//! costs 310 and is no promise, since another reader may be faster; and to open the pipe anew in
-//! non-blocking mode would keep its other end from noticing a close that is not seen here. (`cargo run
-//! --release -p carefree-interpose --example costs pipe` prints what is left of it here.)
+//! pipe the kernel has no such call: `preadv2` takes about a third more than `read`, most of it for
+//! the list of buffers, so that `readv` is hardly cheaper. `vmsplice` with `SPLICE_F_NONBLOCK` saves a
+//! little, but does not know the packets of a pipe opened with `O_DIRECT`, and bars the pipe from
+//! `RWF_NOWAIT` from then on; to ask first (`poll`, `FIONREAD`) costs nearly a second `read` and is
+//! no promise, since another reader may be faster; and to open the pipe anew in non-blocking mode
+//! would keep its other end from noticing a close that is not seen here. (`cargo run --release
+//! -p carefree-interpose --example costs pipe` prints what the whole of it costs here.)
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -205,8 +205,8 @@ unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
     unsafe { get(fd, Given::one(&buffer), At::Position, 0) }
 }
 
-/// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls: `preadv2`
-/// takes 100 ns more than they do. (Without a byte to move the two are not the same.)
+/// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls:
+/// `preadv2` reads a list of buffers first. (Without a byte to move the two are not the same.)
 fn is_socket(fd: c_int, length: usize) -> bool {
     length > 0 && files::known(fd).is_some_and(File::is_known_socket)
 }

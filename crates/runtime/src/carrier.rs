@@ -145,8 +145,8 @@ pub(crate) fn of(me: FiberRef) -> &'static Carrier {
 /// carrier.
 ///
 /// # Safety
-/// `me` is the calling fiber. With [`Next::Park`] and [`Next::ParkHeld`] its wait has begun; with [`Next::End`] nothing on
-/// its stack is needed any more, and the call does not return.
+/// `me` is the calling fiber. With [`Next::Park`] and [`Next::ParkHeld`] its wait has begun; with
+/// [`Next::End`] nothing on its stack is needed any more, and the call does not return.
 #[inline(always)]
 pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     let carrier = of(me);

@@ -3,8 +3,8 @@
 //! Not `std::sync::Mutex`, because the runtime interposes the futex call under it so that fibers
 //! park there: a fiber that waits for a stack to spawn another would enter the scheduler from
 //! within the scheduler's own code. This lock's waiters block their kernel thread, for the few
-//! dozen nanoseconds of a critical section: nobody makes a system call or runs foreign code while
-//! holding it.
+//! dozen nanoseconds of a critical section: nobody runs foreign code while holding it, or makes a
+//! system call on the way that is taken often (to map memory, or to wake a sleeping thread, some do).
 
 use super::sys;
 use std::cell::UnsafeCell;
@@ -24,7 +24,7 @@ const SPINS: u32 = 100;
 /// A value that one thread at a time can reach.
 ///
 /// A waiter blocks its kernel thread, and with it every fiber there: hold the lock for a few
-/// instructions, and never across a system call, foreign code or a switch. A panic while holding it
+/// instructions, never across foreign code or a switch, and across no system call that waits. A panic while holding it
 /// unlocks it, and poisons nothing.
 ///
 /// ```
