@@ -84,9 +84,13 @@ pub use block_on::{block_on, try_block_on};
 pub use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
 pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
-    Builder, Cancelled, Fiber, FiberId, Interrupted, JoinHandle, Metrics, Permit, Runtime,
-    RuntimeBuilder, Scope, ScopedJoinHandle, Semaphore, TimedOut, available_parallelism, check,
-    current, dump, metrics, offload, park, park_timeout, run, scope, shield, sleep, spawn, timeout,
-    yield_now,
+    Builder, Cancelled, Interrupted, JoinHandle, Metrics, Permit, Runtime, RuntimeBuilder, Scope,
+    ScopedJoinHandle, Semaphore, Thread, ThreadId, TimedOut, available_parallelism, check, current,
+    dump, metrics, offload, park, park_timeout, run, scope, shield, sleep, sleep_until, spawn,
+    timeout, yield_now,
 };
+#[expect(deprecated, reason = "std::thread has them, and says the same of them")]
+pub use carefree_runtime::{park_timeout_ms, sleep_ms};
 pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform};
+// What std keeps in a fiber's thread-local storage is the fiber's own, so these are std's.
+pub use std::thread::{AccessError, LocalKey, Result, panicking};

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use crate::deadlock;
-use crate::fiber::{Fiber, FiberRef, Kind};
+use crate::fiber::{FiberRef, Kind};
 use crate::reason::Reason;
 use crate::registry;
+use crate::thread::Thread;
 
 /// Lines at most.
 const NAMED: usize = 100;
@@ -68,7 +69,7 @@ fn lines(wanted: impl Fn(FiberRef) -> bool) -> String {
         if wanted(fiber) {
             count += 1;
             if named.len() < NAMED {
-                named.extend(Fiber::try_from_ref(fiber));
+                named.extend(Thread::try_from_ref(fiber));
             }
         }
     });
@@ -79,7 +80,7 @@ fn lines(wanted: impl Fn(FiberRef) -> bool) -> String {
     text
 }
 
-fn line(fiber: &Fiber) -> String {
+fn line(fiber: &Thread) -> String {
     let header = fiber.as_ref();
     let of_thread = header.episode.is_of_thread() || header.kind.get() == Kind::Thread;
     let kind = if of_thread { "thread" } else { "fiber" };

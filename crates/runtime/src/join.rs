@@ -1,6 +1,7 @@
 //! Waiting for a fiber's end, and what its function returned.
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
@@ -9,8 +10,9 @@ use std::thread;
 
 use crate::cancel::{Cancelled, cancel};
 use crate::episode::Outcome;
-use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef};
+use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef};
 use crate::reason::Reason;
+use crate::thread::Thread;
 use crate::timeout::TimedOut;
 use crate::wait::{self, Until};
 
@@ -18,9 +20,13 @@ use crate::wait::{self, Until};
 ///
 /// Dropping it detaches the fiber, which goes on.
 pub struct JoinHandle<T> {
-    fiber: Fiber,
-    value: PhantomData<T>,
+    fiber: Thread,
+    value: PhantomData<Value<T>>,
 }
+
+/// A `T` made elsewhere, in a cell that both sides reach: by which the handle has just the traits
+/// that std's has (not to be carried over a panic, but to be moved whatever `T` is).
+type Value<T> = (fn() -> T, &'static UnsafeCell<()>);
 
 // SAFETY: the handle gives access to a value of type T made by another fiber, once, as a channel
 // would; as for std's handle, that asks nothing of T here since `spawn` asked that T be Send.
@@ -31,7 +37,7 @@ unsafe impl<T> Sync for JoinHandle<T> {}
 impl<T> JoinHandle<T> {
     /// Takes over a counted reference to a fiber whose value is a `T`.
     pub(crate) fn from_counted(fiber: FiberRef) -> Self {
-        JoinHandle { fiber: Fiber::from_counted(fiber), value: PhantomData }
+        JoinHandle { fiber: Thread::from_counted(fiber), value: PhantomData }
     }
 
     /// Waits for the fiber to end and returns its value, or what it panicked with.
@@ -92,7 +98,8 @@ impl<T> JoinHandle<T> {
     }
 
     /// The fiber.
-    pub fn thread(&self) -> &Fiber {
+    #[must_use]
+    pub fn thread(&self) -> &Thread {
         &self.fiber
     }
 
@@ -134,7 +141,7 @@ impl<T> Drop for JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("JoinHandle").field("fiber", &self.fiber).finish_non_exhaustive()
+        out.debug_struct("JoinHandle").finish_non_exhaustive()
     }
 }
 

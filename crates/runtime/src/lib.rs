@@ -69,6 +69,8 @@ mod shortage;
 #[cfg(not(loom))]
 mod spawn;
 #[cfg(not(loom))]
+mod thread;
+#[cfg(not(loom))]
 mod timeout;
 #[cfg(not(loom))]
 mod timers;
@@ -78,19 +80,22 @@ pub mod wait;
 mod watch;
 
 #[cfg(not(loom))]
+#[expect(deprecated, reason = "std::thread has them, and says the same of them")]
+pub use rest::{park_timeout_ms, sleep_ms};
+#[cfg(not(loom))]
 pub use {
     cancel::{Cancelled, Interrupted, check, shield},
     dump::dump,
     episode::Outcome,
-    fiber::{Fiber, FiberId},
     join::JoinHandle,
     metrics::{Metrics, metrics},
     offload::{offload, offload_unchecked},
     reason::Reason,
-    rest::{park, park_timeout, sleep, yield_now},
+    rest::{park, park_timeout, sleep, sleep_until, yield_now},
     runtime::{Runtime, RuntimeBuilder, available_parallelism, prepare_process},
     scope::{Scope, ScopedJoinHandle, scope},
     semaphore::{Permit, Semaphore},
     spawn::{Builder, current, run, spawn},
+    thread::{Thread, ThreadId},
     timeout::{TimedOut, timeout},
 };

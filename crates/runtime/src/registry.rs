@@ -2,7 +2,7 @@
 //!
 //! Headers lie in slabs that are never unmapped, so an uncounted reference is always to a header,
 //! if perhaps of another fiber by now. A header goes back when its last counted reference does:
-//! the fiber itself holds one until it is off its stack, each [`Fiber`](crate::Fiber) and
+//! the fiber itself holds one until it is off its stack, each [`Thread`](crate::Thread) and
 //! [`JoinHandle`](crate::JoinHandle) one more.
 
 use std::io;

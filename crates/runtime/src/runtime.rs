@@ -296,7 +296,7 @@ impl Runtime {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        Builder::new().spawn_on(self, f).expect("failed to spawn a fiber")
+        Builder::new().spawn_on(self, f).expect("failed to spawn thread")
     }
 
     /// Runs `f` as a fiber of this runtime and returns its value. The caller waits.

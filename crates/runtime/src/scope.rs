@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -12,12 +12,12 @@ use std::thread;
 use carefree_context::lock::Lock;
 
 use crate::episode::Outcome;
-use crate::fiber::Fiber;
 use crate::join::JoinHandle;
 use crate::lot;
 use crate::reason::Reason;
 use crate::semaphore::Semaphore;
 use crate::spawn::{Builder, drop_quietly};
+use crate::thread::Thread;
 use crate::wait::{self, Until};
 
 /// Runs `f`, which may spawn fibers that borrow from the caller; returns when all of them have
@@ -50,14 +50,16 @@ use crate::wait::{self, Until};
 /// ```
 ///
 /// # Panics
-/// With `f`'s panic; or if a fiber panicked whose handle was not joined.
+/// With `f`'s panic; or, with "a scoped thread panicked", if a fiber panicked whose handle was not
+/// joined.
+#[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     // If the calling thread cannot be made to wait, it must turn out before it has to.
-    wait::current();
-    let scope = Scope { data: Arc::default(), scope: PhantomData, env: PhantomData };
+    let owner = Thread::from_ref(wait::current());
+    let scope = Scope { data: Arc::default(), owner, scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));
     if result.is_err() {
         scope.data.failed();
@@ -66,7 +68,7 @@ where
     match result {
         Err(payload) => panic::resume_unwind(payload),
         Ok(_) if scope.data.panics.load(Ordering::Relaxed) > 0 => {
-            panic!("a scoped fiber panicked")
+            panic!("a scoped thread panicked")
         }
         Ok(value) => value,
     }
@@ -75,10 +77,15 @@ where
 /// Spawns fibers that end before it does: see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     data: Arc<Data>,
+    /// The fiber or thread that waits for the others.
+    owner: Thread,
     // Invariant in both lifetimes, as std's.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
+
+// As std's: a panic leaves nothing half done in what a scope shares, which is atomic or locked.
+impl RefUnwindSafe for Scope<'_, '_> {}
 
 impl<'scope> Scope<'scope, '_> {
     /// Spawns a fiber that may borrow what outlives the scope.
@@ -90,7 +97,7 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        Builder::new().spawn_scoped(self, f).expect("failed to spawn a fiber")
+        Builder::new().spawn_scoped(self, f).expect("failed to spawn thread")
     }
 
     /// When a fiber of this scope panics, cancels the others. (Those that end well do not count as
@@ -148,7 +155,9 @@ impl<'scope> Scope<'scope, '_> {
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Scope")
-            .field("running", &self.data.running.load(Ordering::Relaxed))
+            .field("num_running_threads", &self.data.running.load(Ordering::Relaxed))
+            .field("a_thread_panicked", &(self.data.panics.load(Ordering::Relaxed) > 0))
+            .field("main_thread", &self.owner)
             .finish_non_exhaustive()
     }
 }
@@ -158,6 +167,9 @@ impl Builder {
     ///
     /// # Errors
     /// As for [`Builder::spawn`].
+    ///
+    /// # Panics
+    /// If the name has a NUL byte in it.
     pub fn spawn_scoped<'scope, F, T>(
         self,
         scope: &'scope Scope<'scope, '_>,
@@ -167,6 +179,8 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
+        // Before the scope counts on the fiber's end.
+        self.refuse_nul();
         scope.data.enter();
         let slot = Arc::new(Lock::new(None));
         let (data, result) = (Arc::clone(&scope.data), Arc::clone(&slot));
@@ -231,7 +245,8 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 
     /// The fiber.
-    pub fn thread(&self) -> &Fiber {
+    #[must_use]
+    pub fn thread(&self) -> &Thread {
         self.handle.thread()
     }
 
@@ -243,7 +258,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 
 impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ScopedJoinHandle").field("fiber", self.thread()).finish_non_exhaustive()
+        out.debug_struct("ScopedJoinHandle").finish_non_exhaustive()
     }
 }
 
@@ -260,7 +275,7 @@ struct Data {
     /// Places for fibers, where their number is limited.
     places: OnceLock<Semaphore>,
     /// The fibers, to cancel them.
-    children: Lock<Vec<Fiber>>,
+    children: Lock<Vec<Thread>>,
 }
 
 impl Data {
@@ -292,7 +307,7 @@ impl Data {
     }
 
     /// Notes a fiber, so that it can be cancelled.
-    fn adopt(&self, fiber: &Fiber) {
+    fn adopt(&self, fiber: &Thread) {
         // The list grows under its lock, with which an allocator must not park the caller.
         wait::without_parking(|| {
             let mut children = self.children.lock();

@@ -1,5 +1,6 @@
 //! Starting fibers.
 
+use std::ffi::CString;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
@@ -11,7 +12,7 @@ use carefree_context::stack::StackSize;
 use carefree_context::tls;
 
 use crate::carrier::{self, Carrier, Next};
-use crate::fiber::{AWAITED, DETACHED, FINISHED, Fiber, FiberRef, Kind};
+use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, Kind};
 use crate::fork;
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle};
@@ -20,6 +21,7 @@ use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::{self, Runtime, Shared};
+use crate::thread::Thread;
 use crate::wait;
 
 /// How a fiber is to be: as `std::thread::Builder`.
@@ -33,7 +35,7 @@ use crate::wait;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Default)]
-#[must_use = "a builder does nothing until it spawns"]
+#[must_use = "must eventually spawn the thread"]
 pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
@@ -65,6 +67,9 @@ impl Builder {
     /// When there is no memory for its stack, naming the limit that was reached; when the size asked
     /// for is out of range; or when the process's runtime cannot be started, be it that
     /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
+    ///
+    /// # Panics
+    /// If the name has a NUL byte in it.
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -97,13 +102,21 @@ impl Builder {
     /// The caller makes sure that the fiber has ended (its handle's `join` has returned, or
     /// something that happens last in `f` was waited for) before anything ends that `f` or its
     /// value borrows.
-    pub unsafe fn spawn_unchecked<'a, F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
-        F: FnOnce() -> T + Send + 'a,
-        T: Send + 'a,
+        F: FnOnce() -> T + Send,
+        T: Send,
     {
         // SAFETY: the caller's promise.
         unsafe { self.start(None, f) }
+    }
+
+    /// # Panics
+    /// If the name has a NUL byte in it, as std does when it spawns.
+    pub(crate) fn refuse_nul(&self) {
+        if let Some(name) = &self.name {
+            CString::new(name.as_str()).expect("thread name may not contain interior null bytes");
+        }
     }
 
     /// # Safety
@@ -132,6 +145,7 @@ impl Builder {
             Some(bytes) => StackSize::new(bytes)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?,
         };
+        self.refuse_nul();
         let name = self.name.map(String::into_boxed_str);
         let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
         match here {
@@ -373,7 +387,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    Builder::new().spawn(f).expect("failed to spawn a fiber")
+    Builder::new().spawn(f).expect("failed to spawn thread")
 }
 
 /// Runs `f` as a fiber and returns its value; the caller waits. On a fiber, `f` is simply called.
@@ -406,13 +420,13 @@ where
     // If the calling thread cannot be made to wait, it must turn out before it has to.
     wait::current();
     // SAFETY: joined below, whatever happens: `join_uncancellable` returns when the fiber has ended.
-    let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn a fiber");
+    let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn thread");
     handle.join_uncancellable().unwrap_or_else(|payload| panic::resume_unwind(payload))
 }
 
 /// A handle to the fiber that calls, or to the plain thread.
-pub fn current() -> Fiber {
-    Fiber::from_ref(wait::current())
+pub fn current() -> Thread {
+    Thread::from_ref(wait::current())
 }
 
 #[allow(dead_code, reason = "asserts at compile time what headers are laid out for")]

@@ -47,9 +47,10 @@ use carefree_reactor::{Idle, clock};
 
 use crate::carrier::Carrier;
 use crate::deadlock;
-use crate::fiber::{Fiber, FiberRef, Kind};
+use crate::fiber::{FiberRef, Kind};
 use crate::registry;
 use crate::runtime::Shared;
+use crate::thread::Thread;
 
 use capture::Capture;
 use report::{Limiter, Subject, Trouble};
@@ -339,9 +340,9 @@ impl Watchdog {
         let Some(left_out) = self.limiter.admit(place.finish(), Instant::now()) else { return };
         let number = capture.number;
         // It may have ended meanwhile; its name is lost then.
-        let fiber = Fiber::try_from_ref(capture.fiber)
+        let fiber = Thread::try_from_ref(capture.fiber)
             .filter(|fiber| fiber.as_ref().id.load(Ordering::Relaxed) == number);
-        let name = fiber.as_ref().and_then(Fiber::name);
+        let name = fiber.as_ref().and_then(Thread::name);
         let name = name.map(str::to_owned);
         let subject = Subject { number, name, since: *since, trouble: trouble.clone() };
         let print = move || {

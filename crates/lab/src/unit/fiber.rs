@@ -15,7 +15,7 @@ struct Fiber;
 
 impl Gated for Fiber {
     type Handle = JoinHandle<u64>;
-    type Keeper = carefree::Fiber;
+    type Keeper = carefree::Thread;
 
     fn spawn(unit: impl FnOnce() -> u64 + Send + 'static) -> io::Result<JoinHandle<u64>> {
         Builder::new().spawn(unit)
@@ -29,11 +29,11 @@ impl Gated for Fiber {
         unit.join().ok()
     }
 
-    fn keeper() -> carefree::Fiber {
+    fn keeper() -> carefree::Thread {
         carefree::current()
     }
 
-    fn wake(keeper: &carefree::Fiber) {
+    fn wake(keeper: &carefree::Thread) {
         keeper.unpark();
     }
 

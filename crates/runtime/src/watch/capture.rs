@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) fiber: FiberRef,
-    /// [`FiberId`](crate::FiberId), by which to tell that the header is another's by now.
+    /// [`ThreadId`](crate::ThreadId), by which to tell that the header is another's by now.
     pub(super) number: u64,
     pub(super) registers: Registers,
     bytes: Vec<u8>,

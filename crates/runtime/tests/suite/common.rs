@@ -41,7 +41,7 @@ pub(crate) fn quiet() {
                 Some(text) => text,
                 None => payload.downcast_ref::<String>().map_or("on purpose", String::as_str),
             };
-            if !(said.contains("on purpose") || said == "a scoped fiber panicked") {
+            if !(said.contains("on purpose") || said == "a scoped thread panicked") {
                 former(info);
             }
         }));

@@ -124,7 +124,7 @@ fn panics_reach_the_parent_unless_it_was_told() {
             })
         });
         let payload = caught.unwrap_err();
-        assert_eq!(*payload.downcast::<&str>().unwrap(), "a scoped fiber panicked");
+        assert_eq!(*payload.downcast::<&str>().unwrap(), "a scoped thread panicked");
 
         let told = scope(|s| s.spawn(|| panic_on_purpose()).join().unwrap_err());
         assert_eq!(*told.downcast::<&str>().unwrap(), "on purpose");

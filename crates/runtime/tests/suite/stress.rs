@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{
-    Fiber, Outcome, Reason, Runtime, Semaphore, check, clock, current, lot, park_timeout, scope,
+    Outcome, Reason, Runtime, Semaphore, Thread, check, clock, current, lot, park_timeout, scope,
     shield, sleep, spawn, timeout, yield_now,
 };
 
 use crate::common::{Random, in_forced_mode, within_reason};
 
 struct World {
-    peers: Mutex<Vec<Fiber>>,
+    peers: Mutex<Vec<Thread>>,
     permits: Semaphore,
     inside: AtomicUsize,
     begun: AtomicUsize,
@@ -27,7 +27,7 @@ fn micros(random: &mut Random) -> Duration {
 }
 
 /// Somebody, perhaps one that has ended.
-fn peer(world: &World, random: &mut Random) -> Option<Fiber> {
+fn peer(world: &World, random: &mut Random) -> Option<Thread> {
     let peers = world.peers.lock().unwrap();
     let end = peers.len() as u64;
     (end > 0).then(|| peers[random.below(end) as usize].clone())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use carefree_runtime::{
-    Builder, Fiber, FiberId, JoinHandle, Permit, Runtime, Scope, ScopedJoinHandle, Semaphore,
+    Builder, JoinHandle, Permit, Runtime, Scope, ScopedJoinHandle, Semaphore, Thread, ThreadId,
     current, park, park_timeout, run, sleep, spawn, yield_now,
 };
 
@@ -57,8 +57,8 @@ fn names_and_numbers() {
             })
         })
         .collect();
-    let mut ids: Vec<FiberId> = handles.iter().map(|handle| handle.thread().id()).collect();
-    let told: Vec<FiberId> = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
+    let mut ids: Vec<ThreadId> = handles.iter().map(|handle| handle.thread().id()).collect();
+    let told: Vec<ThreadId> = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
     assert_eq!(ids, told);
     ids.push(current().id());
     ids.sort();
@@ -365,8 +365,8 @@ fn handles_can_be_sent_and_shared() {
     both::<JoinHandle<*mut u8>>();
     both::<ScopedJoinHandle<'_, ()>>();
     both::<Scope<'_, '_>>();
-    both::<Fiber>();
-    both::<FiberId>();
+    both::<Thread>();
+    both::<ThreadId>();
     both::<Semaphore>();
     both::<Permit<'_>>();
     both::<Runtime>();
