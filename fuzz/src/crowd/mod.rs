@@ -1,0 +1,82 @@
+//! Several lanes at once. What each call returns depends on chance, so what must hold whatever happens
+//! is looked at instead: the lines say that it does, or what does not.
+
+mod counter;
+mod flow;
+mod race;
+mod records;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::lane::Lanes;
+
+pub use counter::Counter;
+pub use flow::{Flow, Transport};
+pub use race::{Race, Rival};
+pub use records::{Readers, Records, Sharing};
+
+/// What several lanes do.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Crowd {
+    /// They write records to one file.
+    Records(Records),
+    /// They read one file.
+    Readers(Readers),
+    /// Some write, others read.
+    Flow(Flow),
+    /// They count up and down.
+    Counter(Counter),
+    /// Some wait, while another one changes what they wait for.
+    Race(Race),
+}
+
+/// Lanes that begin together, so that they are in each other's way.
+#[derive(Clone, Debug)]
+struct Start {
+    missing: Arc<AtomicU32>,
+}
+
+impl Start {
+    fn of(lanes: impl Into<u32>) -> Start {
+        Start { missing: Arc::new(AtomicU32::new(lanes.into())) }
+    }
+
+    /// Waits until all have come here.
+    fn wait(&self) {
+        self.missing.fetch_sub(1, Ordering::Relaxed);
+        while self.missing.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Any crowd.
+pub(crate) fn any() -> impl Strategy<Value = Crowd> {
+    prop_oneof![
+        3 => records::records().prop_map(Crowd::Records),
+        2 => records::readers().prop_map(Crowd::Readers),
+        4 => flow::flow().prop_map(Crowd::Flow),
+        1 => counter::counter().prop_map(Crowd::Counter),
+        4 => race::race().prop_map(Crowd::Race),
+    ]
+}
+
+/// Runs it: the same lines whatever the lanes are, if all is well.
+pub(crate) fn run(crowd: &Crowd, lanes: Lanes) -> Vec<String> {
+    let problems = match crowd {
+        Crowd::Records(records) => records.run(lanes),
+        Crowd::Readers(readers) => readers.run(lanes),
+        Crowd::Flow(flow) => flow.run(lanes),
+        Crowd::Counter(counter) => counter.run(lanes),
+        Crowd::Race(race) => race.run(lanes),
+    };
+    match problems.is_empty() {
+        true => vec!["as it must be".to_owned()],
+        false => problems,
+    }
+}

@@ -1,0 +1,36 @@
+//! Differences that are meant: docs/blocking.md has the reasons.
+
+use crate::program::{Program, Step};
+
+/// A difference that is accepted.
+#[derive(Debug)]
+pub struct Known {
+    pub what: &'static str,
+    pub reason: &'static str,
+    is: fn(&Step, &str, &str) -> bool,
+}
+
+/// What is not compared at all, because programs are drawn so that it does not happen.
+pub const AVOIDED: &[(&str, &str)] = &[
+    (
+        "signals interrupt calls of threads",
+        "they interrupt none of a fiber's: the threads that fibers are compared with block them",
+    ),
+    (
+        "closing a file ends the waits of fibers, not of threads",
+        "both answers are legal in crowd::Race, and a sequence closes nothing that is waited for",
+    ),
+    ("SO_RCVLOWAT", "a call that finds less at once returns that"),
+    ("futexes with priority inheritance", "they hold the number of the carrier"),
+    ("the deadlocks of fcntl locks", "they are not found"),
+];
+
+/// The differences that are accepted where they appear; the rest of the program is not compared then.
+pub const ACCEPTED: &[Known] = &[];
+
+/// Whether the first difference, at a step, is one of those.
+pub fn known(program: &Program, at: usize, threads: &str, fibers: &str) -> Option<&'static Known> {
+    let Program::Sequence(sequence) = program else { return None };
+    let step = sequence.steps.get(at)?;
+    ACCEPTED.iter().find(|known| (known.is)(step, threads, fibers))
+}

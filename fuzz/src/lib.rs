@@ -1,0 +1,18 @@
+//! A differential fuzzer: programs of calls are drawn from seeds and run by threads, and by fibers
+//! over each reactor; what comes out must be the same. See the crate's README.
+
+pub mod compare;
+pub mod crowd;
+pub mod generate;
+pub mod known;
+pub mod lane;
+mod memory;
+mod perform;
+pub mod program;
+mod rescue;
+mod sequence;
+pub mod shrink;
+mod storm;
+mod system;
+pub mod worker;
+mod world;

@@ -1,0 +1,363 @@
+//! What is run on threads and on fibers: a program, as data.
+//!
+//! A program is drawn from a seed, written as JSON to be kept or sent to a worker, and shrunk. It
+//! names files by the number of a *slot*; a number too large means that slot modulo how many there are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::crowd::Crowd;
+
+/// One thing to run and compare.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Program {
+    /// One thread or fiber makes calls in turn: each has one outcome.
+    Sequence(Sequence),
+    /// Several at once: what must hold at the end is checked.
+    Crowd(Crowd),
+}
+
+/// Calls in turn.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Sequence {
+    /// `RLIMIT_FSIZE`.
+    pub file_limit: Option<u32>,
+    /// Signals that hit all kernel threads meanwhile.
+    pub storm: Option<Storm>,
+    /// What is open at the start: each fills one slot, or two.
+    pub objects: Vec<Object>,
+    pub steps: Vec<Step>,
+}
+
+/// How the handler of the signals is installed.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Storm {
+    /// With `SA_RESTART`.
+    Restarting,
+    /// Without it.
+    Interrupting,
+}
+
+/// On what a file lies.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Place {
+    /// The file system of temporary files.
+    Disk,
+    Memory,
+    /// A file system that is soon full.
+    Small,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Access {
+    Read,
+    Write,
+    Both,
+    /// Both, with `O_APPEND`.
+    Append,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Family {
+    Stream,
+    Datagram,
+    Packet,
+    Tcp,
+}
+
+/// What is open.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Object {
+    File {
+        place: Place,
+        access: Access,
+        length: u32,
+        nonblocking: bool,
+    },
+    /// The last file, opened once more.
+    Again {
+        access: Access,
+    },
+    Pipe {
+        nonblocking: bool,
+        packets: bool,
+        small: bool,
+    },
+    Sockets {
+        family: Family,
+        nonblocking: bool,
+    },
+    Listener {
+        nonblocking: bool,
+    },
+    Event {
+        value: u32,
+        semaphore: bool,
+        nonblocking: bool,
+    },
+    Timer {
+        fires: bool,
+        nonblocking: bool,
+    },
+    Epoll,
+    Null,
+    Zero,
+    Full,
+    Directory,
+    Closed,
+}
+
+/// Whether a call is made by its function or by its number.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Via {
+    Function,
+    Number,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Step {
+    pub via: Via,
+    pub call: Call,
+}
+
+/// Where a buffer lies.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Lies {
+    /// In memory that is there.
+    Well,
+    Null,
+    /// In memory that is not.
+    Nowhere,
+    /// So many bytes are there.
+    AtEdge(u32),
+    /// In memory that cannot be written.
+    ReadOnly,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Buffer {
+    pub length: u64,
+    pub lies: Lies,
+}
+
+/// The list of a vectored call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct List {
+    pub buffers: Vec<Buffer>,
+    pub lies: Lies,
+    /// Said instead of how many there are.
+    pub count: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Moment {
+    Now,
+    Soon,
+    /// Long enough for the rescuer to act first.
+    Late,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Word {
+    Good,
+    Null,
+    Nowhere,
+    Unaligned,
+    ReadOnly,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Span {
+    Now,
+    Soon,
+    Negative,
+    TooManyNanoseconds,
+    Nowhere,
+}
+
+type Slot = u8;
+
+/// A call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Call {
+    Read {
+        fd: Slot,
+        to: Buffer,
+    },
+    Write {
+        fd: Slot,
+        from: Buffer,
+    },
+    ReadAt {
+        fd: Slot,
+        to: Buffer,
+        offset: i64,
+    },
+    WriteAt {
+        fd: Slot,
+        from: Buffer,
+        offset: i64,
+    },
+    ReadList {
+        fd: Slot,
+        list: List,
+    },
+    WriteList {
+        fd: Slot,
+        list: List,
+    },
+    ReadListAt {
+        fd: Slot,
+        list: List,
+        offset: i64,
+    },
+    WriteListAt {
+        fd: Slot,
+        list: List,
+        offset: i64,
+    },
+    ReadFlagged {
+        fd: Slot,
+        list: List,
+        offset: i64,
+        flags: i32,
+    },
+    WriteFlagged {
+        fd: Slot,
+        list: List,
+        offset: i64,
+        flags: i32,
+    },
+    Receive {
+        fd: Slot,
+        to: Buffer,
+        flags: i32,
+    },
+    Send {
+        fd: Slot,
+        from: Buffer,
+        flags: i32,
+    },
+    ReceiveMessage {
+        fd: Slot,
+        list: List,
+        flags: i32,
+    },
+    SendMessage {
+        fd: Slot,
+        list: List,
+        flags: i32,
+    },
+    Accept {
+        fd: Slot,
+        to: Slot,
+    },
+    Seek {
+        fd: Slot,
+        offset: i64,
+        whence: i32,
+    },
+    Truncate {
+        fd: Slot,
+        length: u32,
+    },
+    SendFile {
+        to: Slot,
+        from: Slot,
+        offset: Option<i64>,
+        count: u64,
+    },
+    Splice {
+        from: Slot,
+        from_offset: Option<i64>,
+        to: Slot,
+        to_offset: Option<i64>,
+        length: u64,
+        flags: u32,
+    },
+    Tee {
+        from: Slot,
+        to: Slot,
+        length: u64,
+        flags: u32,
+    },
+    GiveMemory {
+        fd: Slot,
+        list: List,
+        flags: u32,
+    },
+    CopyRange {
+        from: Slot,
+        from_offset: Option<i64>,
+        to: Slot,
+        to_offset: Option<i64>,
+        length: u64,
+    },
+    Sync {
+        fd: Slot,
+        data: bool,
+    },
+    Dup {
+        fd: Slot,
+        to: Slot,
+    },
+    DupOnto {
+        fd: Slot,
+        to: Slot,
+    },
+    Close {
+        fd: Slot,
+    },
+    Shutdown {
+        fd: Slot,
+        how: i32,
+    },
+    SetNonblocking {
+        fd: Slot,
+        on: bool,
+    },
+    LimitReceiving {
+        fd: Slot,
+    },
+    SetTimer {
+        fd: Slot,
+        fires: bool,
+    },
+    Poll {
+        files: Vec<(Slot, i16)>,
+        lies: Lies,
+        moment: Moment,
+    },
+    PollMasked {
+        files: Vec<(Slot, i16)>,
+        moment: Moment,
+        masked: bool,
+    },
+    Select {
+        read: Vec<Slot>,
+        write: Vec<Slot>,
+        moment: Moment,
+        lies: Lies,
+    },
+    EpollChange {
+        epoll: Slot,
+        fd: Slot,
+        how: i32,
+        events: u32,
+    },
+    EpollWait {
+        epoll: Slot,
+        most: i32,
+        lies: Lies,
+        moment: Moment,
+    },
+    Futex {
+        operation: i32,
+        word: Word,
+        second: Word,
+        value: u32,
+        span: Span,
+    },
+    Sleep {
+        span: Span,
+    },
+}
