@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use carefree_runtime::wait::{self, Until};
-use carefree_runtime::{Interrupted, Outcome, Reason, lot, yield_now};
+use carefree_runtime::{Interrupted, Outcome, Reason, lot, tell_timed_out, yield_now};
 
 const RUNS: u8 = 0;
 const WAITS: u8 = 1;
@@ -66,7 +66,10 @@ impl Task {
             }
             match outcome {
                 Outcome::Cancelled => return Err(Interrupted::Cancelled),
-                Outcome::TimedOut => return Err(Interrupted::TimedOut),
+                Outcome::TimedOut => {
+                    tell_timed_out();
+                    return Err(Interrupted::TimedOut);
+                }
                 Outcome::Unparked | Outcome::Invalid => {}
             }
         }

@@ -87,7 +87,7 @@ pub use carefree_runtime::{
     Builder, Cancelled, Interrupted, JoinHandle, Metrics, Permit, Runtime, RuntimeBuilder, Scope,
     ScopedJoinHandle, Semaphore, Thread, ThreadId, TimedOut, available_parallelism, check, current,
     dump, metrics, offload, park, park_timeout, run, scope, shield, sleep, sleep_until, spawn,
-    timeout, yield_now,
+    timeout, timeout_with_value, yield_now,
 };
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]
 pub use carefree_runtime::{park_timeout_ms, sleep_ms};

@@ -6,9 +6,12 @@ use carefree_context::arch::FloatControl;
 
 pub(crate) use carefree_runtime::wait::on_fiber;
 
+use crate::parking::told;
+
 /// Sets the caller's `errno`.
 #[inline]
 pub(crate) fn set_errno(errno: c_int) {
+    let errno = told(errno);
     // SAFETY: the address of a variable of the calling thread or fiber. It is asked for anew each time: after a wait, the caller may be on another
     // carrier, and in shared mode even its `errno` is that carrier's.
     unsafe { *libc::__errno_location() = errno };

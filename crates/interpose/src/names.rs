@@ -182,7 +182,7 @@ impl Drop for Addresses {
 fn until_interrupted<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Interrupted> {
-    carefree_runtime::check()?;
+    carefree_runtime::interrupted()?;
     // Another fiber waits for the thread: it stays when this one goes on.
     let helper = Builder::new().name("looks up a name".into());
     // Without memory for it, there is none for what would be found either.

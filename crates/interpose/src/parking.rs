@@ -66,12 +66,29 @@ pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
     }
 }
 
+/// What stands for `ETIMEDOUT` in the answer of a call that was cut short by a
+/// [`timeout`](carefree_runtime::timeout()). No `errno` of the kernel's is as large.
+///
+/// It goes the way of an error until the caller is told ([`told`]), and the limit counts as reached only
+/// then: a call that has done a part answers that instead, and was not cut short.
+const CUT: c_int = 1 << 20;
+
 /// The `errno` of a call that was interrupted.
 pub(crate) fn interruption(why: Interrupted) -> c_int {
     match why {
         Interrupted::Cancelled => libc::ECANCELED,
-        Interrupted::TimedOut => libc::ETIMEDOUT,
+        Interrupted::TimedOut => CUT,
     }
+}
+
+/// The `errno` that the caller is told.
+#[inline]
+pub(crate) fn told(errno: c_int) -> c_int {
+    if errno != CUT {
+        return errno;
+    }
+    carefree_runtime::tell_timed_out();
+    libc::ETIMEDOUT
 }
 
 /// When a call on `fd` gives up by the socket's own time limit.

@@ -84,7 +84,7 @@ impl Matter {
             if outcome == Outcome::TimedOut {
                 span = (span * 2).min(LONGEST);
             }
-            carefree_runtime::check().map_err(interruption)?;
+            carefree_runtime::interrupted().map_err(interruption)?;
         }
     }
 }

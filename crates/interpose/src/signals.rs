@@ -25,7 +25,7 @@ use carefree_runtime::{Reason, lot};
 use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::fiber::answer;
-use crate::parking::{Answer, interruption};
+use crate::parking::{Answer, interruption, told};
 use crate::{memory, scratch, span};
 
 /// Bytes of the kernel's set of signals.
@@ -62,7 +62,7 @@ interpose! {
                 unsafe { signal.write(number as c_int) };
                 0
             }
-            Err(errno) => errno,
+            Err(errno) => told(errno),
         }
     }
 }
@@ -147,7 +147,7 @@ unsafe fn wait_for_one(set: *const sigset_t, info: *mut siginfo_t, deadline: u64
             Ended::Interrupted(why) => return Err(interruption(why)),
             Ended::Unsupported => {
                 wait::sleep_until(deadline.min(span::from_now(1_000_000)), Reason::Signal);
-                carefree_runtime::check().map_err(interruption)?;
+                carefree_runtime::interrupted().map_err(interruption)?;
             }
         }
     }
@@ -189,7 +189,7 @@ impl Drop for Watch {
 
 /// Waits until a handler has run on a thread with this mask: `EINTR`, or why the fiber goes on.
 fn until_handled(mask: Option<u64>) -> Answer {
-    carefree_runtime::check().map_err(interruption)?;
+    carefree_runtime::interrupted().map_err(interruption)?;
     let arguments = [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0];
     // SAFETY: no memory is involved.
     let stop = unsafe { kernel::call(libc::SYS_eventfd2, arguments) }? as c_int;
@@ -213,7 +213,7 @@ fn until_handled(mask: Option<u64>) -> Answer {
     let mut interrupted = Ok(());
     while waits() && interrupted.is_ok() {
         wait::park(key, waits, Reason::Signal, Until::WOKEN);
-        interrupted = carefree_runtime::check();
+        interrupted = carefree_runtime::interrupted();
     }
     if !waits() {
         return Err(libc::EINTR);

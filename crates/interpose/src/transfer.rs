@@ -210,7 +210,7 @@ fn when_ready(
             Some((fd, events)) => until_ready(fd, events)?,
             // Meanwhile both are.
             None => {
-                carefree_runtime::check().map_err(parking::interruption)?;
+                carefree_runtime::interrupted().map_err(parking::interruption)?;
                 yield_now();
             }
         }

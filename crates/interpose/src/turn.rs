@@ -134,7 +134,7 @@ pub(crate) fn in_turn<R>(
         let is_taken = || file.list().lock().has(file);
         let until = Until { deadline, cancellable: true };
         let outcome = wait::park(file.key(), is_taken, reason, until);
-        carefree_runtime::check().map_err(interruption)?;
+        carefree_runtime::interrupted().map_err(interruption)?;
         if outcome == Outcome::TimedOut {
             return Err(late);
         }

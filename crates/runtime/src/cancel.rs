@@ -69,6 +69,20 @@ pub(crate) fn cancel(fiber: FiberRef) {
 /// # Errors
 /// [`Interrupted`], with the reason.
 pub fn check() -> Result<(), Interrupted> {
+    interrupted().inspect_err(|why| {
+        if *why == Interrupted::TimedOut {
+            timeout::tell_timed_out();
+        }
+    })
+}
+
+/// [`check`] for calls that may have something else to return: those that return the reason in the end
+/// [tell](crate::tell_timed_out) so.
+///
+/// # Errors
+/// [`Interrupted`], with the reason.
+#[inline]
+pub fn interrupted() -> Result<(), Interrupted> {
     let Some(me) = wait::try_current() else { return Ok(()) };
     if me.shields.get() > 0 {
         return Ok(());
@@ -78,7 +92,6 @@ pub fn check() -> Result<(), Interrupted> {
     }
     let limit = timeout::innermost(me, true);
     if limit != clock::NEVER && limit <= clock::now() {
-        timeout::cut(me, limit);
         return Err(Interrupted::TimedOut);
     }
     Ok(())

@@ -8,12 +8,12 @@ use std::mem::{self, MaybeUninit};
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::cancel::{Cancelled, cancel};
+use crate::cancel::{Cancelled, Interrupted, cancel};
 use crate::episode::Outcome;
 use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef};
 use crate::reason::Reason;
 use crate::thread::Thread;
-use crate::timeout::TimedOut;
+use crate::timeout::{self, TimedOut};
 use crate::wait::{self, Until};
 
 /// Owns the right to wait for a fiber's end and take its value: as `std::thread::JoinHandle`.
@@ -47,24 +47,57 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     /// The payload of the fiber's panic. If the *caller* is cancelled meanwhile, or its
-    /// [`timeout`](crate::timeout) ends: a [`Cancelled`] or [`TimedOut`]; then the fiber is
-    /// detached.
+    /// [`timeout`](crate::timeout()) ends, before the fiber has ended: a [`Cancelled`] or
+    /// [`TimedOut`]; then the fiber is detached, and its value dropped when it ends. To keep the
+    /// handle in such a case, [`wait`](Self::wait) first.
     pub fn join(self) -> thread::Result<T> {
-        match self.wait(Until::WOKEN) {
-            Outcome::Cancelled => Err(Box::new(Cancelled)),
-            Outcome::TimedOut => Err(Box::new(TimedOut)),
-            Outcome::Unparked | Outcome::Invalid => self.take(),
+        match self.wait() {
+            Ok(()) => self.take(),
+            Err(Interrupted::Cancelled) => Err(Box::new(Cancelled)),
+            Err(Interrupted::TimedOut) => Err(Box::new(TimedOut)),
+        }
+    }
+
+    /// Waits for the fiber to end; [`join`](Self::join) returns at once then.
+    ///
+    /// Unlike `join` it leaves the handle to the caller when it is cut short:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use carefree_runtime::{park, spawn, timeout};
+    ///
+    /// let answer = spawn(|| {
+    ///     park();
+    ///     42
+    /// });
+    /// assert!(timeout(Duration::from_millis(5), || answer.wait()).is_err());
+    /// answer.thread().unpark();
+    /// assert_eq!(answer.join().unwrap(), 42);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Interrupted`] when the caller is cancelled, or its [`timeout`](crate::timeout()) ends, before
+    /// the fiber has ended.
+    pub fn wait(&self) -> Result<(), Interrupted> {
+        match self.wait_until(Until::WOKEN) {
+            // However the wait ended: the value is there.
+            _ if self.is_finished() => Ok(()),
+            Outcome::Cancelled => Err(Interrupted::Cancelled),
+            _ => {
+                timeout::tell_timed_out();
+                Err(Interrupted::TimedOut)
+            }
         }
     }
 
     /// [`join`](Self::join) for those who must not go on before the fiber has ended.
     pub(crate) fn join_uncancellable(self) -> thread::Result<T> {
-        wait::or_abort(|| self.wait(Until::WOKEN_ONLY));
+        wait::or_abort(|| self.wait_until(Until::WOKEN_ONLY));
         self.take()
     }
 
     /// Waits without taking the value.
-    fn wait(&self, until: Until) -> Outcome {
+    fn wait_until(&self, until: Until) -> Outcome {
         let fiber = self.fiber.as_ref();
         let running = || fiber.join.load(Ordering::Acquire) & FINISHED == 0;
         if !running() {

@@ -84,7 +84,7 @@ mod watch;
 pub use rest::{park_timeout_ms, sleep_ms};
 #[cfg(not(loom))]
 pub use {
-    cancel::{Cancelled, Interrupted, check, shield},
+    cancel::{Cancelled, Interrupted, check, interrupted, shield},
     dump::dump,
     episode::Outcome,
     join::JoinHandle,
@@ -97,5 +97,5 @@ pub use {
     semaphore::{Permit, Semaphore},
     spawn::{Builder, current, run, spawn},
     thread::{Thread, ThreadId},
-    timeout::{TimedOut, timeout},
+    timeout::{TimedOut, tell_timed_out, timeout, timeout_with_value},
 };

@@ -14,8 +14,9 @@
 //!    meanwhile, whose reactor knows nothing of the operation: then it asks the first one by an
 //!    errand, and waits also until that has been run. (An
 //!    errand run later would find another operation under the same token.)
-//! 3. The completion's result counts, even if the fiber had asked to cancel: what was read is not
-//!    lost. Only if the kernel says that it was cancelled the wait ends as it was interrupted.
+//! 3. The completion decides, even if the fiber had asked to cancel: what was read is not lost. Only if
+//!    the kernel says that it was cancelled, the wait ends as it was interrupted; and a time limit
+//!    counts as reached only when a call tells its caller so ([`tell_timed_out`](crate::tell_timed_out)).
 //!
 //! # Several at once
 //!
@@ -88,7 +89,8 @@ pub enum Ended {
     Done(i32),
     /// The deadline passed first; nothing was done.
     Late,
-    /// The fiber was cancelled or timed out first; nothing was done.
+    /// The fiber was cancelled or timed out first; nothing was done. A call that returns the latter to
+    /// its caller [tells](crate::tell_timed_out) so.
     Interrupted(Interrupted),
     /// [`Wait::holds`] said that there is nothing to wait for; nothing was done.
     Pointless,
@@ -176,7 +178,7 @@ fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
     if carrier.must_not_switch() {
         return Err(Ended::Unsupported);
     }
-    cancel::check().map_err(Ended::Interrupted)?;
+    cancel::interrupted().map_err(Ended::Interrupted)?;
     Ok((me, carrier))
 }
 

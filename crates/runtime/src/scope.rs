@@ -11,6 +11,7 @@ use std::thread;
 
 use carefree_context::lock::Lock;
 
+use crate::cancel::Interrupted;
 use crate::episode::Outcome;
 use crate::join::JoinHandle;
 use crate::lot;
@@ -18,6 +19,7 @@ use crate::reason::Reason;
 use crate::semaphore::Semaphore;
 use crate::spawn::{Builder, drop_quietly};
 use crate::thread::Thread;
+use crate::timeout;
 use crate::wait::{self, Until};
 
 /// Runs `f`, which may spawn fibers that borrow from the caller; returns when all of them have
@@ -211,6 +213,13 @@ impl Builder {
     }
 }
 
+/// A wait of the scope's was cut short, and its fibers are to hear of it.
+fn told(outcome: Outcome) {
+    if outcome == Outcome::TimedOut {
+        timeout::tell_timed_out();
+    }
+}
+
 type Slot<T> = Arc<Lock<Option<Result<T, Box<dyn Any + Send>>>>>;
 
 /// Owns the right to wait for a scoped fiber's end and take its value.
@@ -237,6 +246,14 @@ impl<T> ScopedJoinHandle<'_, T> {
             data.panics.fetch_sub(1, Ordering::Relaxed);
         }
         outcome
+    }
+
+    /// Waits for the fiber to end: see [`JoinHandle::wait`].
+    ///
+    /// # Errors
+    /// As for [`JoinHandle::wait`].
+    pub fn wait(&self) -> Result<(), Interrupted> {
+        self.handle.wait()
     }
 
     /// Whether the fiber has ended.
@@ -288,7 +305,8 @@ impl Data {
         if let Some(places) = self.places.get() {
             let outcome = places.wait(Until::WOKEN, Reason::Limit);
             if matches!(outcome, Outcome::Cancelled | Outcome::TimedOut) {
-                // Who spawns is to end, so those it waits for should.
+                // The spawning fiber is to end, so those it waits for should.
+                told(outcome);
                 self.cancel();
                 places.wait(Until::WOKEN_ONLY, Reason::Limit);
             }
@@ -328,7 +346,8 @@ impl Data {
         let mut until = Until::WOKEN;
         while running() {
             let outcome = wait::park(self.key(), running, Reason::Scope, until);
-            if matches!(outcome, Outcome::Cancelled | Outcome::TimedOut) {
+            if running() && matches!(outcome, Outcome::Cancelled | Outcome::TimedOut) {
+                told(outcome);
                 self.cancel();
                 until = Until::WOKEN_ONLY;
             }

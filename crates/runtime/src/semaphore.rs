@@ -8,6 +8,7 @@ use crate::episode::Outcome;
 use crate::lot;
 use crate::queue::Place;
 use crate::reason::Reason;
+use crate::timeout;
 use crate::wait::{self, Until};
 
 /// Lets a limited number in at once.
@@ -66,7 +67,10 @@ impl Semaphore {
     pub fn acquire(&self) -> Result<Permit<'_>, Interrupted> {
         match self.wait(Until::WOKEN, Reason::Semaphore) {
             Outcome::Cancelled => Err(Interrupted::Cancelled),
-            Outcome::TimedOut => Err(Interrupted::TimedOut),
+            Outcome::TimedOut => {
+                timeout::tell_timed_out();
+                Err(Interrupted::TimedOut)
+            }
             Outcome::Unparked | Outcome::Invalid => Ok(Permit { semaphore: self }),
         }
     }

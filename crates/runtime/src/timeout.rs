@@ -15,7 +15,7 @@ pub(crate) struct Deadline {
     /// When it ends, or an outer one does if that is earlier.
     at: u64,
     outer: Cell<*const Deadline>,
-    /// A wait was cut short by it.
+    /// A call has told its caller that it was cut short by it.
     cut: Cell<bool>,
 }
 
@@ -47,6 +47,16 @@ impl From<TimedOut> for std::io::Error {
 ///
 /// On a plain thread it limits Carefree's own waits alike.
 ///
+/// # What was received is not lost
+///
+/// A call decides by its result, not by the clock: one that has read bytes, accepted a connection or
+/// taken a permit returns them, however late, and does not count as cut short. A call that has done a
+/// part (a long write, `MSG_WAITALL`) returns how much; the next call is then cut short at once.
+///
+/// What `f` itself has gathered before one of its calls was cut short is another matter: `timeout`
+/// drops the value that `f` returns then. To keep it, gather it in a variable outside `f`, or use
+/// [`timeout_with_value`].
+///
 /// ```
 /// use std::time::Duration;
 /// use carefree_runtime::{sleep, timeout};
@@ -59,6 +69,32 @@ impl From<TimedOut> for std::io::Error {
 /// # Errors
 /// [`TimedOut`] if at least one wait was cut short by this limit.
 pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, TimedOut> {
+    let (value, result) = timeout_with_value(duration, f);
+    result.map(|()| value)
+}
+
+/// [`timeout`], but returns what `f` returned even if a wait was cut short: a part of what was wanted,
+/// as a rule.
+///
+/// ```
+/// use std::time::Duration;
+/// use carefree_runtime::{Semaphore, timeout_with_value};
+///
+/// let permits = Semaphore::new(2);
+/// let (taken, result) = timeout_with_value(Duration::from_millis(5), || {
+///     let mut taken = Vec::new();
+///     while let Ok(permit) = permits.acquire() {
+///         taken.push(permit);
+///     }
+///     taken
+/// });
+/// assert!(result.is_err());
+/// assert_eq!(taken.len(), 2);
+/// ```
+pub fn timeout_with_value<T>(
+    duration: Duration,
+    f: impl FnOnce() -> T,
+) -> (T, Result<(), TimedOut>) {
     let me = wait::current();
     let outer = me.deadline.get();
     let own = clock::after(duration);
@@ -71,7 +107,7 @@ pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, TimedO
     let _lift = Lift(me, &deadline);
     me.deadline.set(&deadline);
     let value = f();
-    if deadline.cut.get() { Err(TimedOut) } else { Ok(value) }
+    (value, if deadline.cut.get() { Err(TimedOut) } else { Ok(()) })
 }
 
 /// Takes a limit out of force, also when `f` panics.
@@ -104,11 +140,23 @@ pub(crate) fn innermost(me: FiberRef, cancellable: bool) -> u64 {
     unsafe { (*me.deadline.get()).at }
 }
 
-/// A wait was cut short at `at`: notes it in every limit that ends then.
-pub(crate) fn cut(me: FiberRef, at: u64) {
+/// Takes note that a call of the running fiber tells its caller that it was cut short by a limit: every
+/// [`timeout`] that ends at the limit's time returns `Err`.
+///
+/// For those who build calls on [`park`](wait::park) and [`operation`](crate::operation): a wait that was
+/// cut short is not the end of a call that has something to return all the same. So the waits do not
+/// take note themselves; the call does, when nothing but the limit is left to be told.
+#[cold]
+pub fn tell_timed_out() {
+    let Some(me) = wait::try_current() else { return };
+    let at = innermost(me, true);
+    if at > clock::now() {
+        return;
+    }
     let mut limit = me.deadline.get();
     // SAFETY: as above.
     while let Some(deadline) = unsafe { limit.as_ref() } {
+        // No limit ends before the innermost one does.
         if deadline.at <= at {
             deadline.cut.set(true);
         }

@@ -47,6 +47,9 @@ impl Until {
 /// `validate` is asked first, while nobody can unpark `key`: if it says `false` there is nothing to
 /// wait for and `park` returns [`Outcome::Invalid`] at once. It must not park, panic or unpark.
 ///
+/// [`Outcome::TimedOut`] says that the deadline has passed or that a [`timeout`](crate::timeout())
+/// has ended. A caller that returns the latter to its own caller [tells](crate::tell_timed_out) so.
+///
 /// ```
 /// use carefree_runtime::{Outcome, Reason, wait::{Until, park}};
 ///
@@ -169,6 +172,13 @@ impl Plan {
         me.episode.begin_held();
     }
 
+    /// Takes note of a limit that has cut a wait short whose caller is told so by `outcome`.
+    fn tell(&self, outcome: Outcome) {
+        if outcome == Outcome::TimedOut && self.limit <= self.deadline {
+            timeout::tell_timed_out();
+        }
+    }
+
     fn note(&self, me: FiberRef, key: usize) {
         me.key.store(key, Ordering::Relaxed);
         me.reason.store(self.reason as u8, Ordering::Relaxed);
@@ -185,6 +195,7 @@ pub(crate) fn park_self(until: Until) -> Outcome {
         return give_up(me, ticket, Outcome::Unparked);
     }
     let outcome = wait(me, ticket, &plan);
+    plan.tell(outcome);
     // Who came while the wait began has left a token before ending it, and who came since has left one
     // too: this return is theirs as well.
     if outcome == Outcome::Unparked && me.token.peek() {
@@ -212,7 +223,9 @@ pub fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     let me = current();
     let plan = Plan::new(me, reason, Until { deadline, cancellable: true }, 0);
     let ticket = plan.begin(me, 0);
-    wait(me, ticket, &plan)
+    let outcome = wait(me, ticket, &plan);
+    plan.tell(outcome);
+    outcome
 }
 
 /// Waits until [`end_claimed`] with the ticket that `start` is given. If `start` says that nobody
@@ -234,7 +247,7 @@ pub(crate) fn end_claimed(fiber: FiberRef, ticket: Ticket) {
 }
 
 /// Waits for the completion of an operation of the kernel's, or returns at once if `over` says so
-/// when the wait has begun. Also returns whether a [`timeout`](crate::timeout) has cut it short.
+/// when the wait has begun. Also returns whether a [`timeout`](crate::timeout) would cut it short first.
 pub(crate) fn await_signal(
     me: FiberRef,
     over: impl FnOnce() -> bool,
@@ -293,9 +306,6 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
         if cancelled || (limit != NEVER && limit <= clock::now()) {
             let interruption = if cancelled { Outcome::Cancelled } else { Outcome::TimedOut };
             let outcome = give_up(me, ticket, interruption);
-            if outcome == Outcome::TimedOut {
-                timeout::cut(me, limit);
-            }
             // A loop around a wait that is over at once must not keep all others from running.
             yield_now();
             return outcome;
@@ -324,11 +334,7 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
         Kind::Thread => sleep_as_thread(me, ticket, deadline, reason),
     }
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    let outcome = me.episode.finish();
-    if outcome == Outcome::TimedOut && limit <= deadline {
-        timeout::cut(me, limit);
-    }
-    outcome
+    me.episode.finish()
 }
 
 /// A plain thread sleeps until its wait is ended.

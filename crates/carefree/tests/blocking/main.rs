@@ -11,6 +11,7 @@ mod files;
 mod flags;
 mod forking;
 mod ipc;
+mod limits;
 mod messages;
 mod modes;
 mod names;
