@@ -106,7 +106,7 @@ macro_rules! each {
 
 impl Driver {
     /// The largest token a caller may use; those above are the driver's own.
-    pub const TOKEN_MAX: u64 = u64::MAX - 16;
+    pub const TOKEN_MAX: u64 = u64::MAX >> 1;
 
     /// A driver owned by the calling thread, with a bed of its own.
     ///
