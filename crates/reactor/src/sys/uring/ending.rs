@@ -76,9 +76,12 @@ impl Ending {
 
     fn answered_at(&mut self, now: u64, token: u64, found: bool) {
         let Some(one) = self.operations.get_mut(&token) else { return };
-        let span = if found { SPANS - 1 } else { one.span };
         self.places += 1;
-        *one = One { place: self.places, span: (span + 1).min(SPANS - 1) };
+        one.place = self.places;
+        let span = if found { SPANS - 1 } else { one.span };
+        if !found {
+            one.span = (span + 1).min(SPANS - 1);
+        }
         let again = now + (FIRST << span).min(LONGEST);
         self.queues[span].push_back(Place { token, number: self.places, again });
     }
