@@ -28,6 +28,26 @@
 //! locks do not. What cannot be seen (raw system call instructions, waits within libc) blocks the
 //! carrier, and a watchdog says so.
 //!
+//! # What is not as in `std::thread`
+//!
+//! With `use carefree as thread`, what compiles against `std::thread` compiles here, and does the
+//! same, but for this:
+//!
+//! | | on a fiber |
+//! |---|---|
+//! | [`JoinHandle::join`], [`sleep`], [`park`] | also end when the calling fiber is cancelled or its [`timeout`] is over |
+//! | `std::thread::current()` | a handle of std's own to the fiber: it has the same name, and another number than [`current`]'s |
+//! | its `unpark` | ends `std::thread::park`, not [`park`]; [`Thread::unpark`] ends both |
+//! | [`available_parallelism`] | the carriers: `CAREFREE_CARRIERS`, or `std`'s answer, up to 64 |
+//! | [`Builder::stack_size`] | without it a fiber has 256 KiB |
+//! | names | 15 bytes of them in `pthread_getname_np`, as ever; `/proc`, `ps` and debuggers show carriers |
+//! | `JoinHandleExt` of `std::os::unix` | not there: libc cannot join, signal or schedule a fiber |
+//! | spawn hooks (unstable), and `println!` into a test's captured output | those of named fibers only |
+//! | [`sleep_until`] | here on stable Rust |
+//!
+//! Where fibers share their carrier's thread-local storage ([`platform`]), std knows the carrier:
+//! `std::thread::current()` and panics name that.
+//!
 //! # What `std::thread` does not have
 //!
 //! * [`run`] runs a closure as a fiber and waits for it.

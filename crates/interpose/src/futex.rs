@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::lot::{self, is_waited_after_change};
+use carefree_runtime::standard;
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
@@ -181,11 +182,16 @@ unsafe fn wait(
         false => clock::now().saturating_add(RECHECK),
     };
     let key = key(word, operation);
+    let address = word;
     // SAFETY: aligned and readable. Every access to a futex's word is atomic.
     let word = unsafe { AtomicU32::from_ptr(word as *mut u32) };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
     let validate = || word.load(Ordering::SeqCst) == value;
-    let outcome = guarded(|| park_tagged(key, mask, validate, Reason::Futex, until));
+    let reason = match value == standard::PARKED && standard::about_to_park(address) {
+        true => Reason::StandardPark,
+        false => Reason::Futex,
+    };
+    let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
     match outcome {
         Outcome::Unparked => Ok(0),
         Outcome::Invalid => Err(libc::EAGAIN),

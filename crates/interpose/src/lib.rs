@@ -23,6 +23,8 @@
 //! | `pthread_barrier_*`, `pthread_spin_lock`, `pthread_once`, `flockfile` | `barrier`, `spin`, `once`, `stream_lock` |
 //! | `mtx_*`, `cnd_*`, `call_once`, `thrd_join` of C11 | `c11` |
 //! | `pthread_join` and its kin | `thread` |
+//! | `pthread_setname_np`, `pthread_getname_np`, `prctl` | `title` |
+//! | `pthread_create`, `pthread_detach`: where `std` spawns for a named fiber | `creation` |
 //! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms; `eventfd_read`, `eventfd_write` | `stream`; `counter` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `all` |
 //! | `accept`, `accept4`, `connect` | `connection` |
@@ -72,6 +74,7 @@ pub mod clocks;
 pub mod condition;
 pub mod connection;
 pub mod counter;
+pub mod creation;
 pub mod descriptor;
 pub mod fortify;
 pub mod ipc;
@@ -95,4 +98,5 @@ pub mod stream_lock;
 pub mod sync;
 pub mod syscall;
 pub mod thread;
+pub mod title;
 pub mod transfer;

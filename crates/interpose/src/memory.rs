@@ -11,7 +11,7 @@ use carefree_context::kernel;
 /// Bytes of the kernel's set of signals, which is what it is asked to read.
 const WORD: usize = 8;
 /// The smallest page there is.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// Whether `count` values at `first` can be read; they need not be aligned.
 ///

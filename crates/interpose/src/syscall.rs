@@ -21,7 +21,7 @@ use crate::memory;
 use crate::{
     connection, descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep,
 };
-use crate::{socket, stream, sync, transfer};
+use crate::{socket, stream, sync, title, transfer};
 
 unsafe extern "C-unwind" fn raw_syscall(
     number: c_long,
@@ -132,6 +132,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             libc::SYS_sync_file_range => sync::sync_file_range(fd, b as _, c as _, d as _).into(),
             libc::SYS_msync => sync::msync(a as _, b, c as c_int).into(),
+            libc::SYS_prctl => title::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
             libc::SYS_flock => locks::flock(fd, b as c_int).into(),
             libc::SYS_wait4 => processes::wait4(a as _, b as _, c as c_int, d as _).into(),
             libc::SYS_close => descriptor::close(fd).into(),

@@ -5,7 +5,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use carefree_runtime::offload;
+use carefree_runtime::{offload, standard};
+
+use crate::fiber::{self, guarded};
 
 type Thread = libc::pthread_t;
 type Time = *const libc::timespec;
@@ -46,11 +48,18 @@ unsafe fn elsewhere(thread: Thread, result: Place, join: impl FnOnce(Place) -> c
     })
 }
 
-interpose! {
+interpose! { lean anywhere
     /// `pthread_join(3)` of a thread.
     fn pthread_join(thread: Thread, result: Place) -> c_int {
+        if thread == standard::token() as Thread {
+            return 0;
+        }
+        if !fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return unsafe { original(thread, result) };
+        }
         // SAFETY: the caller's promise.
-        unsafe { elsewhere(thread, result, |result| original(thread, result)) }
+        unsafe { guarded(|| elsewhere(thread, result, |result| original(thread, result))) }
     }
 }
 

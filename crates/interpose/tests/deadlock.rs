@@ -26,6 +26,12 @@ const CASES: &[Case] = &[
         one_semaphore_of_c,
         &["carefree: deadlock", "'it' waits for a POSIX semaphore"],
     ),
+    (
+        "the_other_handle",
+        the_other_handle,
+        &["carefree: deadlock", "ended by Carefree's unpark, not by that of a handle of std's"],
+    ),
+    ("parked_by_std", parked_by_std, &["carefree: deadlock", "parked by std::thread::park"]),
     ("a_semaphore_that_a_handler_posts", a_semaphore_that_a_handler_posts, &[]),
     ("a_thread_in_the_kernel", a_thread_in_the_kernel, &[]),
     ("a_wait_with_a_limit", a_wait_with_a_limit, &[]),
@@ -48,6 +54,20 @@ fn two_mutexes() {
     };
     let fibers = [named("ab", nested(&a, &b)), named("ba", nested(&b, &a))];
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+}
+
+/// std unparks what is parked here.
+fn the_other_handle() {
+    named("it", || {
+        thread::current().unpark();
+        carefree_runtime::park();
+    })
+    .join()
+    .unwrap();
+}
+
+fn parked_by_std() {
+    named("it", thread::park).join().unwrap();
 }
 
 /// It waits for itself.

@@ -191,7 +191,11 @@ fn handled_signals() -> Option<u64> {
 
 /// Prints `what` and who waits for what to standard error.
 fn report(what: &str) {
-    let text = format!("carefree: {what}\n{}", dump::waiters());
+    let mut text = format!("carefree: {what}\n{}", dump::waiters());
+    if text.contains(&Reason::Park.to_string()) {
+        text +=
+            "  (Carefree's park is ended by Carefree's unpark, not by that of a handle of std's)\n";
+    }
     // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -13,6 +13,7 @@ use carefree_context::arch::{self, ThreadContext};
 use crate::carrier::Carrier;
 use crate::episode::Episode;
 use crate::furnish::FiberStack;
+use crate::names::Names;
 use crate::reason::Reason;
 use crate::signal::Signal;
 use crate::timeout::Deadline;
@@ -62,8 +63,8 @@ pub(crate) struct Header {
     pub(crate) run: AtomicU8,
     /// Of a fiber that has one: its stack. Of a thread: where it sleeps, a `*mut Idle`.
     pub(crate) stack: AtomicPtr<FiberStack>,
-    /// The name, or null.
-    pub(crate) name: AtomicPtr<Box<str>>,
+    /// What it is called, or null.
+    pub(crate) names: AtomicPtr<Names>,
     /// The innermost `timeout` it is in, or null.
     pub(crate) deadline: Cell<*const Deadline>,
     /// What the fiber's function returned, or a box of it: see [`crate::join`].
@@ -118,7 +119,7 @@ impl Header {
             join: AtomicU32::new(0),
             tag: Cell::new(0),
             stack: AtomicPtr::new(ptr::null_mut()),
-            name: AtomicPtr::new(ptr::null_mut()),
+            names: AtomicPtr::new(ptr::null_mut()),
             deadline: Cell::new(ptr::null()),
             result: UnsafeCell::new([0; 2]),
         }
@@ -137,15 +138,9 @@ impl Header {
         self.join.store(0, Ordering::Relaxed);
         self.reason.store(Reason::NotStarted as u8, Ordering::Relaxed);
         if let Some(name) = name {
-            self.name.store(Box::into_raw(Box::new(name)), Ordering::Release);
+            self.set_name(name);
         }
         self.run.store(ALIVE, Ordering::Release);
-    }
-
-    pub(crate) fn name(&self) -> Option<&str> {
-        let name = self.name.load(Ordering::Acquire);
-        // SAFETY: set once before the header is shared, freed with its last reference.
-        unsafe { name.as_ref() }.map(|name| &**name)
     }
 }
 

@@ -45,6 +45,8 @@ pub mod lot;
 #[cfg(not(loom))]
 mod metrics;
 #[cfg(not(loom))]
+pub mod names;
+#[cfg(not(loom))]
 mod offload;
 #[cfg(not(loom))]
 pub mod operation;
@@ -68,6 +70,8 @@ mod semaphore;
 mod shortage;
 #[cfg(not(loom))]
 mod spawn;
+#[cfg(not(loom))]
+pub mod standard;
 #[cfg(not(loom))]
 mod thread;
 #[cfg(not(loom))]

@@ -15,6 +15,8 @@ pub enum Reason {
     Sleep,
     /// It parked itself and waits for `unpark`.
     Park,
+    /// It called `std::thread::park` and waits for an unpark, std's or ours.
+    StandardPark,
     /// It waits for another fiber to end.
     Join,
     /// It waits for the fibers of its scope to end.
@@ -72,11 +74,12 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Reason; 31] = [
+    const ALL: [Reason; 32] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,
         Reason::Park,
+        Reason::StandardPark,
         Reason::Join,
         Reason::Scope,
         Reason::Semaphore,
@@ -122,7 +125,8 @@ impl fmt::Display for Reason {
             Reason::NotStarted => "has not started yet",
             Reason::Runs => "runs",
             Reason::Sleep => "sleeps",
-            Reason::Park => "is parked until somebody unparks it",
+            Reason::Park => "is parked until something unparks it",
+            Reason::StandardPark => "is parked by std::thread::park until something unparks it",
             Reason::Join => "waits for another fiber to end",
             Reason::Scope => "waits for the fibers of its scope",
             Reason::Semaphore => "waits for a permit of a semaphore",

@@ -174,12 +174,7 @@ pub(crate) fn release(fiber: FiberRef) {
 
 fn recycle(fiber: FiberRef) {
     fiber.run.store(FREE, Ordering::Relaxed);
-    let name = fiber.name.load(Ordering::Relaxed);
-    if !name.is_null() {
-        fiber.name.store(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: from Box::into_raw in Header::begin; no reference to the header is left.
-        drop(unsafe { Box::from_raw(name) });
-    }
+    fiber.drop_names();
     if fiber.kind.get() == Kind::Thread {
         REGISTRY.lock().threads.push(fiber);
         return;

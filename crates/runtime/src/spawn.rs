@@ -151,6 +151,7 @@ impl Builder {
         match here {
             Some(carrier) => {
                 let fiber = allocate_here(carrier, size, name)?;
+                fiber.prepare_standard();
                 // SAFETY: the fiber is new and unknown to others.
                 unsafe { place(fiber, f) };
                 fiber.carrier.set(carrier);
@@ -163,6 +164,7 @@ impl Builder {
                     None => runtime::global()?,
                 };
                 let fiber = allocate_elsewhere(size, name)?;
+                fiber.prepare_standard();
                 // SAFETY: as above.
                 unsafe { place(fiber, f) };
                 runtime.submit(fiber);
@@ -273,7 +275,10 @@ where
 {
     // SAFETY: `place` put the closure there, and it is taken once.
     let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
-    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    let result = panic::catch_unwind(AssertUnwindSafe(|| match me.take_prepared() {
+        None => f(),
+        Some(prepared) => prepared.run(f),
+    }));
     if me.kind.get() == Kind::Thread {
         // It has forked, and this is the child, of which it was the only thread.
         drop_quietly(result);

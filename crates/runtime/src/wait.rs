@@ -211,6 +211,12 @@ pub(crate) fn unpark(fiber: FiberRef) {
         // It does not wait; or began to just now, and then one of us finds the other.
         fiber.token.send();
         claim = fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked);
+        if claim == Claim::Lost {
+            // Perhaps it is parked by std, or is about to be: see `standard::about_to_park`.
+            if let Some(standard) = fiber.header().standard() {
+                standard.unpark();
+            }
+        }
     }
     wake(fiber, claim, Place::Next);
 }
@@ -536,8 +542,9 @@ fn become_known() -> FiberRef {
         header.stack.store(ptr::from_mut(idle).cast(), Ordering::Release);
         header
     });
-    let name = std::thread::current().name().map(Box::from);
-    header.begin(Kind::Thread, registry::number(), name, 1);
+    let standard = std::thread::current();
+    header.begin(Kind::Thread, registry::number(), standard.name().map(Box::from), 1);
+    header.note_standard(standard);
     header.carrier.set(ptr::null());
     set_current(Some(header));
     // A thread that is past its destructors keeps its header for ever.

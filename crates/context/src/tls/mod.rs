@@ -52,10 +52,9 @@
 //!
 //! # What is not as on a thread
 //!
-//! * The kernel knows the carrier, not the fiber. Signal masks, alternate signal stacks, names
-//!   (`pthread_setname_np`), processor affinity, scheduling parameters and clocks are the carrier's
-//!   where they are asked of "this thread", and errors (`ESRCH`) where they are asked of the
-//!   fiber's `pthread_t`. Mutexes with priority inheritance or protection do not work.
+//! * The kernel knows the carrier, not the fiber. Signal masks, alternate signal stacks, processor
+//!   affinity, scheduling parameters and clocks are the carrier's where they are asked of "this
+//!   thread", and errors (`ESRCH`) where they are asked of the fiber's `pthread_t`. Mutexes with priority inheritance or protection do not work.
 //! * libc knows the carrier, not the fiber: a fiber's `pthread_t` cannot be joined, detached,
 //!   cancelled or sent signals by others, and `pthread_exit` is for threads.
 //! * A library loaded with `dlopen` that is given a *fixed place* in every thread's block (see

@@ -1,0 +1,179 @@
+//! std's own handle for a fiber that has a name.
+//!
+//! By what name a panic calls a thread, what `std::thread::current` says, and which hooks run before
+//! its function: std knows that from the handle that it makes when it spawns the thread, and puts in
+//! thread-local storage when the thread begins. It takes no such handle from others. So a named fiber
+//! is spawned by std: by a `std::thread::Builder` whose `pthread_create` is not libc's but the
+//! stand-in of a crate above this one, which starts nothing and [`take`]s what was to be started. That
+//! is what the fiber then runs, and within it the program's function.
+//!
+//! The stand-in knows such a call from others by a stack size that no thread has, [`MARK`], and
+//! answers with a `pthread_t` that no thread has, [`token`], by which it knows that std wants to join
+//! or detach what was never a thread.
+//!
+//! What else std does on the fiber: it looks whether its thread has an alternate signal stack (a
+//! carrier has), names it by `pthread_setname_np` (which on a fiber names the fiber), and notes the
+//! bounds of its stack under a lock of std's, on which a fiber parks. Thread-local storage of the
+//! fiber's own is required: std aborts where a thread that begins has a handle already.
+//!
+//! An unnamed fiber is spawned without std. Its handle of std's, if something asks for it, is the one
+//! that std makes for threads it did not start, which has no name either.
+
+//! # Two ways to park
+//!
+//! `std::thread::park` waits for a word of std's to change, which only std's `unpark` changes. So that
+//! ours ends it too, a fiber that is about to wait for that word leaves std's handle to itself in its
+//! header ([`about_to_park`]), where `unpark` finds it. (A plain thread does so as soon as it has a
+//! header.) No unpark is lost between the two. The fiber leaves the handle, then looks whether it has
+//! a token of ours; `unpark` leaves the token, then looks for a handle. Both touch the token by
+//! read-modify-writes: either the fiber's comes second and finds the token, or the other's comes
+//! second and finds the handle. One more wake-up than was meant may come of it, as std allows.
+//!
+//! The other way round there is nothing to be done: what std's `unpark` does to a fiber that
+//! [`park`](crate::park)s cannot be seen, unless every park went through std's, at its price.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem;
+use std::panic;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use carefree_context::tls;
+
+use crate::wait;
+
+/// A function that libc would run on a new thread.
+pub type StartRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// The stack size of a thread that is not to be started. (The kernel would refuse it.)
+pub const MARK: usize = (1 << 62) | 0xca4e_f4ee_0000;
+
+/// What std wanted to start.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    function: StartRoutine,
+    data: *mut c_void,
+}
+
+thread_local! {
+    /// What the stand-in has taken from the calling fiber or thread.
+    static TAKEN: Cell<Option<Start>> = const { Cell::new(None) };
+}
+
+/// Whether there is a stand-in that std's calls reach.
+static STAND_IN: AtomicBool = AtomicBool::new(false);
+
+/// Says that what std gives to `pthread_create`, `pthread_join` and `pthread_detach` reaches a
+/// stand-in that looks for [`MARK`] and [`token`].
+pub fn stand_in_is_there() {
+    STAND_IN.store(true, Ordering::Relaxed);
+}
+
+/// The `pthread_t` of a thread that was not started.
+pub fn token() -> usize {
+    (&raw const STAND_IN) as usize
+}
+
+/// Takes what was to be started with a stack of [`MARK`] bytes. It is not started.
+pub fn take(function: StartRoutine, data: *mut c_void) {
+    TAKEN.set(Some(Start { function, data }));
+}
+
+/// What std would run on a thread named as a fiber is, and its handle.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    start: Start,
+    handle: thread::JoinHandle<()>,
+}
+
+/// What the fiber is to run within std's function.
+type Body<'a> = &'a mut dyn FnMut();
+
+thread_local! {
+    /// The calling fiber's, while std's function has not got to it.
+    static BODY: Cell<*mut Body<'static>> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// Has std make ready what a thread named `name` would run. `None` where there is no stand-in, or
+/// fibers have no thread-local storage of their own.
+pub(crate) fn prepare(name: &str) -> Option<Prepared> {
+    if !STAND_IN.load(Ordering::Relaxed) || tls::mode().layout().is_none() {
+        return None;
+    }
+    let builder = thread::Builder::new().name(name.to_owned()).stack_size(MARK);
+    let handle = builder.spawn(run_body).ok()?;
+    let start = TAKEN.take()?;
+    Some(Prepared { start, handle })
+}
+
+/// What std believes to be the thread's function.
+fn run_body() {
+    let body = BODY.replace(ptr::null_mut());
+    // SAFETY: `Prepared::run` has put it there, on this fiber, and waits for this function to return.
+    unsafe { (*body)() }
+}
+
+impl Prepared {
+    /// std's handle.
+    pub(crate) fn thread(&self) -> &thread::Thread {
+        self.handle.thread()
+    }
+
+    /// Runs `f` on the calling fiber, as the function of std's thread. The fiber has run nothing of
+    /// std's before.
+    pub(crate) fn run<T>(self, f: impl FnOnce() -> T) -> T {
+        let (mut f, mut value) = (Some(f), None);
+        let mut run = || value = f.take().map(|f| f());
+        let mut body: Body<'_> = &mut run;
+        BODY.set((&raw mut body).cast());
+        (self.start.function)(self.start.data);
+        // It has ended, and this takes what it left: the stand-in answers in libc's place.
+        match self.handle.join() {
+            Ok(()) => value.expect("std has run the function"),
+            Err(payload) => panic::resume_unwind(payload),
+        }
+    }
+}
+
+/// What a thread that is parked by std waits to change.
+pub const PARKED: u32 = u32::MAX;
+
+/// To be called by a fiber that is about to wait until `word` is not [`PARKED`] any more. If it is
+/// std's parker of the calling fiber: lets [`Thread::unpark`](crate::Thread::unpark) end that wait as
+/// well.
+///
+/// Where the word lies is a guess, by what handles of std's are: the address of what they share. If it
+/// is wrong, std's parks are ended by std's unparks only.
+#[cold]
+pub fn about_to_park(word: usize) -> bool {
+    /// More than what handles share takes up.
+    const SHARED: usize = 64;
+    const _: () = assert!(size_of::<thread::Thread>() == size_of::<usize>());
+
+    struct HasHandle;
+    impl Drop for HasHandle {
+        fn drop(&mut self) {}
+    }
+    thread_local!(static HAS_HANDLE: HasHandle = const { HasHandle });
+
+    let Some(me) = wait::current_fiber() else { return false };
+    // Gone before std's handle is: to ask for that would then be a panic.
+    if tls::mode().layout().is_none() || HAS_HANDLE.try_with(|_| ()).is_err() {
+        return false;
+    }
+    let handle = thread::current();
+    // SAFETY: of the same size, and any value is a number.
+    let shared = unsafe { mem::transmute_copy::<thread::Thread, usize>(&handle) };
+    if word.wrapping_sub(shared) >= SHARED {
+        return false;
+    }
+    if me.standard().is_none() {
+        me.note_standard(handle.clone());
+    }
+    if me.token.take() {
+        handle.unpark();
+    }
+    true
+}
