@@ -54,7 +54,7 @@ pub(crate) struct Header {
 
     pub(crate) id: AtomicU64,
     pub(crate) references: AtomicU32,
-    /// [`FINISHED`], [`AWAITED`], [`DETACHED`].
+    /// [`FINISHED`], [`AWAITED`], [`DETACHED`], [`STORED`].
     pub(crate) join: AtomicU32,
     /// In the list of waiters for a key: by what a waker may tell it from others (see
     /// [`crate::lot`]).
@@ -89,8 +89,10 @@ pub(crate) enum Kind {
 pub(crate) const FINISHED: u32 = 1;
 /// Somebody waits for the end and must be unparked.
 pub(crate) const AWAITED: u32 = 2;
-/// Nobody will ask for the result.
+/// The handle is gone: the result is not asked for.
 pub(crate) const DETACHED: u32 = 4;
+/// The result, which needs a destructor, is there for the handle to take or drop.
+pub(crate) const STORED: u32 = 8;
 
 /// Values of [`Header::run`]: whether the header is in use, for those who look at all of them.
 pub(crate) const FREE: u8 = 0;

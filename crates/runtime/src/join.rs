@@ -10,8 +10,9 @@ use std::thread;
 
 use crate::cancel::{Cancelled, Interrupted, cancel};
 use crate::episode::Outcome;
-use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef};
+use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, STORED};
 use crate::reason::Reason;
+use crate::spawn::drop_quietly;
 use crate::thread::Thread;
 use crate::timeout::{self, TimedOut};
 use crate::wait::{self, Until};
@@ -165,9 +166,10 @@ impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let fiber = self.fiber.as_ref();
         let before = fiber.join.fetch_or(DETACHED, Ordering::AcqRel);
-        if before & FINISHED != 0 {
-            // SAFETY: finished, and this handle is the only one and on its way out.
-            drop(unsafe { take::<T>(fiber) });
+        if before & STORED != 0 {
+            // SAFETY: stored, as was read with acquire, and left to this handle, which is the only
+            // one and on its way out.
+            drop_quietly(unsafe { take::<T>(fiber) });
         }
     }
 }
@@ -178,7 +180,35 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-type Stored<T> = Result<T, Box<dyn Any + Send>>;
+pub(crate) type Stored<T> = Result<T, Box<dyn Any + Send>>;
+
+/// Leaves the result of `me`'s function to its handle, or drops it here when the handle is gone.
+///
+/// A value is dropped where `std` drops it: by the fiber, before its thread-local variables, if the
+/// handle was dropped before the function returned; otherwise by the handle's owner, by whom it may
+/// be dropped while the fiber still runs the destructors of its thread-local variables.
+///
+/// Both sides set their bit by one read-modify-write of one word, [`STORED`] here and [`DETACHED`]
+/// in the handle's destructor, so exactly one of them comes second, sees the other's bit, and drops
+/// the result; the fiber's write of the result comes before its bit (release), which the handle
+/// reads with acquire. A result that needs no destructor and no box is left in the header without
+/// a bit: dropping it would do nothing.
+///
+/// # Safety
+/// The calling fiber is `me`, it does so once, and has not FINISHED.
+#[inline(always)]
+pub(crate) unsafe fn leave<T>(me: FiberRef, result: Stored<T>) {
+    if me.join.load(Ordering::Acquire) & DETACHED != 0 {
+        return drop_quietly(result);
+    }
+    let plain = fits::<T>() && !mem::needs_drop::<T>() && result.is_ok();
+    // SAFETY: the caller's promise.
+    unsafe { store(me, result) };
+    if !plain && me.join.fetch_or(STORED, Ordering::AcqRel) & DETACHED != 0 {
+        // SAFETY: stored just now, and the handle, dropped meanwhile, did not see it.
+        drop_quietly(unsafe { take::<T>(me) });
+    }
+}
 
 /// Whether a result lies in the header itself; else the header holds a box of it.
 const fn fits<T>() -> bool {
@@ -188,11 +218,11 @@ const fn fits<T>() -> bool {
 /// Puts the result of `me`'s function into its header.
 ///
 /// # Safety
-/// The calling fiber is `me`, it does so once, and has not FINISHED.
+/// The calling fiber is `me`, it does so once, before STORED and FINISHED.
 #[inline(always)]
-pub(crate) unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
+unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
     let place = me.result.get();
-    // SAFETY: nobody else touches the result before FINISHED; it fits, or its box does.
+    // SAFETY: nothing else touches the result before STORED and FINISHED; it fits, or its box does.
     unsafe {
         if fits::<T>() {
             place.cast::<MaybeUninit<Stored<T>>>().write(MaybeUninit::new(result));
@@ -205,9 +235,10 @@ pub(crate) unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
 /// Takes the result out of a header.
 ///
 /// # Safety
-/// [`store`]d as a `T`, FINISHED seen with acquire (or the caller is the fiber), and taken once.
+/// [`store`]d as a `T`, FINISHED or STORED seen with acquire (or the caller is the fiber), and taken
+/// once.
 #[inline(always)]
-pub(crate) unsafe fn take<T>(fiber: FiberRef) -> Stored<T> {
+unsafe fn take<T>(fiber: FiberRef) -> Stored<T> {
     let place = fiber.result.get();
     // SAFETY: the caller's promise.
     unsafe {

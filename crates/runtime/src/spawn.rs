@@ -12,7 +12,7 @@ use carefree_context::stack::StackSize;
 use carefree_context::tls;
 
 use crate::carrier::{self, Carrier, Next};
-use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, Kind};
+use crate::fiber::{AWAITED, FINISHED, FiberRef, Kind};
 use crate::fork;
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle};
@@ -286,15 +286,10 @@ where
         fork::end_process();
     }
     fetch_end(me);
-    if me.join.load(Ordering::Acquire) & DETACHED != 0 {
-        // Here, where its destructor still finds the fiber's thread-local variables.
-        drop_quietly(result);
-        finish::<T>(me, false)
-    } else {
-        // SAFETY: the fiber's own header, and nobody reads the result before FINISHED.
-        unsafe { join::store(me, result) };
-        finish::<T>(me, true)
-    }
+    // Here, where its destructor still finds the fiber's thread-local variables.
+    // SAFETY: the fiber's own header, once, and it has not finished.
+    unsafe { join::leave(me, result) };
+    finish(me)
 }
 
 /// What a fiber does first.
@@ -308,30 +303,24 @@ fn arrive(me: FiberRef) {
     }
 }
 
-/// Drops a result nobody asked for. A panic of its destructor cannot reach anybody.
+/// Drops a result that nothing asks for. A panic of its destructor ends the process, as it does on a
+/// thread.
 pub(crate) fn drop_quietly<T>(result: T) {
     let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(result)));
     if let Err(payload) = dropped {
         mem::forget(payload);
-        eprintln!("carefree: the value of a detached fiber panicked when it was dropped; aborting");
+        eprintln!("carefree: a fiber's result panicked when it was dropped; aborting");
         std::process::abort();
     }
 }
 
-/// What a fiber does last. `stored`: its result lies in the header.
+/// What a fiber does last.
 ///
 /// Once [`end_thread_locals`] has returned, nothing here may touch a thread-local variable that has a
 /// destructor: it would be registered again, and run by the next fiber that gets this storage.
-fn finish<T>(me: FiberRef, stored: bool) -> ! {
+fn finish(me: FiberRef) -> ! {
     end_thread_locals(me);
     let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
-    if before & DETACHED != 0 && stored {
-        // The handle was dropped just now; nobody else looks at the result.
-        // SAFETY: stored above, not taken by anybody.
-        drop_quietly(unsafe { join::take::<T>(me) });
-        // What its destructor may have left in thread-local variables.
-        end_thread_locals(me);
-    }
     if before & AWAITED != 0 {
         // Last: who has spawned many and joins them in turn should not come back for each.
         lot::unpark_to(me.key(), usize::MAX, Place::Last);

@@ -12,6 +12,7 @@ mod limits;
 mod locals;
 mod modes;
 mod offloading;
+mod results;
 mod runtimes;
 mod scopes;
 mod semaphores;
