@@ -20,15 +20,17 @@ fn main() -> ExitCode {
 }
 
 fn coroutine(rounds: u64) {
-    let mut coroutine = carefree::Coroutine::<u64, u64, ()>::new(|suspender, mut ball| {
-        while ball != u64::MAX {
-            ball = suspender.suspend(ball + 1);
+    carefree::coroutine_scope(|scope| {
+        let mut coroutine = scope.coroutine(|suspender, mut ball: u64| {
+            while ball != u64::MAX {
+                ball = suspender.suspend(ball + 1);
+            }
+        });
+        for round in 0..rounds {
+            coroutine.resume(black_box(round));
         }
+        coroutine.resume(u64::MAX);
     });
-    for round in 0..rounds {
-        coroutine.resume(black_box(round));
-    }
-    coroutine.resume(u64::MAX);
 }
 
 fn corosensei(rounds: u64) {

@@ -1,7 +1,7 @@
 //! Carefree.
 
 use crate::peer::{Answer, Peer, Turn, stint, sum};
-use carefree::{Coroutine, CoroutineState, JoinHandle};
+use carefree::{CoroutineState, JoinHandle, coroutine_scope};
 use std::hint::black_box;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -23,20 +23,22 @@ pub const PEER: Peer = Peer {
 };
 
 fn coroutine(rounds: u64) -> u64 {
-    let mut coroutine = Coroutine::<u64, u64, ()>::new(|suspender, mut ball| {
-        while ball != u64::MAX {
-            ball = suspender.suspend(ball + 1);
+    coroutine_scope(|scope| {
+        let mut coroutine = scope.coroutine(|suspender, mut ball: u64| {
+            while ball != u64::MAX {
+                ball = suspender.suspend(ball + 1);
+            }
+        });
+        let mut sum = 0;
+        for round in 0..rounds {
+            match coroutine.resume(black_box(round)) {
+                CoroutineState::Yielded(ball) => sum += ball,
+                CoroutineState::Complete(()) => unreachable!("it goes on until u64::MAX"),
+            }
         }
-    });
-    let mut sum = 0;
-    for round in 0..rounds {
-        match coroutine.resume(black_box(round)) {
-            CoroutineState::Yielded(ball) => sum += ball,
-            CoroutineState::Complete(()) => unreachable!("the coroutine goes on until u64::MAX"),
-        }
-    }
-    coroutine.resume(u64::MAX);
-    sum
+        coroutine.resume(u64::MAX);
+        sum
+    })
 }
 
 fn join<T>(handle: JoinHandle<T>) -> T {

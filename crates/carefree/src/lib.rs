@@ -57,7 +57,8 @@
 //! * [`Semaphore`].
 //! * [`offload`]: a call that blocks its kernel thread, made on one where that does no harm.
 //! * [`block_on`]: a future run to its end by a fiber, for crates that are async only.
-//! * [`Coroutine`]: the bare resumable function, which does not need the runtime.
+//! * [`coroutine_scope`] and [`Coroutine`]: the bare resumable function, which does not need the
+//!   runtime.
 //!
 //! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
 //! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
@@ -101,7 +102,10 @@ mod platform;
 use carefree_interpose as _;
 
 pub use block_on::{block_on, try_block_on};
-pub use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
+pub use carefree_context::coroutine::{
+    Coroutine, CoroutineState, Scope as CoroutineScope, ScopedCoroutine, Suspender,
+    SymmetricSuspender, scope as coroutine_scope,
+};
 pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Interrupted, JoinHandle, Metrics, Permit, Runtime, RuntimeBuilder, Scope,

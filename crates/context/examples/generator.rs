@@ -5,11 +5,11 @@
 //! cargo run -p carefree-context --example generator
 //! ```
 
-use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender};
+use carefree_context::coroutine::{self, CoroutineState, Scope, ScopedCoroutine, Suspender};
 
 /// All primes, by trial division: an endless loop that its user stops when there are enough.
-fn primes() -> Coroutine<(), u32, ()> {
-    Coroutine::new(|suspender, ()| {
+fn primes<'h>(scope: &'h Scope<'_>) -> ScopedCoroutine<'h, (), u32, ()> {
+    scope.coroutine(|suspender, ()| {
         let mut found: Vec<u32> = Vec::new();
         for candidate in 2.. {
             let divisors = found.iter().take_while(|&&prime| prime * prime <= candidate);
@@ -36,11 +36,15 @@ fn next(text: &mut Vec<char>, suspender: &Suspender<Option<&'static str>, Vec<St
 }
 
 fn main() {
-    let firsts: Vec<u32> = primes().take(10).collect();
+    let firsts: Vec<u32> = coroutine::scope(|scope| primes(scope).take(10).collect());
     println!("primes: {firsts:?}");
     assert_eq!(firsts, [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]);
 
-    let mut sentence = Coroutine::new(|suspender, first: Option<&'static str>| {
+    coroutine::scope(read_words);
+}
+
+fn read_words(scope: &Scope<'_>) {
+    let mut sentence = scope.coroutine(|suspender, first: Option<&'static str>| {
         let mut text: Vec<char> = first.unwrap_or("").chars().rev().collect();
         let mut words = vec![String::new()];
         loop {

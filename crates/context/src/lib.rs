@@ -14,5 +14,5 @@ pub mod overflow;
 pub mod stack;
 pub mod tls;
 
-pub use coroutine::{Coroutine, CoroutineState, Suspender, SymmetricSuspender};
+pub use coroutine::{Coroutine, CoroutineState, ScopedCoroutine, Suspender, SymmetricSuspender};
 pub use stack::lock;

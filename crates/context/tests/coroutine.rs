@@ -1,5 +1,7 @@
 //! What a coroutine promises, as its users see it.
 
+mod owned;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
@@ -8,6 +10,7 @@ use std::rc::Rc;
 
 use carefree_context::coroutine::{Coroutine, CoroutineState, Suspender};
 use carefree_context::stack::{StackPool, StackSize};
+use owned::{owned, owned_on};
 
 use CoroutineState::{Complete, Yielded};
 
@@ -56,7 +59,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 
 #[test]
 fn values_go_both_ways() {
-    let mut coroutine = Coroutine::new(|suspender, first: u64| {
+    let mut coroutine = owned(|suspender, first: u64| {
         let second = suspender.suspend(first * 2);
         let third = suspender.suspend(second * 3);
         format!("{first} {second} {third}")
@@ -73,7 +76,7 @@ fn values_go_both_ways() {
 fn travels<T: Clone + PartialEq + Debug + 'static>(value: T) {
     // Builds without optimisation copy a value many times on its way.
     let size = StackSize::new(2 << 20).unwrap();
-    let mut echo = Coroutine::<T, T, T>::with_stack_size(size, |suspender, first| {
+    let mut echo = owned_on::<T, T, T>(size, |suspender, first| {
         let mut value = first;
         for _ in 0..5 {
             value = suspender.suspend(value);
@@ -115,7 +118,7 @@ fn values_of_every_shape() {
 #[test]
 fn values_are_moved_never_copied_or_lost() {
     let count = Rc::new(());
-    let mut coroutine = Coroutine::new(|suspender, first: Rc<()>| {
+    let mut coroutine = owned(|suspender, first: Rc<()>| {
         let second = suspender.suspend(first);
         drop(suspender.suspend(second));
     });
@@ -133,7 +136,7 @@ fn values_are_moved_never_copied_or_lost() {
 #[test]
 fn coroutines_nest() {
     fn counter(depth: u32) -> Coroutine<u32, u32, u32> {
-        Coroutine::new(move |suspender: &Suspender<u32, u32>, first| {
+        owned(move |suspender: &Suspender<u32, u32>, first| {
             if depth == 0 {
                 return first;
             }
@@ -159,7 +162,7 @@ fn coroutines_nest() {
 
 #[test]
 fn a_resumer_may_have_another_stack_each_time() {
-    let shared = Rc::new(RefCell::new(Coroutine::new(|suspender, mut value: u32| {
+    let shared = Rc::new(RefCell::new(owned(|suspender, mut value: u32| {
         loop {
             value = suspender.suspend(value + 1);
         }
@@ -170,7 +173,7 @@ fn a_resumer_may_have_another_stack_each_time() {
     };
     assert_eq!(resume(1), 2);
     let other = shared.clone();
-    let mut from_inside = Coroutine::<(), u32, u32>::new(move |suspender, ()| {
+    let mut from_inside = owned::<(), u32, u32>(move |suspender, ()| {
         let Yielded(value) = other.borrow_mut().resume(10) else { unreachable!() };
         suspender.suspend(value);
         let Yielded(value) = other.borrow_mut().resume(20) else { unreachable!() };
@@ -185,7 +188,7 @@ fn a_resumer_may_have_another_stack_each_time() {
 fn handles_may_move_while_suspended() {
     let mut moved = Vec::new();
     for start in 0..50_u32 {
-        let mut coroutine = Coroutine::new(move |suspender, ()| {
+        let mut coroutine = owned(move |suspender, ()| {
             for step in 0.. {
                 suspender.suspend(start + step);
             }
@@ -204,7 +207,7 @@ fn completion_drops_locals_before_the_resumer_goes_on() {
     let log = Log::default();
     let captured = log.guard("captured");
     let inside = log.clone();
-    let mut coroutine = Coroutine::new(move |suspender: &Suspender<(), ()>, ()| {
+    let mut coroutine = owned(move |suspender: &Suspender<(), ()>, ()| {
         let _captured = captured;
         let _first = inside.guard("first");
         let _second = inside.guard("second");
@@ -221,7 +224,7 @@ fn completion_drops_locals_before_the_resumer_goes_on() {
 fn dropping_one_that_never_ran_drops_its_closure() {
     let log = Log::default();
     let captured = log.guard("captured");
-    let coroutine = Coroutine::<(), (), ()>::new(move |_, ()| {
+    let coroutine = owned::<(), (), ()>(move |_, ()| {
         let _captured = captured;
         unreachable!("nobody resumes it");
     });
@@ -234,7 +237,7 @@ fn dropping_one_that_never_ran_drops_its_closure() {
 fn dropping_a_suspended_one_runs_its_destructors() {
     let log = Log::default();
     let inside = log.clone();
-    let mut coroutine = Coroutine::new(move |suspender: &Suspender<(), Guard>, ()| {
+    let mut coroutine = owned(move |suspender: &Suspender<(), Guard>, ()| {
         let _first = inside.guard("first");
         let deeper = |name| {
             let _deeper = inside.guard(name);
@@ -255,9 +258,9 @@ fn dropping_a_suspended_one_runs_its_destructors() {
 fn dropping_a_nest_unwinds_from_the_innermost() {
     let log = Log::default();
     let inside = log.clone();
-    let mut outer = Coroutine::<(), (), ()>::new(move |suspender, ()| {
+    let mut outer = owned::<(), (), ()>(move |suspender, ()| {
         let innermost = inside.clone();
-        let mut inner = Coroutine::<(), (), ()>::new(move |suspender, ()| {
+        let mut inner = owned::<(), (), ()>(move |suspender, ()| {
             let _guard = innermost.guard("inner");
             suspender.suspend(());
         });
@@ -279,7 +282,7 @@ fn the_forced_unwind_runs_no_panic_hook() {
         HOOKS.set(HOOKS.get() + 1);
         previous(info);
     }));
-    let mut coroutine = Coroutine::<(), (), ()>::new(|suspender, ()| suspender.suspend(()));
+    let mut coroutine = owned::<(), (), ()>(|suspender, ()| suspender.suspend(()));
     coroutine.resume(());
     drop(coroutine);
     hooks.set(HOOKS.get());
@@ -291,7 +294,7 @@ fn the_forced_unwind_runs_no_panic_hook() {
 fn a_swallowed_forced_unwind_is_raised_again_at_the_next_suspend() {
     let log = Log::default();
     let inside = log.clone();
-    let mut coroutine = Coroutine::<(), Guard, ()>::new(move |suspender, ()| {
+    let mut coroutine = owned::<(), Guard, ()>(move |suspender, ()| {
         for _ in 0..3 {
             let suspended = quietly(|| suspender.suspend(inside.guard("lost value")));
             inside.add(if suspended.is_err() { "caught" } else { "resumed" });
@@ -314,7 +317,7 @@ fn a_swallowed_forced_unwind_is_raised_again_at_the_next_suspend() {
 fn a_swallowed_forced_unwind_may_end_in_a_return() {
     let log = Log::default();
     let inside = log.clone();
-    let mut coroutine = Coroutine::<(), (), Guard>::new(move |suspender, ()| {
+    let mut coroutine = owned::<(), (), Guard>(move |suspender, ()| {
         assert!(quietly(|| suspender.suspend(())).is_err());
         inside.guard("returned")
     });
@@ -325,7 +328,7 @@ fn a_swallowed_forced_unwind_may_end_in_a_return() {
 
 #[test]
 fn a_swallowed_forced_unwind_may_end_in_another_panic() {
-    let mut coroutine = Coroutine::<(), (), ()>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), (), ()>(|suspender, ()| {
         assert!(quietly(|| suspender.suspend(())).is_err());
         resume_unwind(Box::new("another"));
     });
@@ -340,7 +343,7 @@ fn panics_cross_to_the_resumer_with_their_payload() {
     struct Payload(Vec<u32>);
     let log = Log::default();
     let inside = log.clone();
-    let mut coroutine = Coroutine::<u32, u32, ()>::new(move |suspender, first| {
+    let mut coroutine = owned::<u32, u32, ()>(move |suspender, first| {
         let _guard = inside.guard("guard");
         let second = suspender.suspend(first);
         resume_unwind(Box::new(Payload(vec![first, second])));
@@ -355,8 +358,8 @@ fn panics_cross_to_the_resumer_with_their_payload() {
 
 #[test]
 fn panics_cross_several_coroutines() {
-    let mut outer = Coroutine::<(), (), ()>::new(|_, ()| {
-        let mut inner = Coroutine::<(), (), ()>::new(|_, ()| resume_unwind(Box::new("deep")));
+    let mut outer = owned::<(), (), ()>(|_, ()| {
+        let mut inner = owned::<(), (), ()>(|_, ()| resume_unwind(Box::new("deep")));
         inner.resume(());
     });
     let payload = quietly(|| outer.resume(())).unwrap_err();
@@ -365,7 +368,7 @@ fn panics_cross_several_coroutines() {
 
 #[test]
 fn a_panic_caught_inside_stays_inside() {
-    let mut coroutine = Coroutine::<(), bool, bool>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), bool, bool>(|suspender, ()| {
         let caught = quietly(|| resume_unwind(Box::new(1))).is_err();
         suspender.suspend(caught);
         std::thread::panicking()
@@ -376,7 +379,7 @@ fn a_panic_caught_inside_stays_inside() {
 
 #[test]
 fn resuming_a_completed_one_panics() {
-    let mut returned = Coroutine::<(), (), ()>::new(|_, ()| ());
+    let mut returned = owned::<(), (), ()>(|_, ()| ());
     returned.resume(());
     let payload = quietly(|| returned.resume(())).unwrap_err();
     assert_eq!(
@@ -384,7 +387,7 @@ fn resuming_a_completed_one_panics() {
         "a coroutine was resumed after it had completed: ask is_done() first"
     );
 
-    let mut panicked = Coroutine::<(), (), ()>::new(|_, ()| resume_unwind(Box::new(())));
+    let mut panicked = owned::<(), (), ()>(|_, ()| resume_unwind(Box::new(())));
     assert!(quietly(|| panicked.resume(())).is_err());
     assert!(quietly(|| panicked.resume(())).unwrap_err().is::<&str>());
 }
@@ -404,7 +407,7 @@ fn a_panicking_resumer_may_use_and_drop_coroutines() {
     let inside = log.clone();
     let numbers = move || {
         let inside = inside.clone();
-        Coroutine::<(), u32, ()>::new(move |suspender, ()| {
+        owned::<(), u32, ()>(move |suspender, ()| {
             let _guard = inside.guard("unwound");
             for number in 0.. {
                 suspender.suspend(number);
@@ -448,7 +451,7 @@ fn a_closure_whose_destructor_panics_gives_its_stack_back() {
     let size = StackSize::new(32 * 1024).unwrap();
     let address = Rc::new(Cell::new(0));
     let bomb = Bomb(address.clone());
-    let coroutine = Coroutine::<(), (), ()>::with_stack_size(size, move |_, ()| {
+    let coroutine = owned_on::<(), (), ()>(size, move |_, ()| {
         let _bomb = &bomb;
     });
     let payload = quietly(|| drop(coroutine)).unwrap_err();
@@ -474,7 +477,7 @@ fn the_stack_is_aligned() {
     // The closure's size moves the first frame; the frames must be aligned whatever it is.
     fn with_captured<const N: usize>() {
         let captured = [3_u8; N];
-        let mut coroutine = Coroutine::new(move |suspender: &Suspender<f64, f64>, first: f64| {
+        let mut coroutine = owned(move |suspender: &Suspender<f64, f64>, first: f64| {
             assert!(captured.iter().all(|&byte| byte == 3));
             spill([first; 8], suspender)
         });
@@ -497,7 +500,7 @@ fn over_aligned_captures() {
     #[repr(align(1024))]
     struct Aligned(u64);
     let captured = Aligned(7);
-    let mut coroutine = Coroutine::<(), (), u64>::new(move |_, ()| {
+    let mut coroutine = owned::<(), (), u64>(move |_, ()| {
         assert_eq!(std::ptr::from_ref(&captured).addr() % 1024, 0);
         captured.0
     });
@@ -507,7 +510,7 @@ fn over_aligned_captures() {
 #[test]
 fn registers_survive_a_suspension() {
     // More values alive over the suspension than there are registers of either kind.
-    let mut coroutine = Coroutine::new(|suspender: &Suspender<[u64; 20], f64>, first| {
+    let mut coroutine = owned(|suspender: &Suspender<[u64; 20], f64>, first| {
         let mut integers = first;
         let mut floats = first.map(|x| x as f64 / 3.0);
         for round in 0..50_u64 {
@@ -545,8 +548,8 @@ fn deep_recursion() {
         depth(n - 1, suspender) + frame[3] / n
     }
     let size = StackSize::new(8 << 20).unwrap();
-    let mut coroutine = Coroutine::with_stack_size(size, |suspender, ()| depth(20_000, suspender))
-        .expect("8 MiB are to be had");
+    let mut coroutine =
+        owned_on(size, |suspender, ()| depth(20_000, suspender)).expect("8 MiB are to be had");
     assert_eq!(coroutine.resume(()), Yielded(u32::MAX));
     assert_eq!(coroutine.resume(()), Complete(20_000));
 }
@@ -560,7 +563,7 @@ fn recursion_inside_a_suspension_and_between() {
         }
     }
     let tree = vec![vec![1, 2], vec![3], vec![4, 5], vec![], vec![6], vec![], vec![]];
-    let mut walker = Coroutine::new(move |suspender, ()| walk(&tree, 0, suspender));
+    let mut walker = owned(move |suspender, ()| walk(&tree, 0, suspender));
     assert_eq!(walker.by_ref().collect::<Vec<_>>(), [0, 1, 3, 2, 4, 6, 5]);
     assert!(walker.is_done());
     assert_eq!(walker.next(), None, "it is fused");
@@ -569,7 +572,7 @@ fn recursion_inside_a_suspension_and_between() {
 #[test]
 fn what_does_not_fit_the_stack_is_an_error() {
     let large = [0_u8; 64 * 1024];
-    let error = Coroutine::<(), (), usize>::with_stack_size(StackSize::MIN, move |_, ()| {
+    let error = owned_on::<(), (), usize>(StackSize::MIN, move |_, ()| {
         large.iter().filter(|&&byte| byte == 0).count()
     })
     .unwrap_err();
@@ -587,7 +590,7 @@ fn what_does_not_fit_the_stack_is_an_error() {
 #[test]
 fn it_shares_its_resumers_thread_local_variables() {
     thread_local!(static VALUE: Cell<u32> = const { Cell::new(0) });
-    let mut coroutine = Coroutine::new(|suspender: &Suspender<(), u32>, ()| {
+    let mut coroutine = owned(|suspender: &Suspender<(), u32>, ()| {
         loop {
             VALUE.set(VALUE.get() * 2);
             suspender.suspend(VALUE.get());
@@ -604,7 +607,7 @@ fn it_shares_its_resumers_thread_local_variables() {
 fn a_hundred_thousand_in_a_row_and_ten_thousand_at_once() {
     let mut sum = 0_u64;
     for number in 0..100_000_u64 {
-        let mut coroutine = Coroutine::<u64, u64, u64>::new(move |suspender, x| {
+        let mut coroutine = owned::<u64, u64, u64>(move |suspender, x| {
             let y = suspender.suspend(x + number);
             x + y
         });
@@ -621,7 +624,7 @@ fn a_hundred_thousand_in_a_row_and_ten_thousand_at_once() {
 
     let mut many: Vec<_> = (0..10_000_u64)
         .map(|start| {
-            Coroutine::<(), u64, ()>::new(move |suspender, ()| {
+            owned::<(), u64, ()>(move |suspender, ()| {
                 for number in start.. {
                     suspender.suspend(number);
                 }
@@ -637,7 +640,7 @@ fn a_hundred_thousand_in_a_row_and_ten_thousand_at_once() {
 
 #[test]
 fn scoped_threads_inside_a_coroutine_see_its_locals() {
-    let mut coroutine = Coroutine::<(), u64, ()>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), u64, ()>(|suspender, ()| {
         let mut local = vec![1_u64; 1000];
         std::thread::scope(|scope| {
             let (left, right) = local.split_at_mut(500);
@@ -651,7 +654,7 @@ fn scoped_threads_inside_a_coroutine_see_its_locals() {
 
 #[test]
 fn debug_says_whether_it_is_done() {
-    let mut coroutine = Coroutine::<(), (), ()>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), (), ()>(|suspender, ()| {
         assert_eq!(format!("{suspender:?}"), "Suspender { .. }");
     });
     assert_eq!(format!("{coroutine:?}"), "Coroutine { is_done: false, .. }");

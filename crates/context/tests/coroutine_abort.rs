@@ -1,12 +1,14 @@
 //! What ends the program, and with which line. Each case runs in a process of its own.
 
+mod owned;
 mod reexec;
 
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
 use std::process::Output;
 
-use carefree_context::coroutine::{Coroutine, Suspender};
+use carefree_context::coroutine::Suspender;
+use owned::{owned, symmetric};
 
 const CHILD: &str = "CAREFREE_TEST_CHILD";
 
@@ -46,7 +48,7 @@ const SUSPENDED: &str = "carefree: a coroutine was suspended in a destructor whi
 #[test]
 fn suspending_in_a_destructor_when_dropped() {
     if is_child() {
-        let mut coroutine = Coroutine::new(|suspender, ()| {
+        let mut coroutine = owned(|suspender, ()| {
             let _it = SuspendsInDrop(suspender);
             suspender.suspend(());
         });
@@ -60,7 +62,7 @@ fn suspending_in_a_destructor_when_dropped() {
 #[test]
 fn suspending_in_a_destructor_when_panicking() {
     if is_child() {
-        let mut coroutine = Coroutine::new(|suspender, ()| {
+        let mut coroutine = owned(|suspender, ()| {
             let _it = SuspendsInDrop(suspender);
             resume_unwind(Box::new("a panic"));
         });
@@ -79,9 +81,8 @@ fn transferring_in_a_destructor_when_panicking() {
                 (self.0)();
             }
         }
-        let mut coroutine = Coroutine::<(), (), ()>::symmetric(|suspender, ()| {
-            let mut target =
-                Some(Coroutine::new(|suspender: &Suspender<(), ()>, ()| suspender.suspend(())));
+        let mut coroutine = symmetric::<(), (), ()>(|suspender, ()| {
+            let mut target = Some(owned(|suspender: &Suspender<(), ()>, ()| suspender.suspend(())));
             let _it = Finally(|| suspender.transfer(target.take().unwrap(), |_me| ()));
             resume_unwind(Box::new("a panic"));
         });
@@ -93,7 +94,7 @@ fn transferring_in_a_destructor_when_panicking() {
 
 #[test]
 fn suspending_in_a_destructor_without_a_panic_is_fine() {
-    let mut coroutine = Coroutine::<(), (), u8>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), (), u8>(|suspender, ()| {
         drop(SuspendsInDrop(suspender));
         5
     });
@@ -113,7 +114,7 @@ fn a_destructor_that_panics_while_the_coroutine_is_unwound() {
         }
     }
     if is_child() {
-        let mut coroutine = Coroutine::<(), (), ()>::new(|suspender, ()| {
+        let mut coroutine = owned::<(), (), ()>(|suspender, ()| {
             let _bomb = Bomb;
             suspender.suspend(());
         });
@@ -136,7 +137,7 @@ fn overflowing_the_stack() {
         if depth == usize::MAX { 0 } else { endless(depth + 1) + frame[depth % 100] }
     }
     if is_child() {
-        let mut coroutine = Coroutine::<(), (), usize>::new(|_, ()| endless(0));
+        let mut coroutine = owned::<(), (), usize>(|_, ()| endless(0));
         coroutine.resume(());
         return;
     }

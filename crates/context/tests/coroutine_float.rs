@@ -1,9 +1,12 @@
 //! Floating-point control words: coroutines do not switch them, fibers do. `arch` says why.
 
+mod owned;
+
 use carefree_context::arch::{
     ThreadContext, prepare_thread, switch_thread, switch_thread_from_rust, thread_pointer,
 };
-use carefree_context::coroutine::{Coroutine, CoroutineState};
+use carefree_context::coroutine::CoroutineState;
+use owned::owned;
 
 /// The control words of this processor, as one number.
 #[cfg(target_arch = "x86_64")]
@@ -67,7 +70,7 @@ mod control {
 
 #[test]
 fn coroutines_run_under_the_default_environment() {
-    let mut coroutine = Coroutine::<(), u64, u64>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), u64, u64>(|suspender, ()| {
         suspender.suspend(control::get());
         control::get()
     });
@@ -86,7 +89,7 @@ fn code_that_keeps_the_rule_notices_nothing() {
         control::set(control::DEFAULT);
         seen
     }
-    let mut coroutine = Coroutine::<(), u64, ()>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), u64, ()>(|suspender, ()| {
         loop {
             suspender.suspend(computes());
         }
@@ -100,7 +103,7 @@ fn code_that_keeps_the_rule_notices_nothing() {
 
 #[test]
 fn code_that_breaks_the_rule_leaves_its_words_to_the_other_side() {
-    let mut coroutine = Coroutine::<(), u64, ()>::new(|suspender, ()| {
+    let mut coroutine = owned::<(), u64, ()>(|suspender, ()| {
         control::set(control::OTHER);
         suspender.suspend(0);
         suspender.suspend(control::get());

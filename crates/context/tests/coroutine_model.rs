@@ -5,12 +5,15 @@
 //! coroutines in them; scripts can reach the slots too, which is how a transfer finds its target and
 //! leaves its sender behind.
 
+mod owned;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use carefree_context::coroutine::{Coroutine, CoroutineState, SymmetricSuspender};
+use owned::symmetric;
 use proptest::prelude::*;
 
 const SLOTS: usize = 4;
@@ -119,7 +122,7 @@ impl World {
     fn coroutine(&self, id: usize, script: Vec<Step>) -> Real {
         let world = self.clone();
         let whole = RealGuard(self.events.clone(), Event::ScriptDropped { id });
-        Coroutine::symmetric(move |suspender, input| {
+        symmetric(move |suspender, input| {
             let _whole = whole;
             world.log(Event::Started { id, input });
             world.follow(id, script, suspender);

@@ -1,11 +1,14 @@
 //! Symmetric transfer: who runs, who owns whom, who gets what.
 
+mod owned;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use carefree_context::coroutine::{Coroutine, CoroutineState, SymmetricSuspender};
+use owned::{owned, symmetric};
 
 use CoroutineState::{Complete, Yielded};
 
@@ -35,7 +38,7 @@ impl Ball {
 
 /// Strikes until the number reaches `limit`, then yields it.
 fn player(limit: u64) -> Player {
-    Coroutine::symmetric(move |me, mut ball: Ball| {
+    symmetric(move |me, mut ball: Ball| {
         loop {
             let number = ball.number + 1;
             ball = match ball.from.take() {
@@ -75,7 +78,7 @@ fn no_stack_grows() {
 fn the_target_takes_the_place_at_the_resumer() {
     let log = Log::default();
     let target_log = log.clone();
-    let target = Coroutine::<&str, String, &str>::new(move |suspender, first| {
+    let target = owned::<&str, String, &str>(move |suspender, first| {
         target_log.borrow_mut().push(format!("target got {first}"));
         let second = suspender.suspend(format!("yield for {first}"));
         target_log.borrow_mut().push(format!("target got {second}"));
@@ -84,16 +87,15 @@ fn the_target_takes_the_place_at_the_resumer() {
     let kept = Rc::new(RefCell::new(None));
     let keep = kept.clone();
     let source_log = log.clone();
-    let mut handle =
-        Coroutine::symmetric(move |suspender: &SymmetricSuspender<&str, String, &str>, first| {
-            source_log.borrow_mut().push(format!("source got {first}"));
-            let later = suspender.transfer(target, move |me| {
-                *keep.borrow_mut() = Some(me);
-                "the transfer"
-            });
-            source_log.borrow_mut().push(format!("source got {later}"));
-            "source's return"
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<&str, String, &str>, first| {
+        source_log.borrow_mut().push(format!("source got {first}"));
+        let later = suspender.transfer(target, move |me| {
+            *keep.borrow_mut() = Some(me);
+            "the transfer"
         });
+        source_log.borrow_mut().push(format!("source got {later}"));
+        "source's return"
+    });
     assert_eq!(handle.resume("one"), Yielded("yield for the transfer".to_string()));
     assert!(!handle.is_done());
     assert_eq!(handle.resume("two"), Complete("target's return"));
@@ -115,18 +117,17 @@ fn a_ring_takes_turns_through_a_shared_queue() {
     let log: Rc<RefCell<Vec<(u32, u32)>>> = Rc::default();
     for name in 1..=4_u32 {
         let (queue_inside, log) = (queue.clone(), log.clone());
-        let member =
-            Coroutine::symmetric(move |suspender: &SymmetricSuspender<(), u32, ()>, ()| {
-                for round in 0..3 {
-                    log.borrow_mut().push((round, name));
-                    let next = queue_inside.borrow_mut().pop_front();
-                    if let Some(next) = next {
-                        let queue = queue_inside.clone();
-                        suspender.transfer(next, move |me| queue.borrow_mut().push_back(me));
-                    }
+        let member = symmetric(move |suspender: &SymmetricSuspender<(), u32, ()>, ()| {
+            for round in 0..3 {
+                log.borrow_mut().push((round, name));
+                let next = queue_inside.borrow_mut().pop_front();
+                if let Some(next) = next {
+                    let queue = queue_inside.clone();
+                    suspender.transfer(next, move |me| queue.borrow_mut().push_back(me));
                 }
-                suspender.suspend(name);
-            });
+            }
+            suspender.suspend(name);
+        });
         queue.borrow_mut().push_back(member);
     }
     let mut done = Vec::new();
@@ -149,20 +150,19 @@ fn a_ring_takes_turns_through_a_shared_queue() {
 fn what_hand_over_does_not_keep_is_unwound() {
     let log = Log::default();
     let (inside, outside) = (log.clone(), log.clone());
-    let target = Coroutine::<u32, u32, ()>::new(|suspender, first| {
+    let target = owned::<u32, u32, ()>(|suspender, first| {
         suspender.suspend(first);
     });
-    let mut handle =
-        Coroutine::symmetric(move |suspender: &SymmetricSuspender<u32, u32, ()>, _| {
-            let _guard = Guard(inside.clone(), "source's local");
-            suspender.transfer(target, move |me| {
-                outside.borrow_mut().push("in hand_over".to_string());
-                drop(me);
-                outside.borrow_mut().push("dropped".to_string());
-                5
-            });
-            unreachable!("it was dropped");
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<u32, u32, ()>, _| {
+        let _guard = Guard(inside.clone(), "source's local");
+        suspender.transfer(target, move |me| {
+            outside.borrow_mut().push("in hand_over".to_string());
+            drop(me);
+            outside.borrow_mut().push("dropped".to_string());
+            5
         });
+        unreachable!("it was dropped");
+    });
     assert_eq!(handle.resume(0), Yielded(5));
     assert_eq!(log.take(), ["in hand_over", "drop source's local", "dropped"]);
     assert_eq!(handle.resume(0), Complete(()));
@@ -170,16 +170,15 @@ fn what_hand_over_does_not_keep_is_unwound() {
 
 #[test]
 fn hand_over_may_resume_the_sender_at_once() {
-    let target = Coroutine::<u32, u32, u32>::new(|suspender, first| suspender.suspend(first));
-    let mut handle =
-        Coroutine::symmetric(move |suspender: &SymmetricSuspender<u32, u32, u32>, _| {
-            // Runs nested in the target, which is fetching its input.
-            let nested = suspender.transfer(target, |mut me| match me.resume(7) {
-                Complete(value) => value,
-                Yielded(_) => unreachable!(),
-            });
-            nested * 6
+    let target = owned::<u32, u32, u32>(|suspender, first| suspender.suspend(first));
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<u32, u32, u32>, _| {
+        // Runs nested in the target, which is fetching its input.
+        let nested = suspender.transfer(target, |mut me| match me.resume(7) {
+            Complete(value) => value,
+            Yielded(_) => unreachable!(),
         });
+        nested * 6
+    });
     assert_eq!(handle.resume(0), Yielded(42));
     assert_eq!(handle.resume(1), Complete(1));
 }
@@ -188,13 +187,13 @@ fn hand_over_may_resume_the_sender_at_once() {
 fn a_panic_in_hand_over_is_the_targets() {
     let log = Log::default();
     let (source_log, target_log) = (log.clone(), log.clone());
-    let mut target = Coroutine::<(), (), ()>::new(move |suspender, ()| {
+    let mut target = owned::<(), (), ()>(move |suspender, ()| {
         let caught = catch_unwind(AssertUnwindSafe(|| suspender.suspend(()))).unwrap_err();
         target_log.borrow_mut().push(format!("target caught {}", caught.is::<&str>()));
         suspender.suspend(());
     });
     assert_eq!(target.resume(()), Yielded(()));
-    let mut handle = Coroutine::symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
         let _guard = Guard(source_log, "source's local");
         suspender.transfer(target, |_me| resume_unwind(Box::new("no")));
     });
@@ -202,8 +201,8 @@ fn a_panic_in_hand_over_is_the_targets() {
     assert_eq!(log.take(), ["drop source's local", "target caught true"]);
 
     // The same with a target that has yet to start: the panic is all that comes of it.
-    let never_runs = Coroutine::<(), (), ()>::new(|_, ()| unreachable!("it has no input"));
-    let mut handle = Coroutine::symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
+    let never_runs = owned::<(), (), ()>(|_, ()| unreachable!("it has no input"));
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
         suspender.transfer(never_runs, |_me| resume_unwind(Box::new("no")));
     });
     let payload = catch_unwind(AssertUnwindSafe(|| handle.resume(()))).unwrap_err();
@@ -215,8 +214,8 @@ fn a_panic_in_hand_over_is_the_targets() {
 fn a_targets_panic_reaches_the_resumer() {
     let kept = Rc::new(RefCell::new(None));
     let keep = kept.clone();
-    let target = Coroutine::<(), (), u8>::new(|_, ()| resume_unwind(Box::new("target")));
-    let mut handle = Coroutine::symmetric(move |suspender: &SymmetricSuspender<(), (), u8>, ()| {
+    let target = owned::<(), (), u8>(|_, ()| resume_unwind(Box::new("target")));
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<(), (), u8>, ()| {
         suspender.transfer(target, move |me| *keep.borrow_mut() = Some(me));
         9
     });
@@ -229,8 +228,8 @@ fn a_targets_panic_reaches_the_resumer() {
 
 #[test]
 fn a_completed_target_is_refused() {
-    let mut handle = Coroutine::symmetric(|suspender: &SymmetricSuspender<(), (), ()>, ()| {
-        let mut done = Coroutine::<(), (), ()>::new(|_, ()| ());
+    let mut handle = symmetric(|suspender: &SymmetricSuspender<(), (), ()>, ()| {
+        let mut done = owned::<(), (), ()>(|_, ()| ());
         done.resume(());
         suspender.transfer(done, |_me| unreachable!("it is refused first"));
     });
@@ -246,7 +245,7 @@ fn dropping_the_handle_unwinds_the_chain() {
     let log = Log::default();
     // Each owns the one that transferred to it.
     fn link(log: Log, name: &'static str, next: Option<Player>) -> Player {
-        Coroutine::symmetric(move |me, ball: Ball| {
+        symmetric(move |me, ball: Ball| {
             let _guard = Guard(log, name);
             let _owned = ball.from;
             match next {
@@ -271,8 +270,8 @@ fn one_that_is_being_dropped_cannot_transfer() {
     let log = Log::default();
     let inside = log.clone();
     let target_guard = Guard(log.clone(), "target's closure");
-    let mut handle = Coroutine::symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
-        let target = Coroutine::<(), (), ()>::new(move |_, ()| drop(target_guard));
+    let mut handle = symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
+        let target = owned::<(), (), ()>(move |_, ()| drop(target_guard));
         let caught = catch_unwind(AssertUnwindSafe(|| suspender.suspend(())));
         inside.borrow_mut().push(format!("caught {}", caught.is_err()));
         suspender.transfer(target, |_me| unreachable!("it is being dropped"));
@@ -287,16 +286,15 @@ fn one_that_is_being_dropped_cannot_transfer() {
 fn a_transfer_inside_a_nested_resume_stays_inside() {
     let outer_target = Rc::new(RefCell::new(None));
     let keep = outer_target.clone();
-    let mut outer = Coroutine::<(), u32, u32>::new(move |suspender, ()| {
-        let target = Coroutine::<(), u32, u32>::new(|suspender, ()| {
+    let mut outer = owned::<(), u32, u32>(move |suspender, ()| {
+        let target = owned::<(), u32, u32>(|suspender, ()| {
             suspender.suspend(10);
             20
         });
-        let mut inner =
-            Coroutine::symmetric(move |suspender: &SymmetricSuspender<(), u32, u32>, ()| {
-                suspender.transfer(target, move |me| *keep.borrow_mut() = Some(me));
-                30
-            });
+        let mut inner = symmetric(move |suspender: &SymmetricSuspender<(), u32, u32>, ()| {
+            suspender.transfer(target, move |me| *keep.borrow_mut() = Some(me));
+            30
+        });
         let Yielded(value) = inner.resume(()) else { unreachable!() };
         suspender.suspend(value + 1);
         let Complete(value) = inner.resume(()) else { unreachable!() };

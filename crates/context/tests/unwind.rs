@@ -1,5 +1,7 @@
 //! Walks over a coroutine's or a fiber's stack end at its entry, whoever walks.
 
+mod owned;
+
 use std::backtrace::Backtrace;
 use std::process::Command;
 
@@ -7,6 +9,7 @@ use carefree_context::arch::{
     Context, Message, ThreadContext, prepare, prepare_thread, switch_thread, thread_pointer,
 };
 use carefree_context::coroutine::Coroutine;
+use owned::owned;
 
 const CHILD: &str = "CAREFREE_TEST_CHILD";
 
@@ -37,7 +40,7 @@ fn resumes_the_coroutine(coroutine: &mut Coroutine<(), Backtrace, ()>) -> Vec<St
 
 #[test]
 fn a_backtrace_in_a_coroutine_ends_at_its_entry() {
-    let mut coroutine = Coroutine::new(|suspender, ()| {
+    let mut coroutine = owned(|suspender, ()| {
         loop {
             suspender.suspend(recorded_here(3));
         }
@@ -176,7 +179,7 @@ fn stops_for_the_debugger() {
 #[test]
 fn gdb_stops_at_the_entry() {
     if std::env::var_os(CHILD).is_some() {
-        let mut coroutine = Coroutine::<(), (), ()>::new(|_, ()| stops_for_the_debugger());
+        let mut coroutine = owned::<(), (), ()>(|_, ()| stops_for_the_debugger());
         coroutine.resume(());
         return;
     }

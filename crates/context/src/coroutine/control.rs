@@ -38,6 +38,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::thread;
 
+use super::scope::Links;
 use super::symmetric::HandOver;
 use super::unwind;
 use super::word::{self, Word};
@@ -55,11 +56,16 @@ pub(super) struct Control {
     pub(super) unwinding: bool,
     /// The resumer was panicking when it resumed the coroutine, and has not heard of it since.
     pub(super) resumer_panics: bool,
-    /// Drops the closure of a coroutine that was never started.
-    drop_closure: unsafe fn(*mut Control),
+    /// [`unwind::dispose`] for this coroutine's types.
+    pub(super) dispose: unsafe fn(*mut Control),
+    /// Its neighbours among the coroutines of its scope, if it is in one.
+    pub(super) links: Links,
     /// The stack all this lies on.
     stack: ManuallyDrop<Stack>,
 }
+
+// The contexts, and all else in one more cache line.
+const _: () = assert!(size_of::<Control>() == 128);
 
 /// What the first word of a message to a coroutine is.
 pub(super) mod arrival {
@@ -81,7 +87,7 @@ pub(super) struct Finished<Return> {
 const LEAST_FRAMES: usize = 8 * 1024;
 
 /// Lays out a new coroutine on `stack`.
-pub(super) fn create<Input, Return, F>(stack: Stack, f: F) -> io::Result<*mut Control>
+pub(super) fn create<Input, Yield, Return, F>(stack: Stack, f: F) -> io::Result<*mut Control>
 where
     F: FnOnce(*mut Control, Input) -> Return,
 {
@@ -115,7 +121,8 @@ where
             started: false,
             unwinding: false,
             resumer_panics: false,
-            drop_closure: drop_closure::<F>,
+            dispose: unwind::dispose::<Yield, Return, F>,
+            links: Links::none(),
             stack: ManuallyDrop::new(stack),
         });
         Ok(control)
@@ -146,17 +153,12 @@ fn closure<F>(control: *mut Control) -> *mut F {
         .cast()
 }
 
-unsafe fn drop_closure<F>(control: *mut Control) {
-    // SAFETY: the coroutine never started, so the closure is where `create` put it.
-    unsafe { closure::<F>(control).drop_in_place() };
-}
-
-/// Takes down a coroutine that was never started.
+/// Takes down a coroutine that was never started, whose closure is an `F`.
 ///
 /// # Safety
 ///
 /// The coroutine is suspended and was never started.
-pub(super) unsafe fn discard(control: *mut Control) {
+pub(super) unsafe fn discard<F>(control: *mut Control) {
     /// Gives the stack back even if the closure's destructor panics.
     struct Release(*mut Control);
     impl Drop for Release {
@@ -166,8 +168,8 @@ pub(super) unsafe fn discard(control: *mut Control) {
         }
     }
     let release = Release(control);
-    // SAFETY: the caller's promise.
-    unsafe { ((*release.0).drop_closure)(release.0) };
+    // SAFETY: the coroutine never started, so the closure is where `create` put it.
+    unsafe { closure::<F>(release.0).drop_in_place() };
 }
 
 /// Gives the stack back, and with it the control block.
@@ -176,7 +178,9 @@ pub(super) unsafe fn discard(control: *mut Control) {
 ///
 /// The coroutine is complete, or never started and its closure dropped.
 unsafe fn release(control: *mut Control) {
-    // SAFETY: nobody looks at the stack any more; it is moved out of itself before it goes.
+    // SAFETY: the coroutine's own, and its neighbours' are those of coroutines that are not released.
+    unsafe { (*control).links.remove() };
+    // SAFETY: nothing looks at the stack any more; it is moved out of itself before it goes.
     drop(unsafe { (&raw const (*control).stack).cast::<Stack>().read() });
 }
 

@@ -1,6 +1,7 @@
 //! Coroutines: computations that are suspended and resumed by hand.
 
 mod control;
+mod scope;
 mod suspender;
 mod symmetric;
 mod unwind;
@@ -13,6 +14,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use scope::{Scope, ScopedCoroutine, scope};
 pub use suspender::Suspender;
 pub use symmetric::SymmetricSuspender;
 
@@ -28,40 +30,28 @@ use control::{Control, Finished, arrival};
 /// same time: the two take turns. (`cargo run --release -p carefree-context --example switch_costs`
 /// prints what a turn costs.)
 ///
-/// A coroutine is not a thread. It runs in the thread of whoever resumes it, with that thread's
-/// thread-local variables, and it stays in the thread that created it (it is neither `Send` nor
-/// `Sync`). A blocking call in it blocks its resumer too.
+/// A coroutine is not a thread. It runs in the thread (or fiber) of whoever resumes it, with that
+/// thread's thread-local variables, and it stays in the thread that created it (it is neither `Send`
+/// nor `Sync`). A blocking call in it blocks its resumer too.
+///
+/// This one is *owned*: it may live for as long as its owner likes, and be forgotten, which is why
+/// making one is [`unsafe`](Self::new#safety). **A [`scope`] makes them safely**, and they may borrow.
 ///
 /// ```
-/// use carefree_context::coroutine::{Coroutine, CoroutineState};
+/// use carefree_context::coroutine::Coroutine;
 ///
-/// let mut sum = Coroutine::new(|suspender, first: u32| {
-///     let mut total = first;
-///     while total < 100 {
-///         total += suspender.suspend(total);
-///     }
-///     format!("{total} is enough")
-/// });
-/// assert_eq!(sum.resume(1), CoroutineState::Yielded(1));
-/// assert_eq!(sum.resume(20), CoroutineState::Yielded(21));
-/// assert_eq!(sum.resume(80), CoroutineState::Complete("101 is enough".to_string()));
-/// assert!(sum.is_done());
-/// ```
-///
-/// A coroutine that takes nothing and returns nothing is an [`Iterator`] over what it yields:
-///
-/// ```
-/// use carefree_context::coroutine::{Coroutine, Suspender};
-///
-/// fn moves(discs: u32, from: char, to: char, via: char, s: &Suspender<(), (char, char)>) {
-///     if discs > 0 {
-///         moves(discs - 1, from, via, to, s);
-///         s.suspend((from, to));
-///         moves(discs - 1, via, to, from, s);
-///     }
+/// fn primes() -> Coroutine<(), u32, ()> {
+///     let body = |suspender: &carefree_context::Suspender<(), u32>, ()| {
+///         for n in 2.. {
+///             if (2..n).all(|divisor| n % divisor != 0) {
+///                 suspender.suspend(n);
+///             }
+///         }
+///     };
+///     // SAFETY: when it suspends itself, it borrows nothing of a thread-local variable's.
+///     unsafe { Coroutine::new(body) }
 /// }
-/// let hanoi = Coroutine::new(|s, ()| moves(3, 'a', 'c', 'b', s));
-/// assert_eq!(hanoi.count(), 7);
+/// assert_eq!(primes().take(5).collect::<Vec<_>>(), [2, 3, 5, 7, 11]);
 /// ```
 ///
 /// # Panics
@@ -77,18 +67,15 @@ use control::{Control, Finished, arrival};
 ///   may go on, until it suspends the next time: then it is raised again. If the coroutine leaves
 ///   with another panic, that one goes on in the dropper.
 /// * In a program built with `panic = "abort"` nothing can be unwound. There, dropping a suspended
-///   coroutine ends the program with a message. Drive coroutines to completion in such a program, or
-///   [`forget`](std::mem::forget) them: that leaks the stack with all that is on it.
-///
-/// Do not let a suspended coroutine be dropped by the destructor of a thread-local variable: what it
-/// borrows from other thread-local variables may be gone by then.
+///   coroutine ends the program with a message. Drive coroutines to completion in such a program.
 ///
 /// # Why everything must be `'static`
 ///
 /// A coroutine that is forgotten stops where it is, without any destructor. Rust code on its stack may
 /// rely on not being stopped: [`std::thread::scope`] lends its borrowed data to threads, in the belief
 /// that it waits for them. What belongs to the coroutine stays valid, for its stack is leaked; what it
-/// borrows from outside would not. To share data with a coroutine, use an [`Rc`](std::rc::Rc).
+/// borrows from outside would not. To share data with an owned coroutine, use an
+/// [`Rc`](std::rc::Rc), or make it in a [`scope`].
 pub struct Coroutine<Input, Yield, Return> {
     /// The control block, which lies on the coroutine's stack; null once the coroutine is complete,
     /// because the stack is given back at that moment.
@@ -116,12 +103,58 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// When no stack can be had (see [`with_stack_size`](Self::with_stack_size), which returns the
     /// error instead).
+    ///
+    /// # Safety
+    ///
+    /// The coroutine shares the thread-local storage of the thread (or fiber) that resumes it, and
+    /// code on its stack may hold on to some of it while the coroutine is suspended: within
+    /// [`LocalKey::with`](std::thread::LocalKey::with), say, or in a library's function that calls
+    /// back. Nothing in the type forces the coroutine to end before that storage does. Once it has
+    /// been resumed, the caller sees to one of these:
+    ///
+    /// * The coroutine **ends before that thread or fiber begins to destroy its thread-local
+    ///   variables**: it completes or is dropped. It is not forgotten or leaked then (in a cycle of
+    ///   [`Rc`](std::rc::Rc)s, say), nor left to the destructor of a thread-local variable.
+    /// * Or **while the coroutine is suspended, no code on its stack holds a reference to a
+    ///   thread-local variable or to what belongs to one**, nor has it lent such a reference to
+    ///   another thread, nor does a coroutine of a scope that is open there; and when it is dropped, no destructor on its stack relies on thread-local
+    ///   variables that are destroyed by then, other than by asking whether they are
+    ///   ([`LocalKey::try_with`](std::thread::LocalKey::try_with)).
+    ///
+    /// With the second, such a program would be sound; without either, this one reads freed memory:
+    ///
+    /// ```no_run
+    /// # use carefree_context::coroutine::{Coroutine, Suspender};
+    /// thread_local!(static TEXT: String = "the thread's".to_string());
+    ///
+    /// std::thread::spawn(|| {
+    ///     let body = |suspender: &Suspender<(), ()>, ()| {
+    ///         TEXT.with(|text| {
+    ///             std::thread::scope(|scope| {
+    ///                 scope.spawn(move || loop { println!("{text}") });
+    ///                 suspender.suspend(());
+    ///             })
+    ///         })
+    ///     };
+    ///     // NOT sound: suspended with `text` lent to another thread, and then forgotten.
+    ///     let mut coroutine = unsafe { Coroutine::new(body) };
+    ///     coroutine.resume(());
+    ///     std::mem::forget(coroutine);
+    /// });
+    /// ```
+    ///
+    /// Safe code cannot write it:
+    ///
+    /// ```compile_fail,E0133
+    /// use carefree_context::coroutine::{Coroutine, Suspender};
+    /// let coroutine = Coroutine::new(|suspender: &Suspender<(), ()>, ()| suspender.suspend(()));
+    /// ```
     #[track_caller]
-    pub fn new<F>(f: F) -> Self
+    pub unsafe fn new<F>(f: F) -> Self
     where
         F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
     {
-        Self::with_stack_size(StackSize::default(), f).unwrap_or_else(|error| no_stack(&error))
+        Self::plain(StackSize::default(), f).unwrap_or_else(|error| no_stack(&error))
     }
 
     /// Makes a coroutine that will run `f`, on a stack of the given size.
@@ -130,14 +163,15 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// When no stack can be had: the error names the limit that was reached. When the stack is too
     /// small for what `f` captures.
-    pub fn with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
+    ///
+    /// # Safety
+    ///
+    /// As with [`new`](Self::new#safety).
+    pub unsafe fn with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
     where
         F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
     {
-        Self::build(size, move |control, input| {
-            // SAFETY: `control` is the running coroutine's, whose types these are.
-            f(unsafe { Suspender::from_control(control) }, input)
-        })
+        Self::plain(size, f)
     }
 
     /// Makes a coroutine that can also pass control directly to another one: see
@@ -146,12 +180,17 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     /// # Panics
     ///
     /// When no stack can be had.
+    ///
+    /// # Safety
+    ///
+    /// As with [`new`](Self::new#safety).
     #[track_caller]
-    pub fn symmetric<F>(f: F) -> Self
+    pub unsafe fn symmetric<F>(f: F) -> Self
     where
         F: FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
     {
-        Self::symmetric_with_stack_size(StackSize::default(), f)
+        // SAFETY: the caller's promise.
+        unsafe { Self::symmetric_with_stack_size(StackSize::default(), f) }
             .unwrap_or_else(|error| no_stack(&error))
     }
 
@@ -160,7 +199,11 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     /// # Errors
     ///
     /// As with [`with_stack_size`](Self::with_stack_size).
-    pub fn symmetric_with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
+    ///
+    /// # Safety
+    ///
+    /// As with [`new`](Self::new#safety).
+    pub unsafe fn symmetric_with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
     where
         F: FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
     {
@@ -169,14 +212,27 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
             f(unsafe { SymmetricSuspender::from_control(control) }, input)
         })
     }
+}
+
+impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
+    /// A coroutine that knows no transfer. What becomes of it is the callers' affair.
+    fn plain<F>(size: StackSize, f: F) -> io::Result<Self>
+    where
+        F: FnOnce(&Suspender<Input, Yield>, Input) -> Return,
+    {
+        Self::build(size, move |control, input| {
+            // SAFETY: `control` is the running coroutine's, whose types these are.
+            f(unsafe { Suspender::from_control(control) }, input)
+        })
+    }
 
     fn build<F>(size: StackSize, f: F) -> io::Result<Self>
     where
-        F: FnOnce(*mut Control, Input) -> Return + 'static,
+        F: FnOnce(*mut Control, Input) -> Return,
     {
         tell_of_overflows()?;
         let stack = StackPool::global().acquire(size)?;
-        let control = control::create::<Input, Return, F>(stack, f)?;
+        let control = control::create::<Input, Yield, Return, F>(stack, f)?;
         Ok(Coroutine { control, marker: PhantomData })
     }
 
@@ -208,9 +264,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
             }
         }
     }
-}
 
-impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
     /// Whether the coroutine has returned or panicked, so that it cannot be resumed any more.
     #[inline]
     pub fn is_done(&self) -> bool {
@@ -222,15 +276,15 @@ impl<Input, Yield, Return> Drop for Coroutine<Input, Yield, Return> {
     #[inline]
     fn drop(&mut self) {
         if !self.control.is_null() {
-            // SAFETY: the coroutine is not complete, and as its handle is being dropped, nobody will
+            // SAFETY: the coroutine is not complete, and as its handle is being dropped, nothing will
             // resume it any more.
-            unsafe { unwind::dispose::<Yield, Return>(self.control) };
+            unsafe { ((*self.control).dispose)(self.control) };
         }
     }
 }
 
 /// Yields what the coroutine yields.
-impl<Yield: 'static> Iterator for Coroutine<(), Yield, ()> {
+impl<Yield> Iterator for Coroutine<(), Yield, ()> {
     type Item = Yield;
 
     #[inline]
@@ -245,7 +299,7 @@ impl<Yield: 'static> Iterator for Coroutine<(), Yield, ()> {
     }
 }
 
-impl<Yield: 'static> FusedIterator for Coroutine<(), Yield, ()> {}
+impl<Yield> FusedIterator for Coroutine<(), Yield, ()> {}
 
 impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,9 @@ use super::word;
 
 /// The way out of a running coroutine: what its closure gets as the first argument.
 ///
-/// It can be passed on to whatever the closure calls, but not to another thread or coroutine.
+/// It can be passed on to whatever the closure calls, but not to another thread. A coroutine of a
+/// [scope](super::scope()) that the closure opens may borrow it as well: suspending by it from there
+/// suspends this coroutine in the midst of that one, and resuming goes on there.
 #[repr(transparent)]
 pub struct Suspender<Input, Yield> {
     /// The running coroutine's, which its resumer also writes: hence the cell.
@@ -49,8 +51,12 @@ impl<Input, Yield> Suspender<Input, Yield> {
     pub fn suspend(&self, value: Yield) -> Input {
         let control = self.control();
         let value = ManuallyDrop::new(value);
-        // SAFETY: only a running coroutine can reach its suspender: it is lent to the closure, and
-        // neither another coroutine's closure, which is 'static, nor another thread can capture it.
+        // SAFETY: only code that runs while the coroutine runs can reach its suspender. It is lent to
+        // the closure's call, for a lifetime that the closure cannot choose, so that nothing made
+        // before or elsewhere can hold it; it is not `Sync`, so no other thread can. What is left are
+        // coroutines of scopes opened within that call. They are resumed within it and end within it,
+        // on stacks of their own, which the coroutine's frames wait for: whatever is saved here as
+        // "the coroutine" then includes that wait, and goes on with it.
         // The resumer takes `value` out of this frame before anything else.
         unsafe {
             control::check_panics(control);

@@ -62,7 +62,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
     /// coroutines may pass control to and fro for ever.
     ///
     /// ```
-    /// use carefree_context::coroutine::{Coroutine, CoroutineState};
+    /// use carefree_context::coroutine::{Coroutine, CoroutineState, SymmetricSuspender};
     ///
     /// /// The ball, and who struck it.
     /// struct Ball {
@@ -72,7 +72,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
     /// type Player = Coroutine<Ball, u32, &'static str>;
     ///
     /// fn player(name: &'static str) -> Player {
-    ///     Coroutine::symmetric(move |me, mut ball: Ball| {
+    ///     let body = move |me: &SymmetricSuspender<Ball, u32, &'static str>, mut ball: Ball| {
     ///         while let Some(other) = ball.from.take() {
     ///             if ball.strokes == 10 {
     ///                 return name;
@@ -81,7 +81,9 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
     ///             ball = me.transfer(other, move |me| Ball { strokes, from: Some(me) });
     ///         }
     ///         name
-    ///     })
+    ///     };
+    ///     // SAFETY: it uses no thread-local variable.
+    ///     unsafe { Coroutine::symmetric(body) }
     /// }
     ///
     /// let mut game = player("Ada");

@@ -25,23 +25,24 @@ pub(super) fn unwrap<Return>(result: Result<Return, Box<dyn Any + Send>>) -> Ret
     }
 }
 
-/// Takes a coroutine down that is not complete, and gives its stack back.
+/// Takes a coroutine down that is not complete, and gives its stack back, even if it panics.
 ///
 /// # Safety
 ///
-/// `control` is of the only handle of a suspended coroutine with these types.
+/// `control` is of a suspended coroutine with these types, which nothing enters or takes down any
+/// more: this was its only handle, or the handle is lost.
 #[cold]
-pub(super) unsafe fn dispose<Yield, Return>(control: *mut Control) {
+pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
     // SAFETY: the caller's promise; each message is what its second word says it is.
     unsafe {
         if !(*control).started {
-            control::discard(control);
+            control::discard::<F>(control);
             return;
         }
         if cfg!(panic = "abort") {
             abort(
-                "a suspended coroutine was dropped, and this program is built with panic=\"abort\", \
-                 so that its destructors cannot run: resume it to its end, or mem::forget it",
+                "a suspended coroutine was dropped or its scope has ended, and this program is built \
+                 with panic=\"abort\", so that its destructors cannot run: resume it to its end",
             );
         }
         (*control).unwinding = true;

@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::Instant;
 
-use carefree::{Coroutine, CoroutineState, Runtime, StackSize};
+use carefree::{CoroutineScope, CoroutineState, Runtime, StackSize, Suspender, coroutine_scope};
 
 use super::person::Person;
 use super::{Fed, How, Meal};
@@ -128,12 +128,16 @@ fn by_coroutines(meal: &Meal) -> Result<Done, Failure> {
 }
 
 fn resumed(meal: &Meal) -> Result<Done, Failure> {
+    coroutine_scope(|scope| resumed_in(scope, meal))
+}
+
+fn resumed_in(scope: &CoroutineScope<'_>, meal: &Meal) -> Result<Done, Failure> {
     let Meal { nutrients, yields, .. } = *meal;
     let mut hungry = Vec::with_capacity(capacity(meal));
     for reached in 0..meal.people {
-        let coroutine = Coroutine::<(), (), Person>::with_stack_size(
+        let coroutine = scope.coroutine_with_stack_size(
             StackSize::DEFAULT,
-            move |suspender, ()| {
+            move |suspender: &Suspender<(), ()>, ()| {
                 let mut person = Person::new(nutrients);
                 if yields {
                     person.eat(|| suspender.suspend(()));

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use carefree::{Coroutine, CoroutineState, StackSize};
+use carefree::{CoroutineScope, CoroutineState, ScopedCoroutine, StackSize, coroutine_scope};
 
 use super::{Run, ns};
 use crate::sample::{Failure, Round};
@@ -15,23 +15,33 @@ pub(super) fn run(
     switches: u64,
     all_alive: &mut (dyn FnMut() + Send),
 ) -> Result<Run, Failure> {
+    coroutine_scope(|scope| run_in(scope, units, switches, all_alive))
+}
+
+fn run_in(
+    scope: &CoroutineScope<'_>,
+    units: u64,
+    switches: u64,
+    all_alive: &mut (dyn FnMut() + Send),
+) -> Result<Run, Failure> {
     let mut coroutines = Vec::with_capacity(usize::try_from(units).unwrap_or(0));
     let mut switches_made = 0;
 
     let start = Instant::now();
     for reached in 0..units {
-        let coroutine = Coroutine::with_stack_size(StackSize::DEFAULT, move |suspender, ()| {
-            for _ in 0..switches {
-                suspender.suspend(());
-            }
-        });
+        let coroutine =
+            scope.coroutine_with_stack_size(StackSize::DEFAULT, move |suspender, ()| {
+                for _ in 0..switches {
+                    suspender.suspend(());
+                }
+            });
         coroutines.push(coroutine.map_err(|error| Failure {
             message: format!("coroutine {} of {units} could not be made: {error}", reached + 1),
             // The error itself names the limit and its knob.
             advice: None,
         })?);
     }
-    let mut turn = |coroutines: &mut [Coroutine<(), (), ()>]| {
+    let mut turn = |coroutines: &mut [ScopedCoroutine<'_, (), (), ()>]| {
         for coroutine in coroutines {
             match coroutine.resume(()) {
                 CoroutineState::Yielded(()) => switches_made += 1,

@@ -163,16 +163,17 @@ fn limits_end_in_any_order_with_those_of_coroutines() {
 }
 
 fn coroutine_under_a_limit() {
-    let mut coroutine = Coroutine::new(|suspender: &Suspender<(), ()>, ()| {
-        timeout(FOREVER, || suspender.suspend(()))
-    });
+    let body = |suspender: &Suspender<(), ()>, ()| timeout(FOREVER, || suspender.suspend(()));
+    // SAFETY: it ends below, before the fiber does.
+    let mut coroutine = unsafe { Coroutine::new(body) };
     assert!(matches!(coroutine.resume(()), CoroutineState::Yielded(())));
     let value = timeout(Duration::from_millis(20), || {
         assert!(matches!(coroutine.resume(()), CoroutineState::Complete(Ok(()))));
         drop(coroutine);
         // What was the coroutine's stack is another's now.
-        let mut other =
-            Coroutine::new(|_: &Suspender<(), ()>, ()| std::hint::black_box([0xffu8; 8192])[0]);
+        let body = |_: &Suspender<(), ()>, ()| std::hint::black_box([0xffu8; 8192])[0];
+        // SAFETY: it is never suspended.
+        let mut other = unsafe { Coroutine::new(body) };
         assert!(matches!(other.resume(()), CoroutineState::Complete(0xff)));
         sleep(FOREVER);
     });

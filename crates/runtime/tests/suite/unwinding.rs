@@ -115,7 +115,11 @@ fn a_detached_value_whose_destructor_panics_ends_the_process() {
     let name = "unwinding::a_detached_value_whose_destructor_panics_ends_the_process";
     let output = in_a_process(name, &[]);
     assert_eq!(output.status.signal(), Some(6), "{}", text(&output));
-    assert!(text(&output).contains("a fiber's result panicked when it was dropped"), "{}", text(&output));
+    assert!(
+        text(&output).contains("a fiber's result panicked when it was dropped"),
+        "{}",
+        text(&output)
+    );
 }
 
 #[test]

@@ -1,0 +1,32 @@
+//! Owned coroutines for tests that are about something else than when they end.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::io;
+
+use carefree_context::coroutine::{Coroutine, Suspender, SymmetricSuspender};
+use carefree_context::stack::StackSize;
+
+/// [`Coroutine::new`], for bodies that hold on to no thread-local variable over a suspension.
+pub(crate) fn owned<Input: 'static, Yield: 'static, Return: 'static>(
+    f: impl FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
+) -> Coroutine<Input, Yield, Return> {
+    // SAFETY: so do all bodies in these tests.
+    unsafe { Coroutine::new(f) }
+}
+
+/// [`owned`], on a stack of that size.
+pub(crate) fn owned_on<Input: 'static, Yield: 'static, Return: 'static>(
+    size: StackSize,
+    f: impl FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
+) -> io::Result<Coroutine<Input, Yield, Return>> {
+    // SAFETY: as above.
+    unsafe { Coroutine::with_stack_size(size, f) }
+}
+
+/// [`owned`], symmetric.
+pub(crate) fn symmetric<Input: 'static, Yield: 'static, Return: 'static>(
+    f: impl FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
+) -> Coroutine<Input, Yield, Return> {
+    // SAFETY: as above.
+    unsafe { Coroutine::symmetric(f) }
+}
