@@ -180,11 +180,35 @@ impl Driver {
         each!(&mut self.backend, backend => unsafe { backend.submit(token, op) })
     }
 
+    /// As [`submit`](Driver::submit), but the kernel holds the operation's file no longer than the
+    /// process lives. It may hold that of another one for some milliseconds more (io_uring), in which
+    /// an address is in use and a lock taken: so this is for listeners, sockets of messages, devices,
+    /// and whatever is locked. It costs more, and waits for what epoll can wait for.
+    ///
+    /// # Errors
+    /// As for [`submit`](Driver::submit).
+    ///
+    /// # Safety
+    /// As for [`submit`](Driver::submit).
+    pub unsafe fn submit_unheld(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
+        match &mut self.backend {
+            // SAFETY: the caller's promise.
+            Backend::Uring(ring) => unsafe { ring.submit_unheld(token, op) },
+            // SAFETY: as above.
+            Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
+            // SAFETY: as above.
+            Backend::Mock(mock) => unsafe { mock.submit(token, op) },
+        }
+    }
+
     /// Asks for the end of the operation submitted under `token`. Its completion still comes: with
     /// `-ECANCELED` (or `-EINTR` for one that had begun), or with its result if that was faster.
     /// Nothing happens when no such operation is under way.
     pub fn cancel(&mut self, token: u64) {
-        each!(&mut self.backend, backend => backend.cancel(token))
+        each!(&mut self.backend, backend => {
+            backend.cancel(token);
+        })
     }
 
     /// Hands over what was submitted and appends what is done to `out`. Enters the kernel only when

@@ -8,6 +8,8 @@ pub(crate) mod raw;
 
 // Loom checks the idle word's protocol, which needs no more of the kernel than a futex and a bell.
 #[cfg(not(all(test, loom)))]
+mod acceptor;
+#[cfg(not(all(test, loom)))]
 mod attempt;
 #[cfg(not(all(test, loom)))]
 pub(crate) mod epoll;

@@ -34,7 +34,7 @@ pub(crate) struct Mock {
 
 impl Mock {
     pub(crate) fn new(seed: u64, clock: Arc<Virtual>, idle: &Idle) -> io::Result<Mock> {
-        let poller = Poller::new(idle.bell())?;
+        let poller = Poller::new(Some(idle.bell()))?;
         Ok(Mock { clock, random: seed, ops: Vec::new(), done: Vec::new(), poller })
     }
 
@@ -56,14 +56,14 @@ impl Mock {
     /// # Safety
     /// As for [`Driver::submit`](crate::Driver::submit).
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
-        let mut waiting = Waiting::new(op).ok_or(Unsupported)?;
+        let mut waiting = Waiting::new(op, false).ok_or(Unsupported)?;
         if is_storage(file_kind(waiting.fd)) {
             // As epoll has it.
             return Err(Unsupported);
         }
         if waiting.must_not_wait() {
             // SAFETY: the caller's promise.
-            let result = unsafe { waiting.attempt() }.unwrap_or(-libc::EAGAIN);
+            let result = unsafe { waiting.attempt(None) }.unwrap_or(-libc::EAGAIN);
             self.done.push(Completion { token, result });
         } else {
             self.ops.push((token, waiting));
@@ -87,7 +87,7 @@ impl Mock {
         for index in order {
             let (token, waiting) = &mut self.ops[index];
             // SAFETY: who submitted it keeps the memory valid until the completion.
-            if let Some(result) = unsafe { waiting.attempt() } {
+            if let Some(result) = unsafe { waiting.attempt(None) } {
                 self.done.push(Completion { token: *token, result });
                 ended[index] = true;
             }

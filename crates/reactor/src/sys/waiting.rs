@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use super::acceptor::Acceptor;
 use super::attempt::{attempt, file_kind, is_storage, listens, may_be_shared, option};
 use super::raw::syscall;
 use crate::op::{Attempt, Op};
@@ -26,8 +27,9 @@ pub(crate) struct Waiting {
 unsafe impl Send for Waiting {}
 
 impl Waiting {
-    /// `None` for an operation that may wait even when its descriptor is ready.
-    pub(crate) fn new(op: &Op) -> Option<Waiting> {
+    /// `None` for an operation that may wait even when its descriptor is ready; with an
+    /// [`Acceptor`], accepting never does.
+    pub(crate) fn new(op: &Op, has_acceptor: bool) -> Option<Waiting> {
         let mut owned = None;
         let (fd, events, all) = match *op {
             // Always ready, and yet they may wait for a disk. Most cannot be watched anyway; some of
@@ -40,7 +42,9 @@ impl Waiting {
             {
                 return None;
             }
-            Op::Accept { fd, .. } if may_be_shared(fd) && listens(fd) => return None,
+            Op::Accept { fd, .. } if !has_acceptor && may_be_shared(fd) && listens(fd) => {
+                return None;
+            }
             Op::Read { fd, .. } | Op::ReadVectored { fd, .. } | Op::Accept { fd, .. } => {
                 (fd, libc::EPOLLIN, false)
             }
@@ -102,7 +106,14 @@ impl Waiting {
     ///
     /// # Safety
     /// The operation's memory is valid.
-    pub(crate) unsafe fn attempt(&mut self) -> Option<i32> {
+    pub(crate) unsafe fn attempt(&mut self, acceptor: Option<&mut Acceptor>) -> Option<i32> {
+        if let (Some(acceptor), &Op::Accept { fd, address, length, flags }) = (acceptor, &self.op) {
+            // SAFETY: the caller's promise.
+            return match unsafe { acceptor.accept(fd, address, length, flags) } {
+                Attempt::Done(result) => Some(result),
+                Attempt::Again | Attempt::Unsupported => None,
+            };
+        }
         loop {
             // SAFETY: the caller's promise.
             let result = match unsafe { attempt(&self.op) } {

@@ -1,6 +1,7 @@
 //! Files: those that are always ready, and what only the kernel's workers can wait for.
 
 use super::kit::*;
+use super::modes::holds_files;
 use carefree_reactor::{Kind, Op};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -143,7 +144,7 @@ fn the_end_of_a_process_is_waited_for(kind: Kind) {
     assert_eq!((pid as u32, status), (child.id(), 7));
     // It is gone: `waitpid` would not find it.
     assert!(child.wait().is_err());
-    if kind == Kind::Uring {
+    if holds_files(kind) {
         let gone = bench.run(wait(child.id(), libc::WEXITED, std::ptr::null_mut()));
         assert_eq!(gone, -libc::ECHILD);
     }

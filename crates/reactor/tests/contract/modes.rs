@@ -1,6 +1,6 @@
 //! The whole suite again, as on kernels that the machine at hand does not have.
 
-use carefree_reactor::faults;
+use carefree_reactor::{Kind, faults};
 use std::cell::Cell;
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn mode() -> Option<String> {
 pub(crate) fn enter() {
     // Newer flags for a ring's set-up are refused so many times.
     let newer = match mode().as_deref() {
-        None | Some("deferred") => return,
+        None | Some("deferred" | "unheld") => return,
         Some("uring 5.13") => 1,
         Some("epoll 4.19") => 0,
         Some(other) => panic!("{MODE} is '{other}'"),
@@ -42,6 +42,16 @@ pub(crate) fn is_old_epoll() -> bool {
     mode().as_deref() == Some("epoll 4.19")
 }
 
+/// Whether a ring is to hold no files.
+pub(crate) fn holds_nothing() -> bool {
+    mode().as_deref() == Some("unheld")
+}
+
+/// Whether the kernel makes the calls and holds their files meanwhile.
+pub(crate) fn holds_files(kind: Kind) -> bool {
+    kind == Kind::Uring && !holds_nothing()
+}
+
 fn suite_as(mode_name: &str, filter: &str) {
     if mode().is_some() {
         return;
@@ -65,6 +75,11 @@ fn a_ring_of_linux_5_13() {
 #[test(seconds = 600)]
 fn a_ring_with_deferred_completions() {
     suite_as("deferred", "uring::");
+}
+
+#[test(seconds = 600)]
+fn a_ring_that_holds_no_files() {
+    suite_as("unheld", "uring::");
 }
 
 #[test(seconds = 600)]

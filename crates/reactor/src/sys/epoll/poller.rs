@@ -31,8 +31,8 @@ pub(crate) enum Change {
 pub(crate) struct Events([libc::epoll_event; BATCH]);
 
 impl Poller {
-    /// One that hears `bell`: each time it rings is an event named [`BELL`].
-    pub(crate) fn new(bell: &Bell) -> io::Result<Poller> {
+    /// One that hears `bell`, if it is given one: each time that rings is an event named [`BELL`].
+    pub(crate) fn new(bell: Option<&Bell>) -> io::Result<Poller> {
         // SAFETY: touches no memory.
         let fd = unsafe {
             syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0])
@@ -40,8 +40,11 @@ impl Poller {
         .map_err(io::Error::from_raw_os_error)?;
         // SAFETY: just made, owned by nobody else.
         let poller = Poller { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, precise: true };
-        let each = (libc::EPOLLIN | libc::EPOLLET) as u32;
-        poller.control(Change::Add, bell.fd(), each, BELL).map_err(io::Error::from_raw_os_error)?;
+        if let Some(bell) = bell {
+            let each = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            let added = poller.control(Change::Add, bell.fd(), each, BELL);
+            added.map_err(io::Error::from_raw_os_error)?;
+        }
         Ok(poller)
     }
 

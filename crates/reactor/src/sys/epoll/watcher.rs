@@ -52,6 +52,7 @@ use std::os::fd::RawFd;
 use super::poller::{BELL, Change, Events, Poller};
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
+use crate::sys::acceptor::Acceptor;
 use crate::sys::waiting::Waiting;
 
 /// A name that is ignored: that of descriptor -1 in a generation that was never given.
@@ -71,6 +72,8 @@ pub(crate) struct Watcher {
     generation: u32,
     /// The last place in a line given.
     place: u64,
+    /// Accepts without waiting; without it, another process may be faster.
+    acceptor: Option<Acceptor>,
 }
 
 /// An operation in a line.
@@ -119,33 +122,78 @@ impl Watcher {
     /// changes nothing in it.
     pub(crate) fn abandon(self) {
         // Not the tables: their owner may have been changing them.
-        let Watcher { poller, ops, watches, done, generation: _, place: _ } = self;
+        let Watcher { poller, ops, watches, done, generation: _, place: _, acceptor } = self;
         std::mem::forget((ops, watches, done));
         drop(poller);
+        if let Some(acceptor) = acceptor {
+            acceptor.abandon();
+        }
     }
 
     pub(crate) fn new(idle: &Idle) -> io::Result<Watcher> {
-        Ok(Watcher {
-            poller: Poller::new(idle.bell())?,
+        Ok(Watcher::with(Poller::new(Some(idle.bell()))?))
+    }
+
+    /// One not to be slept in: when [`fd`](Self::fd) is readable there is something to
+    /// [collect](Self::collect).
+    pub(crate) fn polled() -> io::Result<Watcher> {
+        Ok(Watcher::with(Poller::new(None)?))
+    }
+
+    fn with(poller: Poller) -> Watcher {
+        Watcher {
+            poller,
             ops: HashMap::new(),
             watches: HashMap::new(),
             done: Vec::new(),
             generation: 0,
             place: 0,
-        })
+            acceptor: None,
+        }
+    }
+
+    /// The instance's descriptor.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.poller.pollfd().fd
+    }
+
+    /// Has connections accepted in a way that does not wait even if another process takes them.
+    /// Where that cannot be had, nothing changes.
+    pub(crate) fn make_acceptor(&mut self) {
+        if self.acceptor.is_none() {
+            self.acceptor = Acceptor::new().ok();
+        }
     }
 
     pub(crate) fn pending(&self) -> usize {
         self.ops.len() + self.done.len()
     }
 
+    /// Whether operations wait for `fd` to be readable.
+    pub(crate) fn is_waited_for(&self, fd: RawFd) -> bool {
+        self.watches.get(&fd).is_some_and(|watch| !watch.lines[IN].is_empty())
+    }
+
+    /// Accepts a connection if one is there; whether it did, or can never.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    pub(crate) unsafe fn accept(&mut self, token: u64, op: &Op) -> bool {
+        let Some(mut waiting) = Waiting::new(op, self.acceptor.is_some()) else { return false };
+        // SAFETY: the caller's promise.
+        let result = unsafe { waiting.attempt(self.acceptor.as_mut()) };
+        self.done.extend(result.map(|result| Completion { token, result }));
+        result.is_some()
+    }
+
     /// # Safety
     /// As for [`Driver::submit`](crate::Driver::submit).
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
-        let mut waiting = Waiting::new(op).ok_or(Unsupported)?;
+        let mut waiting = Waiting::new(op, self.acceptor.is_some()).ok_or(Unsupported)?;
         if waiting.must_not_wait() {
             // SAFETY: the caller's promise.
-            let result = unsafe { waiting.attempt() }.unwrap_or(-libc::EAGAIN);
+            let result =
+                unsafe { waiting.attempt(self.acceptor.as_mut()) }.unwrap_or(-libc::EAGAIN);
             self.done.push(Completion { token, result });
             return Ok(());
         }
@@ -168,9 +216,10 @@ impl Watcher {
         Ok(())
     }
 
-    pub(crate) fn cancel(&mut self, token: u64) {
+    /// Whether there was such an operation.
+    pub(crate) fn cancel(&mut self, token: u64) -> bool {
         let Some(Member { waiting, line, place }) = self.ops.remove(&token) else {
-            return;
+            return false;
         };
         if let Some(watch) = self.watches.get_mut(&waiting.fd) {
             let line = &mut watch.lines[line];
@@ -179,17 +228,31 @@ impl Watcher {
             }
         }
         self.done.push(Completion { token, result: waiting.end(libc::ECANCELED) });
+        true
     }
 
     pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+        if !self.ops.is_empty() {
+            self.collect();
+        }
+        self.hand_out(out);
+    }
+
+    /// Makes the calls that what has happened allows, until nothing is left to be reported.
+    pub(crate) fn collect(&mut self) {
         let mut events = Events::new();
-        while !self.ops.is_empty() {
+        loop {
             let happened = self.poller.collect(&mut events);
             self.note(happened);
             if !Events::may_be_more(happened.len()) {
                 break;
             }
         }
+    }
+
+    /// Appends what is done to `out`.
+    #[inline]
+    pub(crate) fn hand_out(&mut self, out: &mut Vec<Completion>) {
         out.append(&mut self.done);
     }
 
@@ -298,7 +361,7 @@ impl Watcher {
             let concerned = events & (asked | ALWAYS) != 0;
             while let Some(&(_, token)) = line.front().filter(|_| concerned) {
                 // SAFETY: who submitted it keeps the memory valid until the completion.
-                if !unsafe { advance(&mut self.ops, &mut self.done, token) } {
+                if !unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) } {
                     break;
                 }
                 line.pop_front();
@@ -311,7 +374,7 @@ impl Watcher {
             let asked = self.ops[&token].waiting.events;
             // SAFETY: as above.
             let gone = events & (asked | ALWAYS) != 0
-                && unsafe { advance(&mut self.ops, &mut self.done, token) };
+                && unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) };
             if !gone {
                 wanted |= asked;
             }
@@ -331,10 +394,17 @@ impl Watcher {
 ///
 /// # Safety
 /// Its memory is valid.
-unsafe fn advance(ops: &mut HashMap<u64, Member>, done: &mut Vec<Completion>, token: u64) -> bool {
+unsafe fn advance(
+    ops: &mut HashMap<u64, Member>,
+    done: &mut Vec<Completion>,
+    acceptor: &mut Option<Acceptor>,
+    token: u64,
+) -> bool {
     let member = ops.get_mut(&token).expect("who stands in line is under way");
     // SAFETY: the caller's promise.
-    let Some(result) = (unsafe { member.waiting.attempt() }) else { return false };
+    let Some(result) = (unsafe { member.waiting.attempt(acceptor.as_mut()) }) else {
+        return false;
+    };
     ops.remove(&token);
     done.push(Completion { token, result });
     true

@@ -19,6 +19,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
 use super::ending::Ending;
 use super::entry;
 use super::finish::Finish;
+use super::unheld::Unheld;
 use crate::clock;
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
@@ -35,6 +36,7 @@ const COMPLETIONS: u32 = 32 * SUBMISSIONS;
 /// What the driver itself submits goes under tokens above [`Driver::TOKEN_MAX`](crate::Driver).
 const BELL: u64 = u64::MAX;
 const CANCEL_ALL: u64 = u64::MAX - 1;
+const UNHELD: u64 = u64::MAX - 2;
 /// With the token of the operation that is to be cancelled.
 const CANCEL: u64 = 1 << 63;
 const _: () = assert!(crate::Driver::TOKEN_MAX < CANCEL);
@@ -61,6 +63,8 @@ pub(crate) struct Ring {
     known: u128,
     /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
     watching: bool,
+    /// Those whose files the ring does not hold.
+    unheld: Unheld,
     /// How it is set up, in a few words.
     description: &'static str,
     /// What became of cancelling everything, when the driver is dropped.
@@ -132,6 +136,7 @@ impl Ring {
             pending: 0,
             ending: Ending::default(),
             watching: false,
+            unheld: Unheld::default(),
             cancelled_all: None,
         })
     }
@@ -152,7 +157,7 @@ impl Ring {
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.pending
+        self.pending + self.unheld.pending()
     }
 
     /// # Safety
@@ -167,12 +172,35 @@ impl Ring {
         Ok(())
     }
 
+    /// # Safety
+    /// As for [`Driver::submit_unheld`](crate::Driver::submit_unheld).
+    pub(crate) unsafe fn submit_unheld(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
+        self.ending.forget(token);
+        // SAFETY: the caller's promise.
+        unsafe { self.unheld.submit(token, op) }?;
+        self.watch_unheld();
+        Ok(())
+    }
+
+    /// Has the ring watch what it does not hold, if it does not yet.
+    #[inline]
+    fn watch_unheld(&mut self) {
+        if let Some(fd) = self.unheld.begin_to_watch() {
+            let watch = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).multi(true);
+            self.push(watch.build().user_data(UNHELD));
+        }
+    }
+
     pub(crate) fn cancel(&mut self, token: u64) {
+        if self.unheld.cancel(token) {
+            return;
+        }
         self.ending.cancelled(token);
         self.push(cancel(token));
     }
 
     pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+        self.watch_unheld();
         self.hand_over();
         self.reap(out);
     }
@@ -183,7 +211,7 @@ impl Ring {
         deadline: Option<u64>,
         out: &mut Vec<Completion>,
     ) -> bool {
-        if self.pending == 0 {
+        if self.pending() == 0 {
             // Nothing to wait for but wake-ups and the deadline, and a futex is cheaper to be woken
             // from. A cancel may be left to hand over; it concerns nobody any more.
             self.ending.clear();
@@ -201,6 +229,7 @@ impl Ring {
             self.push(watch.build().user_data(BELL));
             self.watching = true;
         }
+        self.watch_unheld();
         self.cancel_again();
         if !self.backlog.is_empty() {
             self.hand_over();
@@ -211,7 +240,8 @@ impl Ring {
     }
 
     /// Lets go of a ring that belongs to the parent process.
-    pub(crate) fn abandon(self) {
+    pub(crate) fn abandon(mut self) {
+        self.unheld.abandon();
         // SAFETY: the descriptor is this process's own copy, and closing it cancels nothing as long
         // as the parent has its own. Neither the ring, which is not mapped in the child
         // (`dontfork`), nor `Drop` is used again.
@@ -333,6 +363,11 @@ impl Ring {
 
     /// Takes all completions, also those the kernel has kept for want of room.
     fn reap(&mut self, out: &mut Vec<Completion>) {
+        self.reap_ring(out);
+        self.unheld.collect(out);
+    }
+
+    fn reap_ring(&mut self, out: &mut Vec<Completion>) {
         loop {
             let mut more = false;
             for done in self.ring.completion() {
@@ -340,6 +375,7 @@ impl Ring {
                     CANCEL_ALL => self.cancelled_all = Some(done.result()),
                     // The watch ends when the completion queue is full; it must be set anew.
                     BELL => self.watching = cqueue::more(done.flags()),
+                    UNHELD => self.unheld.ring(cqueue::more(done.flags())),
                     answer if answer & CANCEL != 0 => {
                         self.ending.answered(answer & !CANCEL, done.result() == 0);
                     }
