@@ -4,6 +4,8 @@
 //!
 //! # Accepting beside other processes
 //!
+//! io_uring can accept without waiting (Linux 6.10), whatever the listener's mode. Elsewhere:
+//!
 //! epoll tells that a connection is there, and then another process may take it, if it has the listener
 //! as well. No call asks for a connection without waiting but by the listener's mode or time limit, and
 //! these are the other process's too. So where that can happen the reactor says that it cannot do it
@@ -12,6 +14,8 @@
 //! threads.
 //!
 //! # Connecting where the reactor cannot
+//!
+//! (That is over epoll; and over io_uring where the ring must not hold the socket, see `hold`.)
 //!
 //! epoll waits for a connection that has been begun, and nothing but the socket's mode lets one begin
 //! it without waiting. The mode is the open file's, and others may have that as well; still it is
@@ -97,6 +101,18 @@ unsafe fn take_connection(
     length: *mut socklen_t,
     flags: c_int,
 ) -> Answer {
+    // SAFETY: the caller's promise.
+    let connection = unsafe { wait_for_connection(fd, address, length, flags) }?;
+    files::accepted(fd, connection as c_int);
+    Ok(connection)
+}
+
+unsafe fn wait_for_connection(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer {
     let file = files::file(fd);
     let plain = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
     if !blocking(file, fd) {
@@ -151,6 +167,9 @@ unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t
         // SAFETY: the caller's promise.
         return unsafe { kernel::call(libc::SYS_connect, plain) };
     }
+    if is_bound(fd) {
+        files::claimed(fd);
+    }
     let op = Op::Connect { fd, address, length };
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
     // SAFETY: the caller's promise.
@@ -161,6 +180,26 @@ unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t
         // SAFETY: the caller's promise.
         Parked::Unsupported => unsafe { connect_in_steps(fd, address, length) },
         Parked::Answered(answer) => answer,
+    }
+}
+
+/// Whether a socket has an address that the program has chosen.
+fn is_bound(fd: c_int) -> bool {
+    // SAFETY: plain old data.
+    let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&address) as socklen_t;
+    let [address_at, length_at] = [&raw mut address as usize, &raw mut length as usize];
+    let arguments = [fd as usize, address_at, length_at, 0, 0, 0];
+    // SAFETY: the kernel writes an address, its room is said, and its length.
+    if unsafe { kernel::call(libc::SYS_getsockname, arguments) }.is_err() {
+        return false;
+    }
+    match address.ss_family.into() {
+        libc::AF_INET | libc::AF_INET6 => {
+            // SAFETY: both kinds have their port in the same place.
+            unsafe { (&raw const address).cast::<libc::sockaddr_in>().read().sin_port != 0 }
+        }
+        _ => length as usize > size_of::<libc::sa_family_t>(),
     }
 }
 

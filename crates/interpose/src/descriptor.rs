@@ -175,6 +175,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     } else if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         files::duplicated(fd, result);
     } else if locks::may_give_back(command) {
+        locks::note(fd, command);
         locks::given_back();
     }
 }

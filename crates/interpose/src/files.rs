@@ -46,6 +46,8 @@ use carefree_reactor::clock::NEVER;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Reason, lot, operation};
 
+use crate::hold::Hold;
+
 /// In [`File::word`]: it is being closed.
 const CLOSING: u32 = 1 << 31;
 
@@ -64,6 +66,8 @@ pub(crate) struct File {
     blocking: AtomicBool,
     /// A [`Kind`].
     kind: AtomicU8,
+    /// A [`Hold`].
+    hold: AtomicU8,
     /// Whether its open file may go by other numbers too.
     duplicated: AtomicBool,
     /// How often in a row it had nothing to read when it was tried.
@@ -197,6 +201,7 @@ impl File {
             limits_asked: AtomicU32::new(0),
             blocking: AtomicBool::new(false),
             kind: AtomicU8::new(Kind::Unknown as u8),
+            hold: AtomicU8::new(Hold::Unknown as u8),
             duplicated: AtomicBool::new(false),
             dry: AtomicU8::new(0),
             limits: [const { AtomicU64::new(NEVER) }; 2],
@@ -227,6 +232,25 @@ impl File {
         let kind = look(fd);
         self.kind.store(kind as u8, Ordering::Relaxed);
         kind
+    }
+
+    /// What it may be held by while a fiber waits for it; asks the kernel the first time.
+    #[inline]
+    pub(crate) fn hold(&self, fd: c_int) -> Hold {
+        match Hold::from_number(self.hold.load(Ordering::Relaxed)) {
+            Hold::Unknown => {
+                let hold = hold(fd, self.kind(fd));
+                self.hold.store(hold as u8, Ordering::Relaxed);
+                hold
+            }
+            known => known,
+        }
+    }
+
+    /// Takes note of what is known of it without asking.
+    pub(crate) fn found(&self, kind: Kind, hold: Hold) {
+        self.kind.store(kind as u8, Ordering::Relaxed);
+        self.hold.store(hold as u8, Ordering::Relaxed);
     }
 
     /// Whether a read should be tried before it is submitted: not if such tries have kept failing.
@@ -312,6 +336,33 @@ fn look(fd: c_int) -> Kind {
     }
 }
 
+/// What `fd` may be held by while a fiber waits for it.
+#[cold]
+fn hold(fd: c_int, kind: Kind) -> Hold {
+    match kind {
+        Kind::Device => Hold::Process,
+        Kind::Socket => Hold::of_socket(fd),
+        _ => Hold::Ring,
+    }
+}
+
+/// `connection` was accepted from `listener`: then it need not be asked what it is.
+pub(crate) fn accepted(listener: c_int, connection: c_int) {
+    if file(listener).is_some_and(|file| file.hold(listener) == Hold::Listener) {
+        if let Some(file) = file(connection) {
+            file.found(Kind::Socket, Hold::Ring);
+        }
+    }
+}
+
+/// The open file that goes by `fd` has a lock or an address, so it must not be held by a ring from now
+/// on until it is closed.
+pub(crate) fn claimed(fd: c_int) {
+    if let Some(file) = file(fd) {
+        file.found(file.kind(fd), Hold::Process);
+    }
+}
+
 /// Whether `fd` is in blocking mode, by the kernel.
 pub(crate) fn is_blocking(fd: c_int) -> bool {
     let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
@@ -373,6 +424,21 @@ impl Waiter {
         key(self.fd)
     }
 
+    /// Whether its file must not be held by a ring.
+    #[inline]
+    pub(crate) fn unheld(&self) -> bool {
+        let hold = match self.file {
+            Some(file) => file.hold(self.fd),
+            None => hold(self.fd, look(self.fd)),
+        };
+        hold != Hold::Ring
+    }
+
+    /// Whether it is a device, which must not be held either.
+    pub(crate) fn is_device(&self) -> bool {
+        self.file.is_some_and(|file| file.kind(self.fd) == Kind::Device)
+    }
+
     /// Whether the file is still there to wait on.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
@@ -404,7 +470,7 @@ pub(crate) fn prepare_to_close(fd: c_int) -> bool {
         if file.word.load(Ordering::Relaxed) != 0 && !drive_out(fd, file) {
             return false;
         }
-        file.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+        file.found(Kind::Unknown, Hold::Unknown);
         file.dry.store(0, Ordering::Relaxed);
         file.duplicated.store(false, Ordering::Relaxed);
         file.mode_asked.store(0, Ordering::Relaxed);

@@ -96,7 +96,8 @@ unsafe fn by_queue(
             return tried;
         }
         let Some(waiter) = Waiter::new(fd) else { return Err(libc::EBADF) };
-        let how = Wait { reason, key: waiter.key(), deadline, holds: &|| waiter.holds() };
+        let holds = || waiter.holds();
+        let how = Wait { reason, key: waiter.key(), deadline, holds: &holds, unheld: false };
         // SAFETY: it points to nothing.
         match unsafe { operation::perform(&Op::Poll { fd, events: events as u32 }, &how) } {
             Ended::Done(_) => {}

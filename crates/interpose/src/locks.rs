@@ -16,6 +16,7 @@ use carefree_runtime::Reason;
 use libc::off_t;
 
 use crate::fiber::{self, answer};
+use crate::files;
 use crate::parking::Answer;
 use crate::patience::Matter;
 
@@ -36,9 +37,13 @@ interpose! { anywhere
         if !waits || !fiber::on_fiber() {
             // SAFETY: no memory is involved.
             let result = unsafe { original(fd, operation) };
+            if operation & libc::LOCK_UN == 0 {
+                files::claimed(fd);
+            }
             given_back();
             return result;
         }
+        files::claimed(fd);
         let arguments = [fd as usize, (operation | libc::LOCK_NB) as usize, 0, 0, 0, 0];
         let locked = until_free(|| {
             // SAFETY: no memory is involved.
@@ -85,12 +90,20 @@ pub(crate) fn may_give_back(command: c_int) -> bool {
     matches!(command, libc::F_SETLK | libc::F_OFD_SETLK) || waits(command)
 }
 
+/// Takes note of a command of `fcntl`'s that may lock an open file.
+pub(crate) fn note(fd: c_int, command: c_int) {
+    if matches!(command, libc::F_OFD_SETLK | libc::F_OFD_SETLKW) {
+        files::claimed(fd);
+    }
+}
+
 /// `fcntl` with a command that [`waits`].
 ///
 /// # Safety
 /// As for libc's.
 pub(crate) unsafe fn set(fd: c_int, command: c_int, lock: usize) -> Answer {
     let command = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
+    note(fd, command);
     let locked = until_free(|| {
         // SAFETY: the caller's promise.
         unsafe { kernel::call(libc::SYS_fcntl, [fd as usize, command as usize, lock, 0, 0, 0]) }

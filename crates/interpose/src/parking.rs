@@ -50,7 +50,18 @@ pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
     let Some(waiter) = Waiter::new(on.fd) else {
         return Parked::Answered(Err(libc::EBADF));
     };
-    let how = Wait { reason: on.reason, key: waiter.key(), deadline, holds: &|| waiter.holds() };
+    let mut unheld = matches!(op, Op::Accept { .. }) || waiter.unheld();
+    if let Some(ready) = readiness(op).filter(|_| unheld && waiter.is_device()) {
+        // Most devices know no call that does not wait. So once it is ready the ring makes the call,
+        // and holds the device only if another reader is faster.
+        // SAFETY: it points to nothing.
+        match unsafe { perform_until(&ready, on, deadline) } {
+            Parked::Answered(Ok(_)) | Parked::Unsupported => unheld = false,
+            ended => return ended,
+        }
+    }
+    let holds = || waiter.holds();
+    let how = Wait { reason: on.reason, key: waiter.key(), deadline, holds: &holds, unheld };
     loop {
         // SAFETY: the caller's promise.
         let ended = unsafe { operation::perform(op, &how) };
@@ -72,6 +83,19 @@ pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
 /// It goes the way of an error until the caller is told ([`told`]), and the limit counts as reached only
 /// then: a call that has done a part answers that instead, and was not cut short.
 const CUT: c_int = 1 << 20;
+
+/// What says that `op` need not wait for a device any more, if it transfers something.
+fn readiness(op: &Op) -> Option<Op> {
+    match *op {
+        Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => {
+            Some(Op::Poll { fd, events: libc::POLLIN as u32 })
+        }
+        Op::Write { fd, .. } | Op::WriteVectored { fd, .. } => {
+            Some(Op::Poll { fd, events: libc::POLLOUT as u32 })
+        }
+        _ => None,
+    }
+}
 
 /// The `errno` of a call that was interrupted.
 pub(crate) fn interruption(why: Interrupted) -> c_int {

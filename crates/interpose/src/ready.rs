@@ -311,7 +311,8 @@ fn park(wanted: &mut [Wanted], deadline: u64) -> Woken {
 fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
     let Some(waiter) = Waiter::new(one.fd) else { return Woken::Closed(vec![one.place]) };
     let holds = || waiter.holds();
-    let how = Wait { reason: Reason::Poll, key: waiter.key(), deadline, holds: &holds };
+    let unheld = waiter.unheld();
+    let how = Wait { reason: Reason::Poll, key: waiter.key(), deadline, holds: &holds, unheld };
     // SAFETY: it points to nothing.
     match unsafe { operation::perform(&Op::Poll { fd: one.fd, events: one.events }, &how) } {
         Ended::Done(result) => {
@@ -342,7 +343,8 @@ fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
         return Woken::Closed(closed);
     }
     let holds = || waiters.iter().all(Waiter::holds);
-    let how = Wait { reason: Reason::Poll, key: SEVERAL, deadline, holds: &holds };
+    let unheld = waiters.iter().any(Waiter::unheld);
+    let how = Wait { reason: Reason::Poll, key: SEVERAL, deadline, holds: &holds, unheld };
     let mut results = Vec::new();
     // SAFETY: they point to nothing.
     match unsafe { operation::perform_any(&ops, &how, &mut results) } {

@@ -140,7 +140,7 @@ unsafe fn wait_for_one(set: *const sigset_t, info: *mut siginfo_t, deadline: u64
             // SAFETY: as above.
             None => coming.insert(unsafe { Coming::new(set) }?).0,
         };
-        let how = Wait { reason: Reason::Signal, key: 0, deadline, holds: &|| true };
+        let how = Wait { deadline, ..Wait::until_done(Reason::Signal) };
         // SAFETY: it points to nothing.
         match unsafe { operation::perform(&Op::Poll { fd, events: libc::POLLIN as u32 }, &how) } {
             Ended::Done(_) | Ended::Late | Ended::Pointless => {}

@@ -432,12 +432,12 @@ impl Carrier {
         self.io.wake();
     }
 
-    /// Has the kernel do `op` for a fiber that runs here.
-    pub(crate) fn submit(&self, token: u64, op: &Op) -> Result<(), Unsupported> {
+    /// Has the kernel do `op` for a fiber that runs here; `unheld`: without holding its file.
+    pub(crate) fn submit(&self, token: u64, op: &Op, unheld: bool) -> Result<(), Unsupported> {
         // It may make the driver, and allocates, with its lock held.
         wait::without_parking(|| {
             // SAFETY: the caller runs here; the driver calls nobody back.
-            unsafe { self.io.submit(token, op) }
+            unsafe { self.io.submit(token, op, unheld) }
         })
     }
 

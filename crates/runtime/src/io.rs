@@ -77,19 +77,31 @@ impl Io {
         result
     }
 
-    /// Has `op` done.
+    /// Has `op` done; `unheld`: without holding its file.
     ///
     /// # Safety
     /// As for [`with`](Self::with); what `op` points to is valid until its completion.
     #[inline]
-    pub(crate) unsafe fn submit(&self, token: u64, op: &Op) -> Result<(), Unsupported> {
+    pub(crate) unsafe fn submit(
+        &self,
+        token: u64,
+        op: &Op,
+        unheld: bool,
+    ) -> Result<(), Unsupported> {
         // SAFETY: the caller's promise.
-        match unsafe { self.with(|driver| driver.submit(token, op)) } {
+        let submit = |driver: &mut Driver| unsafe {
+            match unheld {
+                true => driver.submit_unheld(token, op),
+                false => driver.submit(token, op),
+            }
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { self.with(submit) } {
             Some(result) => result,
             None => {
                 self.make()?;
                 // SAFETY: as above.
-                unsafe { self.with(|driver| driver.submit(token, op)) }.unwrap_or(Err(Unsupported))
+                unsafe { self.with(submit) }.unwrap_or(Err(Unsupported))
             }
         }
     }

@@ -63,12 +63,15 @@ pub struct Wait<'a> {
     /// [`interrupt`] has ended it. What it looks at must be changed before that is called, and both
     /// sides must use read-modify-writes, so that one of them sees the other.
     pub holds: &'a dyn Fn() -> bool,
+    /// Whether the operation's file must be gone with the process
+    /// ([`Driver::submit_unheld`](carefree_reactor::Driver::submit_unheld)).
+    pub unheld: bool,
 }
 
 impl Wait<'_> {
     /// Waits for `reason` until completion.
     pub const fn until_done(reason: Reason) -> Wait<'static> {
-        Wait { reason, key: 0, deadline: NEVER, holds: &|| true }
+        Wait { reason, key: 0, deadline: NEVER, holds: &|| true, unheld: false }
     }
 }
 
@@ -78,6 +81,7 @@ impl std::fmt::Debug for Wait<'_> {
             .field("reason", &self.reason)
             .field("key", &self.key)
             .field("deadline", &self.deadline)
+            .field("unheld", &self.unheld)
             .finish_non_exhaustive()
     }
 }
@@ -120,7 +124,7 @@ pub unsafe fn perform(op: &Op, how: &Wait<'_>) -> Ended {
         Err(ended) => return ended,
     };
     let operation = Operation::new(me, carrier);
-    if carrier.submit(operation.token(), op).is_err() {
+    if carrier.submit(operation.token(), op, how.unheld).is_err() {
         return Ended::Unsupported;
     }
     let all = std::slice::from_ref(&operation);
@@ -152,7 +156,7 @@ pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i
     results.reserve(ops.len());
     let records: Vec<Operation> = ops.iter().map(|_| Operation::new(me, carrier)).collect();
     let submitted = (records.iter().zip(ops))
-        .take_while(|(record, op)| carrier.submit(record.token(), op).is_ok())
+        .take_while(|(record, op)| carrier.submit(record.token(), op, how.unheld).is_ok())
         .count();
     let under_way = &records[..submitted];
     let interruption = if submitted < ops.len() {
