@@ -48,6 +48,14 @@
 //! Where fibers share their carrier's thread-local storage ([`platform`]), std knows the carrier:
 //! `std::thread::current()` and panics name that.
 //!
+//! # Where there are no fibers
+//!
+//! Fibers need thread-local storage of their own, which takes a libc that is known (glibc) and a tool
+//! that allows it (not valgrind). Elsewhere the same API starts a thread of the kernel's for each
+//! fiber: what is right on fibers is right there, at the price of threads. [`Platform::tls`] says so,
+//! and why. Such a thread's calls of libc are libc's own: cancellation and [`timeout`] end
+//! the waits of this crate there, but not those of libc. [`RuntimeBuilder::virtual_time`] is refused.
+//!
 //! # What `std::thread` does not have
 //!
 //! * [`run`] runs a closure as a fiber and waits for it.
@@ -84,7 +92,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `CAREFREE_CARRIERS` | kernel threads of the process's runtime, 1 to 64 |
-//! | `CAREFREE_TLS` | `shared`: fibers use their carrier's thread-local storage and stay there |
+//! | `CAREFREE_TLS` | `own` (the default), `threads`: threads in place of fibers; `shared`: see [`share_thread_locals`] |
 //! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
 //! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
 //! | `CAREFREE_REACTOR` | `uring` or `epoll`: how fibers wait for files and sockets |
@@ -115,6 +123,6 @@ pub use carefree_runtime::{
 };
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]
 pub use carefree_runtime::{park_timeout_ms, sleep_ms};
-pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform};
+pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform, share_thread_locals};
 // What std keeps in a fiber's thread-local storage is the fiber's own, so these are std's.
 pub use std::thread::{AccessError, LocalKey, Result, panicking};

@@ -12,10 +12,12 @@ pub use carefree_reactor::Kind as ReactorKind;
 pub enum TlsMode {
     /// Each fiber has its own, and may move between carriers.
     Own,
-    /// Fibers see their carrier's and stay on that carrier. What keeps a waiting caller in a
-    /// thread-local variable (std's channels and `std::thread::park`, parking_lot, crossbeam) takes
-    /// two fibers of a carrier for one thread, and is not for fibers then.
+    /// Fibers see their carrier's and stay on that carrier: only where that was
+    /// [asked for](share_thread_locals).
     Shared,
+    /// Fibers cannot have their own here, so each is a thread of the kernel's: as right as with
+    /// `std::thread`, and as slow.
+    Threads,
 }
 
 /// What of the platform Carefree uses.
@@ -26,7 +28,7 @@ pub struct Platform {
     pub tls: TlsMode,
     /// Why: in words.
     pub tls_reason: String,
-    /// Bytes of thread-local storage each fiber carries; 0 in shared mode.
+    /// Bytes of thread-local storage each fiber carries; 0 unless it is a fiber's own.
     pub tls_bytes: usize,
     /// Whether the thread pointer can be set without a system call (x86-64: `wrfsbase`).
     pub fsgsbase: bool,
@@ -64,6 +66,7 @@ pub fn platform() -> &'static Platform {
                 layout.size(),
             ),
             tls::Mode::Shared(reason) => (TlsMode::Shared, reason.clone(), 0),
+            tls::Mode::Threads(reason) => (TlsMode::Threads, reason.clone(), 0),
         };
         Platform {
             tls,
@@ -76,4 +79,41 @@ pub fn platform() -> &'static Platform {
             reactor_reason,
         }
     })
+}
+
+/// Has this process's fibers share the thread-local storage of their carriers, as
+/// `CAREFREE_TLS=shared` does. Returns whether they do.
+///
+/// To be called before the first fiber and before [`platform`]: later, and where `CAREFREE_TLS` says
+/// otherwise, it changes nothing and returns `false`.
+///
+/// This is for programs that want fibers where they could not have thread-local storage of their own,
+/// and so would be [threads](TlsMode::Threads); and for those in which per-thread caches of an
+/// allocator would cost more memory than they save time. A fiber then never leaves the carrier that it
+/// started on.
+///
+/// # Safety
+/// While a fiber waits, other fibers of its carrier run, and they read and write the same thread-local
+/// variables. No code that runs on fibers, in any crate or C library, may rely on its thread-local
+/// variables being its own across a call that may wait. Much sound code does, and its safe functions
+/// then corrupt memory or hang:
+///
+/// * parking_lot, `std::sync::mpsc`, `std::thread::park`, crossbeam, rayon and tokio keep the waiting
+///   thread in a thread-local variable, on lists of waiters: two fibers of a carrier are on the list as
+///   one thread. (A contended `parking_lot::Mutex` crashes.)
+/// * A reference that `LocalKey::with` lends, or a `RefCell` borrowed in it, is held while other fibers
+///   borrow the same cell.
+/// * A reentrant or recursive lock, and `std::io::Stdout`'s, lets a second fiber in, taking it for the
+///   thread that holds it.
+///
+/// std's own locks and condition variables keep nothing of a waiter there, and are for fibers.
+///
+/// ```
+/// // SAFETY: the fibers of this program use no library but std, and of that no channels.
+/// let shared = unsafe { carefree::share_thread_locals() };
+/// assert_eq!(shared, carefree::platform().tls == carefree::TlsMode::Shared);
+/// ```
+pub unsafe fn share_thread_locals() -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { tls::ask_to_share() }
 }

@@ -66,6 +66,30 @@ fn what_was_forced_is_what_is_found_and_fibers_work_all_the_same() {
 }
 
 #[test]
+fn threads_in_place_of_fibers_are_not_called_fibers() {
+    let threads = [("CAREFREE_TLS", "threads")];
+    let (code, report) = checks(&threads);
+    assert_eq!((code, &report["threads"]), (Some(0), &true.into()), "{report}");
+    let tls = check(&report, "thread-local storage");
+    assert_eq!((&tls["value"], &tls["verdict"]), (&"threads".into(), &"note".into()));
+    assert_eq!(tls["advice"], "unset CAREFREE_TLS");
+    assert!(!report.to_string().contains("stack guards"), "{report}");
+    let output = carefree().arg("doctor").envs(threads).output().expect("the program starts");
+    assert!(stdout(&output).starts_with("Threads stand for fibers here.\n"), "{output:?}");
+    // Nor measured as such.
+    let records = tempfile::tempdir().expect("a folder");
+    let output = carefree()
+        .args(["bench", "alloc", "--quick", "--runtime", "carefree", "--unit", "fiber"])
+        .args(["--units", "20", "--samples", "1", "--record"])
+        .arg(records.path())
+        .envs(threads)
+        .output()
+        .expect("the program starts");
+    let said = format!("{}{}", stdout(&output), stderr(&output));
+    assert!(said.contains("threads stand for fibers here"), "{said}");
+}
+
+#[test]
 fn fibers_that_do_not_work_are_a_finding_with_its_reason() {
     // Not even one stack's slab fits.
     let output = std::process::Command::new("sh")

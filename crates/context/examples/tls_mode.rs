@@ -6,5 +6,6 @@ fn main() {
     match tls::mode() {
         Mode::Own(layout) => println!("own: {layout}"),
         Mode::Shared(reason) => println!("shared: {reason}"),
+        Mode::Threads(reason) => println!("threads: {reason}"),
     }
 }

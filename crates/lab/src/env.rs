@@ -52,7 +52,7 @@ pub struct Environment {
     pub target: String,
     /// The optimization level it was built at.
     pub opt_level: String,
-    /// How fibers see thread-local storage: `own` or `shared`.
+    /// How fibers see thread-local storage: `own`, `shared` or `threads`.
     pub tls_mode: String,
     /// Why.
     pub tls_reason: String,
@@ -119,6 +119,7 @@ pub fn tls_name(mode: TlsMode) -> &'static str {
     match mode {
         TlsMode::Own => "own",
         TlsMode::Shared => "shared",
+        TlsMode::Threads => "threads",
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::io::{self, BufRead, Write};
 
+use carefree::TlsMode;
+
 use crate::feed;
 use crate::fetch;
 use crate::sample::{Account, Answer, Failure, Round, Warmup};
@@ -79,6 +81,9 @@ impl Orders {
 /// Takes a sample in this process, which is thereby used up, and returns the line to print last.
 pub fn take(arguments: &[String]) -> Answer {
     let words = Words(arguments);
+    if let Err(failure) = refuse_threads(words) {
+        return Answer::Failure(failure);
+    }
     let account = match words.get("workload") {
         Some("feed") => feed::own::take(words),
         Some("fetch") => fetch::own::take(words),
@@ -88,6 +93,21 @@ pub fn take(arguments: &[String]) -> Answer {
         Ok(account) => Answer::Sample(Box::new(account)),
         Err(failure) => Answer::Failure(failure),
     }
+}
+
+/// What is measured as a fiber must be one.
+fn refuse_threads(words: Words<'_>) -> Result<(), Failure> {
+    let asked = words.get("unit").is_some_and(|unit| unit.parse() == Ok(Unit::Fiber));
+    if !asked || carefree::platform().tls != TlsMode::Threads {
+        return Ok(());
+    }
+    Err(Failure {
+        message: format!(
+            "threads stand for fibers here, and are not measured as such: {}",
+            carefree::platform().tls_reason
+        ),
+        advice: Some("`carefree doctor` says what fibers need".into()),
+    })
 }
 
 fn attempt(orders: &Orders) -> Result<Account, Failure> {

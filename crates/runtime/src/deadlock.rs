@@ -10,7 +10,12 @@
 //! # No false alarm
 //!
 //! *Threads.* A thread is counted as waiting before its wait can be ended, and taken out of the
-//! count by who ends it, not when it gets around to run: so who is counted was not woken.
+//! count by who ends it, not when it gets around to run: so who is counted was not woken. No thread
+//! may have begun such a wait between the two looks, so those that the second look counts have all
+//! been waiting since the first; and if they are as many as the process has threads, there was no
+//! other at the second look that could have started or woken one.
+//!
+//! *Threads in place of fibers* are threads: nothing is dormant unless all of them wait so.
 //!
 //! *Fibers.* The runtimes are looked at one after the other, and while one is looked at another may
 //! wake a fiber of it. So two looks in a row must find all of them dormant, with no fiber entered
@@ -26,11 +31,13 @@
 //! a suspicion at most.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::bed;
 use crate::cancel::shield;
 use crate::dump;
+use crate::fiber::FINISHED;
 use crate::offload;
 use crate::reason::Reason;
 use crate::registry;
@@ -48,6 +55,8 @@ const SUSPECT: u32 = 10;
 static RUNTIMES: Lock<Vec<usize>> = Lock::new(Vec::new());
 /// Plain threads that wait without a time limit, and nobody has ended their wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Such waits begun since the start of the process.
+static WAITS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn register(runtime: &Shared) {
     // The caller may be a fiber; an allocator must not park it with the lock held.
@@ -88,6 +97,7 @@ pub(crate) fn for_each_runtime(mut visit: impl FnMut(&Shared)) {
 
 /// A plain thread is about to wait without a time limit.
 pub(crate) fn thread_waits() {
+    WAITS.fetch_add(1, Ordering::SeqCst);
     WAITING.fetch_add(1, Ordering::SeqCst);
 }
 
@@ -133,13 +143,19 @@ impl Watch {
     pub(crate) fn look(&mut self) {
         let offload_threads = offload::threads();
         let mut dormant = offload::under_way() == 0;
-        let (mut alive, mut activity, mut carriers) = (0, 0, 0);
+        let (mut alive, mut carriers) = (0, 0);
+        let mut activity = WAITS.load(Ordering::SeqCst);
+        let mut threads = false;
         for_each_runtime(|runtime| {
+            threads |= runtime.has_threads();
             dormant &= runtime.is_dormant();
             alive += runtime.alive();
             activity += runtime.activity();
             carriers += runtime.carriers.len();
         });
+        if threads && dormant {
+            dormant = spawned_threads_wait();
+        }
         let before = std::mem::replace(&mut self.activity, dormant.then_some(activity));
         if !dormant || alive == 0 || before != Some(activity) {
             self.silent = 0;
@@ -162,6 +178,18 @@ impl Watch {
             report("every fiber waits; unless another thread wakes one, this is a deadlock");
         }
     }
+}
+
+/// Whether every thread that was started in place of a fiber waits without a time limit, or has
+/// finished.
+fn spawned_threads_wait() -> bool {
+    let mut all = true;
+    registry::for_each_alive(|thread| {
+        all &= !bed::is_spawned(thread)
+            || thread.episode.is_counted()
+            || thread.join.load(Ordering::Acquire) & FINISHED != 0;
+    });
+    all
 }
 
 /// Whether a fiber waits for a semaphore that a handler of the program's could post.

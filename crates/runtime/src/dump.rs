@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
+use crate::bed;
 use crate::deadlock;
 use crate::fiber::{FiberRef, Kind};
 use crate::reason::Reason;
@@ -33,6 +34,10 @@ const NAMED: usize = 100;
 pub fn dump() -> String {
     let mut text = String::new();
     deadlock::for_each_runtime(|runtime| {
+        if runtime.has_threads() {
+            let _ = writeln!(text, "runtime: {} threads in place of fibers", runtime.alive());
+            return;
+        }
         let (carriers, asleep) = (runtime.carriers.len(), runtime.sleepers.sleeping());
         let _ = writeln!(
             text,
@@ -52,7 +57,9 @@ pub fn dump() -> String {
             );
         }
     });
-    text += &lines(|waiter| waiter.episode.is_waiting() || waiter.kind.get() == Kind::Fiber);
+    text += &lines(|waiter| {
+        waiter.episode.is_waiting() || waiter.kind.get() == Kind::Fiber || bed::is_spawned(waiter)
+    });
     text
 }
 

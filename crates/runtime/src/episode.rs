@@ -199,6 +199,12 @@ impl Episode {
         self.0.load(Ordering::Relaxed) & OF_THREAD != 0
     }
 
+    /// Whether a wait is under way of a thread that is counted as waiting.
+    pub(crate) fn is_counted(&self) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        word & COUNTED != 0 && matches!(word & STATE, PARKING | PARKED)
+    }
+
     /// Whether a wait is under way.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.0.load(Ordering::Acquire) & STATE, PARKING | PARKED)

@@ -33,8 +33,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_context::{fork, kernel, tls};
-use carefree_reactor::Idle;
 
+use crate::bed;
 use crate::carrier;
 use crate::deadlock;
 use crate::fiber::{FiberRef, Kind};
@@ -120,8 +120,7 @@ unsafe extern "C" fn in_child() {
 /// # Safety
 /// The caller is `fiber`, in the child of a fork.
 unsafe fn become_thread(fiber: FiberRef) {
-    let idle = Box::leak(Box::new(Idle::new()));
-    fiber.stack.store(ptr::from_mut(idle).cast(), Ordering::Release);
+    bed::make(fiber);
     fiber.carrier.set(ptr::null());
     fiber.plain.set(1);
     fiber.kind.set(Kind::Thread);

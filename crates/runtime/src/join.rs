@@ -5,14 +5,15 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use crate::bed;
 use crate::cancel::{Cancelled, Interrupted, cancel};
 use crate::episode::Outcome;
 use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, STORED};
 use crate::reason::Reason;
-use crate::spawn::drop_quietly;
 use crate::thread::Thread;
 use crate::timeout::{self, TimedOut};
 use crate::wait::{self, Until};
@@ -121,6 +122,7 @@ impl<T> JoinHandle<T> {
         // one, is consumed. Its `Drop` does not run; its reference is given back just after.
         unsafe {
             let result = take(this.fiber.as_ref());
+            bed::join(this.fiber.as_ref());
             drop(std::ptr::read(&this.fiber));
             result
         }
@@ -166,6 +168,7 @@ impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let fiber = self.fiber.as_ref();
         let before = fiber.join.fetch_or(DETACHED, Ordering::AcqRel);
+        bed::detach(fiber);
         if before & STORED != 0 {
             // SAFETY: stored, as was read with acquire, and left to this handle, which is the only
             // one and on its way out.
@@ -177,6 +180,17 @@ impl<T> Drop for JoinHandle<T> {
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}
+
+/// Drops a result that nothing asks for. A panic of its destructor ends the process, as it does on a
+/// thread.
+pub(crate) fn drop_quietly<T>(result: T) {
+    let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(result)));
+    if let Err(payload) = dropped {
+        mem::forget(payload);
+        eprintln!("carefree: a fiber's result panicked when it was dropped; aborting");
+        std::process::abort();
     }
 }
 

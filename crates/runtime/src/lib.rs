@@ -19,6 +19,8 @@ mod sleepers;
 mod sync;
 
 #[cfg(not(loom))]
+mod bed;
+#[cfg(not(loom))]
 mod cancel;
 #[cfg(not(loom))]
 mod carrier;
@@ -46,6 +48,8 @@ pub mod lot;
 mod metrics;
 #[cfg(not(loom))]
 pub mod names;
+#[cfg(not(loom))]
+mod native;
 #[cfg(not(loom))]
 mod offload;
 #[cfg(not(loom))]

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use carefree_context::lock::Lock;
 use carefree_context::stack;
 
+use crate::bed;
 use crate::carrier::{self, Carrier};
 use crate::fiber::{ALIVE, FREE, FiberRef, Header, Kind};
 
@@ -111,9 +112,17 @@ fn take(count: usize, to: &mut Vec<FiberRef>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// A header of an ended thread.
-pub(crate) fn thread_header() -> Option<FiberRef> {
-    REGISTRY.lock().threads.pop()
+/// A header with a [bed], for a thread.
+pub(crate) fn thread() -> io::Result<FiberRef> {
+    let ended = REGISTRY.lock().threads.pop();
+    match ended {
+        Some(header) => Ok(header),
+        None => {
+            let header = header()?;
+            bed::make(header);
+            Ok(header)
+        }
+    }
 }
 
 impl Registry {

@@ -5,7 +5,7 @@ use std::mem;
 use std::num::NonZero;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -29,9 +29,10 @@ use crate::sync::{light, membarrier};
 use crate::wait;
 use crate::watch;
 
-/// What the carriers of a runtime share.
+/// What the carriers of a runtime share. Without carriers it starts threads in place of fibers.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    this: Weak<Shared>,
     pub(crate) carriers: Box<[Box<Carrier>]>,
     pub(crate) sleepers: Sleepers,
     /// Fibers made ready by others than carriers, for any carrier.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     homes: AtomicUsize,
     /// Fibers spawned by others than carriers.
     submitted: AtomicU64,
+    /// Of those, threads that were started in place of fibers and have ended.
+    threads_ended: AtomicU64,
     stopping: AtomicBool,
     /// Who is just putting a fiber into a queue here without being one of the carriers, where that
     /// fiber may run and end meanwhile, and be the last; and the watchdog while it looks.
@@ -54,7 +57,8 @@ pub(crate) struct Shared {
 impl Shared {
     fn new(carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {
         let own_tls = tls::mode().layout().is_some();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|this| Shared {
+            this: Weak::clone(this),
             carriers: (0..carriers)
                 .map(|i| Box::new(Carrier::new(i, own_tls, time.clone())))
                 .collect(),
@@ -63,6 +67,7 @@ impl Shared {
             own_tls,
             homes: AtomicUsize::new(0),
             submitted: AtomicU64::new(0),
+            threads_ended: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
             process: fork::generation(),
@@ -91,7 +96,7 @@ impl Shared {
     }
 
     /// Whether this is the child of a fork, and the carriers are in the parent.
-    fn is_of_parent(&self) -> bool {
+    pub(crate) fn is_of_parent(&self) -> bool {
         self.process != fork::generation()
     }
 
@@ -158,6 +163,28 @@ impl Shared {
         self.submitted.load(Ordering::Relaxed)
     }
 
+    /// Whether what is spawned here are threads.
+    #[inline]
+    pub(crate) fn has_threads(&self) -> bool {
+        self.carriers.is_empty()
+    }
+
+    /// A thread is to be started in place of a fiber: it keeps the runtime alive.
+    pub(crate) fn thread_begins(&self) -> Arc<Shared> {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
+        self.this.upgrade().expect("a runtime that is used is alive")
+    }
+
+    /// It could not be started.
+    pub(crate) fn thread_did_not_begin(&self) {
+        self.submitted.fetch_sub(1, Ordering::Release);
+    }
+
+    /// It has ended.
+    pub(crate) fn thread_ended(&self) {
+        self.threads_ended.fetch_add(1, Ordering::Release);
+    }
+
     /// No timer is due before this time.
     #[inline]
     pub(crate) fn next_timer(&self) -> u64 {
@@ -200,7 +227,7 @@ impl Shared {
         let sum = |counter: fn(&Stats) -> &AtomicU64| {
             self.carriers.iter().map(|c| counter(&c.stats).load(Ordering::Acquire)).sum::<u64>()
         };
-        let ended = sum(|stats| &stats.ended);
+        let ended = sum(|stats| &stats.ended) + self.threads_ended.load(Ordering::Acquire);
         let spawned = sum(|stats| &stats.spawned) + self.submitted.load(Ordering::Acquire);
         spawned - ended
     }
@@ -229,7 +256,7 @@ impl Shared {
         self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether every carrier sleeps and no timer is set.
+    /// Whether every carrier sleeps and no timer is set. (So where there are no carriers.)
     pub(crate) fn is_dormant(&self) -> bool {
         let all_sleep = || self.sleepers.sleeping() as usize == self.carriers.len();
         all_sleep()
@@ -279,7 +306,7 @@ impl Runtime {
     /// How much virtual time has passed since the runtime was built, if it has
     /// [such](RuntimeBuilder::virtual_time).
     pub fn virtual_time(&self) -> Option<Duration> {
-        let time = self.shared().carriers[0].virtual_time()?;
+        let time = self.shared().carriers.first()?.virtual_time()?;
         Some(clock::between(Virtual::new().now(), time.clock.now()))
     }
 
@@ -322,8 +349,9 @@ impl Drop for Runtime {
         }
         shared.stopping.store(true, Ordering::SeqCst);
         shared.wake_all();
-        if crate::carrier::here().is_some_and(|c| std::ptr::eq(c.runtime(), &*shared)) {
-            // The carriers' threads own it from now on.
+        let on_carrier = crate::carrier::here().is_some_and(|c| ptr::eq(c.runtime(), &*shared));
+        if on_carrier || crate::native::runtime().is_some_and(|own| Arc::ptr_eq(&own, &shared)) {
+            // The carriers' threads, or those in place of fibers, own it from now on.
             return;
         }
         deadlock::watch_end(&shared);
@@ -397,7 +425,8 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, or not 1 where time is virtual, `CAREFREE_OFFLOAD`,
+    /// When the number of carriers is not 1 to 64, or not 1 where time is virtual; time is to be virtual
+    /// and there are threads in place of fibers; `CAREFREE_OFFLOAD`,
     /// `CAREFREE_WATCH` or `CAREFREE_REACTOR` is set to what it cannot be, or a kernel thread cannot be
     /// started.
     pub fn build(self) -> io::Result<Runtime> {
@@ -423,6 +452,16 @@ impl RuntimeBuilder {
         watch::configure()?;
         carefree_reactor::check_forced()?;
         prepare_process();
+        let carriers = match tls::mode() {
+            tls::Mode::Own(_) | tls::Mode::Shared(_) => carriers,
+            tls::Mode::Threads(why) if time.is_some() => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("virtual time is for fibers, and here threads stand for them: {why}"),
+                ));
+            }
+            tls::Mode::Threads(_) => 0,
+        };
         let shared = Shared::new(carriers, time);
         let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };
         for index in 0..carriers {
@@ -443,7 +482,9 @@ impl RuntimeBuilder {
             }
         }
         deadlock::register(&shared);
-        watch::start();
+        if carriers > 0 {
+            watch::start();
+        }
         runtime.shared = Some(shared);
         Ok(runtime)
     }

@@ -13,11 +13,11 @@ use carefree_context::lock::Lock;
 
 use crate::cancel::Interrupted;
 use crate::episode::Outcome;
-use crate::join::JoinHandle;
+use crate::join::{JoinHandle, drop_quietly};
 use crate::lot;
 use crate::reason::Reason;
 use crate::semaphore::Semaphore;
-use crate::spawn::{Builder, drop_quietly};
+use crate::spawn::Builder;
 use crate::thread::Thread;
 use crate::timeout;
 use crate::wait::{self, Until};

@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::io;
 use std::marker::PhantomData;
-use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 
@@ -15,8 +14,9 @@ use crate::carrier::{self, Carrier, Next};
 use crate::fiber::{AWAITED, FINISHED, FiberRef, Kind};
 use crate::fork;
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
-use crate::join::{self, JoinHandle};
+use crate::join::{self, JoinHandle, drop_quietly};
 use crate::lot;
+use crate::native;
 use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
@@ -140,17 +140,17 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let size = match self.stack_size {
-            None => StackSize::DEFAULT,
-            Some(bytes) => StackSize::new(bytes)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?,
-        };
         self.refuse_nul();
         let name = self.name.map(String::into_boxed_str);
+        let size = || match self.stack_size {
+            None => Ok(StackSize::DEFAULT),
+            Some(bytes) => StackSize::new(bytes)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error)),
+        };
         let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
         match here {
             Some(carrier) => {
-                let fiber = allocate_here(carrier, size, name)?;
+                let fiber = allocate_here(carrier, size()?, name)?;
                 fiber.prepare_standard();
                 // SAFETY: the fiber is new and unknown to others.
                 unsafe { place(fiber, f) };
@@ -159,11 +159,16 @@ impl Builder {
                 Ok(JoinHandle::from_counted(fiber))
             }
             None => {
-                let runtime = match on {
+                let own = if on.is_none() { native::runtime() } else { None };
+                let runtime = match on.or(own.as_deref()) {
                     Some(runtime) => runtime.refuse_after_fork()?,
                     None => runtime::global()?,
                 };
-                let fiber = allocate_elsewhere(size, name)?;
+                if runtime.has_threads() {
+                    // SAFETY: the caller's promise.
+                    return unsafe { native::start(name, self.stack_size, runtime, f) };
+                }
+                let fiber = allocate_elsewhere(size()?, name)?;
                 fiber.prepare_standard();
                 // SAFETY: as above.
                 unsafe { place(fiber, f) };
@@ -303,17 +308,6 @@ fn arrive(me: FiberRef) {
     }
 }
 
-/// Drops a result that nothing asks for. A panic of its destructor ends the process, as it does on a
-/// thread.
-pub(crate) fn drop_quietly<T>(result: T) {
-    let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(result)));
-    if let Err(payload) = dropped {
-        mem::forget(payload);
-        eprintln!("carefree: a fiber's result panicked when it was dropped; aborting");
-        std::process::abort();
-    }
-}
-
 /// What a fiber does last.
 ///
 /// Once [`end_thread_locals`] has returned, nothing here may touch a thread-local variable that has a
@@ -408,7 +402,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    if let (Some(_), None) = (wait::current_fiber(), on) {
+    if on.is_none() && wait::is_spawned() {
         return f();
     }
     // If the calling thread cannot be made to wait, it must turn out before it has to.

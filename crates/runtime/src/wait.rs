@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 
 use carefree_context::{arch, kernel};
 
-use carefree_reactor::Idle;
-
+use crate::bed;
 use crate::carrier::{self, Next};
 use crate::clock::{self, NEVER};
 use crate::deadlock::{self, Watch};
@@ -345,9 +344,10 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
 
 /// A plain thread sleeps until its wait is ended.
 fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) {
-    // SAFETY: a thread's header holds where the thread sleeps, for ever.
-    let idle = unsafe { &*me.stack.load(Ordering::Relaxed).cast::<Idle>() };
-    let mut watch = (deadline == NEVER && reason.is_for_fibers()).then(Watch::default);
+    let idle = &bed::of(me).idle;
+    // Where threads stand for fibers, the others look: they may be ten thousand.
+    let looks = deadline == NEVER && reason.is_for_fibers() && !bed::is_spawned(me);
+    let mut watch = looks.then(Watch::default);
     while !me.episode.is_woken() {
         match &mut watch {
             Some(watch) => {
@@ -395,10 +395,8 @@ pub(crate) fn wake_thread(thread: FiberRef, counted: bool) {
     if counted {
         deadlock::thread_woken();
     }
-    let idle = thread.stack.load(Ordering::Acquire).cast::<Idle>();
-    // SAFETY: a thread's header holds where the thread sleeps, for ever: neither is given back, so
-    // it is at worst another thread's by now, which looks whether it was meant.
-    unsafe { (*idle).wake() };
+    // At worst it is another thread's by now, which looks whether it was meant.
+    bed::of(thread).idle.wake();
 }
 
 /// Runs `f` for a caller whose frame fibers borrow from: that frame must not be left by a panic,
@@ -479,6 +477,11 @@ pub(crate) fn current_fiber() -> Option<FiberRef> {
     try_current().filter(|me| me.kind.get() == Kind::Fiber)
 }
 
+/// Whether the caller is a fiber, or a thread that was started in place of one.
+pub(crate) fn is_spawned() -> bool {
+    try_current().is_some_and(|me| me.kind.get() == Kind::Fiber || bed::is_spawned(me))
+}
+
 /// The fiber or the thread that runs here.
 #[inline(always)]
 pub(crate) fn current() -> FiberRef {
@@ -534,20 +537,20 @@ impl Drop for ThreadHeader {
 /// Gives the calling thread a header.
 #[cold]
 fn become_known() -> FiberRef {
-    let header = registry::thread_header().unwrap_or_else(|| {
-        let header = registry::header().unwrap_or_else(|error| {
-            panic!("no memory to let a thread wait: {error}");
-        });
-        let idle = Box::leak(Box::new(Idle::new()));
-        header.stack.store(ptr::from_mut(idle).cast(), Ordering::Release);
-        header
-    });
+    let header = registry::thread()
+        .unwrap_or_else(|error| panic!("no memory to let a thread wait: {error}"));
+    bed::of(header).begin(false);
     let standard = std::thread::current();
     header.begin(Kind::Thread, registry::number(), standard.name().map(Box::from), 1);
     header.note_standard(standard);
+    adopt(header);
+    header
+}
+
+/// Makes `header`, of which one reference becomes the calling thread's, that thread's own.
+pub(crate) fn adopt(header: FiberRef) {
     header.carrier.set(ptr::null());
     set_current(Some(header));
     // A thread that is past its destructors keeps its header for ever.
     let _ = THREAD.try_with(|slot| *slot.borrow_mut() = Some(ThreadHeader(header)));
-    header
 }

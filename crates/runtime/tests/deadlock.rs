@@ -1,7 +1,8 @@
 //! Deadlocks are reported, and what is none is not.
 //!
 //! Whether a process is in a deadlock depends on all of its threads, so each case runs in a process
-//! of its own, started from this program's `main`, all at the same time: most of them wait.
+//! of its own, started from this program's `main`, all at the same time: most of them wait. Each runs
+//! on fibers, and on threads in place of them.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio};
@@ -244,12 +245,14 @@ fn main() -> ExitCode {
     }
     let passed = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for (name, _, end) in CASES {
-            let passed = &passed;
-            scope.spawn(move || {
-                check(name, end);
-                passed.fetch_add(1, Ordering::Relaxed);
-            });
+        for mode in ["own", "threads"] {
+            for (name, _, end) in CASES {
+                let passed = &passed;
+                scope.spawn(move || {
+                    check(name, mode, end);
+                    passed.fetch_add(1, Ordering::Relaxed);
+                });
+            }
         }
     });
     let passed = passed.load(Ordering::Relaxed);
@@ -257,9 +260,10 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn check(name: &str, end: &End) {
+fn check(name: &str, mode: &str, end: &End) {
     let child = Command::new(std::env::current_exe().unwrap())
         .env(CASE, name)
+        .env("CAREFREE_TLS", mode)
         // It is there, and says nothing of the cases that block a carrier on purpose.
         .env("CAREFREE_WATCH", "60000")
         .stdout(Stdio::piped())
@@ -278,10 +282,10 @@ fn check(name: &str, end: &End) {
         true => signal == Some(libc::SIGABRT),
         false => output.status.success(),
     };
-    assert!(right, "{name}: {}\n{said}", output.status);
+    assert!(right, "{name} ({mode}): {}\n{said}", output.status);
     for word in words {
-        assert!(said.contains(word), "{name} does not say {word:?}:\n{said}");
+        assert!(said.contains(word), "{name} ({mode}) does not say {word:?}:\n{said}");
     }
-    assert!(!words.is_empty() || said.is_empty(), "{name} says:\n{said}");
-    println!("test {name} ... ok");
+    assert!(!words.is_empty() || said.is_empty(), "{name} ({mode}) says:\n{said}");
+    println!("test {name} ({mode}) ... ok");
 }

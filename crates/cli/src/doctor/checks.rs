@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 
-use carefree::{GuardMode, ReactorKind, StackSize, TlsMode};
+use carefree::{GuardMode, Platform, ReactorKind, StackSize, TlsMode};
 use carefree_lab::env::{guard_name, tls_name};
 use carefree_lab::limits::{self, Limit, LimitKind};
 use serde::Serialize;
@@ -63,12 +63,16 @@ pub(super) fn all(tried: Result<String, String>) -> Vec<Check> {
     if platform.tls == TlsMode::Own {
         found.push(fsgsbase(platform.fsgsbase));
     }
-    found.push(guards(platform.guards, &platform.guards_reason));
-    found.push(reactor(platform.reactor, &platform.reactor_reason));
-    found.extend(carriers());
-    found.extend(limits::all().iter().map(|limit| self::limit(limit, platform.guards)));
-    found.extend(overcommit());
-    found.extend(memory());
+    if platform.tls != TlsMode::Threads {
+        found.push(guards(platform.guards, &platform.guards_reason));
+        found.push(reactor(platform.reactor, &platform.reactor_reason));
+        found.extend(carriers());
+    }
+    found.extend(limits::all().iter().map(|limit| self::limit(limit, platform)));
+    if platform.tls != TlsMode::Threads {
+        found.extend(overcommit());
+        found.extend(memory());
+    }
     found
 }
 
@@ -78,7 +82,7 @@ fn fibers(tried: Result<String, String>) -> Check {
         Err(why) => Check::new("fibers", Verdict::Bad, "do not work")
             .reason(&why)
             .means("carefree::spawn cannot be used here.")
-            .advice("try CAREFREE_TLS=shared carefree doctor, and report what it says"),
+            .advice("try CAREFREE_TLS=threads carefree doctor, and report what it says"),
     }
 }
 
@@ -92,12 +96,19 @@ fn tls(mode: TlsMode, reason: &str) -> Check {
         ),
         TlsMode::Shared => check(Verdict::Note)
             .means(
-                "Fibers see their carrier's and stay on that carrier: libraries that keep state \
-                 in it across a wait may find another fiber's.",
+                "Fibers see their carrier's and stay on that carrier: what keeps state in it across \
+                 a wait (parking_lot, std's channels) finds another fiber's, and breaks.",
+            )
+            .advice(unless_forced("CAREFREE_TLS", "do not call carefree::share_thread_locals")),
+        TlsMode::Threads => check(Verdict::Note)
+            .means(
+                "Each fiber is a thread of the kernel's: what is right on fibers is right here, at \
+                 the price of threads.",
             )
             .advice(unless_forced(
                 "CAREFREE_TLS",
-                "a glibc of 2.35 or newer, on x86-64 or aarch64",
+                "fibers need glibc 2.35 or newer on x86-64 or aarch64, and neither valgrind nor a \
+                 sanitizer",
             )),
     }
 }
@@ -171,18 +182,27 @@ fn carriers() -> Option<Check> {
 /// Fewer of something than this is little for a program with a fiber for each request.
 const PLENTY: u64 = 100_000;
 
-fn limit(limit: &Limit, guards: GuardMode) -> Check {
+fn limit(limit: &Limit, platform: &Platform) -> Check {
     let value = limit.value.map_or_else(|| "none".to_owned(), grouped);
-    let threads = |bound: &str| match limit.threads {
-        Some(most) => format!("{bound} about {} threads; a fiber is none.", grouped(most)),
-        None => format!("{bound} any number of threads; a fiber is none."),
+    let fibers = platform.tls != TlsMode::Threads;
+    let guards = platform.guards;
+    let threads = |bound: &str| {
+        let most =
+            limit.threads.map_or("any number of".into(), |most| format!("about {}", grouped(most)));
+        let a_fiber = if fibers { "a fiber is none" } else { "a fiber is one here" };
+        format!("{bound} {most} threads; {a_fiber}.")
     };
     let check = |verdict| Check::new(limit.kind.name(), verdict, value.clone());
     let raised = || limit.kind.knob();
     match (limit.kind, limit.value) {
-        (LimitKind::MapCount, Some(maps)) if guards == GuardMode::Mprotect => check(Verdict::Note)
-            .means(format!("Room for about {} fibers.", grouped(maps / 2)))
-            .advice(raised()),
+        (LimitKind::MapCount, Some(maps)) if fibers && guards == GuardMode::Mprotect => {
+            check(Verdict::Note)
+                .means(format!("Room for about {} fibers.", grouped(maps / 2)))
+                .advice(raised())
+        }
+        (LimitKind::MapCount | LimitKind::AddressSpace, _) if !fibers => {
+            check(Verdict::Good).means(threads("Room for"))
+        }
         (LimitKind::MapCount, _) => {
             check(Verdict::Good).means(threads("Fibers take one mapping for many stacks. Room for"))
         }
@@ -262,8 +282,20 @@ fn rounded(number: u64) -> String {
 mod tests {
     use super::*;
 
+    fn on(tls: TlsMode, kind: LimitKind, value: Option<u64>, guards: GuardMode) -> Check {
+        let mut platform = carefree::platform().clone();
+        (platform.tls, platform.guards) = (tls, guards);
+        limit(&Limit { kind, value, threads: value }, &platform)
+    }
+
     fn of(kind: LimitKind, value: Option<u64>, guards: GuardMode) -> Check {
-        limit(&Limit { kind, value, threads: value }, guards)
+        on(TlsMode::Own, kind, value, guards)
+    }
+
+    #[test]
+    fn where_threads_stand_for_fibers_limits_are_those_of_threads() {
+        let maps = on(TlsMode::Threads, LimitKind::MapCount, Some(65_530), GuardMode::Mprotect);
+        assert_eq!(maps.meaning, "Room for about 65,530 threads; a fiber is one here.");
     }
 
     #[test]

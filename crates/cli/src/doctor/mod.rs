@@ -8,6 +8,8 @@ mod trial;
 
 use std::process::ExitCode;
 
+use carefree::TlsMode;
+
 use crate::args::{Doctor, DoctorFormat};
 use crate::targets::folders_are_there;
 use crate::{complain, exit, terminal};
@@ -23,9 +25,10 @@ pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
     let works = tried.is_ok();
     let mut found = checks::all(tried);
     found.extend(runtimes::all(&orders.targets));
+    let threads = carefree::platform().tls == TlsMode::Threads;
     let text = match orders.format {
-        DoctorFormat::Text => report::text(&found, works, terminal::wants_colour()),
-        DoctorFormat::Json => report::json(&found, works),
+        DoctorFormat::Text => report::text(&found, works, threads, terminal::wants_colour()),
+        DoctorFormat::Json => report::json(&found, works, threads),
     };
     match terminal::print(&text) {
         Ok(()) if works => ExitCode::SUCCESS,

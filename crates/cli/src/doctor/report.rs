@@ -7,11 +7,15 @@ use super::checks::{Check, Verdict};
 /// Lines of text are broken here.
 const WIDTH: usize = 88;
 
-pub(super) fn text(found: &[Check], works: bool, colour: bool) -> String {
+pub(super) fn text(found: &[Check], works: bool, threads: bool, colour: bool) -> String {
     let paint = |code: &str, text: &str| {
         if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     };
-    let headline = if works { "Fibers work here." } else { "Fibers do not work here." };
+    let headline = match (works, threads) {
+        (true, false) => "Fibers work here.",
+        (true, true) => "Threads stand for fibers here.",
+        (false, _) => "Fibers do not work here.",
+    };
     let mut report = format!("{}\n", paint("1", headline));
     for check in found {
         // Words and not colours alone, for those who see none.
@@ -32,14 +36,16 @@ pub(super) fn text(found: &[Check], works: bool, colour: bool) -> String {
     report
 }
 
-pub(super) fn json(found: &[Check], works: bool) -> String {
+pub(super) fn json(found: &[Check], works: bool, threads: bool) -> String {
     #[derive(Serialize)]
     struct Report<'a> {
         schema: u32,
         fibers_work: bool,
+        /// What works are threads in place of fibers.
+        threads: bool,
         checks: &'a [Check],
     }
-    let report = Report { schema: 1, fibers_work: works, checks: found };
+    let report = Report { schema: 1, fibers_work: works, threads, checks: found };
     // Plain data with string keys always has a JSON form.
     let mut text = serde_json::to_string_pretty(&report).expect("plain data");
     text.push('\n');

@@ -15,7 +15,7 @@
 //!
 //! * sizes and field offsets from the tables glibc ships for debuggers (`_thread_db_*`), which
 //!   have been stable since 2003 and which sanitizers read as well. (Programs can see them since
-//!   glibc 2.33. With an older one the mode is shared.)
+//!   glibc 2.33. With an older one fibers are threads.)
 //! * where each library's variables lie, from `dl_iterate_phdr` (`libraries.rs`);
 //! * contents, by copying the block of a *pristine thread*: one started with `pthread_create` on a
 //!   stack of ours that has run nothing yet (`pristine.rs`). Words of it that point into itself are
@@ -23,9 +23,14 @@
 //! * what no table tells, by changing it on that thread and looking what changed (`probe.rs`).
 //!
 //! Before the first use a self-test (`selftest.rs`) runs a function on a block and checks what libc
-//! and `std` make of it. If anything is not as expected the process uses
-//! [shared mode](Mode::Shared): fibers see their carrier's thread-local storage and never leave
-//! that carrier. [`mode`] says which it is and why; `CAREFREE_TLS=shared` forces it.
+//! and `std` make of it. If anything is not as expected, a fiber cannot have what a thread has, and
+//! the process uses [threads](Mode::Threads) in place of fibers.
+//!
+//! In [shared mode](Mode::Shared) fibers see their carrier's thread-local storage and never leave that
+//! carrier. It needs nothing of libc, but code that keeps a waiting caller in a thread-local variable
+//! (parking_lot, std's channels) takes two fibers of a carrier for one thread, and safe code corrupts
+//! memory. So no process gets it unless it is asked for, by `CAREFREE_TLS=shared` or [`ask_to_share`].
+//! [`mode`] says which mode it is and why.
 //!
 //! # The life of a block
 //!
@@ -82,6 +87,7 @@ mod selftest;
 mod setxid;
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use block::Block;
 pub use layout::Layout;
@@ -118,45 +124,67 @@ pub enum Mode {
     Own(&'static Layout),
     /// Fibers see their carrier's and stay on that carrier, for the reason given.
     Shared(String),
+    /// Each fiber is a thread of the kernel's and so has a thread's, for the reason given.
+    Threads(String),
 }
 
 impl Mode {
     /// The layout of blocks, in own mode.
+    #[inline]
     pub fn layout(&self) -> Option<&'static Layout> {
         match self {
             Mode::Own(layout) => Some(layout),
-            Mode::Shared(_) => None,
+            Mode::Shared(_) | Mode::Threads(_) => None,
         }
     }
 }
 
+/// The mode, once it is fixed.
+static MODE: OnceLock<&'static Mode> = OnceLock::new();
+/// [`ask_to_share`] was called.
+static ASKED_TO_SHARE: AtomicBool = AtomicBool::new(false);
+
 /// The mode of this process, found at the first call and fixed from then on.
 ///
-/// `CAREFREE_TLS=shared` in the environment forces shared mode; `own` (the default) uses own mode
-/// where the platform allows it.
+/// `CAREFREE_TLS` in the environment chooses: `own` (the default) is own mode where the platform
+/// allows it and threads elsewhere, `threads` is threads, `shared` is shared mode.
 pub fn mode() -> &'static Mode {
-    static MODE: OnceLock<&'static Mode> = OnceLock::new();
     MODE.get_or_init(|| {
         // Fibers may outlive everything else, so what they are built from is never freed.
-        let mode = match find() {
-            Ok(layout) => Mode::Own(layout),
-            Err(reason) => Mode::Shared(reason),
-        };
-        Box::leak(Box::new(mode))
+        Box::leak(Box::new(choose()))
     })
+}
+
+/// Has fibers share their carrier's thread-local storage, unless `CAREFREE_TLS` says otherwise.
+/// Returns whether the mode is shared; it is not if [`mode`] was asked for before.
+///
+/// # Safety
+/// No code that runs on a fiber may rely on two fibers having different thread-local variables while
+/// one of them waits: see [`Mode::Shared`] and the description of the module.
+pub unsafe fn ask_to_share() -> bool {
+    ASKED_TO_SHARE.store(true, Ordering::SeqCst);
+    matches!(mode(), Mode::Shared(_))
+}
+
+fn choose() -> Mode {
+    match std::env::var_os("CAREFREE_TLS").unwrap_or_default().to_string_lossy().as_ref() {
+        "" if ASKED_TO_SHARE.load(Ordering::SeqCst) => {
+            Mode::Shared("the program asks for it".into())
+        }
+        "" | "own" => match find() {
+            Ok(layout) => Mode::Own(layout),
+            Err(reason) => Mode::Threads(reason),
+        },
+        "shared" => Mode::Shared("CAREFREE_TLS=shared asks for it".into()),
+        "threads" => Mode::Threads("CAREFREE_TLS=threads asks for it".into()),
+        other => Mode::Threads(format!(
+            "CAREFREE_TLS={other} is none of `own`, `shared` and `threads`, so the safe one is taken"
+        )),
+    }
 }
 
 /// Finds the layout and tries it out.
 fn find() -> Result<&'static Layout, String> {
-    match std::env::var_os("CAREFREE_TLS").unwrap_or_default().to_string_lossy().as_ref() {
-        "" | "own" => {}
-        "shared" => return Err("CAREFREE_TLS=shared asks for it".into()),
-        other => {
-            return Err(format!(
-                "CAREFREE_TLS={other} is neither `own` nor `shared`, so the safe one is taken"
-            ));
-        }
-    }
     refuse_instrumentation()?;
     let layout: &'static Layout = Box::leak(Box::new(discover::discover()?));
     attributes::know(layout);

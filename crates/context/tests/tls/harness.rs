@@ -20,7 +20,9 @@ pub(crate) fn layout() -> &'static Layout {
     }
     match tls::mode() {
         tls::Mode::Own(layout) => layout,
-        tls::Mode::Shared(reason) => panic!("fibers have no thread-local storage: {reason}"),
+        tls::Mode::Shared(reason) | tls::Mode::Threads(reason) => {
+            panic!("fibers have no thread-local storage: {reason}")
+        }
     }
 }
 

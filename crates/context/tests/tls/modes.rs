@@ -12,14 +12,22 @@ const QUIET: [(&str, &str); 2] =
     [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_bugs=0")];
 
 const TEST: &str = "modes::the_mode_and_its_reason";
+/// Has the child ask for shared mode in code.
+const ASK: &str = "CAREFREE_TEST_ASK_TO_SHARE";
 
 /// Prints the mode when run alone; otherwise asks children in various environments.
 #[test]
 fn the_mode_and_its_reason() {
     if alone(TEST) {
+        if std::env::var_os(ASK).is_some() {
+            // SAFETY: this program runs no fiber.
+            let shared = unsafe { tls::ask_to_share() };
+            assert_eq!(shared, matches!(tls::mode(), Mode::Shared(_)));
+        }
         match tls::mode() {
             Mode::Own(layout) => println!("\nown: {layout}"),
             Mode::Shared(reason) => println!("\nshared: {reason}"),
+            Mode::Threads(reason) => println!("\nthreads: {reason}"),
         }
         return;
     }
@@ -28,7 +36,8 @@ fn the_mode_and_its_reason() {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{stdout}\n{stderr}");
-        let line = stdout.lines().find(|l| l.starts_with("own") || l.starts_with("shared"));
+        let modes = ["own: ", "shared: ", "threads: "];
+        let line = stdout.lines().find(|line| modes.iter().any(|mode| line.starts_with(mode)));
         let line = line.unwrap_or_else(|| panic!("{stdout}\n{stderr}"));
         assert!(line.starts_with(begin) && line.contains(contain), "{variables:?}: {line}");
         line.to_owned()
@@ -36,7 +45,12 @@ fn the_mode_and_its_reason() {
     expect(&[], &[], "own: ", "bytes a fiber");
     expect(&[("CAREFREE_TLS", "own")], &[], "own: ", "");
     expect(&[("CAREFREE_TLS", "shared")], &[], "shared: ", "CAREFREE_TLS=shared asks for it");
-    expect(&[("CAREFREE_TLS", "owned")], &[], "shared: ", "CAREFREE_TLS=owned is neither");
+    expect(&[("CAREFREE_TLS", "threads")], &[], "threads: ", "CAREFREE_TLS=threads asks for it");
+    expect(&[("CAREFREE_TLS", "owned")], &[], "threads: ", "CAREFREE_TLS=owned is none of");
+    expect(&[(ASK, "1")], &[], "shared: ", "the program asks for it");
+    // What the program's user says goes before what its author says.
+    expect(&[(ASK, "1"), ("CAREFREE_TLS", "own")], &[], "own: ", "");
+    expect(&[(ASK, "1"), ("CAREFREE_TLS", "threads")], &[], "threads: ", "CAREFREE_TLS=threads");
     // Rounding adds a little to what was asked for.
     for asked in [0, 100, 4096] {
         let value = asked.to_string();
@@ -45,20 +59,20 @@ fn the_mode_and_its_reason() {
         let reserve = before.rsplit(' ').next().unwrap().parse::<usize>().unwrap();
         assert!((asked..asked + 128).contains(&reserve), "{line}");
     }
-    expect(&[("CAREFREE_TLS_RESERVE", "much")], &[], "shared: ", "is not a number of bytes");
+    expect(&[("CAREFREE_TLS_RESERVE", "much")], &[], "threads: ", "is not a number of bytes");
     expect(&[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[], "own: ", "");
     if emulated() {
         return println!("skipped: valgrind and sanitizers do not run in an emulator");
     }
     match Command::new("valgrind").arg("--version").output() {
-        Ok(_) => drop(expect(&[], &["valgrind", "-q"], "shared: ", "valgrind")),
+        Ok(_) => drop(expect(&[], &["valgrind", "-q"], "threads: ", "valgrind")),
         Err(_) => println!("skipped: valgrind is not installed"),
     }
     for (library, tool) in [("libasan.so", "AddressSanitizer"), ("libtsan.so", "ThreadSanitizer")] {
         match sanitizer(library) {
             Some(path) => {
                 let variables = [("LD_PRELOAD", path.as_str()), QUIET[0], QUIET[1]];
-                expect(&variables, &[], "shared: ", tool);
+                expect(&variables, &[], "threads: ", tool);
             }
             None => println!("skipped: {library} is not installed"),
         }

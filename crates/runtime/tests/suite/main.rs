@@ -18,6 +18,7 @@ mod scopes;
 mod semaphores;
 mod stress;
 mod thread_like;
+mod threads;
 mod timing;
 mod unwinding;
 mod virtual_time;

@@ -5,11 +5,17 @@ use std::process::Command;
 use crate::common::{in_forced_mode, text};
 
 fn suite_with(variable: &str, value: &str) {
+    suite_without(&[], variable, value);
+}
+
+/// The suite but for the tests whose names contain one of `skipped`.
+fn suite_without(skipped: &[&str], variable: &str, value: &str) {
     if in_forced_mode() {
         return;
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--skip", "modes::"])
+        .args(skipped.iter().flat_map(|name| ["--skip", name]))
         .env("CAREFREE_TEST_FORCED", "1")
         .env(variable, value)
         .output()
@@ -22,6 +28,27 @@ fn suite_with(variable: &str, value: &str) {
 #[test(seconds = 600)]
 fn shared_thread_local_storage() {
     suite_with("CAREFREE_TLS", "shared");
+}
+
+#[test(seconds = 600)]
+fn threads_in_place_of_fibers() {
+    const ABOUT_FIBERS_ALONE: &[&str] = &[
+        // Refused: see `threads`.
+        "virtual_time::",
+        // There is no watchdog, for no carrier can be kept from others.
+        "watching::",
+        // There are no stacks of ours: neither limits of theirs nor our report of an overflow.
+        "limits::an_overflow_names_the_fiber",
+        "limits::idle_stacks_make_room_for_those_of_another_size",
+        "limits::the_limit_that_refuses_a_stack_is_named",
+        "limits::the_size_asked_for_is_checked",
+        // A call is made where it is made.
+        "offloading::the_call_runs_elsewhere_and_the_carrier_runs_others",
+        // There are no carriers to count.
+        "runtimes::counts_count",
+        "runtimes::the_number_of_carriers_is_checked",
+    ];
+    suite_without(ABOUT_FIBERS_ALONE, "CAREFREE_TLS", "threads");
 }
 
 #[test(seconds = 600)]

@@ -1,0 +1,121 @@
+//! Threads in place of fibers, where fibers cannot have thread-local storage of their own.
+//!
+//! What is spawned is a thread of the kernel's then. It has a header like any plain thread that waits,
+//! and all that is built on headers serves it as it serves those: parking, joining, cancellation,
+//! limits, scopes. What this adds is the thread's start, its end, and the runtime it belongs to. What
+//! it calls of libc is libc's own.
+//!
+//! # The end
+//!
+//! The thread leaves its result and says FINISHED when its function has returned. Its thread-local
+//! variables end after that, and a join waits for the thread itself as well ([`bed::join`]), so that a
+//! joined thread has left nothing behind. The runtime counts it as ended when its first thread-local
+//! variable, which is ours, is dropped: the last of all.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use crate::bed;
+use crate::fiber::{AWAITED, FINISHED, FiberRef, Kind};
+use crate::join::{self, JoinHandle, Stored};
+use crate::lot;
+use crate::queue::Place;
+use crate::reason::Reason;
+use crate::registry;
+use crate::runtime::Shared;
+use crate::wait;
+
+thread_local! {
+    /// The runtime that the thread belongs to, if it was started in place of a fiber.
+    static MEMBER: RefCell<Option<Member>> = const { RefCell::new(None) };
+}
+
+/// Keeps the runtime of a thread alive, and tells it of the thread's end.
+struct Member(Arc<Shared>);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.thread_ended();
+    }
+}
+
+/// The runtime that the calling thread was started for, if it was. (In the child of a fork that
+/// runtime is the parent's, and nothing is started there.)
+pub(crate) fn runtime() -> Option<Arc<Shared>> {
+    let own = MEMBER.try_with(|member| Some(Arc::clone(&member.borrow().as_ref()?.0)));
+    own.ok().flatten().filter(|runtime| !runtime.is_of_parent())
+}
+
+/// Starts a thread of `runtime` that runs `f`.
+///
+/// # Errors
+/// When the kernel or libc refuses another thread, or there is no memory for its header.
+///
+/// # Safety
+/// As for [`Builder::spawn_unchecked`](crate::Builder::spawn_unchecked).
+pub(crate) unsafe fn start<F, T>(
+    name: Option<Box<str>>,
+    stack_size: Option<usize>,
+    runtime: &Shared,
+    f: F,
+) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let me = registry::thread()?;
+    let bed = bed::of(me);
+    bed.begin(true);
+    // One reference is the thread's own, one the handle's.
+    me.begin(Kind::Thread, registry::number(), name.clone(), 2);
+    let mut builder = thread::Builder::new();
+    if let Some(name) = name {
+        builder = builder.name(name.into_string());
+    }
+    if let Some(bytes) = stack_size {
+        builder = builder.stack_size(bytes);
+    }
+    let runtime = runtime.thread_begins();
+    let theirs = Arc::clone(&runtime);
+    let body = move || {
+        // The first of its thread-local variables with a destructor, which is the last to end.
+        MEMBER.set(Some(Member(theirs)));
+        me.note_standard(thread::current());
+        wait::adopt(me);
+        me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+        let result = panic::catch_unwind(AssertUnwindSafe(f));
+        // SAFETY: the caller is the thread, and does so once.
+        unsafe { finish(me, result) };
+    };
+    // SAFETY: the caller's promise; what else the thread uses is its own.
+    match unsafe { builder.spawn_unchecked(body) } {
+        Ok(thread) => {
+            bed.set_joinable(thread.into_pthread_t());
+            Ok(JoinHandle::from_counted(me))
+        }
+        Err(error) => {
+            registry::release(me);
+            registry::release(me);
+            runtime.thread_did_not_begin();
+            let text = format!("no thread could be started in place of a fiber: {error}");
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+/// Leaves the result of the calling thread's function, and says so.
+///
+/// # Safety
+/// The caller is `me`, whose handle is for a `T`, and does so once.
+unsafe fn finish<T>(me: FiberRef, result: Stored<T>) {
+    // SAFETY: the caller's promise.
+    unsafe { join::leave(me, result) };
+    if me.join.fetch_or(FINISHED, Ordering::AcqRel) & AWAITED != 0 {
+        lot::unpark_to(me.key(), usize::MAX, Place::Last);
+    }
+}
