@@ -44,6 +44,8 @@ fn threads_in_place_of_fibers() {
         "limits::the_size_asked_for_is_checked",
         // A call is made where it is made.
         "offloading::the_call_runs_elsewhere_and_the_carrier_runs_others",
+        // It asks in which order those who were woken in turn run, which is the kernel's choice.
+        "semaphores::who_waits_longest_is_served_first",
         // There are no carriers to count.
         "runtimes::counts_count",
         "runtimes::the_number_of_carriers_is_checked",
