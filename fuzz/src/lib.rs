@@ -12,6 +12,7 @@ pub mod program;
 mod rescue;
 mod sequence;
 pub mod shrink;
+pub mod soak;
 mod storm;
 mod system;
 pub mod worker;

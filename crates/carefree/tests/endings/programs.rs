@@ -54,7 +54,7 @@ thread_local! {
     static SECOND: Loud = const { Loud("second") };
     static THIRD: Loud = const { Loud("third") };
     static SLOT: RefCell<Vec<Box<dyn std::any::Any>>> = const { RefCell::new(Vec::new()) };
-    static LAZY: Loud = Loud("lazy");
+    static LAZY: Loud = Loud(std::hint::black_box("lazy"));
     static USES: Uses = const { Uses };
     static SPAWNS: Spawns = const { Spawns };
     static WAITS: Waits = const { Waits };
@@ -162,7 +162,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
             panic!("on purpose");
         });
         on("main");
-        let error = thread.join().map(|()| ()).unwrap_err();
+        let error = thread.join().unwrap_err();
         say!("joined: {}", text(&*error));
     }),
     ("destructors_that_look_at_others", || {
@@ -282,7 +282,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
     }),
     ("a_payload_that_explodes", || {
         let thread = thread::spawn(|| panic::panic_any(Explosive("the payload")));
-        let error = thread.join().map(|()| ()).unwrap_err();
+        let error = thread.join().unwrap_err();
         let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(error)));
         say!("dropped: {}", text(&*dropped.unwrap_err()));
     }),
@@ -329,7 +329,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
             say!("first: {}, panicking: {}", first.is_err(), thread::panicking());
             panic::resume_unwind(Box::new("resumed"));
         });
-        say!("joined: {}", text(&*thread.join().map(|()| ()).unwrap_err()));
+        say!("joined: {}", text(&*thread.join().unwrap_err()));
     }),
     ("a_wait_while_panicking", || {
         let thread = thread::spawn(|| {
@@ -337,7 +337,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
             impl Drop for Late {
                 fn drop(&mut self) {
                     thread::sleep(Duration::from_millis(10));
-                    let other = thread::spawn(|| thread::panicking());
+                    let other = thread::spawn(thread::panicking);
                     say!("the other panics: {}", other.join().unwrap());
                     say!("this one panics: {}", thread::panicking());
                 }
@@ -398,7 +398,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
                 panic!("the scope itself");
             });
         });
-        say!("caught: {}", text(&*caught.map(|()| ()).unwrap_err()));
+        say!("caught: {}", text(&*caught.unwrap_err()));
     }),
     ("exit_while_others_wait", || {
         // SAFETY: a function of this program.

@@ -1,0 +1,73 @@
+//! `soak`: a mixed load for as long as one likes, whose contents are checked, and which must not make
+//! the process grow.
+//!
+//! Every few seconds all loads come to a stop and are joined; what the process then has (files,
+//! threads, mappings, memory) is compared with what it had after the warm-up. A line says how far it
+//! is; the first thing that is wrong ends it with one line and status 1.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use carefree_fuzz::soak::{Loads, Usage, children_are_gone};
+use clap::Parser;
+
+/// Runs a mixed load on fibers, checks what it carries, and that the process does not grow.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[arg(long, default_value_t = 60.0)]
+    minutes: f64,
+    /// Fibers of each kind of load.
+    #[arg(long, default_value_t = 16)]
+    fibers: usize,
+    /// Seconds from one look at the process to the next.
+    #[arg(long, default_value_t = 5.0)]
+    interval: f64,
+    /// By which all that is random is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Intervals in which the process grows to what it needs.
+const WARM_UP: u32 = 2;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let reactor = carefree::run(|| format!("{:?}", carefree::platform().reactor));
+    println!("soaking over {reactor} for {} minutes", arguments.minutes);
+    match soak(&arguments) {
+        Ok(summary) => {
+            println!("soak: all is well: {summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            println!("soak: FAILED: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn soak(arguments: &Arguments) -> Result<String, String> {
+    let end = Instant::now() + Duration::from_secs_f64(arguments.minutes * 60.0);
+    let begun = Instant::now();
+    let loads = Loads::new(arguments.fibers, arguments.seed).map_err(|error| error.to_string())?;
+    let mut least = None;
+    let mut last = Usage::default();
+    for interval in 1.. {
+        let length = Duration::from_secs_f64(arguments.interval);
+        loads.run(length)?;
+        children_are_gone()?;
+        let usage = Usage::now();
+        let minutes = begun.elapsed().as_secs_f64() / 60.0;
+        println!("{minutes:.1} min: {}; {usage}", loads.done());
+        if interval > WARM_UP {
+            // The least there was: what grows for a while and shrinks again is no leak.
+            let first: &Usage = least.get_or_insert_with(|| usage.clone());
+            usage.compare(first)?;
+        }
+        last = usage;
+        if Instant::now() >= end && interval > WARM_UP {
+            break;
+        }
+    }
+    Ok(format!("{} in {:.1} minutes; {last}", loads.done(), begun.elapsed().as_secs_f64() / 60.0))
+}

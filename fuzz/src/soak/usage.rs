@@ -1,0 +1,83 @@
+//! What the process uses.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+/// Counts of what the process has.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    files: usize,
+    threads: usize,
+    mappings: usize,
+    /// Resident memory, in KiB.
+    memory: usize,
+}
+
+/// How much more of each may be there than after the warm-up: threads of the offload pool and idle
+/// stacks come and go, and so do their mappings.
+const MORE: Usage = Usage { files: 16, threads: 32, mappings: 256, memory: 64 * 1024 };
+
+/// In which threads that have nothing to do end, as far as they do.
+const REST: Duration = Duration::from_millis(300);
+
+impl Usage {
+    /// What is used now, after a rest.
+    pub fn now() -> Usage {
+        thread::sleep(REST);
+        let count = |path| fs::read_dir(path).map_or(0, Iterator::count);
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let status = text("/proc/self/status");
+        let memory = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+        Usage {
+            files: count("/proc/self/fd"),
+            threads: count("/proc/self/task"),
+            mappings: text("/proc/self/maps").lines().count(),
+            memory: memory.unwrap_or(0),
+        }
+    }
+
+    /// Whether it is about what it was at `first`.
+    ///
+    /// # Errors
+    /// Says what has grown.
+    pub fn compare(&self, first: &Usage) -> Result<(), String> {
+        let all = [
+            ("open files", self.files, first.files, MORE.files),
+            ("threads", self.threads, first.threads, MORE.threads),
+            ("mappings", self.mappings, first.mappings, MORE.mappings),
+            ("KiB of memory", self.memory, first.memory, MORE.memory),
+        ];
+        match all.into_iter().find(|(_, now, first, more)| *now > first + more) {
+            Some((what, now, first, more)) => Err(format!(
+                "{now} {what}, {first} after the warm-up: more than {more} more means that they leak"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Usage { files, threads, mappings, memory } = self;
+        let memory = memory / 1024;
+        write!(f, "{files} files, {threads} threads, {mappings} mappings, {memory} MiB")
+    }
+}
+
+/// Whether all processes that were started have been waited for.
+///
+/// # Errors
+/// Says that one was not.
+pub fn children_are_gone() -> Result<(), String> {
+    // SAFETY: it only asks: no memory is involved.
+    let waited = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+    match (waited, io::Error::last_os_error().raw_os_error()) {
+        (-1, Some(libc::ECHILD)) => Ok(()),
+        (other, _) => Err(format!("a child was left behind (waitpid: {other})")),
+    }
+}
