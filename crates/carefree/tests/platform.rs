@@ -44,6 +44,63 @@ fn the_child() {
     assert_eq!(sum, 190);
     assert_eq!(before, format!("{:?}", platform()));
     println!("{before}");
+    // SAFETY: looks a number up.
+    println!("privileged: {}", unsafe { libc::getauxval(libc::AT_SECURE) } != 0);
+}
+
+/// A user who starts a program that has rights of its own has no say in how it works.
+#[test]
+fn a_program_with_rights_of_its_own_does_not_obey_its_user() {
+    // What cannot be obeyed ends the program, if it listens.
+    const SETTINGS: [(&str, &str); 9] = [
+        ("CAREFREE_CARRIERS", "none"),
+        ("CAREFREE_OFFLOAD", "none"),
+        ("CAREFREE_WATCH", "none"),
+        ("CAREFREE_REACTOR", "none"),
+        ("CAREFREE_URING", "none"),
+        ("CAREFREE_TLS", "shared"),
+        ("CAREFREE_TLS_RESERVE", "none"),
+        ("CAREFREE_GUARDS", "mprotect"),
+        ("CAREFREE_FSGSBASE", "off"),
+    ];
+    // SAFETY: takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: only root can make a program of another user's");
+    }
+    let folder = std::env::temp_dir().join(format!("carefree-privileged-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let run = |settings: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        command.args(["the_child", "--exact", "--nocapture"]).env(CHILD, "1");
+        command.envs(settings.iter().copied()).output().unwrap()
+    };
+    let said = |output: &std::process::Output| {
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = |line: &&str| line.starts_with("Platform") || line.starts_with("privileged");
+        lines.lines().filter(said).collect::<Vec<_>>().join("\n")
+    };
+    let obeys = SETTINGS.map(|setting| {
+        let output = run(&[setting]);
+        !output.status.success() || said(&output) != said(&run(&[]))
+    });
+    // Of nobody, and run with nobody's rights by root.
+    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let (left_alone, ordered_about) = (run(&[]), run(&SETTINGS));
+    std::fs::remove_dir_all(&folder).unwrap();
+    if !said(&left_alone).contains("privileged: true") {
+        return println!("skipped: programs of the temporary folder get no rights");
+    }
+    let complaints = String::from_utf8_lossy(&ordered_about.stderr);
+    assert!(ordered_about.status.success(), "{complaints}");
+    assert_eq!(said(&ordered_about), said(&left_alone));
+    for ((variable, _), obeys) in SETTINGS.iter().zip(obeys) {
+        // Processors without the instruction have nothing to switch off.
+        assert!(obeys || *variable == "CAREFREE_FSGSBASE", "{variable} is not obeyed by others");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use carefree_settings::setting;
 use once_cell::race::OnceBox;
 
 use crate::driver::Kind;
@@ -47,7 +48,7 @@ pub fn choice() -> io::Result<&'static Choice> {
     let decided = match CHOICE.get() {
         Some(decided) => decided,
         None => {
-            let forced = std::env::var_os(VARIABLE);
+            let forced = setting(VARIABLE);
             let forced = forced.as_ref().map(|value| value.to_string_lossy());
             let found = match uring::check_environment() {
                 Ok(()) => choose(forced.as_deref(), uring::probe),
@@ -76,7 +77,7 @@ pub fn choice() -> io::Result<&'static Choice> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn check_forced() -> io::Result<()> {
-    if std::env::var_os(VARIABLE).is_none() {
+    if setting(VARIABLE).is_none() {
         return uring::check_environment().map_err(io::Error::other);
     }
     match choice() {

@@ -171,7 +171,7 @@ fn wait_for(pool: &'static Pool, work: Work) -> Result<(), Refused> {
 /// When it is set and is not a number of threads.
 pub(crate) fn configure() -> io::Result<()> {
     const MOST: usize = 65_536;
-    let Some(text) = std::env::var("CAREFREE_OFFLOAD").ok().filter(|text| !text.is_empty()) else {
+    let Some(text) = carefree_settings::text("CAREFREE_OFFLOAD") else {
         return Ok(());
     };
     match text.parse() {

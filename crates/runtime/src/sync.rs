@@ -95,7 +95,7 @@ pub(crate) mod membarrier {
     /// never while one is: the answer of [`ready`] must not change under a protocol's feet.
     /// `CAREFREE_MEMBARRIER=off` forces plain fences.
     pub(crate) fn register() {
-        if std::env::var_os("CAREFREE_MEMBARRIER").is_some_and(|v| v == "off") {
+        if carefree_settings::setting("CAREFREE_MEMBARRIER").is_some_and(|v| v == "off") {
             return;
         }
         // SAFETY: no pointers are passed.

@@ -80,7 +80,7 @@ static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 /// When it is neither a number of milliseconds nor `off`.
 pub(crate) fn configure() -> io::Result<()> {
     const MOST: u64 = 3_600_000;
-    let Some(text) = std::env::var("CAREFREE_WATCH").ok().filter(|text| !text.is_empty()) else {
+    let Some(text) = carefree_settings::text("CAREFREE_WATCH") else {
         return Ok(());
     };
     let asked = match text.parse() {

@@ -61,7 +61,7 @@ pub(super) enum Batch {
 /// ```
 pub fn guards() -> &'static Guards {
     static GUARDS: OnceLock<Guards> = OnceLock::new();
-    GUARDS.get_or_init(|| choose(std::env::var("CAREFREE_GUARDS").ok().as_deref(), probe()))
+    GUARDS.get_or_init(|| choose(carefree_settings::text("CAREFREE_GUARDS").as_deref(), probe()))
 }
 
 /// What the kernel can do.

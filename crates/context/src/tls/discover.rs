@@ -167,7 +167,7 @@ pub(super) fn discover() -> Result<Layout, String> {
 
 /// Bytes to keep free for libraries loaded later.
 fn reserve(used: usize) -> Result<usize, String> {
-    let bytes = match std::env::var_os("CAREFREE_TLS_RESERVE") {
+    let bytes = match carefree_settings::setting("CAREFREE_TLS_RESERVE") {
         None => {
             // What is left of the first page, never less than what common libraries need.
             4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN)

@@ -167,7 +167,8 @@ pub unsafe fn ask_to_share() -> bool {
 }
 
 fn choose() -> Mode {
-    match std::env::var_os("CAREFREE_TLS").unwrap_or_default().to_string_lossy().as_ref() {
+    let asked = carefree_settings::setting("CAREFREE_TLS").unwrap_or_default();
+    match asked.to_string_lossy().as_ref() {
         "" if ASKED_TO_SHARE.load(Ordering::SeqCst) => {
             Mode::Shared("the program asks for it".into())
         }

@@ -201,7 +201,10 @@ fn run_on_own_stack(findings: &mut Findings) -> Result<(), String> {
     };
     if code != 0 {
         let why = std::io::Error::from_raw_os_error(code);
-        return Err(format!("no thread could be started to look at: {why}"));
+        return Err(format!(
+            "no thread could be started to look at: {why}; raise the limit of threads (ulimit -u, or \
+             pids.max of the control group)"
+        ));
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ impl Finish {
         // As in `choice`: nobody waits here for another.
         static WANTED: OnceBox<Result<Finish, String>> = OnceBox::new();
         let wanted = WANTED.get_or_init(|| {
-            let value = std::env::var_os(VARIABLE).unwrap_or_default();
+            let value = carefree_settings::setting(VARIABLE).unwrap_or_default();
             Box::new(match value.to_string_lossy().as_ref() {
                 "" | "soon" => Ok(Finish::Soon),
                 "deferred" => Ok(Finish::Deferred),
