@@ -195,20 +195,26 @@ fn until_handled(mask: Option<u64>) -> Answer {
     let stop = unsafe { kernel::call(libc::SYS_eventfd2, arguments) }? as c_int;
     let watch = Arc::new(Watch { stop, ended: AtomicBool::new(false) });
     let key = Arc::as_ptr(&watch) as usize;
+    let handled = move |watch: &Watch| {
+        let mut file = libc::pollfd { fd: watch.stop, events: libc::POLLIN, revents: 0 };
+        let mask = mask.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let file = &raw mut file as usize;
+        // SAFETY: an array of one, and a mask or none.
+        let _ = unsafe { kernel::call(libc::SYS_ppoll, [file, 1, 0, mask as usize, SIGNALS, 0]) };
+    };
     let started = thread::Builder::new().name("carefree-signals".into()).spawn({
         let watch = Arc::clone(&watch);
         move || {
-            let mut file = libc::pollfd { fd: watch.stop, events: libc::POLLIN, revents: 0 };
-            let mask = mask.as_ref().map_or(ptr::null(), ptr::from_ref);
-            let file = &raw mut file as usize;
-            // SAFETY: an array of one, and a mask or none.
-            let _ =
-                unsafe { kernel::call(libc::SYS_ppoll, [file, 1, 0, mask as usize, SIGNALS, 0]) };
+            handled(&watch);
             watch.ended.store(true, Ordering::Release);
             lot::unpark(key, usize::MAX);
         }
     });
-    started.map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
+    if started.is_err() {
+        // No thread can be had. Then the carrier waits, for no errno says that.
+        handled(&watch);
+        return Err(libc::EINTR);
+    }
     let waits = || !watch.ended.load(Ordering::Acquire);
     let mut interrupted = Ok(());
     while waits() && interrupted.is_ok() {

@@ -28,6 +28,7 @@ use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::Shared;
+use crate::shortage;
 use crate::wait;
 
 thread_local! {
@@ -102,8 +103,7 @@ where
             registry::release(me);
             registry::release(me);
             runtime.thread_did_not_begin();
-            let text = format!("no thread could be started in place of a fiber: {error}");
-            Err(io::Error::new(error.kind(), text))
+            Err(shortage::of_threads("in place of a fiber", &error))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::mem;
 use std::num::NonZero;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::fork;
 use crate::injector::Injector;
 use crate::join::JoinHandle;
 use crate::offload;
+use crate::shortage;
 use crate::sleepers::{CARRIERS_MAX, Sleepers};
 use crate::spawn::Builder;
 use crate::sync::{light, membarrier};
@@ -427,8 +428,8 @@ impl RuntimeBuilder {
     /// # Errors
     /// When the number of carriers is not 1 to 64, or not 1 where time is virtual; time is to be virtual
     /// and there are threads in place of fibers; `CAREFREE_OFFLOAD`,
-    /// `CAREFREE_WATCH` or `CAREFREE_REACTOR` is set to what it cannot be, or a kernel thread cannot be
-    /// started.
+    /// `CAREFREE_WATCH` or `CAREFREE_REACTOR` is set to what it cannot be, or no kernel thread can be
+    /// started. Where some can, the runtime has fewer carriers than asked for.
     pub fn build(self) -> io::Result<Runtime> {
         let time = self.seed.map(|seed| VirtualTime { seed, clock: Arc::default() });
         let carriers = match (self.carriers, &time) {
@@ -452,6 +453,7 @@ impl RuntimeBuilder {
         watch::configure()?;
         carefree_reactor::check_forced()?;
         prepare_process();
+        // Before the carriers: the look at a new thread needs one, which may be the last to be had.
         let carriers = match tls::mode() {
             tls::Mode::Own(_) | tls::Mode::Shared(_) => carriers,
             tls::Mode::Threads(why) if time.is_some() => {
@@ -462,32 +464,55 @@ impl RuntimeBuilder {
             }
             tls::Mode::Threads(_) => 0,
         };
-        let shared = Shared::new(carriers, time);
-        let mut runtime = Runtime { shared: None, threads: Vec::with_capacity(carriers) };
-        for index in 0..carriers {
-            let theirs = Arc::clone(&shared);
-            let started = thread::Builder::new()
-                .name(format!("{}-{index}", self.name))
-                .spawn(move || theirs.carriers[index].run());
-            match started {
-                Ok(thread) => runtime.threads.push(thread),
-                Err(error) => {
-                    runtime.shared = Some(shared);
-                    // Dropping the runtime ends those that have started.
-                    return Err(io::Error::new(
-                        error.kind(),
-                        format!("carrier {index} could not be started: {error}"),
-                    ));
-                }
-            }
+        let (threads, begin): (Vec<_>, Vec<_>) =
+            start_threads(&self.name, carriers)?.into_iter().unzip();
+        let shared = Shared::new(threads.len(), time);
+        for begin in begin {
+            // The thread waits for it.
+            let _ = begin.send(Arc::clone(&shared));
         }
         deadlock::register(&shared);
         if carriers > 0 {
             watch::start();
         }
-        runtime.shared = Some(shared);
-        Ok(runtime)
+        Ok(Runtime { shared: Some(shared), threads })
     }
+}
+
+/// A carrier's thread, which begins when it is given the runtime and ends if it never is.
+type Started = (thread::JoinHandle<()>, mpsc::SyncSender<Arc<Shared>>);
+
+/// Starts threads for so many carriers, or as many as can be had.
+///
+/// # Errors
+/// When none can be started.
+fn start_threads(name: &str, carriers: usize) -> io::Result<Vec<Started>> {
+    /// The kernel counts a thread for a moment after it was joined.
+    const MOMENT: Duration = Duration::from_millis(1);
+    let mut threads = Vec::with_capacity(carriers);
+    let mut moments = 20;
+    while threads.len() < carriers {
+        let index = threads.len();
+        let (begin, shared) = mpsc::sync_channel::<Arc<Shared>>(1);
+        let live = move || {
+            if let Ok(shared) = shared.recv() {
+                shared.carriers[index].run();
+            }
+        };
+        match thread::Builder::new().name(format!("{name}-{index}")).spawn(live) {
+            Ok(thread) => threads.push((thread, begin)),
+            // Fibers run on fewer then.
+            Err(_) if index > 0 => break,
+            Err(_) if moments > 0 => {
+                moments -= 1;
+                thread::sleep(MOMENT);
+            }
+            Err(error) => {
+                return Err(shortage::of_threads("to run fibers on", &error));
+            }
+        }
+    }
+    Ok(threads)
 }
 
 fn available_carriers() -> usize {
@@ -512,7 +537,7 @@ pub fn available_parallelism() -> io::Result<NonZero<usize>> {
 
 /// `CAREFREE_CARRIERS`, if it is set: a number of carriers, or what is wrong with it.
 fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
-    let text = std::env::var("CAREFREE_CARRIERS").ok().filter(|text| !text.is_empty())?;
+    let text = carefree_settings::text("CAREFREE_CARRIERS")?;
     let carriers = text.parse::<NonZero<usize>>().ok().filter(|n| n.get() <= CARRIERS_MAX);
     Some(carriers.ok_or_else(|| {
         format!("CAREFREE_CARRIERS={text} is not a number of carriers from 1 to {CARRIERS_MAX}")
@@ -522,7 +547,7 @@ fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
 /// The process's runtime; started by the first call.
 ///
 /// # Errors
-/// When its kernel threads cannot be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
+/// When no kernel thread can be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
 pub(crate) fn global() -> io::Result<&'static Shared> {
     // SAFETY: made from a leaked box below.
     let started = || unsafe { GLOBAL.load(Ordering::Acquire).as_ref() };
@@ -569,7 +594,7 @@ pub fn prepare_process() {
     // `membarrier::register`.
     DONE.get_or_init(|| {
         membarrier::register();
-        if std::env::var_os("CAREFREE_FSGSBASE").is_some_and(|v| v == "off") {
+        if carefree_settings::setting("CAREFREE_FSGSBASE").is_some_and(|v| v == "off") {
             arch::force_no_fsgsbase();
         }
         wait::locate_current();

@@ -110,3 +110,11 @@ fn pause() {
     // SAFETY: the kernel reads a time that lives until the call returns; a signal may end it early.
     let _ = unsafe { kernel::call(libc::SYS_nanosleep, [&raw const span as usize, 0, 0, 0, 0, 0]) };
 }
+
+/// The error of a call that needs a thread, which the kernel has refused for `error`.
+pub(crate) fn of_threads(what_for: &str, error: &io::Error) -> io::Error {
+    let knobs = "raise the limit of threads (ulimit -u, or pids.max of the control group) or of memory \
+                 (ulimit -v)";
+    let text = format!("no thread could be started {what_for}: {error}; {knobs}");
+    io::Error::new(error.kind(), text)
+}

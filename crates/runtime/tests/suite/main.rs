@@ -7,6 +7,7 @@ extern crate carefree_testing;
 mod cancelling;
 mod common;
 mod fairness;
+mod few_threads;
 mod forking;
 mod limits;
 mod locals;

@@ -1,0 +1,82 @@
+//! Where the kernel gives the process few threads, or none.
+
+use std::io::ErrorKind;
+
+use carefree_runtime::{Builder, Runtime, available_parallelism, offload, spawn, yield_now};
+
+use crate::common::{in_a_process, is_child, text};
+
+fn threads() -> u64 {
+    std::fs::read_dir("/proc/self/task").unwrap().count() as u64
+}
+
+/// Lets the process have so many threads more. The limit is for all processes of a user, and none for
+/// root: so it becomes a user that has no others.
+fn allow(more: u64) {
+    let user = 1_000_000 + std::process::id();
+    // SAFETY: numbers, and a limit that is read.
+    unsafe {
+        assert_eq!(libc::setresuid(user, user, user), 0);
+        let limit = libc::rlimit { rlim_cur: threads() + more, rlim_max: threads() + more };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit), 0);
+    }
+}
+
+/// Runs `f` in a process that may start so many threads, if that can be had.
+fn with_threads(more: u64, test: &str, f: impl FnOnce()) {
+    if is_child() {
+        allow(more);
+        return f();
+    }
+    // SAFETY: takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: only root can become another user, whose threads are counted");
+    }
+    let output = in_a_process(test, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+fn runs_on(carriers: usize) {
+    let runtime = Runtime::builder().carriers(8).build().unwrap();
+    let ran_on = runtime.run(move || {
+        let handles: Vec<_> = (0..1000)
+            .map(|n| {
+                spawn(move || {
+                    yield_now();
+                    n
+                })
+            })
+            .collect();
+        let sum: u64 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+        assert_eq!(sum, 1000 * 999 / 2);
+        // By a thread if there is one, else in place.
+        let calls: Vec<_> = (0..20).map(|n| spawn(move || offload(move || n))).collect();
+        let sum: u64 = calls.into_iter().map(|call| call.join().unwrap()).sum();
+        assert_eq!(sum, 20 * 19 / 2);
+        available_parallelism().unwrap().get()
+    });
+    assert_eq!(ran_on, carriers);
+}
+
+#[test]
+fn fibers_run_on_the_carriers_that_can_be_started() {
+    with_threads(3, "few_threads::fibers_run_on_the_carriers_that_can_be_started", || runs_on(3));
+}
+
+#[test]
+fn one_carrier_is_enough() {
+    with_threads(1, "few_threads::one_carrier_is_enough", || runs_on(1));
+}
+
+#[test]
+fn without_any_the_error_names_the_limit() {
+    with_threads(0, "few_threads::without_any_the_error_names_the_limit", || {
+        // Where fibers cannot be had, as here, threads stand for them, and there is none either.
+        let runtime = Runtime::builder().carriers(2).build();
+        let spawned =
+            runtime.and_then(|runtime| Builder::new().spawn_on(&runtime, || ()).map(drop));
+        let error = spawned.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(error.to_string().contains("ulimit -u"), "{error}");
+    });
+}
