@@ -8,6 +8,7 @@
 pub mod arch;
 pub mod coroutine;
 pub mod fork;
+pub mod instrument;
 pub mod kernel;
 pub mod loader;
 pub mod overflow;

@@ -151,6 +151,10 @@ pub(crate) fn of(me: FiberRef) -> &'static Carrier {
 pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     let carrier = of(me);
     carrier.left.set(Some((next, me)));
+    if let Next::End = next {
+        // SAFETY: the running fiber's own, which only the switch away from it writes.
+        unsafe { (*me.context.get()).end() };
+    }
     // SAFETY: the caller runs on this carrier, and locks are held from here to `settle` only.
     let mut queue = unsafe { carrier.queue.lock() };
     let to = if carrier.is_due() { None } else { queue.pop() };
@@ -320,8 +324,11 @@ impl Carrier {
     /// Takes an ended fiber's stack back, and its own reference to its header.
     fn bury(&self, fiber: FiberRef) {
         let stack = fiber.stack.load(Ordering::Relaxed);
-        // SAFETY: the fiber has left it for good.
-        let stack = unsafe { Furnished::from_raw(stack) };
+        // SAFETY: the fiber has left it for good, and nobody else looks at its context.
+        let stack = unsafe {
+            (*fiber.context.get()).forget();
+            Furnished::from_raw(stack)
+        };
         // On the stack of the fiber that was just entered, which may be about to return from a wait.
         wait::without_parking(|| {
             self.with_local(|local| local.stacks.put(stack));

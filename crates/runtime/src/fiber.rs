@@ -13,6 +13,7 @@ use carefree_context::arch::{self, ThreadContext};
 use crate::carrier::Carrier;
 use crate::episode::Episode;
 use crate::furnish::FiberStack;
+use crate::glimpse::{Pointer, SharedKind};
 use crate::names::Names;
 use crate::reason::Reason;
 use crate::signal::Signal;
@@ -30,7 +31,7 @@ pub(crate) struct Header {
     /// Where the fiber goes on. Written by the switch away from it, read by the switch to it.
     pub(crate) context: UnsafeCell<ThreadContext>,
     /// Who runs it, or ran it last, or (not yet started) where it was spawned. Of a thread: null.
-    pub(crate) carrier: Cell<*const Carrier>,
+    pub(crate) carrier: Pointer<Carrier>,
     pub(crate) episode: Episode,
     /// What it waits for, for dumps.
     pub(crate) key: AtomicUsize,
@@ -40,7 +41,7 @@ pub(crate) struct Header {
     pub(crate) previous: Cell<Option<FiberRef>>,
     /// Whether it is in such a list; written under the lock.
     pub(crate) linked: AtomicBool,
-    pub(crate) kind: Cell<Kind>,
+    pub(crate) kind: SharedKind,
     /// Above 0: what it calls of libc is the plain call. Always so in a thread; in a fiber, while
     /// the runtime's own code runs on its stack. See [`crate::wait::without_parking`].
     pub(crate) plain: Cell<u8>,
@@ -71,7 +72,11 @@ pub(crate) struct Header {
     pub(crate) result: UnsafeCell<[usize; 2]>,
 }
 
-const _: () = assert!(mem::size_of::<Header>() == 128 && mem::offset_of!(Header, id) == 64);
+// Where a sanitizer is built in, contexts are larger.
+const _: () = assert!(
+    mem::size_of::<Header>() == 128 && mem::offset_of!(Header, id) == 64
+        || mem::size_of::<ThreadContext>() > 16
+);
 
 // SAFETY: which party may touch which field when is said at each; what is shared is atomic, what
 // is not belongs to the running fiber or is handed over by the episode's or a lock's ordering.
@@ -81,8 +86,8 @@ unsafe impl Send for Header {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Fiber,
-    Thread,
+    Fiber = 0,
+    Thread = 1,
 }
 
 /// Bits of [`Header::join`]. The fiber has ended, its result is there.
@@ -103,13 +108,13 @@ impl Header {
     pub(crate) fn new() -> Self {
         Header {
             context: UnsafeCell::new(ThreadContext::of_this_thread()),
-            carrier: Cell::new(ptr::null()),
+            carrier: Pointer::new(ptr::null()),
             episode: Episode::new(),
             key: AtomicUsize::new(0),
             next: Cell::new(None),
             previous: Cell::new(None),
             linked: AtomicBool::new(false),
-            kind: Cell::new(Kind::Fiber),
+            kind: SharedKind::new(Kind::Fiber),
             plain: Cell::new(1),
             token: Signal::new(),
             cancel: Signal::new(),

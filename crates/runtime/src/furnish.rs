@@ -149,6 +149,7 @@ impl Furnished {
     /// Makes a used one ready for the next fiber.
     #[inline]
     fn reset(mut self) -> Self {
+        self.get().stack.renew_below(self.0.as_ptr().cast());
         // SAFETY: owned by `self`, which is borrowed by nobody else; nobody runs on the stack.
         if let Some(block) = unsafe { &mut self.0.as_mut().block } {
             block.reset();

@@ -36,6 +36,7 @@ mod fiber;
 mod fork;
 #[cfg(not(loom))]
 mod furnish;
+mod glimpse;
 #[cfg(not(loom))]
 mod injector;
 #[cfg(not(loom))]

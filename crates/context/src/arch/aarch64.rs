@@ -46,7 +46,8 @@
 use core::arch::{asm, global_asm};
 use core::mem::MaybeUninit;
 
-use super::{Context, Message, Pair, ThreadContext};
+use super::{Context, Message, Pair, ThreadContext, marked};
+use crate::instrument::{arrive, leave};
 
 /// Whether the thread pointer can be set without a system call: always, here.
 #[inline(always)]
@@ -264,7 +265,11 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
     to: *const ThreadContext,
 ) {
     // SAFETY: the caller's promises; see the macro.
-    unsafe { switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr") };
+    unsafe {
+        leave(&raw mut (*from).mark, &raw const (*to).mark);
+        switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr");
+        arrive(&raw const (*from).mark);
+    }
 }
 
 /// [`switch_thread`] for a caller that runs under the default floating-point environment, as Rust
@@ -279,7 +284,11 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     to: *const ThreadContext,
 ) {
     // SAFETY: the caller's promises; see the macro.
-    unsafe { switch_thread!(OWN_TLS, from, to, "mov x5, #0") };
+    unsafe {
+        leave(&raw mut (*from).mark, &raw const (*to).mark);
+        switch_thread!(OWN_TLS, from, to, "mov x5, #0");
+        arrive(&raw const (*from).mark);
+    }
 }
 
 /// A computation that has yet to start, on the stack that ends at `top`: the first [`switch`] to it
@@ -321,6 +330,8 @@ pub unsafe fn prepare_thread(
     data: *mut u8,
 ) -> ThreadContext {
     let top = align_down(top);
+    // SAFETY: the caller vouches for the bytes.
+    let (top, entry, data, mark) = unsafe { marked(top, entry, data) };
     // SAFETY: the four words are within the bytes the caller vouches for.
     unsafe {
         let frame = top.cast::<usize>().sub(4);
@@ -328,7 +339,7 @@ pub unsafe fn prepare_thread(
         frame.add(1).write(thread_trampoline as *const () as usize);
         frame.add(2).write(entry as *const () as usize);
         frame.add(3).write(0);
-        ThreadContext { sp: frame.cast(), tp }
+        ThreadContext { sp: frame.cast(), tp, mark }
     }
 }
 

@@ -35,6 +35,8 @@
 
 use core::mem::MaybeUninit;
 
+use crate::instrument::Mark;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
@@ -51,6 +53,36 @@ use x86_64 as native;
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 compile_error!("carefree-context knows Linux on x86-64 and on aarch64 only");
+
+type Entry = unsafe extern "C" fn(data: *mut u8) -> !;
+
+/// What a fiber begins with, given what it is to begin with; and its mark. Where a sanitizer is to
+/// hear of its beginning, the two differ.
+///
+/// # Safety
+/// The 16 bytes below `top` are valid for writes.
+#[cfg(any(carefree_asan, carefree_tsan))]
+unsafe fn marked(top: *mut u8, entry: Entry, data: *mut u8) -> (*mut u8, Entry, *mut u8, Mark) {
+    /// `start` holds the fiber's own entry and data.
+    unsafe extern "C" fn begin(start: *mut u8) -> ! {
+        // SAFETY: put there below; and this is the computation's first function.
+        unsafe {
+            crate::instrument::arrive(core::ptr::null());
+            let (entry, data) = start.cast::<(Entry, *mut u8)>().read();
+            entry(data)
+        }
+    }
+    let start = top.wrapping_sub(size_of::<(Entry, *mut u8)>());
+    // SAFETY: the caller's promise; `top` is aligned.
+    unsafe { start.cast::<(Entry, *mut u8)>().write((entry, data)) };
+    (start, begin, start, Mark::new(top))
+}
+
+#[cfg(not(any(carefree_asan, carefree_tsan)))]
+#[inline(always)]
+unsafe fn marked(top: *mut u8, entry: Entry, data: *mut u8) -> (*mut u8, Entry, *mut u8, Mark) {
+    (top, entry, data, Mark::new(top))
+}
 
 mod float;
 
@@ -118,6 +150,7 @@ pub struct Message {
 pub struct ThreadContext {
     sp: *mut u8,
     tp: *mut u8,
+    mark: Mark,
 }
 
 impl ThreadContext {
@@ -125,7 +158,7 @@ impl ThreadContext {
     /// of a coming [`switch_thread`].
     #[inline]
     pub fn of_this_thread() -> Self {
-        ThreadContext { sp: core::ptr::null_mut(), tp: thread_pointer() }
+        ThreadContext { sp: core::ptr::null_mut(), tp: thread_pointer(), mark: Mark::running() }
     }
 
     /// Where the stack ended when the computation was suspended; null if it never was.
@@ -139,5 +172,21 @@ impl ThreadContext {
     #[inline]
     pub const fn thread_pointer(&self) -> *mut u8 {
         self.tp
+    }
+
+    /// The computation is about to be left and will not be entered again. Sanitizers are to know.
+    #[inline(always)]
+    pub fn end(&mut self) {
+        self.mark.end();
+    }
+
+    /// The computation has been left for good, and its stack is free. Sanitizers are to know.
+    ///
+    /// # Safety
+    /// It is so, and the context was made by [`prepare_thread`].
+    #[inline(always)]
+    pub unsafe fn forget(&mut self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.mark.forget() };
     }
 }

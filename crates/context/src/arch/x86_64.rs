@@ -49,7 +49,8 @@ use core::arch::{asm, global_asm};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Context, Message, Pair, ThreadContext};
+use super::{Context, Message, Pair, ThreadContext, marked};
+use crate::instrument::{arrive, leave};
 
 /// MXCSR with which a thread starts: all exceptions masked, round to nearest, no flush to zero.
 const MXCSR_DEFAULT: u64 = 0x1f80;
@@ -371,6 +372,7 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
     // have to wait until the two stores have left the store buffer.
     // SAFETY: the caller's promises; see the macro.
     unsafe {
+        leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(
             OWN_TLS, from, to,
             save: [
@@ -387,6 +389,7 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
                 "jne 4f",
             ],
         );
+        arrive(&raw const (*from).mark);
     }
 }
 
@@ -405,6 +408,7 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
 ) {
     // SAFETY: the caller's promises; see the macro.
     unsafe {
+        leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(
             OWN_TLS, from, to,
             save: [
@@ -417,6 +421,7 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
             ],
             float_default = const FLOAT_DEFAULT,
         );
+        arrive(&raw const (*from).mark);
     }
 }
 
@@ -461,6 +466,8 @@ pub unsafe fn prepare_thread(
     // Asked here so that `switch_thread` need not ask.
     fsgsbase();
     let top = align_down(top);
+    // SAFETY: the caller vouches for the bytes.
+    let (top, entry, data, mark) = unsafe { marked(top, entry, data) };
     // SAFETY: the four words are within the bytes the caller vouches for.
     unsafe {
         let frame = top.cast::<u64>().sub(4);
@@ -468,7 +475,7 @@ pub unsafe fn prepare_thread(
         frame.add(1).write(thread_trampoline as *const () as u64);
         frame.add(2).write(entry as *const () as u64);
         frame.add(3).write(data.expose_provenance() as u64);
-        ThreadContext { sp: frame.cast(), tp }
+        ThreadContext { sp: frame.cast(), tp, mark }
     }
 }
 

@@ -43,6 +43,7 @@ use super::symmetric::HandOver;
 use super::unwind;
 use super::word::{self, Word};
 use crate::arch::{self, Context, Message, Pair};
+use crate::instrument::{self, Mark, MarkRef};
 use crate::stack::Stack;
 
 /// See the page above. The two contexts fill a cache line; the rest is rarely needed.
@@ -52,6 +53,9 @@ pub(super) struct Control {
     pub(super) pair: Pair,
     /// The closure was moved out.
     pub(super) started: bool,
+    /// What sanitizers know of the coroutine, and of its resumer.
+    pub(super) mark: Mark,
+    pub(super) resumer_mark: MarkRef,
     /// The coroutine is being taken down: there is nothing for it to do but unwind.
     pub(super) unwinding: bool,
     /// The resumer was panicking when it resumed the coroutine, and has not heard of it since.
@@ -118,6 +122,8 @@ where
                 own: arch::prepare(closure.cast(), entry::<Input, Return, F>, control.cast()),
                 resumer: Context::empty(),
             },
+            mark: Mark::new(top),
+            resumer_mark: MarkRef::none(),
             started: false,
             unwinding: false,
             resumer_panics: false,
@@ -181,7 +187,10 @@ unsafe fn release(control: *mut Control) {
     // SAFETY: the coroutine's own, and its neighbours' are those of coroutines that are not released.
     unsafe { (*control).links.remove() };
     // SAFETY: nothing looks at the stack any more; it is moved out of itself before it goes.
-    drop(unsafe { (&raw const (*control).stack).cast::<Stack>().read() });
+    drop(unsafe {
+        (*control).mark.forget();
+        (&raw const (*control).stack).cast::<Stack>().read()
+    });
 }
 
 /// Passes control to a suspended coroutine and waits for a message to its resumer, which because of
@@ -202,7 +211,12 @@ pub(super) unsafe fn enter(
             resumed_while_panicking(control);
         }
         let kind = arrival;
-        arch::resume(&raw mut (*control).pair, Message { word, kind })
+        let mut mark = Mark::running();
+        (*control).resumer_mark = MarkRef::to(&mut mark);
+        instrument::leave(&raw mut mark, &raw const (*control).mark);
+        let message = arch::resume(&raw mut (*control).pair, Message { word, kind });
+        instrument::arrive(&raw const mark);
+        message
     };
     (message.word, ptr::with_exposed_provenance_mut(message.kind))
 }
@@ -217,7 +231,12 @@ pub(super) unsafe fn leave(control: *mut Control, word: Word) -> Message {
     control.expose_provenance();
     // SAFETY: the coroutine is running. The pair's address, which the resumer gets, is that of the
     // control block.
-    unsafe { arch::suspend(&raw mut (*control).pair, word) }
+    unsafe {
+        instrument::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
+        let message = arch::suspend(&raw mut (*control).pair, word);
+        instrument::arrive(&raw const (*control).mark);
+        message
+    }
 }
 
 #[cold]
@@ -298,6 +317,8 @@ unsafe extern "C" fn entry<Input, Return, F>(word: Word, kind: usize, data: *mut
 where
     F: FnOnce(*mut Control, Input) -> Return,
 {
+    // SAFETY: this is the computation's first function.
+    unsafe { instrument::arrive(ptr::null()) };
     let control = data.cast::<Control>();
     let result = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: this is the first time that the coroutine is entered, so the closure is where
@@ -314,6 +335,8 @@ where
     // SAFETY: the coroutine is running, so `pair.resumer` holds its resumer. Nothing on this stack needs a
     // destructor any more but `finished`, which the resumer takes.
     unsafe {
+        (*control).mark.end();
+        instrument::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
         arch::switch(
             &raw mut nobody,
             &raw const (*control).pair.resumer,

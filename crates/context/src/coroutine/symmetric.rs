@@ -23,6 +23,7 @@ use super::suspender::Suspender;
 use super::word::Word;
 use super::{Coroutine, unwind};
 use crate::arch::{self, Message};
+use crate::instrument;
 
 /// The ways out of a running [symmetric](Coroutine::symmetric) coroutine: suspend, as any
 /// [`Suspender`], or [`transfer`](Self::transfer) to another coroutine.
@@ -124,6 +125,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
 
             let to = ManuallyDrop::new(target).control;
             (*to).pair.resumer = (&raw const (*control).pair.resumer).read();
+            (*to).resumer_mark = (*control).resumer_mark;
             (*to).resumer_panics = panics;
 
             let hand_over = ManuallyDrop::new(Transfer {
@@ -132,6 +134,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
                 hand_over,
                 marker: PhantomData::<Coroutine<Input, Yield, Return>>,
             });
+            instrument::leave(&raw mut (*control).mark, &raw const (*to).mark);
             let message = arch::switch(
                 &raw mut (*control).pair.own,
                 &raw const (*to).pair.own,
@@ -140,6 +143,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
                     kind: arrival::TRANSFER,
                 },
             );
+            instrument::arrive(&raw const (*control).mark);
             control::receive(message)
         }
     }

@@ -33,6 +33,7 @@ use super::guard::{self, GuardMode, Range};
 use super::slab::{NIL, Slab};
 use super::sys::{self, Errno};
 use super::{StackSize, limit, lock::Lock};
+use crate::instrument::valgrind;
 use std::io;
 
 /// The most stacks in a batch.
@@ -309,6 +310,8 @@ impl Class {
             let mut state = self.state.lock();
             while had < wanted {
                 if let Some(slot) = state.pop(|state| &mut state.used) {
+                    let base = slot.base as usize;
+                    valgrind::renew(base + self.size.guard(), base + self.size.bytes());
                     hand_out(slot, false);
                 } else if let Some(slot) = state.pop(|state| &mut state.clean) {
                     hand_out(slot, true);
@@ -350,6 +353,13 @@ impl Class {
         }
         let page = sys::page_size();
         batch.ranges(self.size.bytes() - page, page, |tops| guard::populate(&tops[..ready]));
+
+        if !guarded {
+            for slot in &batch.as_slice()[..ready] {
+                let base = slot.base as usize;
+                valgrind::register(base + self.size.guard(), base + self.size.bytes());
+            }
+        }
 
         let mut state = self.state.lock();
         for slot in &batch.as_slice()[ready..] {

@@ -108,7 +108,7 @@ fn probe() -> Probed {
     // SAFETY: a page that was just reserved and that nobody else knows of: what is done to it can
     // concern nobody. It is unmapped below.
     let guard = match unsafe { sys::madvise(range, page, sys::MADV_GUARD_INSTALL) } {
-        Ok(()) if sys::is_readable(range) => Err(Refusal::Ignored),
+        Ok(()) if sys::is_readable(range.cast()) => Err(Refusal::Ignored),
         answer => answer.map_err(Refusal::Error),
     };
     // Linux lets process_madvise give any advice to the caller itself since 6.13, and does nothing
@@ -284,10 +284,10 @@ mod tests {
 
         let page = sys::page_size();
         let range = sys::reserve(page).unwrap();
-        assert!(sys::is_readable(range));
+        assert!(sys::is_readable(range.cast()));
         // SAFETY: a page of our own.
         unsafe { sys::forbid(range, page) }.unwrap();
-        assert!(!sys::is_readable(range));
+        assert!(!sys::is_readable(range.cast()));
         // SAFETY: nobody uses it any more.
         unsafe { sys::unmap(range, page) }.unwrap();
     }

@@ -3,6 +3,7 @@
 use super::class::{Class, Slot, StackStats};
 use super::guard::{self, GuardMode};
 use super::{StackInfo, StackSize};
+use crate::instrument::valgrind;
 use std::sync::{Arc, LazyLock};
 use std::{fmt, io};
 
@@ -244,6 +245,13 @@ impl Stack {
     /// How large it is.
     pub fn size(&self) -> StackSize {
         self.class.size()
+    }
+
+    /// Says that what lies below `address` is free for the next user of the stack: valgrind takes what
+    /// is deeper than the last user's last frame for out of bounds.
+    #[inline(always)]
+    pub fn renew_below(&self, address: *mut u8) {
+        valgrind::renew(self.limit() as usize, address as usize);
     }
 
     /// How many bytes from [`base`](Self::base) on are guard: any access there is a fault.

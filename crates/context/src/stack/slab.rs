@@ -3,6 +3,7 @@
 use super::StackSize;
 use super::registry::{self, Record};
 use super::sys::{self, Errno};
+use crate::instrument::valgrind;
 use std::alloc::{self, Layout};
 use std::ptr;
 
@@ -118,6 +119,8 @@ impl Drop for Slab {
     fn drop(&mut self) {
         let Some(record) = self.record else { return };
         record.retire();
+        let base = self.base as usize;
+        valgrind::deregister(&(base..base + self.bytes()));
         // SAFETY: a class drops its slabs when neither a pool nor a stack refers to it any more.
         // Failing to unmap leaves address space reserved, which is harmless.
         let _ = unsafe { sys::unmap(self.base, self.bytes()) };

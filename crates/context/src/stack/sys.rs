@@ -62,14 +62,15 @@ fn reserve_with(address: usize, bytes: usize, flags: i32) -> Result<*mut u8, Err
     Ok(address as *mut u8)
 }
 
-/// Whether the byte at `address` can be read, where it is zero if so. The kernel is asked to read it,
-/// so that no fault is risked.
-pub(super) fn is_readable(address: *const u8) -> bool {
-    // A path is what the kernel reads without anything coming of it: an empty one does not exist.
-    let at = libc::AT_FDCWD as usize;
-    let path = address as usize;
-    // SAFETY: the call only reads the path.
-    let answer = unsafe { call(libc::SYS_faccessat, [at, path, libc::F_OK as usize, 0, 0, 0]) };
+/// Whether the word at `address`, which is zero if it can be read, can be. The kernel is asked to read
+/// it, so that no fault is risked.
+pub(super) fn is_readable(address: *const u32) -> bool {
+    // A wait for a word that is not what the caller expects ends at once, but for that the kernel has
+    // to read the word. The call is one that valgrind passes on without touching the memory itself,
+    // which would fault there; it reads paths, for example.
+    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    // SAFETY: the call only reads the word, and does not wait while that is 0, not 1.
+    let answer = unsafe { call(libc::SYS_futex, [address as usize, operation, 1, 0, 0, 0]) };
     answer != Err(Errno(libc::EFAULT))
 }
 

@@ -307,8 +307,3 @@ fn name(id: usize) -> String {
     });
     if found.is_empty() { "a library".into() } else { found }
 }
-
-/// Whether some loaded object's file name contains `part`.
-pub(super) fn is_loaded(part: &str) -> bool {
-    any_object(|_, name| name.contains(part))
-}

@@ -89,6 +89,8 @@ mod setxid;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::instrument;
+
 pub use block::Block;
 pub use layout::Layout;
 
@@ -194,22 +196,13 @@ fn find() -> Result<&'static Layout, String> {
     Ok(layout)
 }
 
-/// Tools that keep state of their own per thread do not expect the thread pointer to move.
+/// Sanitizers keep state of their own for each thread, and find it by the thread pointer or by values
+/// of pthread keys; what a fiber's storage has in its place is a copy of some other thread's. They
+/// have functions to be told of stacks that are switched, but none for that. (Valgrind knows threads
+/// by the kernel's numbers and sees the thread pointer change.)
 fn refuse_instrumentation() -> Result<(), String> {
-    for (symbol, tool) in [
-        (c"__asan_init", "AddressSanitizer"),
-        (c"__hwasan_init", "HWAddressSanitizer"),
-        (c"__lsan_init", "LeakSanitizer"),
-        (c"__msan_init", "MemorySanitizer"),
-        (c"__tsan_init", "ThreadSanitizer"),
-    ] {
-        if !layout::symbol(symbol).is_null() {
-            return Err(format!("{tool} tracks threads by their thread pointer"));
-        }
+    match instrument::sanitizer() {
+        Some(tool) => Err(format!("{tool} tracks threads by their thread pointer")),
+        None => Ok(()),
     }
-    // Valgrind loads a library of its own into every program it runs.
-    if libraries::is_loaded("/vgpreload_") {
-        return Err("valgrind tracks threads by their thread pointer".into());
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::block::Block;
 use super::layout::Layout;
 use crate::arch::{self, ThreadContext};
+use crate::instrument::valgrind;
 
 const STACK: usize = 256 * 1024;
 
@@ -60,7 +61,9 @@ pub(super) fn run(layout: &'static Layout) -> Result<(), String> {
         return Err(std::io::Error::last_os_error().to_string());
     }
     let base = map.cast::<u8>();
+    valgrind::register(base as usize, base as usize + STACK);
     let result = test(layout, base);
+    valgrind::deregister(&(base as usize..base as usize + STACK));
     // SAFETY: mapped above; nothing runs on it any more.
     unsafe { libc::munmap(map, STACK) };
     result

@@ -65,7 +65,10 @@ fn the_mode_and_its_reason() {
         return println!("skipped: valgrind and sanitizers do not run in an emulator");
     }
     match Command::new("valgrind").arg("--version").output() {
-        Ok(_) => drop(expect(&[], &["valgrind", "-q"], "threads: ", "valgrind")),
+        Ok(_) => {
+            expect(&[("CAREFREE_TLS", "shared")], &["valgrind", "-q"], "shared: ", "asks for it");
+            expect(&[], &["valgrind", "-q", "--error-exitcode=9"], "own: ", "bytes a fiber");
+        }
         Err(_) => println!("skipped: valgrind is not installed"),
     }
     for (library, tool) in [("libasan.so", "AddressSanitizer"), ("libtsan.so", "ThreadSanitizer")] {

@@ -175,14 +175,14 @@ impl Step<'_> {
             let begin = info.dlpi_addr.wrapping_add(header.p_vaddr);
             begin..begin.wrapping_add(header.p_memsz)
         };
-        let loaded = |address: u64| {
+        let loaded = |address: u64, flags: u32| {
             headers
                 .iter()
-                .filter(|h| h.p_type == libc::PT_LOAD)
+                .filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & flags == flags)
                 .map(extent)
                 .find(|e| e.contains(&address))
         };
-        let Some(text) = loaded(self.address) else { return false };
+        let Some(text) = loaded(self.address, 0) else { return false };
         if let Some(table) = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME) {
             let table = extent(table);
             // SAFETY: what a library has loaded is readable, and stays during this visit.
@@ -197,7 +197,7 @@ impl Step<'_> {
         &mut self,
         table: Range<u64>,
         text: u64,
-        loaded: impl Fn(u64) -> Option<Range<u64>>,
+        loaded: impl Fn(u64, u32) -> Option<Range<u64>>,
     ) -> Option<(u64, Option<Registers>)> {
         // SAFETY: the caller's promise.
         let slice = |range: Range<u64>| unsafe {
@@ -208,7 +208,7 @@ impl Step<'_> {
         let Pointer::Direct(frames) = index.eh_frame_ptr() else { return None };
         let bases = bases.set_eh_frame(frames);
         // How long it is, nothing says; it ends by itself, and within its segment.
-        let section = EhFrame::new(slice(frames..loaded(frames)?.end), NativeEndian);
+        let section = EhFrame::new(slice(frames..loaded(frames, 0)?.end), NativeEndian);
         let table = index.table()?;
         let entry =
             table.fde_for_address(&section, &bases, self.address, EhFrame::cie_from_offset).ok()?;
@@ -253,15 +253,16 @@ unsafe fn called_from(
     function: u64,
     registers: &Registers,
     stack: &Copy<'_>,
-    loaded: impl Fn(u64) -> Option<Range<u64>>,
+    loaded: impl Fn(u64, u32) -> Option<Range<u64>>,
 ) -> Option<u64> {
     /// The longest call that is understood.
     const CALL: u64 = 6;
-    let within = |address: u64, length: u64| {
-        loaded(address).is_some_and(|segment| address + length <= segment.end)
+    let within = |address: u64, length: u64, flags: u32| {
+        loaded(address, flags).is_some_and(|segment| address + length <= segment.end)
     };
     let follows_call = |returns: u64| {
-        if returns < CALL || !within(returns - CALL, CALL) {
+        // Most words of a stack point elsewhere, to data that may be changing, above all.
+        if returns < CALL || !within(returns - CALL, CALL, libc::PF_X) {
             return false;
         }
         // SAFETY: within what is loaded.
@@ -271,7 +272,7 @@ unsafe fn called_from(
         match code {
             // Through a pointer that the loader has filled in.
             // SAFETY: as above.
-            [0xff, 0x15, ..] if within(target, 8) => unsafe {
+            [0xff, 0x15, ..] if within(target, 8, 0) => unsafe {
                 (target as *const u64).read_unaligned() == function
             },
             [_, 0xe8, ..] => target == function,
@@ -290,7 +291,7 @@ unsafe fn called_from(
     _function: u64,
     _registers: &Registers,
     _stack: &Copy<'_>,
-    _loaded: impl Fn(u64) -> Option<Range<u64>>,
+    _loaded: impl Fn(u64, u32) -> Option<Range<u64>>,
 ) -> Option<u64> {
     None
 }

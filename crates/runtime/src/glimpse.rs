@@ -1,0 +1,48 @@
+//! Fields that their owner writes and that others may glance at, such as the watchdog and dumps: a
+//! [`Cell`](std::cell::Cell) whose readers need not be ordered with its writer. What they read may be
+//! old, but is a value that was written. As fast as a cell.
+
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use crate::fiber::Kind;
+
+/// A pointer that others may glance at.
+pub(crate) struct Pointer<T>(AtomicPtr<T>);
+
+impl<T> Pointer<T> {
+    pub(crate) const fn new(pointer: *const T) -> Self {
+        Pointer(AtomicPtr::new(pointer.cast_mut()))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *const T {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, pointer: *const T) {
+        self.0.store(pointer.cast_mut(), Ordering::Relaxed);
+    }
+}
+
+/// A [`Kind`] that others may glance at.
+pub(crate) struct SharedKind(AtomicU8);
+
+impl SharedKind {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        SharedKind(AtomicU8::new(kind as u8))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Kind {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Kind::Fiber,
+            _ => Kind::Thread,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, kind: Kind) {
+        self.0.store(kind as u8, Ordering::Relaxed);
+    }
+}
