@@ -107,8 +107,7 @@ fn tls(mode: TlsMode, reason: &str) -> Check {
             )
             .advice(unless_forced(
                 "CAREFREE_TLS",
-                "fibers need glibc 2.35 or newer on x86-64 or aarch64, and neither valgrind nor a \
-                 sanitizer",
+                "fibers need glibc 2.35 or newer on x86-64 or aarch64, and no sanitizer",
             )),
     }
 }
