@@ -144,13 +144,9 @@ unsafe fn take_back_sequences(fiber: FiberRef) {
         // The fiber runs under the carrier's own thread pointer, and libc knows that thread.
         return;
     }
-    // SAFETY: a C string; libc's constant, if it has one.
-    let offset = unsafe {
-        libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>().as_ref()
-    };
-    let Some(offset) = offset else { return };
+    let Some(offset) = tls::rseq_offset() else { return };
     // SAFETY: the caller's promise.
-    let area = unsafe { carrier::of(fiber).native_thread_pointer() }.wrapping_offset(*offset);
+    let area = unsafe { carrier::of(fiber).native_thread_pointer() }.wrapping_offset(offset);
     // SAFETY: asks for a number.
     let later = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
     for size in [SIZE, later.next_multiple_of(SIZE)] {

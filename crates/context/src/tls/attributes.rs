@@ -6,7 +6,7 @@
 //! definition stands in front of libc's: it answers for fibers and hands over threads.
 
 use std::ffi::{c_int, c_void};
-use std::mem::{MaybeUninit, transmute};
+use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use super::block::is_fiber_id;
@@ -82,6 +82,19 @@ impl Words {
     }
 }
 
+#[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+fn libcs() -> Option<GetAttributes> {
+    unsafe extern "C" {
+        // glibc's name for itself; `pthread_getattr_np` is a weak one for the same.
+        fn __pthread_getattr_np(
+            thread: libc::pthread_t,
+            attributes: *mut libc::pthread_attr_t,
+        ) -> c_int;
+    }
+    Some(__pthread_getattr_np)
+}
+
+#[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
 fn libcs() -> Option<GetAttributes> {
     static NEXT: OnceLock<usize> = OnceLock::new();
     let next = *NEXT.get_or_init(|| {
@@ -89,7 +102,7 @@ fn libcs() -> Option<GetAttributes> {
         unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_getattr_np".as_ptr()) as usize }
     });
     // SAFETY: libc's function has this type; a null pointer is None.
-    unsafe { transmute::<usize, Option<GetAttributes>>(next) }
+    unsafe { std::mem::transmute::<usize, Option<GetAttributes>>(next) }
 }
 
 /// libc's `pthread_getattr_np`, which also knows fibers.

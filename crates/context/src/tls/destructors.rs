@@ -13,7 +13,8 @@ use std::ptr;
 
 use crate::arch;
 
-use super::layout::{Layout, debugger_field, debugger_size, symbol};
+use super::layout::{Layout, debugger_field, debugger_size};
+use super::symbols::symbol;
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
@@ -204,7 +205,11 @@ impl Layout {
     pub unsafe fn run_destructors(&self, tp: *mut u8) {
         let low = tp.wrapping_sub(self.tp);
         // SAFETY: runs the calling thread's (here: fiber's) registered destructors, once.
-        let destroy_variables = || unsafe { (self.call_tls_dtors)() };
+        let destroy_variables = || unsafe {
+            if let Some(call) = self.call_tls_dtors {
+                call();
+            }
+        };
         destroy_variables();
         // A destructor of a key may be the first to use some thread-local variable, whose
         // destructor is registered then; and one of those may set a key's value. A thread leaves
@@ -218,6 +223,11 @@ impl Layout {
         }
         // SAFETY: the caller's own block.
         unsafe { self.release_robust_mutexes(low) };
+        if let Some(free) = self.free_libcs {
+            // SAFETY: what libc does last when a thread ends. What the caller still calls of libc finds
+            // nothing kept; what libc should keep from now on, the next reset forgets.
+            return unsafe { free() };
+        }
         // SAFETY: as above.
         let told = self.dlerror.map(|position| unsafe { low.add(position).cast::<usize>().read() });
         if told != Some(0) {

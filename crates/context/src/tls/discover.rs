@@ -20,11 +20,12 @@
 //! `ssp_base`, of shadow stacks, are 0: a Rust program is not marked as fit for shadow stacks, so
 //! the loader leaves them off.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
-use super::layout::{DTV_FROM_TP, Layout, debugger_field, symbol};
+use super::layout::{DTV_FROM_TP, Layout, debugger_field};
 use super::libraries::{Changes, Libraries, Statics};
 use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, stack_size};
+use super::symbols::{STATIC, symbol};
 
 /// What the runtime's bookkeeping and the first frames of a fiber are given of its first page
 /// before the reserve is.
@@ -46,7 +47,7 @@ pub(super) fn discover() -> Result<Layout, String> {
             .into());
     }
     let libc_storage = found.modules().iter().any(|m| m.id == found.libc);
-    if !libc_storage {
+    if !libc_storage && !STATIC {
         return Err("libc's own thread-local storage was not found".into());
     }
     let align = found.modules().iter().map(|m| m.align).max().unwrap_or(1).max(UNIT);
@@ -135,9 +136,18 @@ pub(super) fn discover() -> Result<Layout, String> {
     });
     let statics = Statics::gather(&found, size, tp)
         .map_err(|_| "libraries were loaded while a thread was looked at")?;
-    let call_tls_dtors = symbol(c"__call_tls_dtors");
-    if call_tls_dtors.is_null() {
+    // SAFETY: glibc's `void __call_tls_dtors (void)`.
+    let call_tls_dtors = unsafe { function(c"__call_tls_dtors") };
+    if call_tls_dtors.is_none() && !STATIC {
         return Err("libc does not export what runs thread-local destructors".into());
+    }
+    let mut free_libcs = None;
+    if STATIC {
+        // SAFETY: glibc's `void __libc_thread_freeres (void)`.
+        free_libcs = unsafe { function(c"__libc_thread_freeres") };
+        if free_libcs.is_none() {
+            return Err("libc has nothing that frees what it keeps for a thread".into());
+        }
     }
     Ok(Layout {
         size,
@@ -158,11 +168,18 @@ pub(super) fn discover() -> Result<Layout, String> {
         generation: found.generation,
         libraries: Libraries::new(statics, seen),
         keys: found.probes.keys.take().ok_or("libc's table of pthread keys was not looked for")?,
-        // SAFETY: glibc's `void __call_tls_dtors (void)`.
-        call_tls_dtors: unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(call_tls_dtors)
-        },
+        call_tls_dtors,
+        free_libcs,
     })
+}
+
+/// A function of libc's, if it is there.
+///
+/// # Safety
+/// It takes nothing and returns nothing.
+unsafe fn function(name: &CStr) -> Option<unsafe extern "C" fn()> {
+    // SAFETY: the caller's promise; a null pointer is None.
+    unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn()>>(symbol(name)) }
 }
 
 /// Bytes to keep free for libraries loaded later.

@@ -18,12 +18,13 @@
 //!
 //! Until glibc 2.40 the restartable-sequences area (rseq) is a part of `struct pthread`.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::fmt;
 use std::ops::Range;
 
 use super::destructors::KeyTable;
 use super::libraries::Libraries;
+use super::symbols::symbol;
 
 /// Offset of the dynamic thread vector's pointer from the thread pointer (ELF TLS ABI).
 pub(super) const DTV_FROM_TP: usize = if cfg!(target_arch = "x86_64") { 8 } else { 0 };
@@ -47,7 +48,7 @@ pub struct Layout {
     pub(super) rebase: Box<[u32]>,
     /// `struct pthread`; it starts at the value of `pthread_self()`.
     pub(super) pthread: Range<usize>,
-    /// Storage of libc's own variables.
+    /// Storage of libc's own variables; empty in a static program, where it is the program's.
     pub(super) libc: Range<usize>,
     /// Position of the thread's id (32 bits).
     pub(super) tid: usize,
@@ -67,8 +68,12 @@ pub struct Layout {
     pub(super) generation: usize,
     /// pthread keys: their destructors, and where their values lie.
     pub(super) keys: KeyTable,
-    /// Runs the destructors of `thread_local` variables registered on the calling thread.
-    pub(super) call_tls_dtors: unsafe extern "C" fn(),
+    /// Runs the destructors of `thread_local` variables registered on the calling thread. (In a
+    /// static program none may have been registered with libc, nor can be.)
+    pub(super) call_tls_dtors: Option<unsafe extern "C" fn()>,
+    /// Frees what libc keeps for the calling thread, where its variables get their initial values for
+    /// the next fiber like all others.
+    pub(super) free_libcs: Option<unsafe extern "C" fn()>,
     /// The libraries whose variables lie in a block, and the variables' initial values.
     pub(super) libraries: Libraries,
 }
@@ -128,12 +133,6 @@ impl fmt::Display for Layout {
             self.reserve_used(),
         )
     }
-}
-
-/// A symbol of the running process, or null.
-pub(super) fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: the name is a C string; dlsym only looks it up.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 /// A field as one of glibc's descriptors for debuggers tells it.

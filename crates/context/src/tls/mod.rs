@@ -46,6 +46,10 @@
 //! remembers the words in which libc's part differs from a pristine one; the next block that is
 //! built adopts them. (A resolver's options that a fiber set in `_res` do stay.)
 //!
+//! In a static program libc's variables lie among the program's own, and are reset with them. There
+//! the functions that a thread frees libc's caches by on exit can be called, being linked from the same
+//! archive, and `run_destructors` calls them.
+//!
 //! # Designs that were rejected
 //!
 //! * *Have libc make each block*: start a real thread on the fiber's stack, let it end by a bare
@@ -85,6 +89,7 @@ mod probe;
 mod robust;
 mod selftest;
 mod setxid;
+mod symbols;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +122,13 @@ pub(crate) unsafe fn release() {
 /// What is different in the child of a fork.
 pub(crate) fn renew() {
     block::renew();
+}
+
+/// Where libc keeps a thread's restartable-sequences area, seen from its thread pointer; `None` if it
+/// has none.
+pub fn rseq_offset() -> Option<isize> {
+    // SAFETY: glibc's constant of this type.
+    unsafe { symbols::symbol(c"__rseq_offset").cast::<isize>().as_ref() }.copied()
 }
 
 /// How fibers of this process see thread-local storage.

@@ -11,8 +11,9 @@ use std::ops::Range;
 use std::ptr;
 
 use super::attributes::pthread_attr_setstack;
-use super::layout::{DTV_FROM_TP, symbol};
+use super::layout::DTV_FROM_TP;
 use super::probe::Probes;
+use super::symbols::{STATIC, symbol};
 use crate::arch;
 use crate::loader;
 
@@ -61,7 +62,7 @@ pub(super) struct Findings {
     pub(super) unsettled: bool,
     /// There are variables of an object that the loader does not show (of another namespace).
     pub(super) strangers: bool,
-    /// libc's own number.
+    /// libc's own number; 0, which no object has, in a static program.
     pub(super) libc: usize,
     /// Bytes that the block reaches below and above the thread pointer; the copy of it below has
     /// them rounded up to [`UNIT`].
@@ -286,7 +287,7 @@ impl Findings {
         }
         let data = info.dlpi_tls_data as usize;
         let size = header.p_memsz as usize;
-        if (data..data + size).contains(&self.errno) {
+        if !STATIC && (data..data + size).contains(&self.errno) {
             self.libc = id;
         }
         let module = Found {

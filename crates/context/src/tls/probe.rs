@@ -9,6 +9,7 @@ use std::ptr;
 
 use super::destructors::KeyTable;
 use super::pristine::BLOCK_MAX;
+use super::symbols::STATIC;
 
 /// More 32-bit words than the few states below could be made of.
 const WORDS: usize = 16;
@@ -81,7 +82,9 @@ impl Probes {
             pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, ptr::null_mut());
             pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, ptr::null_mut());
         }
-        self.find_dlerror(&libc);
+        if !STATIC {
+            self.find_dlerror(&libc);
+        }
         self.find_robust(&control);
         // SAFETY: this thread's own control block.
         self.keys = Some(unsafe { KeyTable::find(control.start as *const u8, control.len())? });
