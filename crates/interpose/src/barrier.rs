@@ -54,7 +54,7 @@ interpose! { lean anywhere
         barrier: *mut libc::pthread_barrier_t,
         attributes: *const libc::pthread_barrierattr_t,
         count: u32,
-    ) -> c_int {
+    ) -> c_int, linked "__pthread_barrier_init" {
         let mut shared = libc::PTHREAD_PROCESS_PRIVATE;
         // SAFETY: the caller's promise.
         unsafe {
@@ -75,7 +75,9 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_barrier_wait(3)`.
-    fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int {
+    fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int,
+        linked "__pthread_barrier_wait"
+    {
         // SAFETY: the caller's promise.
         if let Some(barrier) = unsafe { ours(barrier) } {
             return wait(barrier);
@@ -100,7 +102,9 @@ impl Shared {
 
 interpose! { lean anywhere
     /// `pthread_barrier_destroy(3)`.
-    fn pthread_barrier_destroy(barrier: *mut libc::pthread_barrier_t) -> c_int {
+    fn pthread_barrier_destroy(barrier: *mut libc::pthread_barrier_t) -> c_int,
+        linked "__pthread_barrier_destroy"
+    {
         // SAFETY: the caller's promise.
         let Some(ours) = (unsafe { ours(barrier) }) else {
             // SAFETY: the caller's promise.

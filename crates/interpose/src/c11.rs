@@ -25,7 +25,7 @@ fn result(errno: c_int) -> c_int {
 
 interpose! { lean
     /// `mtx_lock(3)`.
-    fn mtx_lock(mutex: *mut Mutex) -> c_int {
+    fn mtx_lock(mutex: *mut Mutex) -> c_int, linked "__mtx_lock" {
         // SAFETY: the caller's promise.
         result(unsafe { mutex::lock(mutex, || Ok(NEVER)) })
     }
@@ -33,7 +33,7 @@ interpose! { lean
 
 interpose! { lean
     /// `mtx_timedlock(3)`.
-    fn mtx_timedlock(mutex: *mut Mutex, time: Time) -> c_int {
+    fn mtx_timedlock(mutex: *mut Mutex, time: Time) -> c_int, linked "__mtx_timedlock" {
         // SAFETY: the caller's promise.
         result(unsafe { mutex::lock(mutex, || absolute(&*time, Clock::Realtime)) })
     }
@@ -41,7 +41,7 @@ interpose! { lean
 
 interpose! { lean anywhere
     /// `mtx_unlock(3)`.
-    fn mtx_unlock(mutex: *mut Mutex) -> c_int {
+    fn mtx_unlock(mutex: *mut Mutex) -> c_int, linked "__mtx_unlock" {
         // SAFETY: the caller's promise.
         let result = unsafe { original(mutex) };
         object::wake_one(mutex as usize);
@@ -51,7 +51,7 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `cnd_wait(3)`.
-    fn cnd_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int {
+    fn cnd_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int, linked "__cnd_wait" {
         // SAFETY: the caller's promise.
         result(unsafe { condition::pthread_cond_wait(condition, mutex) })
     }
@@ -59,7 +59,9 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `cnd_timedwait(3)`.
-    fn cnd_timedwait(condition: *mut Condition, mutex: *mut Mutex, time: Time) -> c_int {
+    fn cnd_timedwait(condition: *mut Condition, mutex: *mut Mutex, time: Time) -> c_int,
+        linked "__cnd_timedwait"
+    {
         // SAFETY: the caller's promise.
         result(unsafe { condition::pthread_cond_timedwait(condition, mutex, time) })
     }
@@ -67,7 +69,7 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `cnd_signal(3)`.
-    fn cnd_signal(condition: *mut Condition) -> c_int {
+    fn cnd_signal(condition: *mut Condition) -> c_int, linked "__cnd_signal" {
         // SAFETY: the caller's promise.
         result(unsafe { condition::pthread_cond_signal(condition) })
     }
@@ -75,7 +77,7 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `cnd_broadcast(3)`.
-    fn cnd_broadcast(condition: *mut Condition) -> c_int {
+    fn cnd_broadcast(condition: *mut Condition) -> c_int, linked "__cnd_broadcast" {
         // SAFETY: the caller's promise.
         result(unsafe { condition::pthread_cond_broadcast(condition) })
     }
@@ -83,7 +85,9 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `call_once(3)`.
-    fn call_once(flag: *mut libc::pthread_once_t, routine: once::Routine) -> () {
+    fn call_once(flag: *mut libc::pthread_once_t, routine: once::Routine) -> (),
+        linked "__call_once"
+    {
         // SAFETY: the caller's promise. There is no error that it could have.
         unsafe { once::pthread_once(flag, routine) };
     }
@@ -91,7 +95,7 @@ interpose! { lean anywhere
 
 interpose! {
     /// `thrd_join(3)` of a thread.
-    fn thrd_join(thread: libc::pthread_t, code: *mut c_int) -> c_int {
+    fn thrd_join(thread: libc::pthread_t, code: *mut c_int) -> c_int, linked "__thrd_join" {
         let mut returned: *mut c_void = ptr::null_mut();
         // SAFETY: the caller's promise.
         let joined = unsafe { thread::pthread_join(thread, &raw mut returned) };

@@ -39,8 +39,7 @@ const TURNS: u32 = 128;
 interpose! { lean anywhere
     /// `pthread_cond_wait(3)`.
     fn pthread_cond_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int,
-        version "GLIBC_2.3.2"
-    {
+        version "GLIBC_2.3.2", linked "__pthread_cond_wait" {
         // SAFETY: the caller's promise.
         unsafe {
             if !fiber::on_fiber() {
@@ -57,7 +56,7 @@ interpose! { lean anywhere
         condition: *mut Condition,
         mutex: *mut Mutex,
         time: *const libc::timespec,
-    ) -> c_int, version "GLIBC_2.3.2" {
+    ) -> c_int, version "GLIBC_2.3.2", linked "__pthread_cond_timedwait" {
         if !fiber::on_fiber() {
             // SAFETY: the caller's promise.
             return giving_back(mutex, || unsafe { original(condition, mutex, time) });
@@ -81,7 +80,7 @@ interpose! { lean anywhere
         mutex: *mut Mutex,
         clock: libc::clockid_t,
         time: *const libc::timespec,
-    ) -> c_int {
+    ) -> c_int, linked "__pthread_cond_clockwait" {
         if !fiber::on_fiber() {
             // SAFETY: the caller's promise.
             return giving_back(mutex, || unsafe { original(condition, mutex, clock, time) });
@@ -97,7 +96,9 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_cond_signal(3)`.
-    fn pthread_cond_signal(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2" {
+    fn pthread_cond_signal(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2",
+        linked "__pthread_cond_signal"
+    {
         let key = condition as usize;
         if lot::is_waited(key) {
             static TURN: AtomicU32 = AtomicU32::new(0);
@@ -114,7 +115,9 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_cond_broadcast(3)`.
-    fn pthread_cond_broadcast(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2" {
+    fn pthread_cond_broadcast(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2",
+        linked "__pthread_cond_broadcast"
+    {
         // First: the condition may be destroyed by those woken, as soon as all are.
         // SAFETY: the caller's promise.
         let result = unsafe { original(condition) };

@@ -16,7 +16,7 @@ interpose! { lean anywhere
         attributes: Attributes,
         function: StartRoutine,
         data: *mut c_void,
-    ) -> c_int {
+    ) -> c_int, linked "__pthread_create" {
         // SAFETY: the caller's promise: null, or attributes that were initialised; a place to write.
         unsafe {
             let mut size = 0;
@@ -35,7 +35,7 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_detach(3)`.
-    fn pthread_detach(thread: Thread) -> c_int {
+    fn pthread_detach(thread: Thread) -> c_int, linked "__pthread_detach" {
         if thread == standard::token() as Thread {
             return 0;
         }

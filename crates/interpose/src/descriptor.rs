@@ -116,7 +116,7 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `closefrom(3)`: libc's own would close them where it cannot be seen.
-    fn closefrom(first: c_int) -> () {
+    fn closefrom(first: c_int) -> (), linked "__closefrom" {
         // Less than none means all.
         files::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
         // SAFETY: the caller's promise.
@@ -127,7 +127,7 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `fclose(3)`. Fibers that wait on the stream's file end their calls with `EBADF` first.
-    fn fclose(stream: *mut libc::FILE) -> c_int {
+    fn fclose(stream: *mut libc::FILE) -> c_int, linked "_IO_new_fclose" {
         // SAFETY: `errno` is the caller's own; a stream, says the caller.
         let fd = unsafe {
             let errno = *libc::__errno_location();

@@ -23,8 +23,7 @@ use crate::time::{Clock, absolute};
 interpose! {
     /// `mq_receive(3)`.
     fn mq_receive(queue: c_int, buffer: *mut c_char, length: usize, priority: *mut c_uint)
-        -> isize
-    {
+        -> isize, linked "__mq_receive" {
         // SAFETY: the caller's promise.
         unsafe { mq_timedreceive(queue, buffer, length, priority, std::ptr::null()) }
     }
@@ -38,7 +37,7 @@ interpose! {
         length: usize,
         priority: *mut c_uint,
         deadline: *const timespec,
-    ) -> isize {
+    ) -> isize, linked "__mq_timedreceive" {
         let arguments = [queue as usize, buffer as usize, length, priority as usize];
         // SAFETY: the caller's promise.
         answer(unsafe { by_queue(libc::SYS_mq_timedreceive, arguments, libc::POLLIN, deadline) })
@@ -47,7 +46,9 @@ interpose! {
 
 interpose! {
     /// `mq_send(3)`.
-    fn mq_send(queue: c_int, buffer: *const c_char, length: usize, priority: c_uint) -> c_int {
+    fn mq_send(queue: c_int, buffer: *const c_char, length: usize, priority: c_uint) -> c_int,
+        linked "__mq_send"
+    {
         // SAFETY: the caller's promise.
         unsafe { mq_timedsend(queue, buffer, length, priority, std::ptr::null()) }
     }
@@ -61,7 +62,7 @@ interpose! {
         length: usize,
         priority: c_uint,
         deadline: *const timespec,
-    ) -> c_int {
+    ) -> c_int, linked "__mq_timedsend" {
         let arguments = [queue as usize, buffer as usize, length, priority as usize];
         // SAFETY: the caller's promise.
         let sent =
@@ -252,7 +253,7 @@ unsafe fn operate(
 
 interpose! {
     /// `tcdrain(3)`, on a thread that may block.
-    fn tcdrain(fd: c_int) -> c_int {
+    fn tcdrain(fd: c_int) -> c_int, linked "__libc_tcdrain" {
         // SAFETY: no memory is involved.
         unsafe { offload(|| original(fd)) }
     }

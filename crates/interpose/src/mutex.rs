@@ -19,7 +19,7 @@ type Mutex = libc::pthread_mutex_t;
 
 interpose! { lean
     /// `pthread_mutex_lock(3)`.
-    fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
+    fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int, linked "__pthread_mutex_lock" {
         // SAFETY: the caller's promise.
         unsafe { lock(mutex, || Ok(NEVER)) }
     }
@@ -27,7 +27,9 @@ interpose! { lean
 
 interpose! { lean
     /// `pthread_mutex_timedlock(3)`.
-    fn pthread_mutex_timedlock(mutex: *mut Mutex, time: *const libc::timespec) -> c_int {
+    fn pthread_mutex_timedlock(mutex: *mut Mutex, time: *const libc::timespec) -> c_int,
+        linked "__pthread_mutex_timedlock"
+    {
         // SAFETY: the caller's promise.
         unsafe { lock(mutex, || absolute(&*time, Clock::Realtime)) }
     }
@@ -39,7 +41,7 @@ interpose! { lean
         mutex: *mut Mutex,
         clock: libc::clockid_t,
         time: *const libc::timespec,
-    ) -> c_int {
+    ) -> c_int, linked "__pthread_mutex_clocklock" {
         // SAFETY: the caller's promise.
         unsafe { lock(mutex, || absolute(&*time, Clock::from_id(clock)?)) }
     }
@@ -47,7 +49,7 @@ interpose! { lean
 
 interpose! { lean anywhere
     /// `pthread_mutex_unlock(3)`.
-    fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
+    fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int, linked "__pthread_mutex_unlock" {
         // SAFETY: the caller's promise.
         let result = unsafe { original(mutex) };
         // Only its address: whoever has it now may destroy it.

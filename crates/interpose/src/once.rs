@@ -25,7 +25,9 @@ pub(crate) type Routine = extern "C-unwind" fn();
 
 interpose! { lean anywhere
     /// `pthread_once(3)`.
-    fn pthread_once(control: *mut libc::pthread_once_t, routine: Routine) -> c_int {
+    fn pthread_once(control: *mut libc::pthread_once_t, routine: Routine) -> c_int,
+        linked "__pthread_once"
+    {
         // SAFETY: the caller's control, which is accessed atomically.
         let state = unsafe { AtomicI32::from_ptr(control) };
         let gate = &RUNNING[(control as usize / size_of::<i32>()) % GATES];

@@ -10,8 +10,9 @@
 //! earlier still (the constructor of a library) looks it up then.
 //!
 //! A static program has no loader to ask. There an original is a function that makes the system
-//! call, where one does; for others (`pthread_mutex_lock`) nothing stands in, and this crate leaves
-//! those names to libc.
+//! call, where one does; for others (`pthread_mutex_lock`) it is libc's own by the name that libc
+//! itself calls it by (`__pthread_mutex_lock`), of which the public one is a weak alias in glibc, so
+//! that ours takes its place. Names without either (`getaddrinfo`) this crate leaves to libc.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -25,6 +26,7 @@ pub(crate) struct Original<F> {
     name: &'static CStr,
     /// The version of the symbol, where libc keeps several of which the loader would give the
     /// oldest.
+    #[cfg_attr(target_feature = "crt-static", expect(dead_code, reason = "there is one libc"))]
     version: Option<&'static CStr>,
     /// What stands for it where it cannot be found.
     fallback: Option<F>,
@@ -117,6 +119,7 @@ impl<F: Copy> Original<F> {
 ///     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize,
 ///         version "GLIBC_2.3.2",      // optional: which of libc's
 ///         else raw_read               // optional: what stands for libc's in a static program
+///         linked "__read"             // or: its other name in glibc, for a static program
 ///     {
 ///         …                           // what a call on a fiber does
 ///     }
@@ -156,7 +159,7 @@ macro_rules! interpose {
         @when ($condition:expr) $inline:ident $float:ident
         $(#[$meta:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
-            $(, version $version:literal)? $(, else $fallback:path)?
+            $(, version $version:literal)? $(, else $fallback:path)? $(, linked $linked:literal)?
         $body:block
     ) => {
         #[doc = concat!("libc's own `", stringify!($name), "`.")]
@@ -184,6 +187,21 @@ macro_rules! interpose {
                 };)?
                 let mut fallback: Option<Function> = None;
                 $(fallback = Some($fallback);)?
+                $(
+                    #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+                    {
+                        unsafe extern "C-unwind" {
+                            #[link_name = $linked]
+                            fn linked();
+                        }
+                        // SAFETY: libc's function by its other name, of the type beside this one.
+                        fallback = Some(unsafe {
+                            std::mem::transmute::<unsafe extern "C-unwind" fn(), Function>(linked)
+                        });
+                    }
+                    #[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
+                    let _ = $linked;
+                )?
                 // SAFETY: the type is written beside the name, as the manual has it.
                 unsafe { Original::new(name, version, fallback) }
             };
@@ -212,7 +230,7 @@ macro_rules! interpose {
             pub(super) unsafe fn on_fiber($($argument: $type),*) -> $result $body
         }
 
-        interpose! { @symbol [$($fallback)?]
+        interpose! { @symbol [$($fallback)? $($linked)?]
             $(#[$meta])*
             ///
             /// # Safety
@@ -232,6 +250,10 @@ macro_rules! interpose {
     // Without a stand-in for the original, a static program keeps libc's function.
     (@symbol [] $item:item) => {
         #[cfg_attr(not(target_feature = "crt-static"), unsafe(no_mangle))]
+        $item
+    };
+    (@symbol [$linked:literal] $item:item) => {
+        #[cfg_attr(any(not(target_feature = "crt-static"), target_env = "gnu"), unsafe(no_mangle))]
         $item
     };
     (@symbol [$fallback:path] $item:item) => {

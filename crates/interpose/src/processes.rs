@@ -114,7 +114,7 @@ interpose! {
 
 interpose! {
     /// `system(3)`, on a thread that may block. Not cut short: the command would go on.
-    fn system(command: *const c_char) -> c_int {
+    fn system(command: *const c_char) -> c_int, linked "__libc_system" {
         // SAFETY: the caller's promise, who waits.
         unsafe { offload(|| original(command)) }
     }
@@ -122,7 +122,7 @@ interpose! {
 
 interpose! {
     /// `pclose(3)`, on a thread that may block.
-    fn pclose(stream: *mut c_void) -> c_int {
+    fn pclose(stream: *mut c_void) -> c_int, linked "__new_pclose" {
         // SAFETY: the caller's promise, who waits.
         unsafe { offload(|| original(stream)) }
     }

@@ -26,7 +26,7 @@ unsafe extern "C" {
 
 interpose! { lean
     /// `pthread_rwlock_rdlock(3)`.
-    fn pthread_rwlock_rdlock(lock: *mut Lock) -> c_int {
+    fn pthread_rwlock_rdlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_rdlock" {
         // SAFETY: the caller's promise.
         unsafe { take(lock, READER, || Ok(NEVER)) }
     }
@@ -34,7 +34,7 @@ interpose! { lean
 
 interpose! { lean
     /// `pthread_rwlock_wrlock(3)`.
-    fn pthread_rwlock_wrlock(lock: *mut Lock) -> c_int {
+    fn pthread_rwlock_wrlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_wrlock" {
         // SAFETY: the caller's promise.
         unsafe { take(lock, WRITER, || Ok(NEVER)) }
     }
@@ -42,7 +42,9 @@ interpose! { lean
 
 interpose! { lean
     /// `pthread_rwlock_timedrdlock(3)`.
-    fn pthread_rwlock_timedrdlock(lock: *mut Lock, time: Time) -> c_int {
+    fn pthread_rwlock_timedrdlock(lock: *mut Lock, time: Time) -> c_int,
+        linked "___pthread_rwlock_timedrdlock"
+    {
         // SAFETY: the caller's promise.
         unsafe { take(lock, READER, || absolute(&*time, Clock::Realtime)) }
     }
@@ -50,7 +52,9 @@ interpose! { lean
 
 interpose! { lean
     /// `pthread_rwlock_clockrdlock(3)`.
-    fn pthread_rwlock_clockrdlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int {
+    fn pthread_rwlock_clockrdlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int,
+        linked "___pthread_rwlock_clockrdlock"
+    {
         // SAFETY: the caller's promise.
         unsafe { take(lock, READER, || absolute(&*time, Clock::from_id(clock)?)) }
     }
@@ -58,7 +62,9 @@ interpose! { lean
 
 interpose! { lean anywhere
     /// `pthread_rwlock_timedwrlock(3)`.
-    fn pthread_rwlock_timedwrlock(lock: *mut Lock, time: Time) -> c_int {
+    fn pthread_rwlock_timedwrlock(lock: *mut Lock, time: Time) -> c_int,
+        linked "___pthread_rwlock_timedwrlock"
+    {
         // SAFETY: the caller's promise.
         unsafe {
             if crate::fiber::on_fiber() {
@@ -71,7 +77,9 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_rwlock_clockwrlock(3)`.
-    fn pthread_rwlock_clockwrlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int {
+    fn pthread_rwlock_clockwrlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int,
+        linked "___pthread_rwlock_clockwrlock"
+    {
         // SAFETY: the caller's promise.
         unsafe {
             if crate::fiber::on_fiber() {
@@ -84,7 +92,7 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_rwlock_unlock(3)`.
-    fn pthread_rwlock_unlock(lock: *mut Lock) -> c_int {
+    fn pthread_rwlock_unlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_unlock" {
         // SAFETY: the caller's promise.
         let result = unsafe { original(lock) };
         wake(lock);

@@ -17,7 +17,7 @@ type Semaphore = libc::sem_t;
 
 interpose! { lean
     /// `sem_wait(3)`.
-    fn sem_wait(semaphore: *mut Semaphore) -> c_int {
+    fn sem_wait(semaphore: *mut Semaphore) -> c_int, linked "__new_sem_wait" {
         // SAFETY: the caller's promise.
         unsafe { take(semaphore, || Ok(NEVER)) }
     }
@@ -25,7 +25,9 @@ interpose! { lean
 
 interpose! { lean
     /// `sem_timedwait(3)`.
-    fn sem_timedwait(semaphore: *mut Semaphore, time: *const libc::timespec) -> c_int {
+    fn sem_timedwait(semaphore: *mut Semaphore, time: *const libc::timespec) -> c_int,
+        linked "___sem_timedwait"
+    {
         // SAFETY: the caller's promise.
         unsafe { take(semaphore, || absolute(&*time, Clock::Realtime)) }
     }
@@ -37,7 +39,7 @@ interpose! { lean
         semaphore: *mut Semaphore,
         clock: libc::clockid_t,
         time: *const libc::timespec,
-    ) -> c_int {
+    ) -> c_int, linked "___sem_clockwait" {
         // SAFETY: the caller's promise.
         unsafe { take(semaphore, || absolute(&*time, Clock::from_id(clock)?)) }
     }
@@ -45,7 +47,7 @@ interpose! { lean
 
 interpose! { lean anywhere
     /// `sem_post(3)`.
-    fn sem_post(semaphore: *mut Semaphore) -> c_int {
+    fn sem_post(semaphore: *mut Semaphore) -> c_int, linked "__new_sem_post" {
         // SAFETY: the caller's promise.
         let result = unsafe { original(semaphore) };
         wake_one(semaphore as usize);

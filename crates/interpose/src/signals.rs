@@ -54,7 +54,7 @@ unsafe extern "C-unwind" fn raw_sigsuspend(mask: *const sigset_t) -> c_int {
 
 interpose! {
     /// `sigwait(3)`.
-    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int {
+    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int, linked "__sigwait" {
         // SAFETY: the caller's promise.
         match unsafe { wait_for_one(set, ptr::null_mut(), NEVER) } {
             Ok(number) => {
@@ -91,7 +91,7 @@ interpose! {
 
 interpose! {
     /// `pause(2)`.
-    fn pause() -> c_int {
+    fn pause() -> c_int, linked "__libc_pause" {
         answer(until_handled(None)) as c_int
     }
 }

@@ -122,7 +122,7 @@ interpose! {
 
 interpose! {
     /// `sleep(3)`. The seconds left when it is cut short.
-    fn sleep(seconds: c_uint) -> c_uint {
+    fn sleep(seconds: c_uint) -> c_uint, linked "__sleep" {
         let deadline = span::from_now(u64::from(seconds) * 1_000_000_000);
         sleep_for(u64::from(seconds) * 1_000_000_000);
         span::left(deadline).div_ceil(1_000_000_000) as c_uint
@@ -139,7 +139,7 @@ interpose! {
 
 interpose! {
     /// C11's `thrd_sleep(3)`, which says -2 for an error.
-    fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int {
+    fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int, linked "__thrd_sleep" {
         let _ = left;
         if sleep_relative(time) == 0 { 0 } else { -2 }
     }

@@ -7,7 +7,9 @@ const SPINS: u32 = 100;
 
 interpose! {
     /// `pthread_spin_lock(3)`.
-    fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
+    fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int,
+        linked "__pthread_spin_lock"
+    {
         let mut spins = 0;
         loop {
             // SAFETY: the caller's promise.

@@ -20,7 +20,7 @@ type Nothing = ();
 
 interpose! { lean
     /// `flockfile(3)`.
-    fn flockfile(stream: *mut libc::FILE) -> Nothing {
+    fn flockfile(stream: *mut libc::FILE) -> Nothing, linked "__flockfile" {
         // SAFETY: the caller's promise.
         let attempt = || unsafe { ftrylockfile(stream) == 0 };
         if !attempt() {
@@ -35,7 +35,7 @@ interpose! { lean
 
 interpose! { lean anywhere
     /// `funlockfile(3)`.
-    fn funlockfile(stream: *mut libc::FILE) -> Nothing {
+    fn funlockfile(stream: *mut libc::FILE) -> Nothing, linked "__funlockfile" {
         // SAFETY: the caller's promise.
         unsafe { original(stream) };
         wake_one(stream as usize);

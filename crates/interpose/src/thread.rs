@@ -50,7 +50,7 @@ unsafe fn elsewhere(thread: Thread, result: Place, join: impl FnOnce(Place) -> c
 
 interpose! { lean anywhere
     /// `pthread_join(3)` of a thread.
-    fn pthread_join(thread: Thread, result: Place) -> c_int {
+    fn pthread_join(thread: Thread, result: Place) -> c_int, linked "__pthread_join" {
         if thread == standard::token() as Thread {
             return 0;
         }
@@ -65,7 +65,9 @@ interpose! { lean anywhere
 
 interpose! {
     /// `pthread_timedjoin_np(3)` of a thread.
-    fn pthread_timedjoin_np(thread: Thread, result: Place, time: Time) -> c_int {
+    fn pthread_timedjoin_np(thread: Thread, result: Place, time: Time) -> c_int,
+        linked "___pthread_timedjoin_np"
+    {
         // SAFETY: the caller's promise.
         unsafe { elsewhere(thread, result, |result| original(thread, result, time)) }
     }
@@ -78,7 +80,7 @@ interpose! {
         result: Place,
         clock: libc::clockid_t,
         time: Time,
-    ) -> c_int {
+    ) -> c_int, linked "___pthread_clockjoin_np" {
         // SAFETY: the caller's promise.
         unsafe { elsewhere(thread, result, |result| original(thread, result, clock, time)) }
     }

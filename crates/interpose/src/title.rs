@@ -26,7 +26,9 @@ fn cut(bytes: &[u8]) -> KernelName {
 
 interpose! {
     /// `pthread_setname_np(3)`.
-    fn pthread_setname_np(thread: Thread, name: *const c_char) -> c_int {
+    fn pthread_setname_np(thread: Thread, name: *const c_char) -> c_int,
+        linked "__pthread_setname_np"
+    {
         // SAFETY: the caller's promise: a string.
         unsafe {
             if !is_self(thread) {
@@ -44,7 +46,9 @@ interpose! {
 
 interpose! {
     /// `pthread_getname_np(3)`.
-    fn pthread_getname_np(thread: Thread, place: *mut c_char, length: usize) -> c_int {
+    fn pthread_getname_np(thread: Thread, place: *mut c_char, length: usize) -> c_int,
+        linked "__pthread_getname_np"
+    {
         let name = if is_self(thread) { kernel_name() } else { None };
         // SAFETY: the caller's promise: `length` bytes may be written at `place`.
         unsafe {
