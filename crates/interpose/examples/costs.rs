@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::hint::black_box;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{LazyLock, Mutex};
@@ -85,6 +85,52 @@ unsafe extern "C" fn plain_recv(fd: libc::c_int, to: *mut libc::c_void, length: 
 unsafe extern "C" fn our_recv(fd: libc::c_int, to: *mut libc::c_void, length: usize) -> isize {
     // SAFETY: the caller's promise.
     unsafe { libc::recv(fd, to, length, 0) }
+}
+
+/// A file on a disk (if the folder for such files is there), read and written by 100 bytes in a row.
+struct FileOf100Bytes(File);
+
+impl FileOf100Bytes {
+    const TURNS: usize = 600;
+
+    fn new() -> FileOf100Bytes {
+        let path = std::env::temp_dir().join(format!("carefree-costs-{}", std::process::id()));
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path);
+        let mut file = file.expect("a file can be made in the folder for temporary files");
+        std::fs::remove_file(path).expect("it was just made");
+        file.write_all(&[1; 100 * FileOf100Bytes::TURNS]).expect("there is room for it");
+        FileOf100Bytes(file)
+    }
+
+    fn time(&self, mut call: impl FnMut(libc::c_int) -> isize) -> f64 {
+        let begin = || {
+            (&self.0).rewind().expect("files have a beginning");
+        };
+        let one = || {
+            begin();
+            let begun = Instant::now();
+            for _ in 0..FileOf100Bytes::TURNS {
+                assert_eq!(call(self.0.as_raw_fd()), 100);
+            }
+            begun.elapsed().as_nanos() as f64 / FileOf100Bytes::TURNS as f64
+        };
+        std::iter::repeat_with(one).take(200).fold(f64::INFINITY, f64::min)
+    }
+
+    fn read(&self, read: Read) -> f64 {
+        let mut bytes = [0u8; 100];
+        // SAFETY: as much room as is said.
+        self.time(|fd| unsafe { read(fd, bytes.as_mut_ptr().cast(), 100) })
+    }
+
+    fn write(
+        &self,
+        write: unsafe extern "C" fn(libc::c_int, *const libc::c_void, usize) -> isize,
+    ) -> f64 {
+        // SAFETY: as many bytes as is said.
+        self.time(|fd| unsafe { write(fd, [0u8; 100].as_ptr().cast(), 100) })
+    }
 }
 
 fn pipe() -> (File, File) {
@@ -176,6 +222,19 @@ fn main() {
     });
     row("recv of a byte that is there, socket, fiber: ours", || {
         one.run(|| read_what_is_there(black_box(our_recv), &here, &there))
+    });
+
+    // SAFETY: as in `original`; the type is the manual's.
+    let plain_write: unsafe extern "C" fn(libc::c_int, *const libc::c_void, usize) -> isize =
+        unsafe { std::mem::transmute(original::<isize>(c"write")) };
+    let file = FileOf100Bytes::new();
+    row("read of 100 bytes of a file in memory, thread: libc's", || file.read(plain_read()));
+    row("read of 100 bytes of a file in memory, fiber: ours", || {
+        one.run(|| file.read(black_box(libc::read)))
+    });
+    row("write of 100 bytes to a file, thread: libc's", || file.write(plain_write));
+    row("write of 100 bytes to a file, fiber: ours", || {
+        one.run(|| file.write(black_box(libc::write)))
     });
 
     row("yield to another fiber", || {

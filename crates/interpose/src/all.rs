@@ -20,11 +20,11 @@ use libc::msghdr;
 
 use crate::buffers::Buffers;
 use crate::files::{self, Limit};
+use crate::flow::blocking;
 use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
 use crate::socket::{offload_message, offload_receive, option, or_so_far};
-use crate::stream::blocking;
 
 const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 

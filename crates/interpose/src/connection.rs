@@ -42,11 +42,11 @@ use libc::{sockaddr, socklen_t};
 
 use crate::fiber::answer;
 use crate::files::{self, Limit};
+use crate::flow::blocking;
 use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
+use crate::ready;
 use crate::socket::option;
-use crate::stream::blocking;
-use crate::transfer;
 use crate::turn::in_turn;
 
 system_call!(
@@ -152,7 +152,7 @@ unsafe fn accept_elsewhere(fd: c_int, plain: [usize; 6]) -> Answer {
         }
         let accepted = in_turn(fd, on.reason, deadline, libc::EAGAIN, || {
             // Who had the turn before has taken it, as a rule.
-            transfer::is_ready(fd, libc::POLLIN).then(accept)
+            ready::is_ready(fd, libc::POLLIN).then(accept)
         });
         if let Some(answer) = accepted? {
             return answer;

@@ -47,6 +47,8 @@ use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Reason, lot, operation};
 
 use crate::hold::Hold;
+use crate::kind::{Kind, Seen, look};
+use crate::storage::Storage;
 
 /// In [`File::word`]: it is being closed.
 const CLOSING: u32 = 1 << 31;
@@ -68,6 +70,12 @@ pub(crate) struct File {
     kind: AtomicU8,
     /// A [`Hold`].
     hold: AtomicU8,
+    /// A [`Storage`], once its kind is known.
+    storage: AtomicU8,
+    /// The hash of its inode, once its kind is known.
+    inode: AtomicU8,
+    /// From where to where it was found in memory.
+    warm: [AtomicU64; 2],
     /// Whether its open file may go by other numbers too.
     duplicated: AtomicBool,
     /// How often in a row it had nothing to read when it was tried.
@@ -91,6 +99,12 @@ static CHANGES: [AtomicU32; 2] = [const { AtomicU32::new(1) }; 2];
 /// A trait of the file `fd` may just have been changed: it is asked for again, or all files' if
 /// another number may be the same file's.
 pub(crate) fn changed(fd: c_int, what: Trait) {
+    if let Some(file) = known(fd) {
+        // Whether its writes end in the page cache is a matter of its mode.
+        if file.storage.load(Ordering::Relaxed) != Storage::None as u8 {
+            file.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+        }
+    }
     let own = known(fd).filter(|file| !file.duplicated.load(Ordering::Acquire));
     let changes = own.map_or(&CHANGES, |file| &file.changes);
     changes[what as usize].fetch_add(1, Ordering::Release);
@@ -114,22 +128,6 @@ pub(crate) enum Limit {
     Receive = 0,
     /// `SO_SNDTIMEO`: for what sends.
     Send = 1,
-}
-
-/// What a file descriptor refers to, as far as that matters for trying without blocking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// Nobody has asked yet.
-    Unknown,
-    /// A socket.
-    Socket,
-    /// A regular file or a disk: reads come short at its end only.
-    Regular,
-    /// A pipe, an eventfd, …
-    Stream,
-    /// A terminal, /dev/null, …
-    Device,
 }
 
 /// Tries that must have failed in a row before one is left out.
@@ -202,6 +200,9 @@ impl File {
             blocking: AtomicBool::new(false),
             kind: AtomicU8::new(Kind::Unknown as u8),
             hold: AtomicU8::new(Hold::Unknown as u8),
+            storage: AtomicU8::new(Storage::None as u8),
+            inode: AtomicU8::new(0),
+            warm: [const { AtomicU64::new(0) }; 2],
             duplicated: AtomicBool::new(false),
             dry: AtomicU8::new(0),
             limits: [const { AtomicU64::new(NEVER) }; 2],
@@ -211,11 +212,12 @@ impl File {
     /// What it refers to; asks the kernel the first time.
     #[inline]
     pub(crate) fn kind(&self, fd: c_int) -> Kind {
-        match self.kind.load(Ordering::Relaxed) {
+        match self.kind.load(Ordering::Acquire) {
             1 => Kind::Socket,
             2 => Kind::Regular,
-            3 => Kind::Stream,
-            4 => Kind::Device,
+            3 => Kind::Pipe,
+            4 => Kind::Stream,
+            5 => Kind::Device,
             _ => self.look(fd),
         }
     }
@@ -229,9 +231,25 @@ impl File {
     /// Asks the kernel what it refers to now.
     #[cold]
     pub(crate) fn look(&self, fd: c_int) -> Kind {
-        let kind = look(fd);
-        self.kind.store(kind as u8, Ordering::Relaxed);
-        kind
+        let seen = look(fd);
+        self.storage.store(seen.storage as u8, Ordering::Relaxed);
+        self.inode.store(seen.inode, Ordering::Relaxed);
+        self.set_warm(0, 0);
+        // The last: who sees it sees the others.
+        self.kind.store(seen.kind as u8, Ordering::Release);
+        seen.kind
+    }
+
+    /// Whether all from `begin` to `end` was found in memory when that was looked for.
+    pub(crate) fn is_warm(&self, begin: u64, end: u64) -> bool {
+        let [from, to] = self.warm.each_ref().map(|place| place.load(Ordering::Relaxed));
+        from <= begin && end <= to
+    }
+
+    /// All from `begin` to `end` was found in memory.
+    pub(crate) fn set_warm(&self, begin: u64, end: u64) {
+        self.warm[0].store(begin, Ordering::Relaxed);
+        self.warm[1].store(end, Ordering::Relaxed);
     }
 
     /// What it may be held by while a fiber waits for it; asks the kernel the first time.
@@ -249,6 +267,9 @@ impl File {
 
     /// Takes note of what is known of it without asking.
     pub(crate) fn found(&self, kind: Kind, hold: Hold) {
+        if kind == Kind::Socket {
+            self.storage.store(Storage::None as u8, Ordering::Relaxed);
+        }
         self.kind.store(kind as u8, Ordering::Relaxed);
         self.hold.store(hold as u8, Ordering::Relaxed);
     }
@@ -320,20 +341,13 @@ impl File {
     }
 }
 
-/// What `fd` refers to, by the kernel.
-fn look(fd: c_int) -> Kind {
-    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: there is room for the answer.
-    if unsafe { libc::fstat(fd, status.as_mut_ptr()) } != 0 {
-        return Kind::Unknown;
-    }
-    // SAFETY: the call has succeeded and so filled it.
-    match unsafe { status.assume_init() }.st_mode & libc::S_IFMT {
-        libc::S_IFSOCK => Kind::Socket,
-        libc::S_IFREG | libc::S_IFBLK | libc::S_IFDIR => Kind::Regular,
-        libc::S_IFCHR => Kind::Device,
-        _ => Kind::Stream,
-    }
+/// What is known of `fd`, whose place in the table is `file`; asks the kernel the first time.
+#[inline]
+pub(crate) fn seen(file: Option<&File>, fd: c_int) -> Seen {
+    let Some(file) = file else { return look(fd) };
+    let kind = file.kind(fd);
+    let storage = Storage::from_number(file.storage.load(Ordering::Relaxed));
+    Seen { kind, storage, inode: file.inode.load(Ordering::Relaxed) }
 }
 
 /// What `fd` may be held by while a fiber waits for it.
@@ -364,11 +378,14 @@ pub(crate) fn claimed(fd: c_int) {
 }
 
 /// Whether `fd` is in blocking mode, by the kernel.
+///
+/// If it does not tell, it is: for a number that was just closed the wait says so (`EBADF`), and where
+/// a sandbox does not let the mode be asked for, most files are.
 pub(crate) fn is_blocking(fd: c_int) -> bool {
     let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
     // SAFETY: no memory is involved.
     let mode = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
-    mode.is_ok_and(|mode| mode as c_int & libc::O_NONBLOCK == 0)
+    mode.is_err() || mode.is_ok_and(|mode| mode as c_int & libc::O_NONBLOCK == 0)
 }
 
 /// A time limit of a socket by the kernel, in nanoseconds; [`NEVER`] for none.
@@ -429,7 +446,7 @@ impl Waiter {
     pub(crate) fn unheld(&self) -> bool {
         let hold = match self.file {
             Some(file) => file.hold(self.fd),
-            None => hold(self.fd, look(self.fd)),
+            None => hold(self.fd, look(self.fd).kind),
         };
         hold != Hold::Ring
     }

@@ -25,7 +25,7 @@
 //! | `pthread_join` and its kin | `thread` |
 //! | `pthread_setname_np`, `pthread_getname_np`, `prctl` | `title` |
 //! | `pthread_create`, `pthread_detach`: where `std` spawns for a named fiber | `creation` |
-//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms; `eventfd_read`, `eventfd_write` | `stream`; `counter` |
+//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms; `eventfd_read`, `eventfd_write` | `stream`, `flow`, `seekable`; `counter` |
 //! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `all` |
 //! | `accept`, `accept4`, `connect` | `connection` |
 //! | `recvmmsg`, `sendmmsg` | `messages` |
@@ -57,15 +57,20 @@ mod all;
 mod buffers;
 mod fiber;
 mod files;
+mod flow;
 mod futex;
 mod hold;
+mod kind;
 mod memory;
 mod object;
 mod option;
 mod parking;
 mod patience;
+mod plain;
 mod scratch;
+mod seekable;
 mod span;
+mod storage;
 mod terminal;
 mod time;
 mod turn;

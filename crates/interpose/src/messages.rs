@@ -14,10 +14,10 @@ use libc::{mmsghdr, timespec};
 use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, Limit};
+use crate::flow::blocking;
 use crate::parking::{self, Answer, On, Parked};
 use crate::socket::{never_waits, receive_message, transmit_message};
 use crate::span;
-use crate::stream::blocking;
 
 system_call!(
     fn raw_recvmmsg(

@@ -105,6 +105,12 @@ pub(crate) fn interruption(why: Interrupted) -> c_int {
     }
 }
 
+/// Whether `errno` says that the fiber was interrupted, or that the file is being closed: nothing was
+/// done then, and nothing is to be tried further.
+pub(crate) fn is_end(errno: c_int) -> bool {
+    matches!(errno, libc::EBADF | libc::ECANCELED | CUT)
+}
+
 /// The `errno` that the caller is told.
 #[inline]
 pub(crate) fn told(errno: c_int) -> c_int {

@@ -278,6 +278,21 @@ fn nothing_yet(deadline: u64) -> bool {
     over
 }
 
+/// Whether one of `events` is there, or `fd` is wrong.
+pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
+    let mut file = pollfd { fd, events, revents: 0 };
+    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [(&raw mut file) as usize, 1, (&raw const at_once) as usize, 0, 0, 0];
+    loop {
+        // SAFETY: an array of one.
+        match unsafe { kernel::call(libc::SYS_ppoll, arguments) } {
+            // Some signal, even though it does not wait.
+            Err(libc::EINTR) => {}
+            polled => return polled != Ok(0),
+        }
+    }
+}
+
 /// What a call waits for.
 struct Wanted {
     fd: c_int,

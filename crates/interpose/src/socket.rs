@@ -16,10 +16,10 @@ use crate::all;
 use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Limit};
+use crate::flow::blocking;
 use crate::memory;
 pub(crate) use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
-use crate::stream::blocking;
 
 unsafe extern "C-unwind" fn raw_recv(
     fd: c_int,

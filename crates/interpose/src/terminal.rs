@@ -68,6 +68,16 @@ pub(crate) unsafe fn write(op: &Op, on: On, deadline: u64) -> Parked {
     }
 }
 
+/// Whether `fd` is a terminal.
+#[cold]
+pub(crate) fn is_one(fd: c_int) -> bool {
+    let mut settings = MaybeUninit::<libc::termios>::zeroed();
+    let place = settings.as_mut_ptr() as usize;
+    let arguments = [fd as usize, libc::TCGETS as usize, place, 0, 0, 0];
+    // SAFETY: the kernel writes what libc's structure begins with.
+    unsafe { kernel::call(libc::SYS_ioctl, arguments) }.is_ok()
+}
+
 /// After how many tenths of a second readers give up; `None` for what is no terminal, or one that
 /// waits as long as it takes.
 fn limit(fd: c_int) -> Option<u64> {

@@ -29,12 +29,16 @@ use carefree_runtime::{Reason, yield_now};
 use libc::{iovec, off_t};
 
 use crate::fiber::answer;
-use crate::files::{self, Kind, Limit};
+use crate::files::{self, Limit};
+use crate::kind::{Kind, Seen};
 use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
+use crate::plain::At;
+use crate::ready::is_ready;
 use crate::scratch::Scratch;
+use crate::storage::Storage;
 use crate::turn::in_turn;
-use crate::{socket, stream};
+use crate::{flow, seekable, socket, stream};
 
 system_call!(
     fn raw_sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize
@@ -68,6 +72,9 @@ system_call!(
 
 /// Bytes that are copied at a time.
 const CHUNK: usize = 64 * 1024;
+/// The flags that `splice` has.
+const ALL_FLAGS: c_uint =
+    libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
 /// The most that one call moves, as the kernel has it.
 const MOST: usize = 0x7fff_f000;
 
@@ -151,13 +158,17 @@ interpose! {
     }
 }
 
-fn kind(fd: c_int) -> Kind {
-    // Asked anew: a mistake would block the carrier.
-    files::file(fd).map_or(Kind::Unknown, |file| file.look(fd))
+fn look(fd: c_int) -> Seen {
+    let file = files::file(fd);
+    if let Some(file) = file {
+        // Asked anew: a mistake would block the carrier.
+        file.look(fd);
+    }
+    files::seen(file, fd)
 }
 
 fn blocking(fd: c_int) -> bool {
-    stream::blocking(files::file(fd), fd)
+    flow::blocking(files::file(fd), fd)
 }
 
 /// Parks until `events` happen on `fd`.
@@ -176,16 +187,6 @@ fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
             Ok(())
         }
     }
-}
-
-/// Whether one of `events` is there.
-pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
-    let mut file = libc::pollfd { fd, events, revents: 0 };
-    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let (place, time) = (&raw mut file as usize, &raw const at_once as usize);
-    // SAFETY: an array of one.
-    let polled = unsafe { kernel::call(libc::SYS_ppoll, [place, 1, time, 0, 0, 0]) };
-    polled != Ok(0)
 }
 
 /// Calls `attempt`, which does not wait, until it need not; waits for the ends meanwhile, unless one
@@ -225,32 +226,61 @@ unsafe fn splice_all_kinds(
     length: usize,
     flags: c_uint,
 ) -> Answer {
-    let (source, target) = (kind(from), kind(to));
-    if target == Kind::Socket && blocking(to) && length > 0 {
-        return match (from_offset.is_null(), to_offset.is_null()) {
-            (false, _) => Err(libc::ESPIPE),
-            (_, false) => Err(libc::EINVAL),
-            _ => pipe_to_socket(from, to, length, flags),
-        };
+    let (source, target) = (look(from), look(to));
+    let arguments = |flags: c_uint| {
+        let (from, to) = (from as usize, to as usize);
+        [from, from_offset as usize, to, to_offset as usize, length, flags as usize]
+    };
+    let has_wrong_place = !from_offset.is_null() && source.storage == Storage::None
+        || !to_offset.is_null() && target.storage == Storage::None;
+    let has_pipe = source.kind == Kind::Pipe || target.kind == Kind::Pipe;
+    if length == 0 || flags & !ALL_FLAGS != 0 || has_wrong_place || !has_pipe {
+        // The kernel answers at once.
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_splice, arguments(flags)) };
     }
-    let arguments = [
-        from as usize,
-        from_offset as usize,
-        to as usize,
-        to_offset as usize,
-        length,
-        (flags | libc::SPLICE_F_NONBLOCK) as usize,
-    ];
-    let wait_first = source == Kind::Socket && length > 0 && blocking(from);
+    if target.kind == Kind::Socket && blocking(to) {
+        return pipe_to_socket(from, to, length, flags);
+    }
+    let arguments = arguments(flags | libc::SPLICE_F_NONBLOCK);
+    let wait_first = source.kind == Kind::Socket && blocking(from);
     let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
-    when_ready(end(from, source), end(to, target), flags, || {
+    when_ready(end(from, source.kind), end(to, target.kind), flags, || {
         // A socket would be waited for, as long as there is nothing; and that only.
         if wait_first && !is_ready(from, libc::POLLIN) {
             return Err(libc::EAGAIN);
         }
         // SAFETY: the caller's promise.
-        unsafe { kernel::call(libc::SYS_splice, arguments) }
+        let splice = || unsafe { kernel::call(libc::SYS_splice, arguments) };
+        match slow_end((from, source, from_offset), (to, target), length) {
+            // SAFETY: the caller's promise, who waits.
+            Some(slow) => unsafe { seekable::elsewhere(slow, splice) },
+            None => splice(),
+        }
     })
+}
+
+/// The end that a splice may have to wait for though the pipe is ready: a disk, or what is further away.
+fn slow_end(
+    (from, source, place): (c_int, Seen, *const off_t),
+    (to, target): (c_int, Seen),
+    length: usize,
+) -> Option<c_int> {
+    if matches!(target.storage, Storage::Device | Storage::Other) {
+        return Some(to);
+    }
+    let at = || match memory::check(place, 1) {
+        // SAFETY: it can be read.
+        Ok(()) => At::Offset(unsafe { place.read_unaligned() }),
+        Err(_) => At::Position,
+    };
+    let waits = match source.storage {
+        Storage::None | Storage::Memory | Storage::Kernel => false,
+        // No pipe takes more.
+        Storage::Disk => !seekable::is_in_memory(from, at(), length.min(CHUNK) as u64),
+        Storage::Device | Storage::Other => true,
+    };
+    waits.then_some(from)
 }
 
 /// Moves from a pipe what a socket in blocking mode takes.
@@ -313,15 +343,30 @@ fn move_copied(from: c_int, copy: &Scratch, to: c_int, copied: usize, flags: c_u
 
 unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answer {
     let plain = [to as usize, from as usize, offset as usize, count, 0, 0];
-    match kind(to) {
+    // SAFETY: the caller's promise.
+    let plainly = || unsafe { kernel::call(libc::SYS_sendfile, plain) };
+    let (source, target) = (look(from), look(to));
+    if source.storage == Storage::None && offset.is_null() && count > 0 {
+        // Later kernels send from a pipe, and wait for what comes.
         // SAFETY: the caller's promise, who waits.
-        Kind::Regular => unsafe { offload(|| kernel::call(libc::SYS_sendfile, plain)) },
-        Kind::Socket | Kind::Stream | Kind::Device if blocking(to) && count > 0 => {
+        return unsafe { seekable::elsewhere(to, plainly) };
+    }
+    // Nothing else without a position is sent.
+    if source.storage == Storage::None || count == 0 || count > isize::MAX as usize {
+        return plainly();
+    }
+    match target.kind {
+        // SAFETY: the caller's promise, who waits.
+        _ if target.storage != Storage::None => unsafe { seekable::elsewhere(to, plainly) },
+        Kind::Socket | Kind::Pipe | Kind::Device if blocking(to) => {
             // SAFETY: the caller's promise.
-            unsafe { copy(to, from, offset, count.min(MOST)) }
+            match unsafe { copy((to, target.kind), (from, source), offset, count.min(MOST)) }? {
+                Some(sent) => Ok(sent),
+                // What is wrong with what is to be sent, the kernel says in its own words.
+                None => plainly(),
+            }
         }
-        // SAFETY: the caller's promise.
-        _ => unsafe { kernel::call(libc::SYS_sendfile, plain) },
+        _ => plainly(),
     }
 }
 
@@ -337,8 +382,14 @@ fn length(fd: c_int) -> off_t {
     }
 }
 
-/// `sendfile` by reading and writing.
-unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answer {
+/// `sendfile` by reading and writing; `None` if nothing can be read.
+unsafe fn copy(
+    (to, target): (c_int, Kind),
+    (from, source): (c_int, Seen),
+    offset: *mut off_t,
+    count: usize,
+) -> Result<Option<usize>, c_int> {
+    let to_socket = target == Kind::Socket;
     let seek = |place: off_t, whence: c_int| {
         let arguments = [from as usize, place as usize, whence as usize, 0, 0, 0];
         // SAFETY: no memory is involved.
@@ -350,12 +401,11 @@ unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answ
     // SAFETY: the caller's promise, and it can be read.
     let begin = match unsafe { offset.as_ref() } {
         Some(offset) => *offset,
-        // What has no position, `sendfile` does not take.
-        None => seek(0, libc::SEEK_CUR)
-            .map_err(|errno| if errno == libc::ESPIPE { libc::EINVAL } else { errno })?
-            as off_t,
+        None => match seek(0, libc::SEEK_CUR) {
+            Ok(place) => place as off_t,
+            Err(_) => return Ok(None),
+        },
     };
-    let to_socket = kind(to) == Kind::Socket;
     // More is announced only of what there is: a socket holds a part back until it comes, a fifth of a
     // second long, and callers who want a whole file sent ask for as much as can be.
     let there = (length(from) - begin).clamp(0, count as off_t) as usize;
@@ -368,7 +418,8 @@ unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answ
         let read = match read {
             Ok(0) => break Ok(()),
             Ok(read) => read,
-            Err(libc::ESPIPE) => break Err(libc::EINVAL),
+            Err(errno) if parking::is_end(errno) => break Err(errno),
+            Err(_) if sent == 0 => return Ok(None),
             Err(errno) => break Err(errno),
         };
         // SAFETY: as much was read.
@@ -391,13 +442,20 @@ unsafe fn copy(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answ
         }
     };
     if sent == 0 {
-        return ended.map(|()| 0);
+        return ended.map(|()| Some(0));
     }
-    let end = begin + sent as off_t;
-    // SAFETY: the caller's promise.
-    match unsafe { offset.as_mut() } {
-        Some(offset) => *offset = end,
-        None => _ = seek(end, libc::SEEK_SET),
+    // Reading from /dev/zero and its like moves no position.
+    let moved =
+        if source.kind == Kind::Device && source.storage == Storage::Memory { 0 } else { sent };
+    let end = begin + moved as off_t;
+    if offset.is_null() {
+        _ = seek(end, libc::SEEK_SET);
+    } else {
+        // SAFETY: the caller has no need of what is there, for it is overwritten.
+        unsafe {
+            memory::check_writable(offset)?;
+            *offset = end;
+        }
     }
-    Ok(sent)
+    Ok(Some(sent))
 }

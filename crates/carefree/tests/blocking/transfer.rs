@@ -183,7 +183,8 @@ fn what_is_wrong_is_said() {
         let (reader, writer) = pipe();
         assert_eq!(send(&one, &987_654, NONE, 10), Err(libc::EBADF));
         assert_eq!(send(&987_654, &file, NONE, 10), Err(libc::EBADF));
-        assert_eq!(send(&one, &reader, NONE, 10), Err(libc::EINVAL));
+        let mut place = 0;
+        assert_eq!(send(&one, &reader, &raw mut place, 10), Err(libc::ESPIPE));
         assert_eq!(splice(&one, &other, 10), Err(libc::EINVAL));
         assert_eq!(splice(&file, &one, 10), Err(libc::EINVAL));
         assert_eq!(splice(&987_654, &one, 10), Err(libc::EBADF));

@@ -1,0 +1,154 @@
+//! Reading and writing files that have a position.
+//!
+//! A call is *one* system call, the one that the caller asked for, so that its result, its `errno`,
+//! the position and the order among all who share the open file are the kernel's. A short write is
+//! the answer (the disk is full, a limit is reached, a pointer leads nowhere), not something to
+//! go on from. What is decided here is only which thread makes the call:
+//!
+//! * the carrier, where the bytes are copied from or to memory and there are not too many;
+//! * a thread of the offload pool, where the call may take longer, or where such a thread is busy
+//!   with the same file and holds locks of the kernel's ([`storage`](crate::storage)).
+//!
+//! Whether a read finds its bytes in memory is asked by reading the last of them at its place,
+//! without waiting. A read at the position without waiting (`RWF_NOWAIT`) would do for both, but it may
+//! return a part, and the rest, which another call must fetch, could by then be another reader's.
+//!
+//! Reads *at an offset* do not move the position, so parts of them can be joined. They are tried and
+//! then left to the reactor, as in [`flow`](crate::flow), where the kernel waits for a disk without
+//! a thread.
+
+use std::ffi::c_int;
+
+use carefree_context::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use carefree_runtime::offload_unchecked as offload;
+use libc::iovec;
+
+use crate::files::{self, Waiter};
+use crate::kind::Seen;
+use crate::parking::{self, Answer, On, Parked};
+use crate::plain::{At, Call, Way};
+use crate::ready::is_ready;
+use crate::storage::{self, Busy, Storage};
+
+/// The most bytes that a carrier copies at a time: some ten microseconds.
+const MODERATE: usize = 128 * 1024;
+
+/// How far beyond a read is asked for what is in memory: small reads in a row need not ask each time.
+const AHEAD: u64 = 16 * 1024;
+
+/// Makes a call on a file that has a position, of which `seen` is known.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
+    let mut waited = false;
+    if matches!(seen.storage, Storage::Kernel | Storage::Device) {
+        waited = wait_until_ready(call)?;
+    }
+    // SAFETY: the caller's promise.
+    let length = || unsafe { call.given.length() };
+    let here = !storage::is_busy(seen.inode)
+        && match seen.storage {
+            Storage::Memory => length() <= MODERATE,
+            Storage::Kernel => !waited && length() <= MODERATE,
+            Storage::Disk => {
+                let length = length();
+                length <= MODERATE
+                    && !call.flags_may_wait()
+                    && (call.way == Way::Write || is_in_memory(call.fd, call.at, length as u64))
+            }
+            Storage::None | Storage::Device | Storage::Other => false,
+        };
+    if here {
+        // SAFETY: the caller's promise.
+        return unsafe { call.plainly() };
+    }
+    let _busy = Busy::new(seen.inode);
+    // SAFETY: the caller's promise.
+    unsafe { elsewhere(call.fd, || call.plainly()) }
+}
+
+/// Has a thread of the pool make a call on `fd`.
+///
+/// As long as the call has not begun, who closes `fd` waits, and the call then fails: it is not made
+/// on a file that has got the number meanwhile.
+///
+/// # Safety
+/// `call` may run on another thread.
+pub(crate) unsafe fn elsewhere(fd: c_int, call: impl FnOnce() -> Answer) -> Answer {
+    let waiter = Waiter::new(fd).ok_or(libc::EBADF)?;
+    let call = move || {
+        let holds = waiter.holds();
+        drop(waiter);
+        if holds { call() } else { Err(libc::EBADF) }
+    };
+    // SAFETY: the caller's promise; a waiter is two numbers.
+    unsafe { offload(call) }
+}
+
+/// Waits until a file of the kernel's or a device has something to read or room to be written to;
+/// whether there was something to wait for. Most are always ready.
+fn wait_until_ready(call: &Call) -> Result<bool, c_int> {
+    let (events, reason) = match call.way {
+        Way::Read => (libc::POLLIN, Reason::Read),
+        Way::Write => (libc::POLLOUT, Reason::Write),
+    };
+    if is_ready(call.fd, events) {
+        return Ok(false);
+    }
+    if !files::is_blocking(call.fd) {
+        // The call says so.
+        return Ok(false);
+    }
+    let op = Op::Poll { fd: call.fd, events: events as u32 };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform(&op, On { fd: call.fd, reason, limit: None }) } {
+        Parked::Answered(Err(errno)) if parking::is_end(errno) => Err(errno),
+        // One that the reactor cannot wait for is read or written by a thread that may.
+        _ => Ok(true),
+    }
+}
+
+/// Whether a read of `length` bytes will find them in the page cache, as far as can be told.
+pub(crate) fn is_in_memory(fd: c_int, at: At, length: u64) -> bool {
+    let begin = match at {
+        At::Position => match storage::position(fd) {
+            Ok(place) => place,
+            Err(_) => return false,
+        },
+        At::Offset(offset) => offset as u64,
+    };
+    let end = begin.saturating_add(length.max(1));
+    let file = files::known(fd);
+    if file.is_some_and(|file| file.is_warm(begin, end)) {
+        return true;
+    }
+    let ahead = begin.saturating_add(AHEAD).max(end);
+    let (there, end) = match look(fd, ahead - 1) {
+        Ok(1) => (true, ahead),
+        // Behind the end of the file, or not there yet.
+        _ => match look(fd, end - 1) {
+            Ok(1) => (true, end),
+            Ok(_) => (look(fd, begin).is_ok(), end),
+            Err(_) => (false, end),
+        },
+    };
+    if there {
+        if let Some(file) = file {
+            file.set_warm(begin, end);
+        }
+    }
+    there
+}
+
+/// Reads the byte at `place` without waiting.
+fn look(fd: c_int, place: u64) -> Answer {
+    let mut byte = 0u8;
+    let one = iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let [at, flags] = [place as usize, libc::RWF_NOWAIT as usize];
+    let arguments = [fd as usize, &raw const one as usize, 1, at, 0, flags];
+    // SAFETY: room for one byte.
+    unsafe { kernel::call(libc::SYS_preadv2, arguments) }
+}
