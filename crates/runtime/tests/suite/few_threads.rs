@@ -68,6 +68,22 @@ fn one_carrier_is_enough() {
     with_threads(1, "few_threads::one_carrier_is_enough", || runs_on(1));
 }
 
+/// After each load, fibers' storage is made as a new thread's is, and there is none to look at.
+#[test]
+fn a_library_is_loaded_when_no_thread_can_be_had() {
+    with_threads(1, "few_threads::a_library_is_loaded_when_no_thread_can_be_had", || {
+        Runtime::builder().carriers(1).build().unwrap().run(|| {
+            spawn(|| ()).join().unwrap();
+            // SAFETY: a C string; a library of libc's own, which has no thread-local variables.
+            let library = unsafe { libc::dlopen(c"libBrokenLocale.so.1".as_ptr(), libc::RTLD_NOW) };
+            assert!(!library.is_null());
+            let handles: Vec<_> = (0..1000).map(|n| spawn(move || n)).collect();
+            let sum: u64 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+            assert_eq!(sum, 1000 * 999 / 2);
+        });
+    });
+}
+
 #[test]
 fn without_any_the_error_names_the_limit() {
     with_threads(0, "few_threads::without_any_the_error_names_the_limit", || {

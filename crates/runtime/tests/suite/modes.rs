@@ -47,6 +47,7 @@ fn threads_in_place_of_fibers() {
         // It asks in which order those who were woken in turn run, which is the kernel's choice.
         "semaphores::who_waits_longest_is_served_first",
         // There are no carriers to count.
+        "few_threads::a_library_is_loaded_when_no_thread_can_be_had",
         "few_threads::fibers_run_on_the_carriers_that_can_be_started",
         "few_threads::one_carrier_is_enough",
         "runtimes::counts_count",
