@@ -97,9 +97,9 @@ fn a_program_with_rights_of_its_own_does_not_obey_its_user() {
     let complaints = String::from_utf8_lossy(&ordered_about.stderr);
     assert!(ordered_about.status.success(), "{complaints}");
     assert_eq!(said(&ordered_about), said(&left_alone));
-    for ((variable, _), obeys) in SETTINGS.iter().zip(obeys) {
-        // Processors without the instruction have nothing to switch off.
-        assert!(obeys || *variable == "CAREFREE_FSGSBASE", "{variable} is not obeyed by others");
+    // The others are not looked at in every mode.
+    for ((variable, _), obeys) in SETTINGS.iter().zip(obeys).take(5) {
+        assert!(obeys, "{variable} is not obeyed by others");
     }
 }
 
