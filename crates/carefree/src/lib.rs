@@ -64,6 +64,7 @@
 //! * [`Scope::cancel_on_failure`] and [`Scope::limit`].
 //! * [`Semaphore`].
 //! * [`offload`]: a call that blocks its kernel thread, made on one where that does no harm.
+//! * [`on_large_stack`]: a call that goes deeper than a fiber's stack allows.
 //! * [`block_on`]: a future run to its end by a fiber, for crates that are async only.
 //! * [`coroutine_scope`] and [`Coroutine`]: the bare resumable function, which does not need the
 //!   runtime.
@@ -94,6 +95,8 @@
 //! | `CAREFREE_CARRIERS` | kernel threads of the process's runtime, 1 to 64 |
 //! | `CAREFREE_TLS` | `own` (the default), `threads`: threads in place of fibers; `shared`: see [`share_thread_locals`] |
 //! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
+//! | `CAREFREE_STACK` | bytes of stack for fibers that ask for none (also `64K`, `1M`, `1G`); else `RUST_MIN_STACK` counts: see [`Builder::stack_size`] |
+//! | `CAREFREE_GUARD` | bytes of guard below each stack, at least: see [`StackSize::guard`] |
 //! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
 //! | `CAREFREE_REACTOR` | `uring` or `epoll`: how fibers wait for files and sockets |
 //! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
@@ -118,8 +121,8 @@ pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Interrupted, JoinHandle, Metrics, Permit, Runtime, RuntimeBuilder, Scope,
     ScopedJoinHandle, Semaphore, Thread, ThreadId, TimedOut, available_parallelism, check, current,
-    dump, metrics, offload, park, park_timeout, run, scope, shield, sleep, sleep_until, spawn,
-    timeout, timeout_with_value, yield_now,
+    dump, metrics, offload, on_large_stack, park, park_timeout, run, scope, shield, sleep,
+    sleep_until, spawn, timeout, timeout_with_value, yield_now,
 };
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]
 pub use carefree_runtime::{park_timeout_ms, sleep_ms};

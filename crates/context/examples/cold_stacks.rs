@@ -52,6 +52,8 @@ const WAYS: &[Way] = &[
     way("guards and populate by 128", 128, How::Batched, How::Batched),
     way("guards and populate by 1024", 1024, How::Batched, How::Batched),
     Way { guard_pages: 4, ..way("by 64, guards of 4 pages", 64, How::Batched, How::Batched) },
+    Way { guard_pages: 16, ..way("by 64, guards of 16 pages", 64, How::Batched, How::Batched) },
+    Way { guard_pages: 32, ..way("by 64, guards of 32 pages", 64, How::Batched, How::Batched) },
     Way { pages: 2, ..way("by 64, two pages used", 64, How::Batched, How::Not) },
     Way { pages: 2, ..way("by 64, two pages populated", 64, How::Batched, How::Batched) },
 ];

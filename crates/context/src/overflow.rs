@@ -22,8 +22,9 @@
 //!
 //! A guard catches code that touches it. Rust code always does, and so does C code compiled with
 //! `-fstack-clash-protection`, as they touch every page of a large frame on the way down. Other C
-//! code with a frame larger than the guard (16 KiB for the default stack size) may step over it
-//! unseen.
+//! code with a frame larger than the guard (64 KiB for the default stack size) may step over it
+//! unseen. `CAREFREE_GUARD` makes guards larger; deep calls into such code belong on a large stack
+//! ([`call_on_stack`](crate::coroutine::call_on_stack)), whose guard is 1 MiB.
 
 use crate::stack::{self, StackInfo, sys};
 use std::cell::Cell;
@@ -161,11 +162,12 @@ fn report(slot: &StackInfo) {
         }
     }
     line.say(b" has overflowed its stack of ");
-    line.number(slot.size / 1024);
+    line.number((slot.size - slot.guard) / 1024);
     line.say(
-        b" KiB: give it a larger one, with Builder::stack_size(bytes) if it is a fiber, with ",
+        b" KiB: give fibers larger ones with Builder::stack_size(bytes), or all of them with ",
     );
-    line.say(b"Coroutine::with_stack_size if it is a coroutine\n");
+    line.say(b"CAREFREE_STACK=bytes or RUST_MIN_STACK=bytes, a coroutine with ");
+    line.say(b"coroutine_with_stack_size, a deep call with on_large_stack(bytes, f)\n");
     line.flush();
 }
 

@@ -145,8 +145,8 @@ fn overflowing_the_stack() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");
     assert!(
-        errors.contains("carefree: a coroutine has overflowed its stack of 256 KiB"),
+        errors.contains("carefree: a coroutine has overflowed its stack of 192 KiB"),
         "{errors}"
     );
-    assert!(errors.contains("Coroutine::with_stack_size"), "{errors}");
+    assert!(errors.contains("coroutine_with_stack_size"), "{errors}");
 }

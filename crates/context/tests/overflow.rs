@@ -91,16 +91,17 @@ fn fault() {
     unsafe { std::hint::black_box(NULL).write_volatile(1) };
 }
 
-const SAYS: &str = "carefree: a coroutine has overflowed its stack of 256 KiB: give it a larger \
-                    one, with Builder::stack_size(bytes) if it is a fiber, with \
-                    Coroutine::with_stack_size if it is a coroutine\n";
+const SAYS: &str = "carefree: a coroutine has overflowed its stack of 192 KiB: give fibers larger \
+                    ones with Builder::stack_size(bytes), or all of them with \
+                    CAREFREE_STACK=bytes or RUST_MIN_STACK=bytes, a coroutine with \
+                    coroutine_with_stack_size, a deep call with on_large_stack(bytes, f)\n";
 
 #[test]
 fn endless_recursion() {
     if is_child() {
         overflow::install().unwrap();
         overflow::install().unwrap();
-        on_stack(256 << 10, endless);
+        on_stack(192 << 10, endless);
     }
     for guards in ["madvise", "mprotect"] {
         let output = in_child("endless_recursion", &[("CAREFREE_GUARDS", guards)]);
@@ -112,7 +113,7 @@ fn endless_recursion() {
 fn a_frame_larger_than_the_stack() {
     if is_child() {
         overflow::install().unwrap();
-        on_stack(256 << 10, one_large_frame);
+        on_stack(192 << 10, one_large_frame);
     }
     assert_dies(&in_child("a_frame_larger_than_the_stack", &[]), libc::SIGABRT, SAYS);
 }
@@ -124,7 +125,7 @@ fn one_byte_below_the_stack() {
         on_stack(64 << 10, one_byte_too_many);
     }
     let output = in_child("one_byte_below_the_stack", &[]);
-    assert_dies(&output, libc::SIGABRT, "overflowed its stack of 64 KiB: ");
+    assert_dies(&output, libc::SIGABRT, "overflowed its stack of 96 KiB: ");
 }
 
 unsafe fn describe(overflown: &StackInfo, say: &mut dyn FnMut(&[u8])) {
@@ -145,7 +146,7 @@ fn somebody_else_describes_the_stack() {
     }
     let output = in_child("somebody_else_describes_the_stack", &[]);
     let says = format!(
-        "\ncarefree: fiber '{}' has overflowed its stack of 16 KiB: ",
+        "\ncarefree: fiber '{}' has overflowed its stack of 24 KiB: ",
         "long name ".repeat(100)
     );
     assert_dies(&output, libc::SIGABRT, &says);
@@ -237,7 +238,7 @@ fn an_earlier_handler_does_not_get_our_overflows() {
         let handler = with_information as extern "C" fn(_, _, _) as usize;
         set_action(handler, libc::SA_SIGINFO | libc::SA_ONSTACK, &[]);
         overflow::install().unwrap();
-        on_stack(256 << 10, endless);
+        on_stack(192 << 10, endless);
     }
     let output = in_child("an_earlier_handler_does_not_get_our_overflows", &[]);
     assert_dies(&output, libc::SIGABRT, SAYS);
@@ -319,7 +320,7 @@ fn on_c_thread(code: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> *
 
 extern "C" fn overflow_on_c_thread(_: *mut libc::c_void) -> *mut libc::c_void {
     overflow::ensure_alternate_stack().unwrap();
-    on_stack(256 << 10, endless)
+    on_stack(192 << 10, endless)
 }
 
 #[test]

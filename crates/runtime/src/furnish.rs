@@ -32,6 +32,7 @@ use carefree_context::tls::{self, Block};
 use once_cell::race::OnceNonZeroUsize;
 
 use crate::shortage;
+use crate::size;
 
 /// Furnished stacks of the default size a carrier keeps for itself.
 const LOCAL: usize = 512;
@@ -63,12 +64,11 @@ impl Furnished {
         let block = match tls::mode().layout() {
             None => None,
             Some(layout) => {
-                refuse_too_small(stack.size(), layout.room())?;
                 if !stack.is_fresh() {
                     // A coroutine was here; a block is built on zeros.
                     let room = layout.room();
                     // SAFETY: below the stack's top lies the stack's own memory, more than `room`
-                    // (`refuse_too_small`), and it is this function's alone.
+                    // (`size::of`), and it is this function's alone.
                     unsafe { low.sub(room).write_bytes(0, room) };
                 }
                 // SAFETY: the stack is this function's alone and stays with the block, in one
@@ -80,7 +80,7 @@ impl Furnished {
         };
         let address = (low as usize - size_of::<FiberStack>()) & !63;
         let place = low.wrapping_sub(low as usize - address).cast::<FiberStack>();
-        // SAFETY: lies on the stack below the block, where `FRAMES_MIN` bytes and more are left,
+        // SAFETY: lies on the stack below the block, where room for a fiber is left (`size::of`),
         // aligned to 64, and nobody else uses it.
         unsafe { place.write(FiberStack { stack, block }) };
         // SAFETY: an address within a mapping is not null.
@@ -158,26 +158,8 @@ impl Furnished {
     }
 }
 
-/// Bytes of a stack that must remain for frames.
-const FRAMES_MIN: usize = 4096;
-
-/// A program can have more thread-local storage than a small stack has room for.
-fn refuse_too_small(size: StackSize, thread_locals: usize) -> io::Result<()> {
-    let others = size_of::<FiberStack>() + 64 + CLOSURE_MAX + FRAMES_MIN;
-    let needed = thread_locals + others;
-    if needed <= size.usable() {
-        return Ok(());
-    }
-    let enough = (needed + size.guard()).next_power_of_two();
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!(
-            "a stack of {} bytes has no room for this program's {thread_locals} bytes of \
-             thread-local storage and a fiber: ask for at least {enough}",
-            size.bytes()
-        ),
-    ))
-}
+// Both may have to be moved down to be aligned.
+const _: () = assert!(size_of::<FiberStack>() + 64 + CLOSURE_MAX + 64 <= size::OWN_BYTES);
 
 /// What lies within a fiber's stack: for the report of an overflow.
 ///
@@ -236,7 +218,7 @@ impl Local {
     /// What [`StackPool::acquire`] says.
     #[inline]
     pub(crate) fn take(&mut self, size: StackSize) -> io::Result<Furnished> {
-        if size != StackSize::DEFAULT {
+        if size != size::default() {
             return self.take_other(size);
         }
         match self.idle.pop() {
@@ -274,16 +256,16 @@ impl Local {
 
     fn refill(&mut self) -> io::Result<Furnished> {
         {
-            let pooled = &mut POOL.lock().idle[StackSize::DEFAULT.class()];
+            let pooled = &mut POOL.lock().idle[size::default().class()];
             let rest = pooled.len().saturating_sub(BATCH);
             self.idle.extend(pooled.drain(rest..));
         }
         if let Some(stack) = self.idle.pop() {
             return Ok(stack.reset());
         }
-        match StackPool::global().acquire_many(StackSize::DEFAULT, BATCH, &mut self.bare) {
+        match StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare) {
             Err(refusal) if self.bare.is_empty() => {
-                Furnished::new(shortage::acquire(StackSize::DEFAULT, refusal)?)
+                Furnished::new(shortage::acquire(size::default(), refusal)?)
             }
             _ => self.take_bare(),
         }
@@ -292,7 +274,7 @@ impl Local {
     /// Takes a stack back whose fiber has ended.
     #[inline]
     pub(crate) fn put(&mut self, stack: Furnished) {
-        if stack.size() != StackSize::DEFAULT {
+        if stack.size() != size::default() {
             return put(stack);
         }
         self.idle.push(stack);
@@ -303,12 +285,12 @@ impl Local {
 
     #[cold]
     fn spill(&mut self) {
-        put_many(StackSize::DEFAULT, self.idle.drain(..BATCH));
+        put_many(size::default(), self.idle.drain(..BATCH));
     }
 
     /// Gives everything back.
     pub(crate) fn clear(&mut self) {
-        put_many(StackSize::DEFAULT, self.idle.drain(..));
+        put_many(size::default(), self.idle.drain(..));
         StackPool::global().release_many(&mut self.bare);
     }
 }

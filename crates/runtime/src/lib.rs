@@ -44,6 +44,8 @@ mod io;
 #[cfg(not(loom))]
 mod join;
 #[cfg(not(loom))]
+mod large;
+#[cfg(not(loom))]
 pub mod lot;
 #[cfg(not(loom))]
 mod metrics;
@@ -74,6 +76,8 @@ mod semaphore;
 #[cfg(not(loom))]
 mod shortage;
 #[cfg(not(loom))]
+mod size;
+#[cfg(not(loom))]
 mod spawn;
 #[cfg(not(loom))]
 pub mod standard;
@@ -97,6 +101,7 @@ pub use {
     dump::dump,
     episode::Outcome,
     join::JoinHandle,
+    large::on_large_stack,
     metrics::{Metrics, metrics},
     offload::{offload, offload_unchecked},
     reason::Reason,

@@ -29,6 +29,7 @@ use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::Shared;
 use crate::shortage;
+use crate::size;
 use crate::wait;
 
 thread_local! {
@@ -78,7 +79,7 @@ where
     if let Some(name) = name {
         builder = builder.name(name.into_string());
     }
-    if let Some(bytes) = stack_size {
+    if let Some(bytes) = stack_size.or_else(size::by_variable) {
         builder = builder.stack_size(bytes);
     }
     let runtime = runtime.thread_begins();

@@ -24,6 +24,7 @@ use crate::injector::Injector;
 use crate::join::JoinHandle;
 use crate::offload;
 use crate::shortage;
+use crate::size;
 use crate::sleepers::{CARRIERS_MAX, Sleepers};
 use crate::spawn::Builder;
 use crate::sync::{light, membarrier};
@@ -450,6 +451,7 @@ impl RuntimeBuilder {
             ));
         }
         offload::configure()?;
+        size::configure()?;
         watch::configure()?;
         carefree_reactor::check_forced()?;
         prepare_process();
@@ -611,11 +613,13 @@ unsafe fn describe_overflow(
     stack: &carefree_context::stack::StackInfo,
     write: &mut dyn FnMut(&[u8]),
 ) {
-    let Some(me) = wait::current_fiber() else { return write(b"a coroutine") };
+    const OTHER: &[u8] = b"a coroutine (or a call by on_large_stack)";
+    let Some(me) = wait::current_fiber() else { return write(OTHER) };
     let own = me.stack.load(Ordering::Relaxed);
     // SAFETY: the running fiber's own stack.
     if own.is_null() || unsafe { crate::furnish::base_of(own) } != stack.base {
-        return write(b"a coroutine");
+        write(OTHER);
+        write(b" of ");
     }
     match me.name() {
         Some(name) => {

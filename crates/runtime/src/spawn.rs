@@ -21,6 +21,7 @@ use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::{self, Runtime, Shared};
+use crate::size;
 use crate::thread::Thread;
 use crate::wait;
 
@@ -53,8 +54,13 @@ impl Builder {
         self
     }
 
-    /// Bytes of address space for the stack, guard and thread-local storage included: rounded up to
-    /// a power of two. By default 256 KiB. Memory is taken only for what is touched of it.
+    /// Bytes of stack that the fiber can use, at least: thread-local storage, the guard and what the
+    /// runtime keeps there come on top, and all of it is rounded up to a power of two. Memory is
+    /// taken only for what is touched of it.
+    ///
+    /// By default what `CAREFREE_STACK` in the environment says (bytes, or a number with `K`, `M` or
+    /// `G`), or else `RUST_MIN_STACK`; or else all of it together is 256 KiB, of which 64 KiB are
+    /// guard.
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_size = Some(bytes);
         self
@@ -143,9 +149,8 @@ impl Builder {
         self.refuse_nul();
         let name = self.name.map(String::into_boxed_str);
         let size = || match self.stack_size {
-            None => Ok(StackSize::DEFAULT),
-            Some(bytes) => StackSize::new(bytes)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error)),
+            None => Ok(size::default()),
+            Some(bytes) => size::of(bytes).map_err(io::Error::from),
         };
         let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
         match here {

@@ -1,5 +1,6 @@
 //! Coroutines: computations that are suspended and resumed by hand.
 
+mod call;
 mod control;
 mod scope;
 mod suspender;
@@ -14,6 +15,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use call::call_on_stack;
 pub use scope::{Scope, ScopedCoroutine, scope};
 pub use suspender::Suspender;
 pub use symmetric::SymmetricSuspender;

@@ -1,6 +1,7 @@
 //! What the kernel is told about slots, for many at once: guard these, allocate these, take these
 //! back.
 
+use super::slab::PAGE_TABLE_SPAN;
 use super::sys::{self, Errno};
 use std::fmt;
 use std::sync::OnceLock;
@@ -9,6 +10,8 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GuardMode {
     /// By `MADV_GUARD_INSTALL` (Linux 6.13): marks in the page tables, at no cost in mappings.
+    /// (Guards above 2 MiB, which `CAREFREE_GUARD` may ask for, are made by `mprotect` all the same:
+    /// their marks would take page tables of their own.)
     Madvise,
     /// By `mprotect`: each guard splits its slab's mapping, so that `vm.max_map_count` (65,530
     /// unless raised) limits a process to about 32,700 stacks.
@@ -169,7 +172,9 @@ pub(super) type Range = libc::iovec;
 /// The ranges are the caller's and nobody needs what is in them.
 pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Option<Errno>) {
     let mut done = 0;
-    if mode == GuardMode::Madvise && guards().honest {
+    // Marks need page tables, one for each span: a guard larger than that is better off as a mapping.
+    let marks = ranges.iter().all(|range| range.iov_len <= PAGE_TABLE_SPAN);
+    if mode == GuardMode::Madvise && guards().honest && marks {
         // SAFETY: what is in the ranges may go and become unreadable, says the caller.
         let (advised, error) = unsafe { advise(ranges, sys::MADV_GUARD_INSTALL) };
         match error {

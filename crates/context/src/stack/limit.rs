@@ -28,6 +28,9 @@ pub fn why_refused(bytes: usize) -> String {
     Facts::gather().reason(bytes)
 }
 
+/// Pieces of this size may be missing in an address space of 128 TiB that is in use: 1 TiB.
+const LARGE: usize = 1 << 40;
+
 /// What tells apart the limits that all answer ENOMEM.
 #[derive(Debug)]
 struct Facts {
@@ -79,6 +82,12 @@ impl Facts {
             return "address space counts as used memory here, because vm.overcommit_memory is 2: \
                     set it with `sysctl -w vm.overcommit_memory=0`, or raise vm.overcommit_ratio"
                 .to_string();
+        }
+        if bytes >= LARGE {
+            return format!(
+                "the address space has no room for {} GiB in one piece: ask for a smaller stack",
+                bytes >> 30
+            );
         }
         "the machine, or the control group this process is in, is out of memory".to_string()
     }

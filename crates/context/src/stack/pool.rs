@@ -227,7 +227,7 @@ impl Stack {
         Slot { base: self.base, id: self.id }
     }
 
-    /// The lowest address, where the guard begins; a multiple of the size.
+    /// The lowest address, where the guard begins; a multiple of the size up to 1 GiB.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
@@ -237,7 +237,7 @@ impl Stack {
         self.base.wrapping_add(self.size().guard())
     }
 
-    /// The first address above the stack, where code begins to push; a multiple of the size.
+    /// The first address above the stack, where code begins to push; a multiple of the size up to 1 GiB.
     pub fn top(&self) -> *mut u8 {
         self.base.wrapping_add(self.size().bytes())
     }

@@ -1,30 +1,31 @@
 //! How large a stack is.
 
-use super::sys;
+use super::{setting, sys};
 use std::fmt;
 
-/// The size of a stack: how much address space is reserved for it, guard included.
+/// The size of a stack.
 ///
-/// Sizes come in classes, the powers of two from 16 KiB to 1 GiB, so that stacks tile their slab,
-/// the slot of an address is found by masking it, and a stack that was given back fits whoever asks
-/// next. A size between two classes is rounded up.
+/// Sizes come in classes: powers of two from 16 KiB to 64 TiB, guard included, so that stacks tile
+/// their slab and a stack that was given back fits whoever asks next. A size between is rounded up:
+/// [`usable`](Self::usable) is at least what was asked for.
 ///
 /// Reserved is not used: a stack costs the memory of the pages it has touched (one, 4 KiB, for a
 /// fiber that does little) and a page-table entry's worth for each page of address space (512 bytes
 /// for the default size). Be generous, as with a thread's stack.
 ///
-/// The lowest sixteenth, but at least a page and at most 64 KiB, is the guard: an access there ends
-/// the program with a message instead of overwriting the neighbour. [`usable`](Self::usable) is
-/// what remains.
+/// The lowest quarter, but at most 1 MiB, is the guard: an access there ends the program with a
+/// message instead of overwriting the neighbour. `CAREFREE_GUARD` in the environment (bytes, or a
+/// number with `K`, `M` or `G`) makes guards larger: see [`guard`](Self::guard).
 ///
 /// ```
 /// use carefree_context::stack::StackSize;
 ///
 /// let size = StackSize::new(100_000)?;
-/// assert_eq!(size.bytes(), 128 * 1024);
+/// assert_eq!(size.bytes(), 256 * 1024);
 /// assert!(size.usable() >= 100_000);
-/// assert_eq!(StackSize::default().bytes(), 256 * 1024);
-/// assert!(StackSize::new(1000).is_err());
+/// assert_eq!(StackSize::DEFAULT.bytes(), 256 * 1024);
+/// assert_eq!(StackSize::new(0)?, StackSize::new(1)?);
+/// assert!(StackSize::new(usize::MAX).is_err());
 /// # Ok::<(), carefree_context::stack::StackSizeError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,43 +35,47 @@ pub struct StackSize {
 
 /// Two to this power is the smallest class: 16 KiB.
 const MIN_EXPONENT: u8 = 14;
-/// Two to this power is the largest class: 1 GiB.
-const MAX_EXPONENT: u8 = 30;
-/// No guard is larger than this.
-const MAX_GUARD: usize = 64 * 1024;
+/// Two to this power is the largest class: 64 TiB, half of what x86-64 and aarch64 give a process.
+const MAX_EXPONENT: u8 = 46;
+/// No guard is larger than this, unless it is asked for: what Linux keeps free below a process's
+/// first stack.
+const MAX_GUARD: usize = 1 << 20;
 
 impl StackSize {
-    /// The smallest size: 16 KiB.
+    /// The smallest class: 16 KiB.
     pub const MIN: StackSize = StackSize { exponent: MIN_EXPONENT };
 
-    /// The size a stack has when nobody says otherwise: 256 KiB.
+    /// The size a stack has when nothing else is said: 256 KiB, of which 64 KiB are guard.
     ///
     /// Enough for most Rust and C code (musl's threads live on 128 KiB), and small enough that a
     /// million of them are 244 GiB of address space, which no machine runs out of, and 512 MiB of
     /// page tables.
     pub const DEFAULT: StackSize = StackSize { exponent: 18 };
 
-    /// The largest size: 1 GiB.
+    /// The largest class: 64 TiB.
     pub const MAX: StackSize = StackSize { exponent: MAX_EXPONENT };
 
     /// How many classes there are.
     pub const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize + 1;
 
-    /// The smallest class that holds `bytes`, guard included.
-    ///
-    /// On machines whose pages are larger than 4 KiB, the smallest class is four pages.
+    /// The smallest class of which at least `bytes` are [usable](Self::usable).
     ///
     /// # Errors
-    /// [`StackSizeError`] when `bytes` is less than 16 KiB or more than 1 GiB.
+    /// [`StackSizeError`] when no class has so many.
     pub fn new(bytes: usize) -> Result<StackSize, StackSizeError> {
-        if bytes < Self::MIN.bytes() {
-            return Err(StackSizeError { bytes, too_large: false });
-        }
-        if bytes > Self::MAX.bytes() {
-            return Err(StackSizeError { bytes, too_large: true });
-        }
-        let bytes = bytes.max(4 * sys::page_size()).next_power_of_two();
-        Ok(StackSize { exponent: bytes.trailing_zeros() as u8 })
+        Self::with_guard(bytes, setting::guard())
+    }
+
+    fn with_guard(bytes: usize, guard: usize) -> Result<StackSize, StackSizeError> {
+        (0..Self::CLASSES)
+            .map(Self::of_class)
+            .find(|size| {
+                // Four pages at least where pages are larger than 4 KiB.
+                size.bytes() >= 4 * sys::page_size()
+                    && size.bytes() / 2 >= guard
+                    && size.bytes() - size.guard_of(guard) >= bytes
+            })
+            .ok_or(StackSizeError { bytes })
     }
 
     /// All of a stack of this size, guard included, in bytes: a power of two.
@@ -81,12 +86,24 @@ impl StackSize {
     /// The guard at the low end, in bytes: whole pages.
     ///
     /// Code that touches every page on its way down (all of Rust; C compiled with
-    /// `-fstack-clash-protection`) is caught by any guard. Other C code may jump over a small one
-    /// with one large frame, so the guard is as large as is cheap. It takes no memory: guarding is
-    /// a mark in page-table entries that exist anyway, since guard and top page share a page table
-    /// (2 MiB of address space) in every class up to 2 MiB.
+    /// `-fstack-clash-protection`) is caught by any guard. Other C code may jump over a guard with
+    /// one frame that is larger, so it is as large as is cheap: a quarter of the stack, at most
+    /// 1 MiB, or what `CAREFREE_GUARD` asks for, as far as that leaves half of the stack
+    /// ([`new`](Self::new) takes a class large enough for both).
+    ///
+    /// It takes no memory: guarding is a mark in page-table entries that exist anyway, since guard
+    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. What
+    /// would cost memory is to move neighbours apart: each fiber has its part of a page table, 512
+    /// bytes for 256 KiB, so with guards of 1 MiB below stacks of 192 KiB it would be 4 KiB, and
+    /// twice the memory for a fiber.
     pub fn guard(self) -> usize {
-        (self.bytes() / 16).clamp(sys::page_size(), MAX_GUARD.max(sys::page_size()))
+        self.guard_of(setting::guard())
+    }
+
+    fn guard_of(self, asked: usize) -> usize {
+        let page = sys::page_size();
+        let own = (self.bytes() / 4).clamp(page, MAX_GUARD.max(page));
+        own.max(asked.next_multiple_of(page).min(self.bytes() / 2))
     }
 
     /// What code running on the stack can use of it, in bytes.
@@ -100,14 +117,21 @@ impl StackSize {
     }
 
     /// The size of the class with this number.
-    pub(super) const fn of_class(class: usize) -> StackSize {
+    ///
+    /// # Panics
+    /// When there is none.
+    pub const fn of_class(class: usize) -> StackSize {
+        assert!(class < Self::CLASSES);
         StackSize { exponent: MIN_EXPONENT + class as u8 }
     }
 }
 
 impl Default for StackSize {
+    /// [`DEFAULT`](Self::DEFAULT); or the next class that has as much besides the guard that
+    /// `CAREFREE_GUARD` asks for.
     fn default() -> Self {
-        Self::DEFAULT
+        let usable = Self::DEFAULT.bytes() - Self::DEFAULT.guard_of(0);
+        Self::new(usable).unwrap_or(Self::DEFAULT)
     }
 }
 
@@ -123,7 +147,8 @@ impl fmt::Display for StackSize {
         match self.exponent {
             0..20 => write!(out, "{} KiB", self.bytes() >> 10),
             20..30 => write!(out, "{} MiB", self.bytes() >> 20),
-            _ => write!(out, "{} GiB", self.bytes() >> 30),
+            30..40 => write!(out, "{} GiB", self.bytes() >> 30),
+            _ => write!(out, "{} TiB", self.bytes() >> 40),
         }
     }
 }
@@ -134,21 +159,20 @@ impl fmt::Debug for StackSize {
     }
 }
 
-/// A stack of the size asked for cannot be: it is below 16 KiB or above 1 GiB.
+/// A stack of the size asked for cannot be: no address space holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackSizeError {
     bytes: usize,
-    too_large: bool,
 }
 
 impl fmt::Display for StackSizeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (fault, right) = if self.too_large {
-            ("too large", format!("at most {} ({} bytes)", StackSize::MAX, StackSize::MAX.bytes()))
-        } else {
-            ("too small", format!("at least {} ({} bytes)", StackSize::MIN, StackSize::MIN.bytes()))
-        };
-        write!(out, "a stack size of {} bytes is {fault}: ask for {right}", self.bytes)
+        let most = StackSize::MAX.bytes() - MAX_GUARD;
+        write!(
+            out,
+            "a stack size of {} bytes is too large: ask for at most {most} bytes",
+            self.bytes
+        )
     }
 }
 
@@ -165,37 +189,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_up_to_powers_of_two() {
+    fn what_is_asked_for_is_usable() {
         for (asked, got) in [
-            (16 << 10, 16 << 10),
-            ((16 << 10) + 1, 32 << 10),
-            (100_000, 128 << 10),
-            (1 << 20, 1 << 20),
-            ((512 << 20) + 1, 1 << 30),
-            (1 << 30, 1 << 30),
+            (0, 16 << 10),
+            (12 << 10, 16 << 10),
+            ((12 << 10) + 1, 32 << 10),
+            (64 << 10, 128 << 10),
+            (192 << 10, 256 << 10),
+            (2 << 20, 4 << 20),
+            (16 << 30, 32 << 30),
+            ((64 << 40) - MAX_GUARD, 64 << 40),
         ] {
-            assert_eq!(StackSize::new(asked).unwrap().bytes(), got, "asked for {asked}");
+            let size = StackSize::with_guard(asked, 0).unwrap();
+            assert_eq!(size.bytes(), got, "asked for {asked}");
+            assert!(size.bytes() - size.guard_of(0) >= asked);
         }
     }
 
     #[test]
-    fn refuses_what_no_class_holds_and_names_the_limits() {
-        let small = StackSize::new((16 << 10) - 1).unwrap_err().to_string();
-        assert_eq!(
-            small,
-            "a stack size of 16383 bytes is too small: ask for at least 16 KiB (16384 bytes)"
-        );
-        for bytes in [(1 << 30) + 1, usize::MAX / 2 + 2, usize::MAX] {
-            let large = StackSize::new(bytes).unwrap_err().to_string();
+    fn a_larger_guard_takes_nothing_from_the_stack() {
+        for guard in [1, 100_000, 1 << 20, 3 << 20, 1 << 30] {
+            for asked in [0, 192 << 10, 1 << 20, 100 << 20] {
+                let size = StackSize::with_guard(asked, guard).unwrap();
+                assert!(size.guard_of(guard) >= guard, "{guard} below {asked}");
+                assert!(size.bytes() - size.guard_of(guard) >= asked, "{guard} below {asked}");
+                assert_eq!(size.guard_of(guard) % sys::page_size(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_what_no_class_holds_and_names_the_limit() {
+        for bytes in [64 << 40, usize::MAX / 2 + 2, usize::MAX] {
+            let large = StackSize::new(bytes).unwrap_err();
             assert!(
-                large.ends_with("is too large: ask for at most 1 GiB (1073741824 bytes)"),
+                large.to_string().ends_with("is too large: ask for at most 70368743129088 bytes"),
                 "{large}"
             );
+            assert_eq!(std::io::Error::from(large).kind(), std::io::ErrorKind::InvalidInput);
         }
-        assert_eq!(
-            std::io::Error::from(StackSize::new(0).unwrap_err()).kind(),
-            std::io::ErrorKind::InvalidInput
-        );
     }
 
     #[test]
@@ -204,7 +236,7 @@ mod tests {
             let size = StackSize::of_class(class);
             assert_eq!(size.class(), class);
             assert_eq!(size.guard() % sys::page_size(), 0);
-            assert!(size.guard() >= sys::page_size() && size.guard() <= size.bytes() / 4);
+            assert!(size.guard() >= sys::page_size() && size.guard() <= size.bytes() / 2);
             assert_eq!(size.usable() + size.guard(), size.bytes());
         }
     }
@@ -212,7 +244,7 @@ mod tests {
     #[test]
     fn prints_for_people() {
         let shown: Vec<String> =
-            [14, 18, 20, 23, 30].map(|e| StackSize { exponent: e }.to_string()).into();
-        assert_eq!(shown, ["16 KiB", "256 KiB", "1 MiB", "8 MiB", "1 GiB"]);
+            [14, 18, 20, 23, 30, 45].map(|e| StackSize { exponent: e }.to_string()).into();
+        assert_eq!(shown, ["16 KiB", "256 KiB", "1 MiB", "8 MiB", "1 GiB", "32 TiB"]);
     }
 }

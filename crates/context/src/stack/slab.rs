@@ -9,7 +9,7 @@ use std::ptr;
 
 /// What one page table spans. A guard and the top page of its slot must be in the same one: each
 /// page table is 4 KiB of memory, as much as a whole parked fiber.
-const PAGE_TABLE_SPAN: usize = 2 << 20;
+pub(super) const PAGE_TABLE_SPAN: usize = 2 << 20;
 /// The smallest slab: fills one page table.
 const SMALLEST: usize = PAGE_TABLE_SPAN;
 /// The largest slab. A million stacks of the default size take 250 of these.
@@ -50,10 +50,7 @@ impl Slab {
         // Reservations after a limit was met need not be powers of two.
         bytes &= !(size.bytes() - 1);
         loop {
-            match map_aligned(
-                bytes,
-                size.bytes().max(PAGE_TABLE_SPAN.min(bytes.next_power_of_two())),
-            ) {
+            match map_aligned(bytes, alignment(size, bytes)) {
                 Ok(base) => match Slab::over(base, bytes, size) {
                     Some(slab) => return Ok(slab),
                     None => {
@@ -139,6 +136,13 @@ fn zeroed(slots: u32) -> Option<Box<[u32]>> {
     }
     // SAFETY: from the global allocator with the layout of such a slice, whose numbers are zero.
     Some(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(links, slots as usize)) })
+}
+
+/// Where slabs of so many bytes may begin. Above the size of the largest slab of many, to find a
+/// place would take twice the address space.
+fn alignment(size: StackSize, bytes: usize) -> usize {
+    let span = PAGE_TABLE_SPAN.min(bytes.next_power_of_two());
+    if size.bytes() > LARGEST { span } else { size.bytes().max(span) }
 }
 
 /// Aligned places that are looked at for a reservation, one below the other.

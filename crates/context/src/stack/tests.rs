@@ -83,13 +83,17 @@ fn stacks_are_distinct_aligned_writable_and_guarded() {
 }
 
 #[test]
-fn the_largest_stack() {
+fn large_stacks() {
     for mode in MODES {
-        let stack = pool(mode, 1 << 20).acquire(StackSize::MAX).unwrap();
-        assert_eq!(stack.base() as usize % (1 << 30), 0);
-        assert_guarded(&stack);
-        touch(&stack, 7);
-        assert_eq!(words(&stack), [7, 7]);
+        for bytes in [1 << 29, 16 << 30, 1 << 40] {
+            let stack = pool(mode, 1 << 20).acquire(StackSize::new(bytes).unwrap()).unwrap();
+            assert!(stack.size().usable() >= bytes);
+            assert_eq!(stack.base() as usize % (2 << 20), 0);
+            assert_guarded(&stack);
+            touch(&stack, 7);
+            assert_eq!(words(&stack), [7, 7]);
+            assert_eq!(find(stack.limit() as usize), Some(stack.info()));
+        }
     }
 }
 
@@ -213,7 +217,7 @@ fn find_knows_the_slot_of_every_address() {
     let pool = pool(GuardMode::Madvise, 1 << 20);
     let stack = pool.acquire(SIZE).unwrap();
     let info = stack.info();
-    assert_eq!((info.top - info.base, info.size, info.guard), (256 << 10, 256 << 10, 16 << 10));
+    assert_eq!((info.top - info.base, info.size, info.guard), (256 << 10, 256 << 10, 64 << 10));
     for address in [info.base, info.base + 12345, info.top - 1] {
         assert_eq!(find(address), Some(info));
     }

@@ -34,11 +34,22 @@ fn an_overflow_names_the_fiber() {
 
 #[test]
 fn the_size_asked_for_is_checked() {
-    for wrong in [0, 1, usize::MAX] {
-        let error = Builder::new().stack_size(wrong).spawn(|| ()).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
-    }
-    for size in [16 << 10, 100_000, 1 << 20, 16 << 20] {
+    let error = Builder::new().stack_size(usize::MAX).spawn(|| ()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    // More than fits in any address space, but not more than the largest class.
+    let mut parked = Vec::new();
+    let said = loop {
+        match Builder::new().stack_size(63 << 40).spawn(park) {
+            Ok(handle) => parked.push(handle),
+            Err(error) => break error,
+        }
+        assert!(parked.len() < 3, "no address space is as large");
+    };
+    assert_eq!(said.kind(), std::io::ErrorKind::OutOfMemory, "{said}");
+    assert!(said.to_string().contains("address space"), "{said}");
+    end_all(parked);
+    // Small ones are rounded up, as std does; large ones take address space alone.
+    for size in [0, 1, 16 << 10, 100_000, 1 << 20, 16 << 20, 16 << 30] {
         let deep = move || black_box([1u8; 2000]).iter().map(|b| usize::from(*b)).sum::<usize>();
         let handle = Builder::new().stack_size(size).spawn(deep).unwrap();
         assert_eq!(handle.join().unwrap(), 2000);
@@ -181,7 +192,8 @@ fn idle_stacks_make_room_for_those_of_another_size() {
     }
     run(|| ());
     limit_address_space(800 << 20);
-    for (stack, least) in [(512 << 20, 1), (64 << 20, 8), (256 << 20, 2), (512 << 20, 1)] {
+    // A little less than a power of two: there is a guard, too.
+    for (stack, least) in [(510 << 20, 1), (62 << 20, 8), (254 << 20, 2), (510 << 20, 1)] {
         for round in 0..3 {
             let parked = fill(stack);
             let had = parked.len();
@@ -194,7 +206,7 @@ fn idle_stacks_make_room_for_those_of_another_size() {
         end_all((0..2000).map(|_| spawn(park)).collect());
         // A carrier that does not get a processor just then does not give back what it keeps.
         until(&format!("there is room in round {round}"), || {
-            let parked = fill(512 << 20);
+            let parked = fill(510 << 20);
             let had = !parked.is_empty();
             end_all(parked);
             had

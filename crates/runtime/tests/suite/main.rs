@@ -17,6 +17,7 @@ mod results;
 mod runtimes;
 mod scopes;
 mod semaphores;
+mod sizes;
 mod stress;
 mod thread_like;
 mod threads;

@@ -42,6 +42,9 @@ fn threads_in_place_of_fibers() {
         "limits::idle_stacks_make_room_for_those_of_another_size",
         "limits::the_limit_that_refuses_a_stack_is_named",
         "limits::the_size_asked_for_is_checked",
+        "sizes::a_guard_as_large_as_asked_for_stops_large_frames",
+        "sizes::the_environment_has_a_say",
+        "sizes::what_is_asked_for_is_there",
         // A call is made where it is made.
         "offloading::the_call_runs_elsewhere_and_the_carrier_runs_others",
         // It asks in which order those who were woken in turn run, which is the kernel's choice.

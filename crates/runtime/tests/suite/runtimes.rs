@@ -149,11 +149,14 @@ fn counts_count() {
 /// Every variable set to what it cannot be: nothing starts, and the error names it.
 #[test]
 fn a_variable_that_cannot_be_is_an_error() {
-    const WRONG: [(&str, &str); 5] = [
+    const WRONG: [(&str, &str); 8] = [
         ("CAREFREE_CARRIERS", "some"),
         ("CAREFREE_REACTOR", "kqueue"),
         ("CAREFREE_URING", "never"),
         ("CAREFREE_OFFLOAD", "many"),
+        ("CAREFREE_STACK", "huge"),
+        ("CAREFREE_STACK", "99999999999G"),
+        ("CAREFREE_GUARD", "thick"),
         ("CAREFREE_WATCH", "soon"),
     ];
     if is_child() {

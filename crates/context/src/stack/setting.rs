@@ -1,0 +1,74 @@
+//! Sizes in the environment.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What `CAREFREE_GUARD` asks guards to be at least, in bytes; 0 if it is not set, or wrong.
+pub(super) fn guard() -> usize {
+    // Asked for with every stack, so it is kept: what was read, plus one.
+    static GUARD: AtomicUsize = AtomicUsize::new(0);
+    match GUARD.load(Ordering::Relaxed) {
+        0 => {
+            let asked = read_guard().ok().flatten().unwrap_or(0);
+            GUARD.store(asked + 1, Ordering::Relaxed);
+            asked
+        }
+        known => known - 1,
+    }
+}
+
+/// Whether `CAREFREE_GUARD` is a size or not set.
+///
+/// # Errors
+/// A line that says what is wrong with it. Then it counts as not set.
+pub fn check_guard() -> Result<(), String> {
+    read_guard().map(drop)
+}
+
+fn read_guard() -> Result<Option<usize>, String> {
+    // More than any frame needs, and less than the largest class can have of it.
+    read("CAREFREE_GUARD", 1 << 40)
+}
+
+/// Reads a number of bytes from the environment; none if `variable` is not set or empty.
+///
+/// # Errors
+/// When it is not a number, perhaps with a suffix, or above `most`: a line that says so.
+pub fn read(variable: &str, most: usize) -> Result<Option<usize>, String> {
+    let Some(text) = carefree_settings::setting(variable).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let text = text.to_string_lossy();
+    match parse(&text).filter(|bytes| *bytes <= most) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(format!(
+            "{variable}={text} is not a number of bytes up to {most}, such as 1048576, 1024K or 1M"
+        )),
+    }
+}
+
+/// `65536`, `64K`, `64k`, `1M`, `2G`.
+fn parse(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        for (text, bytes) in [("0", 0), ("65536", 65_536), ("64K", 65_536), ("3m", 3 << 20)] {
+            assert_eq!(parse(text), Some(bytes), "{text}");
+        }
+        assert_eq!(parse("16G"), Some(16 << 30));
+        for text in ["", "K", "1T", "-1", "1.5M", "64 K", "much", "99999999999999999G", "1\u{e9}"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}
