@@ -19,7 +19,7 @@
 //! at any time: the caller looks at the word again.
 
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::lot::{self, is_waited_after_change};
@@ -28,6 +28,7 @@ use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
 use crate::fiber::{answer, guarded, on_fiber, set_errno};
+use crate::memory;
 use crate::span;
 use crate::syscall::syscall::original;
 use crate::time::{Clock, absolute};
@@ -166,17 +167,20 @@ unsafe fn wait(
     time: usize,
     mask: u32,
 ) -> Result<usize, c_int> {
+    // In the kernel's order: the time, the mask, the word.
+    let deadline = match time {
+        0 => NEVER,
+        _ => {
+            check(time)?;
+            // SAFETY: it can be read.
+            let time = unsafe { (time as *const libc::timespec).read_unaligned() };
+            end(operation, &time)?
+        }
+    };
     if mask == 0 || word % 4 != 0 {
         return Err(libc::EINVAL);
     }
-    if word == 0 {
-        return Err(libc::EFAULT);
-    }
-    let deadline = match time {
-        0 => NEVER,
-        // SAFETY: readable, says the caller.
-        _ => unsafe { end(operation, &*(time as *const libc::timespec)) }?,
-    };
+    check(word)?;
     let look_again = match is_private(operation) {
         true => NEVER,
         false => clock::now().saturating_add(RECHECK),
@@ -200,6 +204,25 @@ unsafe fn wait(
         // It is not asked for.
         Outcome::Cancelled => Err(libc::EINTR),
     }
+}
+
+/// Whether there is memory at `place`: the kernel would say so, and we would end the program.
+///
+/// It is asked once for each page, as long as the page is remembered: to ask takes longer than a
+/// hand-over between two fibers. So a page that is given back after a wait in it is taken to be there.
+#[inline]
+fn check(place: usize) -> Result<(), c_int> {
+    const PAGE: usize = 4096;
+    const PAGES: usize = 4096;
+    static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
+    let page = place / PAGE;
+    let seen = &SEEN[page % PAGES];
+    if seen.load(Ordering::Relaxed) == page && page != 0 {
+        return Ok(());
+    }
+    memory::check(place as *const u32, 1)?;
+    seen.store(page, Ordering::Relaxed);
+    Ok(())
 }
 
 /// When a wait ends.
@@ -291,7 +314,15 @@ unsafe fn requeue(call: Call) -> c_long {
     let compares = call.command() == libc::FUTEX_CMP_REQUEUE;
     let [to_wake, to_move] =
         [call.value, call.fourth as u32].map(|n| usize::try_from(n as i32).unwrap_or(0));
-    // SAFETY: the system call reads the word, so it is readable; a futex's accesses are atomic.
+    if call.word % 4 != 0
+        || call.second_word % 4 != 0
+        || memory::check(call.word as *const u32, 1).is_err()
+    {
+        // The kernel says what is wrong.
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on() };
+    }
+    // SAFETY: it can be read; a futex's accesses are atomic.
     let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
     let holds = || !compares || word.load(Ordering::SeqCst) == call.third_value;
     let Some((woken, moved)) =
@@ -316,6 +347,11 @@ unsafe fn requeue(call: Call) -> c_long {
 /// As for the system call.
 unsafe fn wake_after_operation(call: Call) -> c_long {
     let [first, second] = [call.word, call.second_word].map(|word| call.key(word));
+    if call.second_word % 4 != 0 || memory::check(call.second_word as *const u32, 1).is_err() {
+        // The kernel says what is wrong.
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on() };
+    }
     if !is_waited_after_change(first) && !is_waited_after_change(second) {
         // A fiber that comes now finds its word unchanged or is woken by who changes it: this call
         // changes the second only, and a fiber that waits for that may sleep on until the kernel

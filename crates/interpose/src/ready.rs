@@ -391,6 +391,10 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
         let arguments = [files as usize, count as usize, (&raw const at_once) as usize, 0, 0, 0];
         // SAFETY: the caller's promise.
         let tried = unsafe { kernel::call(libc::SYS_ppoll, arguments) };
+        if tried == Err(libc::EINTR) {
+            // A signal came, though the call did not wait. Signals end no fiber's calls.
+            continue;
+        }
         if tried != Ok(0) || nothing_yet(deadline) {
             return tried;
         }
@@ -482,6 +486,9 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
         let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: copies of the sets.
         let tried = unsafe { try_select(most, &sets, &mut answers, &raw mut at_once) };
+        if tried == Err(libc::EINTR) {
+            continue;
+        }
         if tried != Ok(0) || nothing_yet(deadline) {
             if tried.is_ok() {
                 give(&answers);
@@ -575,6 +582,9 @@ unsafe fn epoll_until(
     loop {
         // SAFETY: the caller's promise.
         let tried = unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) };
+        if tried == Err(libc::EINTR) {
+            continue;
+        }
         if tried != Ok(0) || nothing_yet(deadline) {
             return tried;
         }

@@ -240,8 +240,11 @@ unsafe fn transfer(
     };
     // SAFETY: the caller's promise.
     let result = unsafe { call(number, args(iov as usize, count, flags | libc::RWF_NOWAIT)) };
-    let unknown =
-        matches!(result, Attempt::Done(e) if e == -libc::EOPNOTSUPP || e == -libc::ENOSYS);
+    // The file or an old kernel knows no such call, or a sandbox does not let it through.
+    let unknown = matches!(
+        result,
+        Attempt::Done(e) if [libc::EOPNOTSUPP, libc::ENOSYS, libc::EPERM, libc::EACCES].contains(&-e)
+    );
     if !unknown || flags & libc::RWF_NOWAIT != 0 {
         return result;
     }
