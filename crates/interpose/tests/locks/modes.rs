@@ -5,11 +5,17 @@ use std::process::Command;
 use crate::common::{in_forced_mode, text};
 
 fn again_with(variable: &str, value: &str) {
+    again(&[], variable, value);
+}
+
+/// Runs the tests that `which` names again, or all for none.
+fn again(which: &[&str], variable: &str, value: &str) {
     if in_forced_mode() {
         return;
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--skip", "modes::"])
+        .args(which)
         .env("CAREFREE_TEST_FORCED", "1")
         .env(variable, value)
         .output()
@@ -22,6 +28,13 @@ fn again_with(variable: &str, value: &str) {
 #[test(seconds = 600)]
 fn shared_thread_local_storage() {
     again_with("CAREFREE_TLS", "shared");
+}
+
+/// The locks of std and of crates. (The other tests compare what our locks answer with what libc's do,
+/// and there they are libc's.)
+#[test(seconds = 600)]
+fn threads_in_place_of_fibers() {
+    again(&["standard::", "crates::"], "CAREFREE_TLS", "threads");
 }
 
 #[test(seconds = 600)]
