@@ -41,7 +41,7 @@
 //! | [`available_parallelism`] | the carriers: `CAREFREE_CARRIERS`, or `std`'s answer, up to 64 |
 //! | [`Builder::stack_size`] | without it a fiber has 256 KiB |
 //! | names | 15 bytes of them in `pthread_getname_np`, as ever; `/proc`, `ps` and debuggers show carriers |
-//! | `JoinHandleExt` of `std::os::unix` | not there: libc cannot join, signal or schedule a fiber |
+//! | `JoinHandleExt` of `std::os::unix` | its `pthread_t`s are good for `pthread_join` and `pthread_detach`; libc refuses to signal or schedule a fiber |
 //! | spawn hooks (unstable), and `println!` into a test's captured output | those of named fibers only |
 //! | [`sleep_until`] | here on stable Rust |
 //!

@@ -4,6 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use carefree_runtime::pthread;
 use carefree_runtime::standard::{self, MARK, StartRoutine};
 
 type Thread = libc::pthread_t;
@@ -36,7 +37,7 @@ interpose! { lean anywhere
 interpose! { lean anywhere
     /// `pthread_detach(3)`.
     fn pthread_detach(thread: Thread) -> c_int, linked "__pthread_detach" {
-        if thread == standard::token() as Thread {
+        if thread == standard::token() as Thread || pthread::detach(thread as usize) {
             return 0;
         }
         // SAFETY: the caller's promise.

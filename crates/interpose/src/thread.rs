@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use carefree_runtime::{offload, standard};
+use carefree_runtime::{offload, pthread, standard};
 
 use crate::fiber::{self, guarded};
 
@@ -52,6 +52,13 @@ interpose! { lean anywhere
     /// `pthread_join(3)` of a thread.
     fn pthread_join(thread: Thread, result: Place) -> c_int, linked "__pthread_join" {
         if thread == standard::token() as Thread {
+            return 0;
+        }
+        if pthread::join(thread as usize) {
+            if !result.is_null() {
+                // SAFETY: the caller's promise. What std's threads return to libc.
+                unsafe { result.write(std::ptr::null_mut()) };
+            }
             return 0;
         }
         if !fiber::on_fiber() {

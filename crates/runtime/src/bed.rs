@@ -49,6 +49,16 @@ impl Bed {
         self.joinable.store(thread as usize, Ordering::Relaxed);
     }
 
+    /// The thread's `pthread_t`; 0 once it was joined or detached.
+    pub(crate) fn joinable(&self) -> usize {
+        self.joinable.load(Ordering::Relaxed)
+    }
+
+    /// Leaves it to the caller of this to join or detach the thread.
+    pub(crate) fn give_up(&self) {
+        self.take_joinable();
+    }
+
     fn take_joinable(&self) -> Option<libc::pthread_t> {
         let thread = self.joinable.swap(0, Ordering::Relaxed);
         (thread != 0).then_some(thread as libc::pthread_t)

@@ -23,7 +23,7 @@ use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::clock::VirtualTime;
 use crate::episode::Ticket;
-use crate::fiber::{FiberRef, Kind};
+use crate::fiber::{FiberRef, Kind, PINNED};
 use crate::furnish::{self, Furnished};
 use crate::injector::Injector;
 use crate::io::Io;
@@ -324,15 +324,20 @@ impl Carrier {
     /// Takes an ended fiber's stack back, and its own reference to its header.
     fn bury(&self, fiber: FiberRef) {
         let stack = fiber.stack.load(Ordering::Relaxed);
-        // SAFETY: the fiber has left it for good, and nobody else looks at its context.
-        let stack = unsafe {
-            (*fiber.context.get()).forget();
-            Furnished::from_raw(stack)
+        // SAFETY: the fiber has left it for good, and nothing else looks at its context.
+        unsafe { (*fiber.context.get()).forget() };
+        let stack = match fiber.join.load(Ordering::Relaxed) & PINNED {
+            // SAFETY: as above.
+            0 => Some(unsafe { Furnished::from_raw(stack) }),
+            // For `registry` to give back.
+            _ => None,
         };
         // On the stack of the fiber that was just entered, which may be about to return from a wait.
         wait::without_parking(|| {
-            self.with_local(|local| local.stacks.put(stack));
-            fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
+            if let Some(stack) = stack {
+                self.with_local(|local| local.stacks.put(stack));
+                fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
+            }
             count(&self.stats.ended);
             self.runtime().fiber_ended();
             registry::release(fiber);

@@ -98,6 +98,8 @@ pub(crate) const AWAITED: u32 = 2;
 pub(crate) const DETACHED: u32 = 4;
 /// The result, which needs a destructor, is there for the handle to take or drop.
 pub(crate) const STORED: u32 = 8;
+/// Its stack stays with the header until the last counted reference is gone: see [`crate::pthread`].
+pub(crate) const PINNED: u32 = 16;
 
 /// Values of [`Header::run`]: whether the header is in use, for those who look at all of them.
 pub(crate) const FREE: u8 = 0;

@@ -41,6 +41,7 @@ use crate::fiber::{FiberRef, Kind};
 use crate::furnish;
 use crate::lot;
 use crate::offload;
+use crate::pthread;
 use crate::registry;
 use crate::runtime;
 use crate::sync::membarrier;
@@ -107,6 +108,7 @@ unsafe extern "C" fn in_child() {
     unsafe {
         offload::renew();
         furnish::renew();
+        pthread::renew();
         lot::renew();
         registry::renew();
         runtime::renew();

@@ -170,6 +170,15 @@ pub(crate) unsafe fn base_of(raw: *mut FiberStack) -> usize {
     unsafe { (*raw).stack.base() as usize }
 }
 
+/// The `pthread_t` of the fiber that runs there; `None` in shared mode.
+///
+/// # Safety
+/// `raw` is the stack of a fiber, and stays so meanwhile.
+pub(crate) unsafe fn pthread_of(raw: *mut FiberStack) -> Option<usize> {
+    // SAFETY: the record on a stack is not written to while it is a fiber's.
+    unsafe { (*raw).block.as_ref() }.map(|block| block.pthread() as usize)
+}
+
 /// The process's furnished stacks, by size.
 struct Pool {
     idle: [Vec<Furnished>; StackSize::CLASSES],

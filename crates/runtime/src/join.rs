@@ -100,20 +100,7 @@ impl<T> JoinHandle<T> {
 
     /// Waits without taking the value.
     fn wait_until(&self, until: Until) -> Outcome {
-        let fiber = self.fiber.as_ref();
-        let running = || fiber.join.load(Ordering::Acquire) & FINISHED == 0;
-        if !running() {
-            return Outcome::Invalid;
-        }
-        if fiber.join.fetch_or(AWAITED, Ordering::AcqRel) & FINISHED != 0 {
-            return Outcome::Invalid;
-        }
-        loop {
-            match wait::park(fiber.key(), running, Reason::Join, until) {
-                Outcome::Unparked if running() => {}
-                outcome => return outcome,
-            }
-        }
+        await_end(self.fiber.as_ref(), until)
     }
 
     fn take(self) -> thread::Result<T> {
@@ -180,6 +167,23 @@ impl<T> Drop for JoinHandle<T> {
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}
+
+/// Waits until `fiber` has ended; [`Outcome::Invalid`] if it had.
+pub(crate) fn await_end(fiber: FiberRef, until: Until) -> Outcome {
+    let running = || fiber.join.load(Ordering::Acquire) & FINISHED == 0;
+    if !running() {
+        return Outcome::Invalid;
+    }
+    if fiber.join.fetch_or(AWAITED, Ordering::AcqRel) & FINISHED != 0 {
+        return Outcome::Invalid;
+    }
+    loop {
+        match wait::park(fiber.key(), running, Reason::Join, until) {
+            Outcome::Unparked if running() => {}
+            outcome => return outcome,
+        }
     }
 }
 

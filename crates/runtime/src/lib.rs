@@ -58,6 +58,8 @@ mod offload;
 #[cfg(not(loom))]
 pub mod operation;
 #[cfg(not(loom))]
+pub mod pthread;
+#[cfg(not(loom))]
 mod queue;
 #[cfg(not(loom))]
 mod reason;

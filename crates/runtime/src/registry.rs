@@ -16,6 +16,8 @@ use carefree_context::stack;
 use crate::bed;
 use crate::carrier::{self, Carrier};
 use crate::fiber::{ALIVE, FREE, FiberRef, Header, Kind};
+use crate::furnish::{self, Furnished};
+use crate::wait;
 
 /// Bytes of a slab: 2,048 headers.
 const SLAB: usize = 256 * 1024;
@@ -186,6 +188,15 @@ pub(crate) fn release(fiber: FiberRef) {
 fn recycle(fiber: FiberRef) {
     fiber.run.store(FREE, Ordering::Relaxed);
     fiber.drop_names();
+    if fiber.kind.get() == Kind::Fiber {
+        let pinned = fiber.stack.load(Ordering::Relaxed);
+        if !pinned.is_null() {
+            fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: its fiber has ended and left it here, and no reference to the header is left.
+            let stack = unsafe { Furnished::from_raw(pinned) };
+            wait::without_parking(|| furnish::put(stack));
+        }
+    }
     if fiber.kind.get() == Kind::Thread {
         REGISTRY.lock().threads.push(fiber);
         return;

@@ -22,7 +22,7 @@ use carefree_reactor::clock;
 
 use crate::carrier;
 use crate::deadlock;
-use crate::fiber::{FINISHED, Kind};
+use crate::fiber::{FINISHED, Kind, PINNED};
 use crate::furnish;
 use crate::registry;
 use crate::wait;
@@ -97,7 +97,7 @@ fn some_are_leaving() -> bool {
     let mut found = false;
     registry::for_each_alive(|fiber| {
         found |= fiber.kind.get() == Kind::Fiber
-            && fiber.join.load(Ordering::Acquire) & FINISHED != 0
+            && fiber.join.load(Ordering::Acquire) & (FINISHED | PINNED) == FINISHED
             && !fiber.stack.load(Ordering::Relaxed).is_null()
             && Some(fiber) != me;
     });

@@ -9,6 +9,7 @@ mod calls;
 mod modes;
 mod names;
 mod parking;
+mod pthread;
 mod traits;
 
 use std::process::Command;

@@ -160,6 +160,11 @@ impl Block {
         self.tp.as_ptr().wrapping_sub(self.layout.tp)
     }
 
+    /// The `pthread_t` of the fiber that runs on this block.
+    pub fn pthread(&self) -> *mut u8 {
+        self.low().wrapping_add(self.layout.pthread.start)
+    }
+
     /// The id libc knows the fiber by, as it would a thread's. No thread has it, nor another
     /// block of this process.
     pub fn id(&self) -> u32 {
