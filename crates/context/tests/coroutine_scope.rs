@@ -128,7 +128,7 @@ fn a_thread_that_was_lent_a_thread_local_is_waited_for() {
 
     let stopped = AtomicBool::new(false);
     std::thread::scope(|outer| {
-        outer.spawn(|| {
+        let thread = outer.spawn(|| {
             scope(|s| {
                 let mut coroutine = s.coroutine(|suspender: &Suspender<(), ()>, ()| {
                     LOCAL.with(|local| {
@@ -151,6 +151,8 @@ fn a_thread_that_was_lent_a_thread_local_is_waited_for() {
             });
             assert!(stopped.load(Ordering::SeqCst), "the coroutine was not unwound");
         });
+        // A scope waits for a thread's function only, a join for its thread-local variables too.
+        thread.join().unwrap();
     });
     assert!(!ALIVE.load(Ordering::SeqCst));
 }

@@ -9,7 +9,9 @@
 //! without frame pointers. Where a function is found by its frame pointer, as those of std are, the
 //! place is looked for where its caller has called it from: see [`called_from`].
 
-use std::ffi::{c_int, c_void};
+#[cfg(target_arch = "x86_64")]
+use std::ffi::c_int;
+use std::ffi::c_void;
 use std::ops::Range;
 
 use carefree_context::loader;
