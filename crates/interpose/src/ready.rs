@@ -399,15 +399,13 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
             return tried;
         }
         let wanted = wanted.get_or_insert_with(|| {
-            // SAFETY: the kernel has found them there.
-            let files = unsafe { slice(files, count as usize) };
-            let of = |(place, file): (usize, &pollfd)| Wanted {
-                fd: file.fd,
-                events: u32::from(file.events as u16),
-                place,
-                hopeless: false,
+            let of = |place| {
+                // SAFETY: the kernel has found them there, and does not ask for alignment.
+                let file = unsafe { files.add(place).read_unaligned() };
+                let events = u32::from(file.events as u16);
+                Wanted { fd: file.fd, events, place, hopeless: false }
             };
-            files.iter().enumerate().filter(|(_, file)| file.fd >= 0).map(of).collect()
+            (0..count as usize).map(of).filter(|wanted| wanted.fd >= 0).collect()
         });
         match park(wanted, deadline) {
             Woken::Perhaps => {}
@@ -416,7 +414,9 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
             Woken::Closed(places) => {
                 for &place in &places {
                     // SAFETY: as above, and they are the caller's to be written.
-                    unsafe { (*files.add(place)).revents = libc::POLLNVAL };
+                    unsafe {
+                        (&raw mut (*files.add(place)).revents).write_unaligned(libc::POLLNVAL);
+                    }
                 }
                 return Ok(places.len());
             }

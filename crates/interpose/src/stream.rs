@@ -189,11 +189,14 @@ unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
     unsafe { go(Way::Read, fd, Given::one(&buffer), At::Position, 0) }
 }
 
+/// A buffer that is longer may reach beyond what a process can address.
+const LONGEST: usize = 1 << 40;
+
 /// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls:
 /// `preadv2` reads a list of buffers first. (Without a byte to move the two are not the same.)
 fn is_socket(fd: c_int, length: usize) -> bool {
     // What is longer than all memory, a socket's own calls cut and the others refuse.
-    length as isize > 0 && files::known(fd).is_some_and(File::is_known_socket)
+    length.wrapping_sub(1) < LONGEST && files::known(fd).is_some_and(File::is_known_socket)
 }
 
 /// `write`, for other calls that write too.

@@ -120,7 +120,9 @@ interpose! {
         let arguments = [from as usize, to as usize, length, tried as usize, 0, 0];
         // SAFETY: no memory is involved.
         let attempt = || unsafe { kernel::call(libc::SYS_tee, arguments) };
-        answer(when_ready(Some(from), Some(to), flags, attempt))
+        // One pipe in non-blocking mode is enough.
+        let may_wait = |_| blocking(from) && blocking(to);
+        answer(when_ready(Some(from), Some(to), flags, may_wait, attempt))
     }
 }
 
@@ -139,7 +141,8 @@ interpose! {
         let mode = unsafe { kernel::call(libc::SYS_fcntl, mode) }.unwrap_or(0) as c_int;
         let reads = mode & libc::O_ACCMODE == libc::O_RDONLY;
         let (from, to) = if reads { (end, None) } else { (None, end) };
-        answer(when_ready(from, to, flags, attempt))
+        // The kernel does not look at the pipe's mode here, but at the flags alone.
+        answer(when_ready(from, to, flags, |_| true, attempt))
     }
 }
 
@@ -189,12 +192,13 @@ fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
     }
 }
 
-/// Calls `attempt`, which does not wait, until it need not; waits for the ends meanwhile, unless one
-/// is in non-blocking mode or the flags say so.
+/// Calls `attempt`, which does not wait, until it need not; waits for the ends meanwhile, unless the
+/// flags say no, or an end that is not ready `may_wait` not.
 fn when_ready(
     from: Option<c_int>,
     to: Option<c_int>,
     flags: c_uint,
+    may_wait: impl Fn(c_int) -> bool,
     mut attempt: impl FnMut() -> Answer,
 ) -> Answer {
     loop {
@@ -207,7 +211,7 @@ fn when_ready(
             end.filter(|&fd| !is_ready(fd, events)).map(|fd| (fd, events))
         });
         match unready {
-            Some((fd, _)) if !blocking(fd) => return tried,
+            Some((fd, _)) if !may_wait(fd) => return tried,
             Some((fd, events)) => until_ready(fd, events)?,
             // Meanwhile both are.
             None => {
@@ -234,7 +238,10 @@ unsafe fn splice_all_kinds(
     let has_wrong_place = !from_offset.is_null() && source.storage == Storage::None
         || !to_offset.is_null() && target.storage == Storage::None;
     let has_pipe = source.kind == Kind::Pipe || target.kind == Kind::Pipe;
-    if length == 0 || flags & !ALL_FLAGS != 0 || has_wrong_place || !has_pipe {
+    // Between two pipes any length will do.
+    let is_absurd = isize::try_from(length).is_err()
+        && (source.kind != Kind::Pipe || target.kind != Kind::Pipe);
+    if length == 0 || flags & !ALL_FLAGS != 0 || has_wrong_place || !has_pipe || is_absurd {
         // The kernel answers at once.
         // SAFETY: the caller's promise.
         return unsafe { kernel::call(libc::SYS_splice, arguments(flags)) };
@@ -245,7 +252,13 @@ unsafe fn splice_all_kinds(
     let arguments = arguments(flags | libc::SPLICE_F_NONBLOCK);
     let wait_first = source.kind == Kind::Socket && blocking(from);
     let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
-    when_ready(end(from, source.kind), end(to, target.kind), flags, || {
+    let between_pipes = source.kind == Kind::Pipe && target.kind == Kind::Pipe;
+    // Between two pipes, one in non-blocking mode is enough.
+    let may_wait = |fd| match between_pipes {
+        true => blocking(from) && blocking(to),
+        false => blocking(fd),
+    };
+    when_ready(end(from, source.kind), end(to, target.kind), flags, may_wait, || {
         // A socket would be waited for, as long as there is nothing; and that only.
         if wait_first && !is_ready(from, libc::POLLIN) {
             return Err(libc::EAGAIN);
