@@ -116,7 +116,7 @@ fn length() -> impl Strategy<Value = u64> {
 fn any_length() -> impl Strategy<Value = u64> {
     prop_oneof![
         30 => length(),
-        1 => prop_oneof![Just(u64::MAX), Just(i64::MAX as u64), Just(1 << 63), Just(0x7fff_f000)],
+        1 => prop_oneof![Just(u64::MAX), Just(1 << 63), Just(0x7fff_f000)],
     ]
 }
 
@@ -195,7 +195,6 @@ fn flags_of_receiving() -> impl Strategy<Value = i32> {
         1 => Just(libc::MSG_TRUNC),
         1 => Just(libc::MSG_PEEK | libc::MSG_DONTWAIT),
         1 => Just(libc::MSG_OOB),
-        1 => Just(libc::MSG_ERRQUEUE),
     ]
 }
 
@@ -227,11 +226,11 @@ fn span() -> impl Strategy<Value = Span> {
     ]
 }
 
+/// None that is nowhere: see `known::AVOIDED`.
 fn word() -> impl Strategy<Value = Word> {
     prop_oneof![
         3 => Just(Word::Good),
         1 => Just(Word::Null),
-        1 => Just(Word::Nowhere),
         1 => Just(Word::Unaligned),
         1 => Just(Word::ReadOnly),
     ]
@@ -365,17 +364,12 @@ fn waiting() -> impl Strategy<Value = Call> {
 }
 
 fn futex() -> impl Strategy<Value = Call> {
+    let span = span().prop_filter("see known::AVOIDED", |span| *span != Span::Nowhere);
     // Those without priority inheritance, which write the kernel thread's number; and one that is none.
     let operation = prop_oneof![4 => 0..6i32, 2 => 9..11i32, 1 => Just(77)];
     let operation = (operation, any::<bool>())
         .prop_map(|(operation, private)| operation | if private { 128 } else { 0 });
-    (operation, word(), word(), 0u32..3, span()).prop_map(
-        |(operation, word, second, value, span)| Call::Futex {
-            operation,
-            word,
-            second,
-            value,
-            span,
-        },
-    )
+    (operation, word(), word(), 0u32..3, span).prop_map(|(operation, word, second, value, span)| {
+        Call::Futex { operation, word, second, value, span }
+    })
 }

@@ -257,7 +257,11 @@ fn splice(from: c_int, to: c_int) -> Option<String> {
         // SAFETY: no memory is involved.
         match unsafe { libc::splice(from, null, to, null, 10_000, 0) } {
             0 => return None,
-            -1 if errno() == libc::EAGAIN => wait(from, libc::POLLIN),
+            // One end in non-blocking mode makes it not wait for the other either.
+            -1 if errno() == libc::EAGAIN => {
+                wait(from, libc::POLLIN);
+                wait(to, libc::POLLOUT);
+            }
             -1 => return Some(format!("a splice: {}", name(errno()))),
             _ => {}
         }
