@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::clock;
 use crate::fiber::FiberRef;
+use crate::limits::{self, Limit};
 use crate::timeout::{self, TimedOut};
 use crate::wait;
 
@@ -84,13 +85,10 @@ pub fn check() -> Result<(), Interrupted> {
 #[inline]
 pub fn interrupted() -> Result<(), Interrupted> {
     let Some(me) = wait::try_current() else { return Ok(()) };
-    if me.shields.get() > 0 {
-        return Ok(());
-    }
+    let Some(limit) = limits::of(me) else { return Ok(()) };
     if me.cancel.peek() {
         return Err(Interrupted::Cancelled);
     }
-    let limit = timeout::innermost(me, true);
     if limit != clock::NEVER && limit <= clock::now() {
         return Err(Interrupted::TimedOut);
     }
@@ -109,15 +107,5 @@ pub fn interrupted() -> Result<(), Interrupted> {
 /// assert!(handle.join().unwrap().is_err());
 /// ```
 pub fn shield<T>(f: impl FnOnce() -> T) -> T {
-    struct Lower(FiberRef);
-    impl Drop for Lower {
-        fn drop(&mut self) {
-            self.0.shields.set(self.0.shields.get() - 1);
-        }
-    }
-    let me = wait::current();
-    let shields = me.shields.get();
-    me.shields.set(shields.checked_add(1).expect("65,535 shields, one within the other"));
-    let _lower = Lower(me);
-    f()
+    Limit::shield().during(wait::current(), f)
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 };
 
 use carefree_context::arch::{self, ThreadContext};
+use carefree_context::extent::Place;
 
 use crate::carrier::Carrier;
 use crate::episode::Episode;
@@ -17,7 +18,6 @@ use crate::glimpse::{Pointer, SharedKind};
 use crate::names::Names;
 use crate::reason::Reason;
 use crate::signal::Signal;
-use crate::timeout::Deadline;
 
 /// The part of a fiber that outlives its stack: two cache lines, the first of them what a switch
 /// and a wait touch.
@@ -50,8 +50,6 @@ pub(crate) struct Header {
     /// Sent by `cancel`, and never taken back.
     pub(crate) cancel: Signal,
     pub(crate) reason: AtomicU8,
-    /// How many shields defer the cancellation.
-    pub(crate) shields: Cell<u16>,
 
     pub(crate) id: AtomicU64,
     pub(crate) references: AtomicU32,
@@ -66,8 +64,8 @@ pub(crate) struct Header {
     pub(crate) stack: AtomicPtr<FiberStack>,
     /// What it is called, or null.
     pub(crate) names: AtomicPtr<Names>,
-    /// The innermost `timeout` it is in, or null.
-    pub(crate) deadline: Cell<*const Deadline>,
+    /// The innermost time limit or shield it is within, or null: see [`crate::limits`].
+    pub(crate) limits: Place,
     /// What the fiber's function returned, or a box of it: see [`crate::join`].
     pub(crate) result: UnsafeCell<[usize; 2]>,
 }
@@ -120,7 +118,6 @@ impl Header {
             plain: Cell::new(1),
             token: Signal::new(),
             cancel: Signal::new(),
-            shields: Cell::new(0),
             reason: AtomicU8::new(0),
             run: AtomicU8::new(FREE),
             id: AtomicU64::new(0),
@@ -129,7 +126,7 @@ impl Header {
             tag: Cell::new(0),
             stack: AtomicPtr::new(ptr::null_mut()),
             names: AtomicPtr::new(ptr::null_mut()),
-            deadline: Cell::new(ptr::null()),
+            limits: Cell::new(ptr::null()),
             result: UnsafeCell::new([0; 2]),
         }
     }
@@ -140,8 +137,7 @@ impl Header {
         self.plain.set(u8::from(kind == Kind::Thread));
         self.token.clear();
         self.cancel.clear();
-        self.shields.set(0);
-        self.deadline.set(ptr::null());
+        self.limits.set(ptr::null());
         self.id.store(id, Ordering::Relaxed);
         self.references.store(references, Ordering::Relaxed);
         self.join.store(0, Ordering::Relaxed);

@@ -46,6 +46,8 @@ mod join;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
+mod limits;
+#[cfg(not(loom))]
 pub mod lot;
 #[cfg(not(loom))]
 mod metrics;

@@ -1,23 +1,11 @@
 //! A time limit on everything a piece of code waits for.
 
-use std::cell::Cell;
 use std::fmt;
-use std::ptr;
 use std::time::Duration;
 
-use crate::clock::{self, NEVER};
-use crate::fiber::FiberRef;
+use crate::clock;
+use crate::limits::{self, Limit};
 use crate::wait;
-
-/// A limit in force: lies in the frame of the [`timeout`] that set it.
-#[derive(Debug)]
-pub(crate) struct Deadline {
-    /// When it ends, or an outer one does if that is earlier.
-    at: u64,
-    outer: Cell<*const Deadline>,
-    /// A call has told its caller that it was cut short by it.
-    cut: Cell<bool>,
-}
 
 /// The time limit was reached: see [`timeout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,48 +84,9 @@ pub fn timeout_with_value<T>(
     f: impl FnOnce() -> T,
 ) -> (T, Result<(), TimedOut>) {
     let me = wait::current();
-    let outer = me.deadline.get();
-    let own = clock::after(duration);
-    let deadline = Deadline {
-        // SAFETY: limits lie in frames of this fiber that are still alive.
-        at: unsafe { outer.as_ref() }.map_or(own, |outer| own.min(outer.at)),
-        outer: Cell::new(outer),
-        cut: Cell::new(false),
-    };
-    let _lift = Lift(me, &deadline);
-    me.deadline.set(&deadline);
-    let value = f();
-    (value, if deadline.cut.get() { Err(TimedOut) } else { Ok(()) })
-}
-
-/// Takes a limit out of force, also when `f` panics.
-///
-/// It is the innermost one as a rule, but a limit set in a coroutine that was suspended under it can
-/// end in any order with those of the fiber that resumes it.
-struct Lift<'a>(FiberRef, &'a Deadline);
-
-impl Drop for Lift<'_> {
-    fn drop(&mut self) {
-        let mut link = &self.0.deadline;
-        // SAFETY: limits in force lie in frames that are alive.
-        while let Some(limit) = unsafe { link.get().as_ref() } {
-            if ptr::eq(limit, self.1) {
-                link.set(limit.outer.get());
-                return;
-            }
-            link = &limit.outer;
-        }
-    }
-}
-
-/// When the limits in force cut a wait short.
-#[inline]
-pub(crate) fn innermost(me: FiberRef, cancellable: bool) -> u64 {
-    if !cancellable || me.deadline.get().is_null() {
-        return NEVER;
-    }
-    // SAFETY: the limit lies in a frame of this fiber that is still alive.
-    unsafe { (*me.deadline.get()).at }
+    let limit = Limit::until(clock::after(duration));
+    let value = limit.during(me, f);
+    (value, if limit.is_told() { Err(TimedOut) } else { Ok(()) })
 }
 
 /// Takes note that a call of the running fiber tells its caller that it was cut short by a limit: every
@@ -148,18 +97,7 @@ pub(crate) fn innermost(me: FiberRef, cancellable: bool) -> u64 {
 /// take note themselves; the call does, when nothing but the limit is left to be told.
 #[cold]
 pub fn tell_timed_out() {
-    let Some(me) = wait::try_current() else { return };
-    let at = innermost(me, true);
-    if at > clock::now() {
-        return;
-    }
-    let mut limit = me.deadline.get();
-    // SAFETY: as above.
-    while let Some(deadline) = unsafe { limit.as_ref() } {
-        // No limit ends before the innermost one does.
-        if deadline.at <= at {
-            deadline.cut.set(true);
-        }
-        limit = deadline.outer.get();
+    if let Some(me) = wait::try_current() {
+        limits::tell(me);
     }
 }

@@ -8,7 +8,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use carefree_context::{arch, kernel};
+use carefree_context::{arch, extent, kernel};
 
 use crate::bed;
 use crate::carrier::{self, Next};
@@ -18,6 +18,7 @@ use crate::episode::{
     BY_CANCEL, BY_COMPLETION, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket,
 };
 use crate::fiber::{FiberRef, Kind};
+use crate::limits;
 use crate::lot;
 use crate::queue::Place;
 use crate::reason::Reason;
@@ -144,12 +145,14 @@ struct Plan {
 
 impl Plan {
     fn new(me: FiberRef, reason: Reason, until: Until, mut flags: u64) -> Plan {
-        // A shielded fiber is not disturbed while it waits.
-        let cancellable = until.cancellable && me.shields.get() == 0;
-        if cancellable {
-            flags |= BY_CANCEL;
+        let mut limit = NEVER;
+        if until.cancellable {
+            // A shielded fiber is not disturbed while it waits.
+            if let Some(at) = limits::of(me) {
+                flags |= BY_CANCEL;
+                limit = at;
+            }
         }
-        let limit = timeout::innermost(me, cancellable);
         let deadline = until.deadline.min(limit);
         if me.kind.get() == Kind::Thread {
             flags |= OF_THREAD | if deadline == NEVER { COUNTED } else { 0 };
@@ -461,6 +464,9 @@ pub(crate) fn locate_current() {
 #[inline(always)]
 pub(crate) fn set_current(fiber: Option<FiberRef>) {
     CURRENT.set(fiber.map_or(ptr::null_mut(), FiberRef::as_ptr));
+    let limits = fiber.map_or(ptr::null(), |fiber| &raw const fiber.header().limits);
+    // SAFETY: headers are never given back, and nothing but what runs here writes this part of its own.
+    unsafe { extent::set_place(limits) };
 }
 
 /// The fiber that runs here, or the thread if it has a header already.

@@ -43,12 +43,13 @@ use super::symmetric::HandOver;
 use super::unwind;
 use super::word::{self, Word};
 use crate::arch::{self, Context, Message, Pair};
+use crate::extent;
 use crate::instrument::{self, Mark, MarkRef};
 use crate::stack::Stack;
 
 /// See the page above. The two contexts fill a cache line; the rest is rarely needed.
 #[repr(C)]
-pub(super) struct Control {
+pub(crate) struct Control {
     /// The coroutine when it is suspended, its resumer when it is running.
     pub(super) pair: Pair,
     /// The closure was moved out.
@@ -211,12 +212,11 @@ pub(super) unsafe fn enter(
             resumed_while_panicking(control);
         }
         let kind = arrival;
-        let mut mark = Mark::running();
-        (*control).resumer_mark = MarkRef::to(&mut mark);
-        instrument::leave(&raw mut mark, &raw const (*control).mark);
-        let message = arch::resume(&raw mut (*control).pair, Message { word, kind });
-        instrument::arrive(&raw const mark);
-        message
+        if extent::are_away() {
+            enter_within_extents(control, Message { word, kind })
+        } else {
+            switch_to(control, Message { word, kind })
+        }
     };
     (message.word, ptr::with_exposed_provenance_mut(message.kind))
 }
@@ -232,11 +232,63 @@ pub(super) unsafe fn leave(control: *mut Control, word: Word) -> Message {
     // SAFETY: the coroutine is running. The pair's address, which the resumer gets, is that of the
     // control block.
     unsafe {
+        if extent::are_away() {
+            leave_without_extents(control, word)
+        } else {
+            switch_back(control, word)
+        }
+    }
+}
+
+/// The switch to a coroutine, and back.
+#[inline(always)]
+unsafe fn switch_to(control: *mut Control, message: Message) -> Message {
+    // SAFETY: the caller's promise, as in `enter`.
+    unsafe {
+        let mut mark = Mark::running();
+        (*control).resumer_mark = MarkRef::to(&mut mark);
+        instrument::leave(&raw mut mark, &raw const (*control).mark);
+        let message = arch::resume(&raw mut (*control).pair, message);
+        instrument::arrive(&raw const mark);
+        message
+    }
+}
+
+/// The switch from a coroutine to its resumer, and back.
+#[inline(always)]
+unsafe fn switch_back(control: *mut Control, word: Word) -> Message {
+    // SAFETY: the caller's promise, as in `leave`.
+    unsafe {
         instrument::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
         let message = arch::suspend(&raw mut (*control).pair, word);
         instrument::arrive(&raw const (*control).mark);
         message
     }
+}
+
+/// Passes control to a coroutine that may be suspended within extents of its own.
+#[cold]
+#[inline(never)]
+unsafe fn enter_within_extents(control: *mut Control, message: Message) -> Message {
+    let boundary = extent::Boundary::new();
+    // SAFETY: the caller's promise. Nothing panics between the two.
+    unsafe {
+        boundary.begin(control);
+        let message = switch_to(control, message);
+        boundary.end();
+        message
+    }
+}
+
+/// Passes control back from a coroutine that may be within extents of its own.
+#[cold]
+#[inline(never)]
+unsafe fn leave_without_extents(control: *mut Control, word: Word) -> Message {
+    let own = extent::detach(control);
+    // SAFETY: the caller's promise.
+    let message = unsafe { switch_back(control, word) };
+    extent::attach(own);
+    message
 }
 
 #[cold]
@@ -352,7 +404,7 @@ impl<Return> Finished<Return> {
     /// # Safety
     ///
     /// `word` is of the last message of a coroutine that returns a `Return`.
-    #[inline]
+    #[inline(never)]
     pub(super) unsafe fn take(word: Word) -> Result<Return, Box<dyn Any + Send>> {
         // SAFETY: the coroutine has left `finished` behind in its last frame.
         unsafe {

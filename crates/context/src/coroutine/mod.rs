@@ -22,7 +22,8 @@ pub use symmetric::SymmetricSuspender;
 
 use crate::overflow;
 use crate::stack::{StackPool, StackSize};
-use control::{Control, Finished, arrival};
+pub(crate) use control::Control;
+use control::{Finished, arrival};
 
 /// A computation with a stack of its own that its owner resumes and that suspends itself, with a
 /// value each way.

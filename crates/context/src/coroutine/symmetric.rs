@@ -23,6 +23,7 @@ use super::suspender::Suspender;
 use super::word::Word;
 use super::{Coroutine, unwind};
 use crate::arch::{self, Message};
+use crate::extent;
 use crate::instrument;
 
 /// The ways out of a running [symmetric](Coroutine::symmetric) coroutine: suspend, as any
@@ -134,16 +135,17 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
                 hand_over,
                 marker: PhantomData::<Coroutine<Input, Yield, Return>>,
             });
+            let word = Word::new((&raw const hand_over).expose_provenance());
+            let extents = extent::detach(control);
+            extent::hand_over(control, to);
             instrument::leave(&raw mut (*control).mark, &raw const (*to).mark);
             let message = arch::switch(
                 &raw mut (*control).pair.own,
                 &raw const (*to).pair.own,
-                Message {
-                    word: Word::new((&raw const hand_over).expose_provenance()),
-                    kind: arrival::TRANSFER,
-                },
+                Message { word, kind: arrival::TRANSFER },
             );
             instrument::arrive(&raw const (*control).mark);
+            extent::attach(extents);
             control::receive(message)
         }
     }

@@ -6,6 +6,7 @@ extern crate carefree_testing;
 
 mod cancelling;
 mod common;
+mod coroutines;
 mod fairness;
 mod few_threads;
 mod forking;
