@@ -3,6 +3,7 @@
 //! For kernels and containers that refuse io_uring. What cannot be made without waiting once a
 //! descriptor is ready is left to threads.
 
+mod line;
 mod poller;
 mod watcher;
 

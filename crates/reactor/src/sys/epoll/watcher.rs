@@ -45,10 +45,11 @@
 //!   want any more is his who has it: what it read counts as read.
 //! * A hang-up or an error concerns every line: all whose calls do not wait any more end at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 
+use super::line::Line;
 use super::poller::{BELL, Change, Events, Poller};
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
@@ -94,9 +95,6 @@ struct Watch {
     /// Who waits for it: in lines, by what for.
     lines: [Line; LINES],
 }
-
-/// Operations by place and token, in order.
-type Line = VecDeque<(u64, u64)>;
 
 const LINES: usize = 3;
 /// Those who read, receive or accept.
@@ -211,21 +209,18 @@ impl Watcher {
         let watch = self.watches.get_mut(&fd).expect("just registered");
         self.place += 1;
         let line = line_of(&waiting);
-        watch.lines[line].push_back((self.place, token));
+        watch.lines[line].join(self.place, token);
         self.ops.insert(token, Member { waiting, line, place: self.place });
         Ok(())
     }
 
     /// Whether there was such an operation.
     pub(crate) fn cancel(&mut self, token: u64) -> bool {
-        let Some(Member { waiting, line, place }) = self.ops.remove(&token) else {
+        let Some(Member { waiting, line, .. }) = self.ops.remove(&token) else {
             return false;
         };
         if let Some(watch) = self.watches.get_mut(&waiting.fd) {
-            let line = &mut watch.lines[line];
-            if let Ok(index) = line.binary_search(&(place, token)) {
-                line.remove(index);
-            }
+            watch.lines[line].left(|place, token| stands(&self.ops, place, token));
         }
         self.done.push(Completion { token, result: waiting.end(libc::ECANCELED) });
         true
@@ -322,8 +317,11 @@ impl Watcher {
         let Some(watch) = self.watches.remove(&fd) else {
             return;
         };
-        for (_, token) in watch.lines.into_iter().flatten() {
-            let member = self.ops.remove(&token).expect("who stands in line is under way");
+        for (place, token) in watch.lines.iter().flat_map(Line::places) {
+            if !stands(&self.ops, place, token) {
+                continue;
+            }
+            let member = self.ops.remove(&token).expect("what stands in line is under way");
             self.done.push(Completion { token, result: member.waiting.end(errno) });
         }
     }
@@ -359,18 +357,24 @@ impl Watcher {
         for (line, asked) in [(IN, libc::EPOLLIN as u32), (OUT, libc::EPOLLOUT as u32)] {
             let line = &mut watch.lines[line];
             let concerned = events & (asked | ALWAYS) != 0;
-            while let Some(&(_, token)) = line.front().filter(|_| concerned) {
+            let first = |ops: &HashMap<u64, Member>, line: &mut Line| {
+                line.front(|place, token| stands(ops, place, token)).filter(|_| concerned)
+            };
+            while let Some(token) = first(&self.ops, line) {
                 // SAFETY: who submitted it keeps the memory valid until the completion.
                 if !unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) } {
                     break;
                 }
-                line.pop_front();
+                line.served();
             }
             if !line.is_empty() {
                 wanted |= asked;
             }
         }
-        watch.lines[EACH].retain(|&(_, token)| {
+        watch.lines[EACH].retain(|place, token| {
+            if !stands(&self.ops, place, token) {
+                return false;
+            }
             let asked = self.ops[&token].waiting.events;
             // SAFETY: as above.
             let gone = events & (asked | ALWAYS) != 0
@@ -388,6 +392,11 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Whether the operation with this token is the one that was given this place in a line.
+fn stands(ops: &HashMap<u64, Member>, place: u64, token: u64) -> bool {
+    ops.get(&token).is_some_and(|member| member.place == place)
 }
 
 /// Tries an operation under way; tells whether it is done.
