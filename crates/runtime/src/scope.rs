@@ -331,6 +331,9 @@ impl Data {
             let mut children = self.children.lock();
             if children.len() == children.capacity() {
                 children.retain(|child| !child.is_finished());
+                // Room for as many again, or the next one would look through them all again.
+                let more = children.len();
+                children.reserve(more);
             }
             children.push(fiber.clone());
         });
@@ -362,12 +365,13 @@ impl Data {
     }
 
     fn cancel(&self) {
-        self.cancelled.store(true, Ordering::SeqCst);
+        // Once: those that come later see it, and when many fail together each would cancel all.
+        if self.cancelled.swap(true, Ordering::SeqCst) {
+            return;
+        }
         let children = std::mem::take(&mut *self.children.lock());
         for child in &children {
             child.cancel();
         }
-        // As above.
-        wait::without_parking(|| self.children.lock().extend(children));
     }
 }
