@@ -12,6 +12,7 @@
 
 mod bias;
 mod episode;
+mod flight;
 #[cfg(all(test, loom))]
 mod handshake;
 mod signal;

@@ -29,8 +29,9 @@
 //! is woken. Completions that end a wait early, or come when none is under way, do no harm: who waits
 //! looks again.
 //!
-//! *Who completes touches the record last when he sends `done`*, and reads whom to wake before. The
-//! fiber may be awake, see the signal, and be gone when he comes to wake it. He then ends the wait
+//! *The completing thread touches the record last when it sends `done`* (see `flight`, and its model), and
+//! reads before whom to wake. The
+//! fiber may be awake, see the signal, and be gone when it is to be woken: that ends the wait
 //! of another operation, of this fiber or of a later one under the same header, if one is under way:
 //! such waits look again.
 
@@ -44,9 +45,9 @@ use crate::cancel::{self, Interrupted};
 use crate::carrier::{self, Carrier};
 use crate::episode::Outcome;
 use crate::fiber::FiberRef;
+use crate::flight::Flight;
 use crate::reason::Reason;
 use crate::registry;
-use crate::signal::Signal;
 use crate::wait::{self, Until};
 
 /// How to wait for an operation.
@@ -109,9 +110,7 @@ struct Operation {
     /// Whose reactor has it.
     carrier: &'static Carrier,
     result: Cell<i32>,
-    done: Signal,
-    /// The errand to cancel it has been run.
-    heard: Signal,
+    flight: Flight,
 }
 
 /// Has the kernel do `op` while the calling fiber is parked.
@@ -188,13 +187,7 @@ fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
 
 impl Operation {
     fn new(fiber: FiberRef, carrier: &'static Carrier) -> Operation {
-        Operation {
-            fiber,
-            carrier,
-            result: Cell::new(0),
-            done: Signal::new(),
-            heard: Signal::new(),
-        }
+        Operation { fiber, carrier, result: Cell::new(0), flight: Flight::new() }
     }
 
     /// Whether it was, now that it is done and its end was asked for.
@@ -211,7 +204,7 @@ impl Operation {
 /// Waits until one of `all` is done or the wait is interrupted; then says how.
 fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> {
     let until = Until { deadline: how.deadline, cancellable: true };
-    let done = || all.iter().any(|operation| operation.done.is_sent());
+    let done = || all.iter().any(|operation| operation.flight.is_done());
     loop {
         let over = || done() || !(how.holds)();
         let (outcome, limited) = wait::await_signal(me, over, how.reason, how.key, until);
@@ -236,9 +229,8 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
     let here = carrier::of(me);
     let mut far = false;
     for operation in all {
-        if operation.done.peek() {
-            // No errand: as if it had been run.
-            operation.heard.send();
+        if operation.flight.was_done() {
+            operation.flight.needs_no_errand();
         } else if std::ptr::eq(operation.carrier, here) {
             here.cancel(operation.token());
         } else {
@@ -246,7 +238,7 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
             operation.carrier.send_errand(operation.token());
         }
     }
-    let over = || all.iter().all(|one| one.done.is_sent() && (!far || one.heard.is_sent()));
+    let over = || all.iter().all(|one| one.flight.is_over(far));
     while !over() {
         wait::await_signal(me, over, how.reason, how.key, Until::WOKEN_ONLY);
     }
@@ -278,7 +270,7 @@ pub(crate) unsafe fn complete(token: u64, result: i32) {
     let fiber = operation.fiber;
     operation.result.set(result);
     // The last touch.
-    operation.done.send();
+    operation.flight.complete();
     wait::wake_completed(fiber);
 }
 
@@ -288,7 +280,7 @@ pub(crate) unsafe fn complete(token: u64, result: i32) {
 /// `token` comes from [`Carrier::send_errand`].
 pub(crate) unsafe fn is_done(token: u64) -> bool {
     // SAFETY: the record lives until `heard` is sent.
-    unsafe { &*(token as *const Operation) }.done.peek()
+    unsafe { &*(token as *const Operation) }.flight.was_done()
 }
 
 /// Runs an errand on the carrier it was sent to, or in its stead: `cancel` is its reactor's.
@@ -299,11 +291,8 @@ pub(crate) unsafe fn run_errand(token: u64, cancel: impl FnOnce(u64)) {
     // SAFETY: the record lives until `heard` is sent.
     let operation = unsafe { &*(token as *const Operation) };
     let fiber = operation.fiber;
-    if !operation.done.peek() {
-        cancel(token);
-    }
     // The last touch.
-    operation.heard.send();
+    operation.flight.hear(|| cancel(token));
     wait::wake_completed(fiber);
 }
 
