@@ -13,7 +13,7 @@
 //!
 //! Only extents in frames of coroutines matter to a switch, and there are hardly ever any. So those that
 //! do not lie on their fiber's own stack, and may lie on a coroutine's, are counted for the whole process
-//! ([`AWAY`]); as long as there are none, a switch of coroutines asks for that number and nothing else.
+//! (`AWAY`); as long as there are none, a switch of coroutines asks for that number and nothing else.
 //!
 //! Otherwise a resumer that is within an extent puts a *boundary* into the list, in its own frame, which
 //! says whom it resumes. All up to there are the coroutine's: its own, and those of coroutines that wait

@@ -1,10 +1,10 @@
 //! A fiber's `pthread_t`, for those who hold its handle: as `std::os::unix::thread::JoinHandleExt`.
 //!
 //! It is the address of the fiber's thread control block, which lies on its stack. While a fiber has
-//! not FINISHED, [`pin`] makes that address good for as long as a handle is there: an ended fiber that
+//! not FINISHED, `pin` makes that address good for as long as a handle is there: an ended fiber that
 //! is pinned leaves its stack in its header, and who gives the last handle back gives back the stack.
 //! Unpinned, its stack is the next fiber's, so what was asked for later than that gets an address
-//! where no thread is, [`GONE`] or one of its own; so do fibers in shared mode.
+//! where no thread is, `GONE` or one of its own; so do fibers in shared mode.
 //!
 //! libc finds no thread behind either: signals and scheduling are refused (`ESRCH`). [`join`] and
 //! [`detach`] stand in for libc's.

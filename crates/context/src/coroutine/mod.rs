@@ -38,7 +38,7 @@ use control::{Finished, arrival};
 /// nor `Sync`). A blocking call in it blocks its resumer too.
 ///
 /// This one is *owned*: it may live for as long as its owner likes, and be forgotten, which is why
-/// making one is [`unsafe`](Self::new#safety). **A [`scope`] makes them safely**, and they may borrow.
+/// making one is [`unsafe`](Self::new). **A [`scope`] makes them safely**, and they may borrow.
 ///
 /// ```
 /// use carefree_context::coroutine::Coroutine;
@@ -169,7 +169,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Safety
     ///
-    /// As with [`new`](Self::new#safety).
+    /// As with [`new`](Self::new).
     pub unsafe fn with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
     where
         F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
@@ -186,7 +186,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Safety
     ///
-    /// As with [`new`](Self::new#safety).
+    /// As with [`new`](Self::new).
     #[track_caller]
     pub unsafe fn symmetric<F>(f: F) -> Self
     where
@@ -205,7 +205,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Safety
     ///
-    /// As with [`new`](Self::new#safety).
+    /// As with [`new`](Self::new).
     pub unsafe fn symmetric_with_stack_size<F>(size: StackSize, f: F) -> io::Result<Self>
     where
         F: FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,

@@ -8,7 +8,7 @@
 //! and the functions are empty. To ask at run time whether a sanitizer is there would cost each
 //! switch more than the rest of it does.
 //!
-//! valgrind is told of each stack once, when its memory is first used ([`valgrind`]): that costs a
+//! valgrind is told of each stack once, when its memory is first used (`valgrind`): that costs a
 //! few instructions, which do nothing without it.
 
 mod mark;
