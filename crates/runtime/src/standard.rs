@@ -18,7 +18,7 @@
 //!
 //! An unnamed fiber is spawned without std. Its handle of std's, if something asks for it, is the one
 //! that std makes for threads it did not start, which has no name either.
-
+//!
 //! # Two ways to park
 //!
 //! `std::thread::park` waits for a word of std's to change, which only std's `unpark` changes. So that
@@ -42,6 +42,7 @@ use std::thread;
 
 use carefree_context::tls;
 
+use crate::fiber::FiberRef;
 use crate::wait;
 
 /// A function that libc would run on a new thread.
@@ -146,34 +147,50 @@ pub const PARKED: u32 = u32::MAX;
 ///
 /// Where the word lies is a guess, by what handles of std's are: the address of what they share. If it
 /// is wrong, std's parks are ended by std's unparks only.
-#[cold]
 pub fn about_to_park(word: usize) -> bool {
-    /// More than what handles share takes up.
+    let Some(me) = wait::current_fiber() else { return false };
+    // Asking std for the handle counts a reference to it, which is dear for what every park does.
+    match me.standard() {
+        Some(handle) if belongs(word, handle) => {}
+        Some(_) => return false,
+        None if !note_if_parked(me, word) => return false,
+        None => {}
+    }
+    if me.token.take() {
+        if let Some(handle) = me.standard() {
+            handle.unpark();
+        }
+    }
+    true
+}
+
+/// Whether `word` lies in what the handles of a thread share.
+fn belongs(word: usize, handle: &thread::Thread) -> bool {
+    /// More than that takes up.
     const SHARED: usize = 64;
     const _: () = assert!(size_of::<thread::Thread>() == size_of::<usize>());
+    // SAFETY: of the same size, and any value is a number.
+    let shared = unsafe { mem::transmute_copy::<thread::Thread, usize>(handle) };
+    word.wrapping_sub(shared) < SHARED
+}
 
+/// Asks std for the calling fiber's handle, and notes it if `word` is that handle's.
+#[cold]
+fn note_if_parked(me: FiberRef, word: usize) -> bool {
     struct HasHandle;
     impl Drop for HasHandle {
         fn drop(&mut self) {}
     }
     thread_local!(static HAS_HANDLE: HasHandle = const { HasHandle });
 
-    let Some(me) = wait::current_fiber() else { return false };
     // Gone before std's handle is: to ask for that would then be a panic.
     if tls::mode().layout().is_none() || HAS_HANDLE.try_with(|_| ()).is_err() {
         return false;
     }
     let handle = thread::current();
-    // SAFETY: of the same size, and any value is a number.
-    let shared = unsafe { mem::transmute_copy::<thread::Thread, usize>(&handle) };
-    if word.wrapping_sub(shared) >= SHARED {
-        return false;
+    let parked = belongs(word, &handle);
+    if parked {
+        me.note_standard(handle);
     }
-    if me.standard().is_none() {
-        me.note_standard(handle.clone());
-    }
-    if me.token.take() {
-        handle.unpark();
-    }
-    true
+    parked
 }
