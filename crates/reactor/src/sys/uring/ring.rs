@@ -364,7 +364,12 @@ impl Ring {
     /// Takes all completions, also those the kernel has kept for want of room.
     fn reap(&mut self, out: &mut Vec<Completion>) {
         self.reap_ring(out);
+        let before = out.len();
         self.unheld.collect(out);
+        // One that was done already when it was cancelled is taken for one that the ring has.
+        for done in &out[before..] {
+            self.ending.forget(done.token);
+        }
     }
 
     fn reap_ring(&mut self, out: &mut Vec<Completion>) {
@@ -432,6 +437,7 @@ impl std::fmt::Debug for Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::{FromRawFd, OwnedFd};
     use std::sync::Arc;
 
     /// A completion for each of many, and among them the bell's, which ends the watch where the
@@ -477,5 +483,27 @@ mod tests {
         }
         drop(there);
         ring.wait(&idle, None, &mut out);
+    }
+
+    /// What is accepted at once is done when it is cancelled, though it has not been handed out.
+    #[test]
+    fn what_is_done_is_not_cancelled_again_and_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _caller = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut ring = Ring::new().unwrap();
+        let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let flags = libc::SOCK_CLOEXEC;
+        let accept = Op::Accept { fd: listener.as_raw_fd(), address, length, flags };
+        // SAFETY: names no memory.
+        unsafe { ring.submit_unheld(7, &accept) }.unwrap();
+        ring.cancel(7);
+        let mut out = Vec::new();
+        ring.poll(&mut out);
+        assert_eq!(out.len(), 1);
+        if out[0].result >= 0 {
+            // SAFETY: just accepted, owned by nothing else.
+            drop(unsafe { OwnedFd::from_raw_fd(out[0].result) });
+        }
+        assert_eq!(ring.ending.next(), None);
     }
 }
