@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use io_uring::{IoUring, opcode, squeue::Entry, types};
 
@@ -21,6 +22,9 @@ pub(crate) struct Acceptor {
     stuck: bool,
 }
 
+/// Whether the kernel was found to be older than Linux 6.10, so that it need not be asked again.
+static IS_OLD: AtomicBool = AtomicBool::new(false);
+
 fn ring() -> io::Result<IoUring> {
     IoUring::builder().dontfork().build(1)
 }
@@ -29,11 +33,18 @@ impl Acceptor {
     /// # Errors
     /// What the kernel said; that it is older than Linux 6.10.
     pub(crate) fn new() -> io::Result<Acceptor> {
+        if IS_OLD.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let mut acceptor = Acceptor { ring: ring()?, stuck: false };
         // SAFETY: null pointers, so that no address is written.
         match unsafe { acceptor.accept(-1, std::ptr::null_mut(), std::ptr::null_mut(), 0) } {
             Attempt::Done(result) if result == -libc::EBADF => Ok(acceptor),
-            _ => Err(io::ErrorKind::Unsupported.into()),
+            tried => {
+                // The flag is unknown. Whatever else it said, the next one may be told otherwise.
+                IS_OLD.fetch_or(tried == Attempt::Done(-libc::EINVAL), Ordering::Relaxed);
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 
