@@ -411,17 +411,17 @@ unsafe fn copy(
     if !offset.is_null() {
         memory::check(offset, 1)?;
     }
-    // SAFETY: the caller's promise, and it can be read.
-    let begin = match unsafe { offset.as_ref() } {
-        Some(offset) => *offset,
-        None => match seek(0, libc::SEEK_CUR) {
+    let begin = match offset.is_null() {
+        // SAFETY: the caller's promise, and it can be read. The kernel does not ask for alignment.
+        false => unsafe { offset.read_unaligned() },
+        true => match seek(0, libc::SEEK_CUR) {
             Ok(place) => place as off_t,
             Err(_) => return Ok(None),
         },
     };
     // More is announced only of what there is: a socket holds a part back until it comes, a fifth of a
     // second long, and callers who want a whole file sent ask for as much as can be.
-    let there = (length(from) - begin).clamp(0, count as off_t) as usize;
+    let there = length(from).saturating_sub(begin).clamp(0, count as off_t) as usize;
     let mut buffer = vec![0u8; count.min(CHUNK)];
     let mut sent = 0;
     let ended = loop {
@@ -467,7 +467,7 @@ unsafe fn copy(
         // SAFETY: the caller has no need of what is there, for it is overwritten.
         unsafe {
             memory::check_writable(offset)?;
-            *offset = end;
+            offset.write_unaligned(end);
         }
     }
     Ok(Some(sent))
