@@ -43,16 +43,20 @@ const AHEAD: u64 = 16 * 1024;
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
-    let mut waited = false;
-    if matches!(seen.storage, Storage::Kernel | Storage::Device) {
-        waited = wait_until_ready(call)?;
-    }
+    let may_wait = match seen.storage {
+        Storage::Kernel => must_wait(call),
+        Storage::Device if must_wait(call) => {
+            wait_until_ready(call)?;
+            true
+        }
+        _ => false,
+    };
     // SAFETY: the caller's promise.
     let length = || unsafe { call.given.length() };
     let here = !storage::is_busy(seen.inode)
         && match seen.storage {
             Storage::Memory => length() <= MODERATE,
-            Storage::Kernel => !waited && length() <= MODERATE,
+            Storage::Kernel => !may_wait && length() <= MODERATE,
             Storage::Disk => {
                 let length = length();
                 length <= MODERATE
@@ -88,26 +92,35 @@ pub(crate) unsafe fn elsewhere(fd: c_int, call: impl FnOnce() -> Answer) -> Answ
     unsafe { offload(call) }
 }
 
-/// Waits until a file of the kernel's or a device has something to read or room to be written to;
-/// whether there was something to wait for. Most are always ready.
-fn wait_until_ready(call: &Call) -> Result<bool, c_int> {
-    let (events, reason) = match call.way {
-        Way::Read => (libc::POLLIN, Reason::Read),
-        Way::Write => (libc::POLLOUT, Reason::Write),
-    };
-    if is_ready(call.fd, events) {
-        return Ok(false);
-    }
-    if !files::is_blocking(call.fd) {
-        // The call says so.
-        return Ok(false);
-    }
+/// Whether a call on a file of the kernel's or a device may have to wait, and may: most are always
+/// ready.
+///
+/// That the kernel's own file is not ready does not say so. `/proc/bus/input/devices` is readable at
+/// all times, and ready when its text has changed since it was asked for last. So such a file is left
+/// to a thread, and not waited for.
+fn must_wait(call: &Call) -> bool {
+    let (events, _) = awaited(call.way);
+    // In non-blocking mode the call says so.
+    !is_ready(call.fd, events) && files::is_blocking(call.fd)
+}
+
+/// Waits until a device has something to read or room to be written to. One that the reactor cannot
+/// wait for is left to a thread.
+fn wait_until_ready(call: &Call) -> Result<(), c_int> {
+    let (events, reason) = awaited(call.way);
     let op = Op::Poll { fd: call.fd, events: events as u32 };
     // SAFETY: it points to nothing.
     match unsafe { parking::perform(&op, On { fd: call.fd, reason, limit: None }) } {
         Parked::Answered(Err(errno)) if parking::is_end(errno) => Err(errno),
-        // One that the reactor cannot wait for is read or written by a thread that may.
-        _ => Ok(true),
+        _ => Ok(()),
+    }
+}
+
+/// What a call that goes this way waits for.
+fn awaited(way: Way) -> (i16, Reason) {
+    match way {
+        Way::Read => (libc::POLLIN, Reason::Read),
+        Way::Write => (libc::POLLOUT, Reason::Write),
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum Storage {
     /// In memory: tmpfs, memfd, /dev/zero.
     Memory,
     /// Nowhere: the kernel makes them up (/proc, /sys). Some calls depend on which thread makes them,
-    /// and a few files (/proc/kmsg) are waited for.
+    /// and a few (of /proc/kmsg) wait.
     Kernel,
     /// On a local disk, behind the page cache.
     Disk,

@@ -255,3 +255,22 @@ fn files_of_the_kernel_are_written_by_the_carrier() {
     });
     assert_eq!(name, "renamed\n");
 }
+
+/// It is ready when its text has changed since it was asked for last; reading it never waits.
+#[test]
+fn a_file_of_the_kernels_that_is_not_ready_is_read() {
+    const PATH: &str = "/proc/bus/input/devices";
+    if !std::path::Path::new(PATH).exists() {
+        println!("skipped: there is no {PATH}");
+        return;
+    }
+    let ends = alike(|_| {
+        let file = File::open(PATH).unwrap();
+        let mut bytes = [0u8; 1 << 16];
+        // Up to its end, and once more.
+        let mut read = || read(&file, bytes.as_mut_ptr().cast(), bytes.len());
+        while read().unwrap() > 0 {}
+        [read(), read()]
+    });
+    assert_eq!(ends, [Ok(0), Ok(0)]);
+}
