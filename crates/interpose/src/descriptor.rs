@@ -79,7 +79,7 @@ interpose! { anywhere
         }
         // SAFETY: the caller's promise.
         let result = unsafe { original(from, to) };
-        files::duplicated(from, result);
+        files::replaced(from, result);
         locks::given_back();
         result
     }
@@ -94,7 +94,7 @@ interpose! { anywhere
         }
         // SAFETY: the caller's promise.
         let result = unsafe { original(from, to, flags) };
-        files::duplicated(from, result);
+        files::replaced(from, result);
         locks::given_back();
         result
     }

@@ -274,6 +274,15 @@ impl File {
         self.hold.store(hold as u8, Ordering::Relaxed);
     }
 
+    /// Forgets all that is known of it.
+    fn forget(&self) {
+        self.found(Kind::Unknown, Hold::Unknown);
+        self.dry.store(0, Ordering::Relaxed);
+        self.duplicated.store(false, Ordering::Relaxed);
+        self.mode_asked.store(0, Ordering::Relaxed);
+        self.limits_asked.store(0, Ordering::Relaxed);
+    }
+
     /// Whether a read should be tried before it is submitted: not if such tries have kept failing.
     #[inline]
     pub(crate) fn is_worth_a_try(&self) -> bool {
@@ -487,13 +496,20 @@ pub(crate) fn prepare_to_close(fd: c_int) -> bool {
         if file.word.load(Ordering::Relaxed) != 0 && !drive_out(fd, file) {
             return false;
         }
-        file.found(Kind::Unknown, Hold::Unknown);
-        file.dry.store(0, Ordering::Relaxed);
-        file.duplicated.store(false, Ordering::Relaxed);
-        file.mode_asked.store(0, Ordering::Relaxed);
-        file.limits_asked.store(0, Ordering::Relaxed);
+        file.forget();
         true
     })
+}
+
+/// `new` is a duplicate of `old` from now on, by a call that has closed the file it was before.
+///
+/// `new` was a file's all the time, so calls on it are no mistake: one that came after
+/// [`prepare_to_close`] has learned what the old file was.
+pub(crate) fn replaced(old: c_int, new: c_int) {
+    if let Some(file) = known(new).filter(|_| old != new) {
+        file.forget();
+    }
+    duplicated(old, new);
 }
 
 /// The child of a fork has none of the fibers that wait in its parent: nobody is to be driven out.
