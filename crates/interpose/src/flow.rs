@@ -271,7 +271,11 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
             let written = tried?;
             // SAFETY: the kernel has.
             unsafe { buffers.seen() };
-            if written >= buffers.left() || written == 0 || !goes_on(file, fd) {
+            if written >= buffers.left()
+                || written == 0
+                || !goes_on(file, fd)
+                || is_misplaced(call, file)
+            {
                 return Ok(written);
             }
             buffers.advance(written);

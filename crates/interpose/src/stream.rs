@@ -183,6 +183,7 @@ unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
         if answer != Err(libc::ENOTSOCK) {
             return answer;
         }
+        look_again(fd);
     }
     let buffer = iovec { iov_base: to, iov_len: length };
     // SAFETY: the caller's promise.
@@ -197,6 +198,14 @@ const LONGEST: usize = 1 << 40;
 fn is_socket(fd: c_int, length: usize) -> bool {
     // What is longer than all memory, a socket's own calls cut and the others refuse.
     length.wrapping_sub(1) < LONGEST && files::known(fd).is_some_and(File::is_known_socket)
+}
+
+/// `fd` was taken for a socket, but was closed unseen, and is another file's by now.
+#[cold]
+fn look_again(fd: c_int) {
+    if let Some(file) = files::known(fd) {
+        file.look(fd);
+    }
 }
 
 /// `write`, for other calls that write too.
@@ -215,6 +224,7 @@ pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) ->
         if answer != Err(libc::ENOTSOCK) {
             return answer;
         }
+        look_again(fd);
     }
     let buffer = iovec { iov_base: from.cast_mut(), iov_len: length };
     // SAFETY: the caller's promise.
