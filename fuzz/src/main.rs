@@ -198,6 +198,7 @@ impl Search {
             }
             match verdict {
                 Verdict::Same => {}
+                Verdict::Endless => println!("seed {seed} does not end on threads either"),
                 Verdict::Known(known) => found.known.lock().expect("no panic").push(known.what),
                 Verdict::Once(difference) => {
                     found.once.fetch_add(1, Ordering::Relaxed);
@@ -265,6 +266,7 @@ fn run_kept(file: &Path) -> io::Result<bool> {
 fn judge(program: &Program, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Same => println!("threads and fibers agree"),
+        Verdict::Endless => println!("it does not end on threads either"),
         Verdict::Known(known) => {
             println!("they differ as is known: {}: {}", known.what, known.reason)
         }
