@@ -37,6 +37,7 @@ mod fiber;
 mod fork;
 #[cfg(not(loom))]
 mod furnish;
+#[cfg(not(loom))]
 mod glimpse;
 #[cfg(not(loom))]
 mod injector;
