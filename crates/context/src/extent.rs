@@ -13,7 +13,8 @@
 //!
 //! Only extents in frames of coroutines matter to a switch, and there are hardly ever any. So those that
 //! do not lie on their fiber's own stack, and may lie on a coroutine's, are counted for the whole process
-//! (`AWAY`); as long as there are none, a switch of coroutines asks for that number and nothing else.
+//! (`AWAY`), boundaries (see below) among them; as long as there are none, a switch of coroutines asks
+//! for that number and nothing else.
 //!
 //! Otherwise a resumer that is within an extent puts a *boundary* into the list, in its own frame, which
 //! says whom it resumes. All up to there are the coroutine's: its own, and those of coroutines that wait
@@ -104,8 +105,9 @@ impl Extent {
     /// Puts it in force. `away`: it may lie on the stack of a coroutine.
     ///
     /// # Safety
-    /// `away` is true if it does. There is a [place](set_place) for it. The extent is [ended](Self::end) before the calling frame is
-    /// left and stays where it is until then, which is also how extents are nested.
+    /// `away` is true if it does. There is a [place](set_place) for it. The extent is
+    /// [ended](Self::end) before the calling frame is left and stays where it is until then, which is
+    /// also how extents are nested.
     pub unsafe fn begin(&self, away: bool) {
         if away {
             AWAY.fetch_add(1, Ordering::Relaxed);
@@ -165,14 +167,18 @@ impl Boundary {
         if !innermost().is_null() {
             self.needed.set(true);
             self.extent.resumed.set(coroutine);
-            self.extent.enter();
+            // Counted: what leaves from within must look for it even if, by then, there is nothing else
+            // to look for in the process.
+            // SAFETY: the caller's promise; there is a place, for something is in it.
+            unsafe { self.extent.begin(true) };
         }
     }
 
     /// What was resumed is suspended, and has taken its extents along, or is complete.
     pub(crate) fn end(&self) {
         if self.needed.get() {
-            self.extent.leave();
+            // SAFETY: in force since `begin`, and the innermost again.
+            unsafe { self.extent.end() };
         }
     }
 }
