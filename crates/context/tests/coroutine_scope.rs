@@ -362,3 +362,55 @@ fn owned_ones_and_scopes_mix() {
     });
     assert_eq!(all, [3, 6]);
 }
+
+/// Panics when it is dropped.
+struct Loud;
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("the value's destructor"));
+    }
+}
+
+#[test]
+fn a_value_that_panics_when_it_is_dropped_keeps_none_from_ending() {
+    let log = Log::default();
+    let panic = quietly(|| {
+        scope(|s| {
+            let mut first = s.coroutine(|suspender: &Suspender<(), ()>, ()| {
+                let _guard = Guard(&log, "the first ends");
+                suspender.suspend(());
+            });
+            first.resume(());
+            forget(first);
+            let mut last = s.coroutine(|suspender: &Suspender<(), ()>, ()| {
+                if quietly(|| suspender.suspend(())).is_err() {
+                    resume_unwind(Box::new("the last one's end"));
+                }
+            });
+            last.resume(());
+            forget(last);
+            Loud
+        })
+    })
+    .err();
+    let panic = panic.expect("one of the two panics goes on");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the last one's end"));
+    assert_eq!(*log.borrow(), ["the first ends"]);
+}
+
+#[test]
+fn what_panics_when_it_is_dropped_may_be_yielded_by_one_that_is_ended() {
+    let log = Log::default();
+    scope(|s| {
+        let mut coroutine = s.coroutine(|suspender: &Suspender<(), Option<Loud>>, ()| {
+            let _guard = Guard(&log, "ends");
+            assert!(quietly(|| suspender.suspend(None)).is_err());
+            suspender.suspend(Some(Loud));
+        });
+        assert!(matches!(coroutine.resume(()), Yielded(None)));
+        let panic = quietly(|| drop(coroutine)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"the value's destructor"));
+        assert_eq!(*log.borrow(), ["ends"], "by the drop, not by the scope");
+    });
+}

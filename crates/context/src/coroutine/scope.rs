@@ -37,7 +37,7 @@ use std::ptr;
 
 use super::control::Control;
 use super::suspender::Suspender;
-use super::{Coroutine, CoroutineState, no_stack};
+use super::{Coroutine, CoroutineState, no_stack, unwind};
 use crate::stack::StackSize;
 
 /// Runs `f`, which may make coroutines that borrow from the caller; ends those that are not
@@ -154,19 +154,31 @@ where
     F: for<'h> FnOnce(&'h Scope<'env>) -> T,
 {
     let scope = Scope { first: Links::none(), env: PhantomData };
-    let mut result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let mut panicked = None;
     while let Some(control) = scope.first.next() {
         // SAFETY: the coroutine is suspended, and nothing can enter it any more (see the page above).
         // It leaves the list when it gives its stack back, which it does in any case.
         let ended = catch_unwind(AssertUnwindSafe(|| unsafe { ((*control).dispose)(control) }));
-        match (ended, &result) {
-            (Ok(()), _) => {}
-            (Err(payload), Ok(_)) => result = Err(payload),
-            // One panic can be told of. Another's payload might panic itself when it is dropped.
-            (Err(payload), Err(_)) => mem::forget(payload),
+        if let Err(payload) = ended {
+            unwind::keep_first(&mut panicked, payload);
         }
     }
-    result.unwrap_or_else(|payload| resume_unwind(payload))
+    // Only now may the function's value be dropped or its panic go on: a destructor that panics would
+    // leave this frame.
+    match (result, panicked) {
+        (Ok(value), None) => value,
+        (Ok(value), Some(payload)) => {
+            if let Err(other) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+                mem::forget(other);
+            }
+            resume_unwind(payload)
+        }
+        (Err(payload), other) => {
+            mem::forget(other);
+            resume_unwind(payload)
+        }
+    }
 }
 
 /// Makes coroutines that end before it does: see [`scope`].

@@ -2,7 +2,8 @@
 
 use std::any::Any;
 use std::io::Write;
-use std::panic::resume_unwind;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::control::{self, Control, Finished, arrival};
 use super::word::{self, Word};
@@ -46,6 +47,7 @@ pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
             );
         }
         (*control).unwinding = true;
+        let mut panicked = None;
         loop {
             // It does not transfer any more, so it is the sender of what comes.
             let (word, sender) = control::enter(control, Word::uninit(), arrival::UNWIND);
@@ -54,13 +56,29 @@ pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
                     // Caught, and the coroutine went on to its end.
                     Ok(value) => drop(value),
                     Err(payload) if payload.is::<ForcedUnwind>() => {}
-                    Err(payload) => resume_unwind(payload),
+                    Err(payload) => keep_first(&mut panicked, payload),
                 }
-                return;
+                break;
             }
-            // Caught, and the coroutine has suspended itself again.
-            drop(word::unpack::<Yield>(word));
+            // Caught, and the coroutine has suspended itself again. If dropping what it yielded panics,
+            // the coroutine is taken down all the same.
+            let value = word::unpack::<Yield>(word);
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+                keep_first(&mut panicked, payload);
+            }
         }
+        if let Some(payload) = panicked {
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// Keeps the first of several panics: only one can go on. The payloads of others are leaked, for they
+/// might panic themselves when they are dropped.
+pub(super) fn keep_first(first: &mut Option<Box<dyn Any + Send>>, payload: Box<dyn Any + Send>) {
+    match first {
+        None => *first = Some(payload),
+        Some(_) => mem::forget(payload),
     }
 }
 
