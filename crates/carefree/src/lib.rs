@@ -51,10 +51,11 @@
 //! # Where there are no fibers
 //!
 //! Fibers need thread-local storage of their own, which takes a libc that is known (glibc) and no
-//! sanitizer. Elsewhere the same API starts a thread of the kernel's for each
-//! fiber: what is right on fibers is right there, at the price of threads. [`Platform::tls`] says so,
-//! and why. Such a thread's calls of libc are libc's own: cancellation and [`timeout`] end
-//! the waits of this crate there, but not those of libc. [`RuntimeBuilder::virtual_time`] is refused.
+//! sanitizer. Elsewhere the same API starts a thread of the kernel's for each fiber: what is right on
+//! fibers is right there, at the price of threads. [`Platform::tls`] says which it is, and
+//! [`Platform::tls_reason`] why. Such a thread's calls of libc are libc's own: cancellation and
+//! [`timeout`] end the waits of this crate there, but not those of libc.
+//! [`RuntimeBuilder::virtual_time`] is refused.
 //!
 //! # What `std::thread` does not have
 //!

@@ -11,16 +11,17 @@
 //!
 //! # Which are the coroutine's own
 //!
-//! Only extents in frames of coroutines matter to a switch, and there are hardly ever any. So those that
-//! do not lie on their fiber's own stack, and may lie on a coroutine's, are counted for the whole process
-//! (`AWAY`), boundaries (see below) among them; as long as there are none, a switch of coroutines asks
-//! for that number and nothing else.
+//! Only extents in frames of coroutines matter to a switch, and there are hardly ever any. So those
+//! that do not lie on their fiber's own stack, and may lie on a coroutine's, are counted for the
+//! whole process (`AWAY`), boundaries (see below) among them; as long as there are none, a switch
+//! of coroutines asks for that number and nothing else.
 //!
-//! Otherwise a resumer that is within an extent puts a *boundary* into the list, in its own frame, which
-//! says whom it resumes. All up to there are the coroutine's: its own, and those of coroutines that wait
-//! for it. Where a coroutine hands over to another, the boundary is the other's from then on. Without a
-//! boundary the list was empty when the coroutine was resumed, or held extents on the fiber's own stack
-//! alone: then all are the coroutine's up to the first of those.
+//! Otherwise a resumer that is within an extent puts a *boundary* into the list, in its own frame,
+//! which names the coroutine that it resumes. All up to there are the coroutine's: its own, and
+//! those of coroutines that it waits for. Where a coroutine hands over to another, the boundary is
+//! the other's from then on. Without a boundary the list was empty when the coroutine was resumed,
+//! or held extents on the fiber's own stack alone: then all are the coroutine's up to the first of
+//! those.
 //!
 //! *The list is in order*: an extent that begins is innermost. When it ends it is innermost again, for
 //! frames that were entered since are gone or belong to coroutines that are suspended.

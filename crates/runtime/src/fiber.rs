@@ -53,14 +53,14 @@ pub(crate) struct Header {
 
     pub(crate) id: AtomicU64,
     pub(crate) references: AtomicU32,
-    /// [`FINISHED`], [`AWAITED`], [`DETACHED`], [`STORED`].
+    /// [`FINISHED`], [`AWAITED`], [`DETACHED`], [`STORED`], [`PINNED`].
     pub(crate) join: AtomicU32,
     /// In the list of waiters for a key: by what a waker may tell it from others (see
     /// [`crate::lot`]).
     pub(crate) tag: Cell<u32>,
     /// [`FREE`] or [`ALIVE`].
     pub(crate) run: AtomicU8,
-    /// Of a fiber that has one: its stack. Of a thread: where it sleeps, a `*mut Idle`.
+    /// Of a fiber that has one: its stack. Of a thread: its `Bed`.
     pub(crate) stack: AtomicPtr<FiberStack>,
     /// What it is called, or null.
     pub(crate) names: AtomicPtr<Names>,

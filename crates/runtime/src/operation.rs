@@ -7,13 +7,13 @@
 //! before the kernel is done with both, whatever ends its wait:
 //!
 //! 1. The fiber submits on the carrier it runs on and waits. Its wait ends by the completion
-//!    (`BY_COMPLETION`), or by a deadline, a cancellation, or
-//!    because the operation has become pointless ([`Wait::holds`]).
+//!    (`BY_COMPLETION`), or by a deadline, a cancellation, or because the operation has become
+//!    pointless ([`Wait::holds`]).
 //! 2. If the completion has not come then, the fiber asks for the operation to be cancelled and
 //!    waits again, now for nothing but the completion. It may have been moved to another carrier
 //!    meanwhile, whose reactor knows nothing of the operation: then it asks the first one by an
-//!    errand, and waits also until that has been run. (An
-//!    errand run later would find another operation under the same token.)
+//!    errand, and waits also until that has been run. (An errand run later would find another
+//!    operation under the same token.)
 //! 3. The completion decides, even if the fiber had asked to cancel: what was read is not lost. Only if
 //!    the kernel says that it was cancelled, the wait ends as it was interrupted; and a time limit
 //!    counts as reached only when a call tells its caller so ([`tell_timed_out`](crate::tell_timed_out)).
@@ -29,11 +29,10 @@
 //! is woken. Completions that end a wait early, or come when none is under way, do no harm: who waits
 //! looks again.
 //!
-//! *The completing thread touches the record last when it sends `done`* (see `flight`, and its model), and
-//! reads before whom to wake. The
-//! fiber may be awake, see the signal, and be gone when it is to be woken: that ends the wait
-//! of another operation, of this fiber or of a later one under the same header, if one is under way:
-//! such waits look again.
+//! *The completing thread touches the record last when it sends `done`* (see `flight`, and its model); it
+//! has read before which fiber to wake. That fiber may be awake, see the signal, and be gone by then. The
+//! wake-up then ends the wait of another operation, of this fiber or of a later one under the same
+//! header, if one is under way: such waits look again.
 
 use std::cell::Cell;
 

@@ -2,9 +2,9 @@
 //!
 //! It is the address of the fiber's thread control block, which lies on its stack. While a fiber has
 //! not FINISHED, `pin` makes that address good for as long as a handle is there: an ended fiber that
-//! is pinned leaves its stack in its header, and who gives the last handle back gives back the stack.
-//! Unpinned, its stack is the next fiber's, so what was asked for later than that gets an address
-//! where no thread is, `GONE` or one of its own; so do fibers in shared mode.
+//! is pinned leaves its stack in its header, and the stack is given back with the last handle.
+//! The stack of one that was not pinned is the next fiber's by then. Asked for later, its `pthread_t` is
+//! an address where no thread is, `GONE` or one of its own; so it is in shared mode.
 //!
 //! libc finds no thread behind either: signals and scheduling are refused (`ESRCH`). [`join`] and
 //! [`detach`] stand in for libc's.
@@ -112,7 +112,7 @@ pub fn detach(thread: usize) -> bool {
     take(thread).is_some()
 }
 
-/// Forgets who was given up: in the child of a fork, where none of them is.
+/// Forgets the fibers that were given up: in the child of a fork, where none of them is.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.

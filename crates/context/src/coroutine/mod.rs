@@ -33,7 +33,7 @@ use control::{Finished, arrival};
 /// same time: the two take turns. (`cargo run --release -p carefree-context --example switch_costs`
 /// prints what a turn costs.)
 ///
-/// A coroutine is not a thread. It runs in the thread (or fiber) of whoever resumes it, with that
+/// A coroutine is not a thread. It runs in the thread (or fiber) of its resumer, with that
 /// thread's thread-local variables, and it stays in the thread that created it (it is neither `Send`
 /// nor `Sync`). A blocking call in it blocks its resumer too.
 ///
@@ -119,9 +119,10 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///   variables**: it completes or is dropped. It is not forgotten or leaked then (in a cycle of
     ///   [`Rc`](std::rc::Rc)s, say), nor left to the destructor of a thread-local variable.
     /// * Or **while the coroutine is suspended, no code on its stack holds a reference to a
-    ///   thread-local variable or to what belongs to one**, nor has it lent such a reference to
-    ///   another thread, nor does a coroutine of a scope that is open there; and when it is dropped, no destructor on its stack relies on thread-local
-    ///   variables that are destroyed by then, other than by asking whether they are
+    ///   thread-local variable or to what belongs to one**, nor has lent such a reference to another
+    ///   thread. The same holds for the coroutines of every scope that is open there. When the
+    ///   coroutine is dropped, no destructor on its stack relies on thread-local variables that are
+    ///   destroyed by then, other than by asking whether they are
     ///   ([`LocalKey::try_with`](std::thread::LocalKey::try_with)).
     ///
     /// With the second, such a program would be sound; without either, this one reads freed memory:

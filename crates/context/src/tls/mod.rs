@@ -63,9 +63,11 @@
 //!
 //! * The kernel knows the carrier, not the fiber. Signal masks, alternate signal stacks, processor
 //!   affinity, scheduling parameters and clocks are the carrier's where they are asked of "this
-//!   thread", and errors (`ESRCH`) where they are asked of the fiber's `pthread_t`. Mutexes with priority inheritance or protection do not work.
+//!   thread", and errors (`ESRCH`) where they are asked of the fiber's `pthread_t`. Mutexes with
+//!   priority inheritance or protection do not work.
 //! * libc knows the carrier, not the fiber: a fiber's `pthread_t` cannot be cancelled or sent
-//!   signals by others (nor joined or detached, where no stand-in for libc does so), and `pthread_exit` is for threads.
+//!   signals by others, and `pthread_exit` is for threads. It can be joined or detached only where
+//!   a stand-in for libc's functions does so.
 //! * A library loaded with `dlopen` that is given a *fixed place* in every thread's block (see
 //!   `libraries.rs` for which are) gets one in every fiber's too: that is what the reserve is for
 //!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). Fibers that start after the next
