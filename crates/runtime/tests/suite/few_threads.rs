@@ -71,6 +71,10 @@ fn one_carrier_is_enough() {
 /// After each load, fibers' storage is made as a new thread's is, and there is none to look at.
 #[test]
 fn a_library_is_loaded_when_no_thread_can_be_had() {
+    if cfg!(target_feature = "crt-static") {
+        println!("skipped: a static program loads no libraries");
+        return;
+    }
     with_threads(1, "few_threads::a_library_is_loaded_when_no_thread_can_be_had", || {
         Runtime::builder().carriers(1).build().unwrap().run(|| {
             spawn(|| ()).join().unwrap();
