@@ -97,13 +97,21 @@ fn of_all_sorts(folder: &Folder, what: &str, call: impl Fn(&File) -> Result) -> 
 }
 
 /// Compared one by one, to say which differs.
+///
+/// A process that another test forks holds for a moment what is closed here, and a write to a closed
+/// socket succeeds then. So what differs is looked at again; a true difference is there each time.
 fn alike_each(scenario: impl Fn() -> Vec<Answer> + Send + Sync) {
-    let on_threads = scenario();
-    let on_fibers = carefree::Runtime::builder().build().unwrap().run(&scenario);
-    let wrong: Vec<_> =
-        on_fibers.iter().zip(&on_threads).filter(|(one, other)| one != other).collect();
+    let mut wrong = Vec::new();
+    for _ in 0..3 {
+        let on_threads = scenario();
+        let on_fibers = carefree::Runtime::builder().build().unwrap().run(&scenario);
+        assert_eq!(on_fibers.len(), on_threads.len());
+        wrong = on_fibers.into_iter().zip(on_threads).filter(|(one, other)| one != other).collect();
+        if wrong.is_empty() {
+            break;
+        }
+    }
     assert!(wrong.is_empty(), "on fibers and on threads: {wrong:#?}");
-    assert_eq!(on_fibers.len(), on_threads.len());
 }
 
 #[test]
