@@ -40,7 +40,7 @@ fn it_is_said_and_the_process_ends() {
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     for part in [
         "hanging::it_is_said_and_the_process_ends hangs",
-        "'the stuck one' is parked until somebody unparks it",
+        "'the stuck one' is parked until something unparks it",
         "waits for another fiber to end",
         "runtime: ",
         ": sleep 1000",
