@@ -186,7 +186,7 @@ pub(crate) unsafe fn leave(_from: *mut Mark, _to: *const Mark) {
 #[inline(always)]
 pub(crate) unsafe fn arrive(_own: *const Mark) {
     #[cfg(carefree_asan)]
-    // SAFETY: the caller's promise; who was left waits, or is gone for good, and then no mark is
+    // SAFETY: the caller's promise; what was left is suspended, or gone for good, and then no mark is
     // noted.
     unsafe {
         let frames = if _own.is_null() { ptr::null_mut() } else { (*_own).frames };

@@ -6,7 +6,7 @@ use std::fmt;
 /// The size of a stack.
 ///
 /// Sizes come in classes: powers of two from 16 KiB to 64 TiB, guard included, so that stacks tile
-/// their slab and a stack that was given back fits whoever asks next. A size between is rounded up:
+/// their slab and a stack that was given back fits the next request of its class. A size between is rounded up:
 /// [`usable`](Self::usable) is at least what was asked for.
 ///
 /// Reserved is not used: a stack costs the memory of the pages it has touched (one, 4 KiB, for a
