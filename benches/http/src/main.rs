@@ -7,7 +7,7 @@
 
 mod load;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -61,12 +61,21 @@ fn main() -> ExitCode {
         eprintln!("http-bench: needs two processors, one for the server and one for the load");
         return ExitCode::from(2);
     }
+    if !build_servers() {
+        eprintln!("http-bench: the servers could not be built; cargo said why above");
+        return ExitCode::from(2);
+    }
     raise_file_limit();
     let servers: Vec<Server> = servers()
         .into_iter()
         .filter(|s| args.only.is_empty() || args.only.iter().any(|part| s.name.contains(part)))
         .collect();
+    if servers.is_empty() {
+        eprintln!("http-bench: no server's name contains one of: {}", args.only.join(", "));
+        return ExitCode::from(2);
+    }
     let time = Duration::from_secs(args.seconds);
+    let mut all_answered = true;
     for &connections in &args.connections {
         let mut samples: Vec<Vec<Figures>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..args.rounds {
@@ -74,14 +83,26 @@ fn main() -> ExitCode {
                 eprint!("\r\x1b[K{connections} connections, round {}: {}", round + 1, server.name);
                 match load::measure(&mut server.command(), 0, 1, connections, time) {
                     Ok(figures) => samples.push(figures),
-                    Err(error) => eprintln!("\r\x1b[K{}: {error}", server.name),
+                    Err(error) => {
+                        all_answered = false;
+                        eprintln!("\r\x1b[K{}: {error}", server.name);
+                    }
                 }
             }
         }
         eprint!("\r\x1b[K");
         show(connections, &servers, &samples);
     }
-    ExitCode::SUCCESS
+    if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Builds the programs of all servers: `cargo run` builds this one alone.
+fn build_servers() -> bool {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "--quiet", "--bins", "--manifest-path"]).arg(manifest);
+    build.status().is_ok_and(|status| status.success())
 }
 
 /// The servers that are there, ours first.
@@ -128,7 +149,7 @@ fn servers() -> Vec<Server> {
     servers
 }
 
-fn build_go(program: &std::path::Path) -> Option<PathBuf> {
+fn build_go(program: &Path) -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
     let built = Command::new("go")
         .args(["build", "-o"])
