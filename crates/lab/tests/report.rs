@@ -68,7 +68,7 @@ fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> M
     }
 }
 
-/// Figures of the size that design.md tells of.
+/// Figures of the size that a fiber's and a thread's have.
 fn record() -> Record {
     use Metric as M;
     use Workload as W;
@@ -161,7 +161,7 @@ fn json() {
     insta::assert_snapshot!(render(&record(), Format::Json, false));
 }
 
-/// The tables of document 000, as their author has them but for the order of words in a heading.
+/// The published Ruby tables, as their author has them but for the order of words in a heading.
 #[test]
 fn picture() {
     let picture = render(&record(), Format::Svg, false);

@@ -173,7 +173,7 @@ mod tests {
     use crate::env::Environment;
     use crate::record::{Reading, RunFacts};
 
-    /// The article of the published tables' author (document 001) names these steps.
+    /// The article of the published tables' author (docs/origin.md) names these steps.
     #[test]
     fn published_steps_are_named_as_their_author_names_them() {
         let said = sentences(&record::published());

@@ -124,7 +124,7 @@ mod tests {
         found[0]
     }
 
-    /// Cells of all five tables, as one reads them in document 000.
+    /// Cells of all five tables, as the published Ruby tables have them.
     #[test]
     fn the_published_tables_are_there() {
         assert_eq!(cell(["ruby", "2.5", "fiber", "alloc"], "time_per_unit"), 6_709.0);

@@ -475,7 +475,7 @@ pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
     found
 }
 
-/// Fetching pages, with the comparisons as document 002 has them: each way against the best.
+/// Fetching pages, with the comparisons as the published HTTP experiment has them: each way against the best.
 fn fetching(view: &View<'_>) -> Option<Table> {
     let mut table = Table::new("Fetching")
         .column("Runtime", Align::Left)
