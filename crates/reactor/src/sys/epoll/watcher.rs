@@ -74,7 +74,7 @@ pub(crate) struct Watcher {
     /// The last place in a line given.
     place: u64,
     /// Accepts without waiting; without it, another process may be faster.
-    acceptor: Option<Acceptor>,
+    acceptor: Acceptor,
 }
 
 /// An operation in a line.
@@ -123,9 +123,7 @@ impl Watcher {
         let Watcher { poller, ops, watches, done, generation: _, place: _, acceptor } = self;
         std::mem::forget((ops, watches, done));
         drop(poller);
-        if let Some(acceptor) = acceptor {
-            acceptor.abandon();
-        }
+        acceptor.abandon();
     }
 
     pub(crate) fn new(idle: &Idle) -> io::Result<Watcher> {
@@ -146,7 +144,7 @@ impl Watcher {
             done: Vec::new(),
             generation: 0,
             place: 0,
-            acceptor: None,
+            acceptor: Acceptor::none(),
         }
     }
 
@@ -158,8 +156,8 @@ impl Watcher {
     /// Has connections accepted in a way that does not wait even if another process takes them.
     /// Where that cannot be had, nothing changes.
     pub(crate) fn make_acceptor(&mut self) {
-        if self.acceptor.is_none() {
-            self.acceptor = Acceptor::new().ok();
+        if !self.acceptor.is_there() {
+            let _ = self.acceptor.make();
         }
     }
 
@@ -177,7 +175,7 @@ impl Watcher {
     /// # Safety
     /// As for [`submit`](Self::submit).
     pub(crate) unsafe fn accept(&mut self, token: u64, op: &Op) -> bool {
-        let Some(mut waiting) = Waiting::new(op, self.acceptor.is_some()) else { return false };
+        let Some(mut waiting) = Waiting::new(op, self.acceptor.is_there()) else { return false };
         // SAFETY: the caller's promise.
         let result = unsafe { waiting.attempt(self.acceptor.as_mut()) };
         self.done.extend(result.map(|result| Completion { token, result }));
@@ -187,7 +185,7 @@ impl Watcher {
     /// # Safety
     /// As for [`Driver::submit`](crate::Driver::submit).
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
-        let mut waiting = Waiting::new(op, self.acceptor.is_some()).ok_or(Unsupported)?;
+        let mut waiting = Waiting::new(op, self.acceptor.is_there()).ok_or(Unsupported)?;
         if waiting.must_not_wait() {
             // SAFETY: the caller's promise.
             let result =
@@ -406,7 +404,7 @@ fn stands(ops: &HashMap<u64, Member>, place: u64, token: u64) -> bool {
 unsafe fn advance(
     ops: &mut HashMap<u64, Member>,
     done: &mut Vec<Completion>,
-    acceptor: &mut Option<Acceptor>,
+    acceptor: &mut Acceptor,
     token: u64,
 ) -> bool {
     let member = ops.get_mut(&token).expect("who stands in line is under way");
