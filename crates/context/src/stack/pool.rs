@@ -175,7 +175,7 @@ impl StackPool {
     }
 
     fn class(&self, size: StackSize) -> &Arc<Class> {
-        &self.classes[size.class()]
+        &self.classes[size.made().class()]
     }
 }
 

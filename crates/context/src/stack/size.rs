@@ -42,7 +42,8 @@ const MAX_EXPONENT: u8 = 46;
 const MAX_GUARD: usize = 1 << 20;
 
 impl StackSize {
-    /// The smallest class: 16 KiB.
+    /// The smallest class: 16 KiB. Where pages are larger than 4 KiB, the stack that is made for it has
+    /// four pages (256 KiB where they have 64 KiB).
     pub const MIN: StackSize = StackSize { exponent: MIN_EXPONENT };
 
     /// The size a stack has when nothing else is said: 256 KiB, of which 64 KiB are guard.
@@ -67,15 +68,37 @@ impl StackSize {
     }
 
     fn with_guard(bytes: usize, guard: usize) -> Result<StackSize, StackSizeError> {
+        Self::on_pages(sys::page_size(), bytes, guard)
+    }
+
+    fn on_pages(page: usize, bytes: usize, guard: usize) -> Result<StackSize, StackSizeError> {
         (0..Self::CLASSES)
             .map(Self::of_class)
             .find(|size| {
-                // Four pages at least where pages are larger than 4 KiB.
-                size.bytes() >= 4 * sys::page_size()
+                size.is_possible(page)
                     && size.bytes() / 2 >= guard
-                    && size.bytes() - size.guard_of(guard) >= bytes
+                    && size.bytes() - size.guard_of(page, guard) >= bytes
             })
-            .ok_or(StackSizeError { bytes })
+            .ok_or_else(|| {
+                let most = Self::MAX.bytes() - Self::MAX.guard_of(page, guard);
+                StackSizeError { bytes, most }
+            })
+    }
+
+    /// Whether a stack can have this size where pages have so many bytes: it takes one for the guard, and
+    /// three for code.
+    const fn is_possible(self, page: usize) -> bool {
+        self.bytes() >= 4 * page
+    }
+
+    /// The size that a stack has for which this one is asked.
+    pub(super) fn made(self) -> StackSize {
+        self.made_of(sys::page_size())
+    }
+
+    fn made_of(self, page: usize) -> StackSize {
+        let mut larger = (self.class()..Self::CLASSES).map(Self::of_class);
+        larger.find(|size| size.is_possible(page)).unwrap_or(Self::MAX)
     }
 
     /// All of a stack of this size, guard included, in bytes: a power of two.
@@ -96,12 +119,16 @@ impl StackSize {
     /// would cost memory is to move neighbours apart: each fiber has its part of a page table, 512
     /// bytes for 256 KiB, so with guards of 1 MiB below stacks of 192 KiB it would be 4 KiB, and
     /// twice the memory for a fiber.
+    ///
+    /// None for a size below four pages, of which no stack is made: see [`MIN`](Self::MIN).
     pub fn guard(self) -> usize {
-        self.guard_of(setting::guard())
+        self.guard_of(sys::page_size(), setting::guard())
     }
 
-    fn guard_of(self, asked: usize) -> usize {
-        let page = sys::page_size();
+    fn guard_of(self, page: usize, asked: usize) -> usize {
+        if !self.is_possible(page) {
+            return 0;
+        }
         let own = (self.bytes() / 4).clamp(page, MAX_GUARD.max(page));
         own.max(asked.next_multiple_of(page).min(self.bytes() / 2))
     }
@@ -130,7 +157,7 @@ impl Default for StackSize {
     /// [`DEFAULT`](Self::DEFAULT); or the next class that has as much besides the guard that
     /// `CAREFREE_GUARD` asks for.
     fn default() -> Self {
-        let usable = Self::DEFAULT.bytes() - Self::DEFAULT.guard_of(0);
+        let usable = Self::DEFAULT.bytes() - Self::DEFAULT.guard_of(sys::page_size(), 0);
         Self::new(usable).unwrap_or(Self::DEFAULT)
     }
 }
@@ -163,16 +190,14 @@ impl fmt::Debug for StackSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackSizeError {
     bytes: usize,
+    /// The most that any class has besides its guard.
+    most: usize,
 }
 
 impl fmt::Display for StackSizeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = StackSize::MAX.bytes() - MAX_GUARD;
-        write!(
-            out,
-            "a stack size of {} bytes is too large: ask for at most {most} bytes",
-            self.bytes
-        )
+        let StackSizeError { bytes, most } = self;
+        write!(out, "a stack size of {bytes} bytes is too large: ask for at most {most} bytes")
     }
 }
 
@@ -200,45 +225,74 @@ mod tests {
             (16 << 30, 32 << 30),
             ((64 << 40) - MAX_GUARD, 64 << 40),
         ] {
-            let size = StackSize::with_guard(asked, 0).unwrap();
+            let size = StackSize::on_pages(4096, asked, 0).unwrap();
             assert_eq!(size.bytes(), got, "asked for {asked}");
-            assert!(size.bytes() - size.guard_of(0) >= asked);
+            assert!(size.bytes() - size.guard_of(4096, 0) >= asked);
         }
     }
 
+    /// What pages have on aarch64, as the kernel was built.
+    const PAGES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
+
     #[test]
     fn a_larger_guard_takes_nothing_from_the_stack() {
-        for guard in [1, 100_000, 1 << 20, 3 << 20, 1 << 30] {
-            for asked in [0, 192 << 10, 1 << 20, 100 << 20] {
-                let size = StackSize::with_guard(asked, guard).unwrap();
-                assert!(size.guard_of(guard) >= guard, "{guard} below {asked}");
-                assert!(size.bytes() - size.guard_of(guard) >= asked, "{guard} below {asked}");
-                assert_eq!(size.guard_of(guard) % sys::page_size(), 0);
+        for page in PAGES {
+            for guard in [1, 100_000, 1 << 20, 3 << 20, 1 << 30] {
+                for asked in [0, 192 << 10, 1 << 20, 100 << 20] {
+                    let size = StackSize::on_pages(page, asked, guard).unwrap();
+                    assert!(size.guard_of(page, guard) >= guard, "{guard} below {asked}");
+                    let usable = size.bytes() - size.guard_of(page, guard);
+                    assert!(usable >= asked, "{guard} below {asked}");
+                    assert_eq!(size.guard_of(page, guard) % page, 0);
+                }
             }
         }
     }
 
     #[test]
     fn refuses_what_no_class_holds_and_names_the_limit() {
-        for bytes in [64 << 40, usize::MAX / 2 + 2, usize::MAX] {
-            let large = StackSize::new(bytes).unwrap_err();
-            assert!(
-                large.to_string().ends_with("is too large: ask for at most 70368743129088 bytes"),
-                "{large}"
-            );
-            assert_eq!(std::io::Error::from(large).kind(), std::io::ErrorKind::InvalidInput);
+        for page in PAGES {
+            for guard in [0, 1, 5 << 20, 1 << 40] {
+                for bytes in [64 << 40, usize::MAX / 2 + 2, usize::MAX] {
+                    let large = StackSize::on_pages(page, bytes, guard).unwrap_err();
+                    let text = large.to_string();
+                    let (_, most) = text.split_once("is too large: ask for at most ").unwrap();
+                    let most: usize = most.strip_suffix(" bytes").unwrap().parse().unwrap();
+                    // It is true.
+                    assert!(StackSize::on_pages(page, most, guard).is_ok(), "{guard}: {text}");
+                    assert!(StackSize::on_pages(page, most + 1, guard).is_err(), "{guard}: {text}");
+                    assert_eq!(
+                        std::io::Error::from(large).kind(),
+                        std::io::ErrorKind::InvalidInput
+                    );
+                }
+            }
         }
+        let large = StackSize::on_pages(4096, usize::MAX, 0).unwrap_err().to_string();
+        assert!(large.ends_with("is too large: ask for at most 70368743129088 bytes"), "{large}");
     }
 
     #[test]
     fn guards_are_whole_pages_within_the_slot() {
-        for class in 0..StackSize::CLASSES {
-            let size = StackSize::of_class(class);
-            assert_eq!(size.class(), class);
-            assert_eq!(size.guard() % sys::page_size(), 0);
-            assert!(size.guard() >= sys::page_size() && size.guard() <= size.bytes() / 2);
-            assert_eq!(size.usable() + size.guard(), size.bytes());
+        for page in PAGES {
+            for class in 0..StackSize::CLASSES {
+                let size = StackSize::of_class(class);
+                assert_eq!(size.class(), class);
+                for asked in [0, 1, 1 << 20, 1 << 40] {
+                    // Of a size that no stack has, too.
+                    assert!(size.guard_of(page, asked) <= size.bytes() / 2, "{size}: {page}");
+                    let made = size.made_of(page);
+                    assert!(made >= size && made.bytes() >= 4 * page);
+                    assert_eq!(made.guard_of(page, asked) % page, 0);
+                    assert!(made.guard_of(page, asked) >= page);
+                }
+            }
+            assert_eq!(StackSize::MIN.made_of(page).bytes(), 4 * page);
+            assert_eq!(StackSize::on_pages(page, 0, 0).unwrap(), StackSize::MIN.made_of(page));
+            assert_eq!(StackSize::MAX.made_of(page), StackSize::MAX);
         }
+        let size = StackSize::default();
+        assert_eq!(size.usable() + size.guard(), size.bytes());
     }
 
     #[test]
