@@ -1,18 +1,13 @@
 //! Calls that need more stack than a fiber has.
 
-use std::ops::Range;
-
-use carefree_context::arch;
 use carefree_context::coroutine::call_on_stack;
 use carefree_context::stack::{Stack, StackPool, StackSize};
-use carefree_context::tls::{self, Layout};
 
-use crate::wait;
-
-/// The least stack that is taken: of this size on, guards are as large as they get.
-const LEAST: usize = 3 << 20;
 /// What a call takes of its stack itself.
 const OWN: usize = 16 << 10;
+/// The least that is taken: all of 4 MiB but the guard. From this size on, guards are as large as they
+/// get.
+const LEAST: usize = (3 << 20) - OWN;
 
 /// Calls `f` on a stack of at least `bytes` bytes, on the same fiber or thread, and returns its value.
 ///
@@ -21,9 +16,8 @@ const OWN: usize = 16 << 10;
 /// with `-fstack-clash-protection`, of which one large frame may step over a smaller guard.
 ///
 /// Thread-local variables, [`current`](crate::current) and the rest stay the caller's; `f` may wait,
-/// panic, and call `on_large_stack` again. On a fiber with thread-local storage of its own,
-/// `pthread_getattr_np` tells of the large stack meanwhile; on a plain thread it tells of the
-/// thread's.
+/// panic, and call `on_large_stack` again. Where fibers have thread-local storage of their own,
+/// `pthread_getattr_np` of the caller tells of the large stack meanwhile.
 ///
 /// Stacks are kept for the next call, so it costs little more than two switches. It is not as what
 /// crates like `stacker` do, which first look whether the current stack has enough left: here the
@@ -50,12 +44,7 @@ where
         Ok(stack) => stack,
         Err(error) => panic!("no large stack: {error}"),
     };
-    let bounds = stack.limit() as usize..stack.top() as usize;
-    let call = || {
-        let _told = Told::of(bounds);
-        f()
-    };
-    match call_on_stack(stack, call) {
+    match call_on_stack(stack, f) {
         Ok(value) => value,
         Err(error) => panic!("no large stack: {error}"),
     }
@@ -64,28 +53,4 @@ where
 fn acquire(bytes: usize) -> std::io::Result<Stack> {
     let size = StackSize::new(bytes.max(LEAST).saturating_add(OWN))?;
     StackPool::global().acquire(size)
-}
-
-/// While it lives, libc takes another stack for the fiber's.
-struct Told {
-    layout: &'static Layout,
-    before: Range<usize>,
-}
-
-impl Told {
-    /// None on a plain thread, whose control block is libc's alone.
-    fn of(stack: Range<usize>) -> Option<Told> {
-        wait::current_fiber()?;
-        let layout = tls::mode().layout()?;
-        // SAFETY: a fiber runs on a block of this layout, and `drop` restores it.
-        let before = unsafe { layout.exchange_stack(arch::thread_pointer(), stack) };
-        Some(Told { layout, before })
-    }
-}
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        // SAFETY: as above; a fiber keeps its thread pointer.
-        unsafe { self.layout.exchange_stack(arch::thread_pointer(), self.before.clone()) };
-    }
 }

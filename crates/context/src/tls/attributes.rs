@@ -4,6 +4,11 @@
 //! libc's own would answer from the block, where the fiber's stack is noted, but on the way asks
 //! the kernel for the thread's affinity by its id. The kernel does not know a fiber's id. So this
 //! definition stands in front of libc's: it answers for fibers and hands over threads.
+//!
+//! Who asks for itself is told of the stack on which it asks: a coroutine, or a call on a stack of its
+//! own, runs elsewhere than its fiber or thread. That is looked up by where the stack pointer is, and
+//! not noted at each switch, so it cannot get out of step with coroutines that are suspended within
+//! such calls.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -11,6 +16,7 @@ use std::sync::OnceLock;
 
 use super::block::is_fiber_id;
 use super::layout::Layout;
+use crate::stack;
 
 type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
@@ -105,7 +111,55 @@ fn libcs() -> Option<GetAttributes> {
     unsafe { std::mem::transmute::<usize, Option<GetAttributes>>(next) }
 }
 
-/// libc's `pthread_getattr_np`, which also knows fibers.
+/// Where the caller's frame is.
+#[inline(always)]
+fn stack_pointer() -> usize {
+    let here: usize;
+    // SAFETY: reads a register.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mov {}, sp", out(reg) here, options(nomem, nostack, preserves_flags));
+    }
+    here
+}
+
+/// The stack that is used here, if it is a coroutine's or a call's own, as lowest address and length.
+fn elsewhere(thread: libc::pthread_t) -> Option<(usize, usize)> {
+    // SAFETY: no preconditions.
+    if thread != unsafe { libc::pthread_self() } {
+        return None;
+    }
+    let stack = stack::find(stack_pointer())?;
+    let base = stack.base + stack.guard;
+    Some((base, stack.top - base))
+}
+
+/// Notes a stack in attributes that are initialised.
+///
+/// # Safety
+/// They are.
+unsafe fn set(
+    words: &Option<Words>,
+    attributes: *mut libc::pthread_attr_t,
+    base: usize,
+    size: usize,
+) -> c_int {
+    let base = std::ptr::without_provenance_mut(base);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match words {
+            Some(words) => {
+                words.set(attributes, base, size);
+                0
+            }
+            None => pthread_attr_setstack(attributes, base, size),
+        }
+    }
+}
+
+/// libc's `pthread_getattr_np`, which also knows fibers and coroutines.
 ///
 /// # Safety
 /// As for libc's: `thread` is a live thread or fiber, `attributes` may be written.
@@ -115,31 +169,34 @@ pub unsafe extern "C" fn pthread_getattr_np(
     thread: libc::pthread_t,
     attributes: *mut libc::pthread_attr_t,
 ) -> c_int {
-    if let Some(Known { layout, words }) = KNOWN.get() {
+    let known = KNOWN.get();
+    if let Some(Known { layout, words }) = known {
         let low = (thread as usize).wrapping_sub(layout.pthread.start) as *const u8;
         // SAFETY: every pthread_t is the address of a `struct pthread`, in which these lie.
         unsafe {
             if is_fiber_id(low.add(layout.tid).cast::<u32>().read()) {
-                let base = low.add(layout.stack_base).cast::<*mut c_void>().read();
+                let base = low.add(layout.stack_base).cast::<usize>().read();
                 let size = low.add(layout.stack_size).cast::<usize>().read();
                 let failed = libc::pthread_attr_init(attributes);
                 if failed != 0 {
                     return failed;
                 }
-                return match words {
-                    Some(words) => {
-                        words.set(attributes, base, size);
-                        0
-                    }
-                    None => pthread_attr_setstack(attributes, base, size),
-                };
+                let is_own = (base..base + size).contains(&stack_pointer());
+                let away = if is_own { None } else { elsewhere(thread) };
+                let (base, size) = away.unwrap_or((base, size));
+                return set(words, attributes, base, size);
             }
         }
     }
-    match libcs() {
-        // SAFETY: the caller's promises.
-        Some(function) => unsafe { function(thread, attributes) },
-        None => libc::ENOSYS,
+    let Some(function) = libcs() else { return libc::ENOSYS };
+    // SAFETY: the caller's promises.
+    let failed = unsafe { function(thread, attributes) };
+    match known.and_then(|known| Some((known, elsewhere(thread)?))) {
+        // SAFETY: libc has initialised them.
+        Some((known, (base, size))) if failed == 0 => unsafe {
+            set(&known.words, attributes, base, size)
+        },
+        _ => failed,
     }
 }
 

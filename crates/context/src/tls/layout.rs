@@ -95,22 +95,6 @@ impl Layout {
         self.size + self.align
     }
 
-    /// Has libc take `stack` for the stack of the fiber that calls, as long as it runs elsewhere than
-    /// on its own; returns what libc took for it before.
-    ///
-    /// # Safety
-    /// The caller runs on a [`Block`](super::Block) of this layout with this thread pointer, and
-    /// restores what was before it leaves `stack`.
-    pub unsafe fn exchange_stack(&self, tp: *mut u8, stack: Range<usize>) -> Range<usize> {
-        let low = tp.wrapping_sub(self.tp);
-        // SAFETY: two words of the caller's block, aligned, which libc writes at a thread's start only.
-        unsafe {
-            let base = low.add(self.stack_base).cast::<usize>().replace(stack.start);
-            let length = low.add(self.stack_size).cast::<usize>().replace(stack.len());
-            base..base + length
-        }
-    }
-
     /// Bytes of it kept free for libraries loaded later that use the initial-exec model.
     ///
     /// `CAREFREE_TLS_RESERVE` in the environment sets it; by default it is what still lets the

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 
+use carefree_context::coroutine::{CoroutineState, Suspender, scope as coroutine_scope};
 use carefree_context::stack;
 use carefree_runtime::{Builder, on_large_stack, park, run, spawn, yield_now};
 
@@ -202,6 +203,62 @@ fn a_large_stack_is_the_same_fibers() {
     for handle in handles {
         assert_eq!(handle.join().unwrap(), 6);
     }
+}
+
+/// Whether libc takes the stack that this runs on for the caller's.
+#[inline(never)]
+fn knows_its_stack() -> bool {
+    let local = 0_u8;
+    bounds().contains(&(&raw const local).addr())
+}
+
+/// A coroutine that is suspended within a large call leaves it, and a large call that it is resumed
+/// within is not its own.
+#[test]
+fn libc_knows_the_stack_of_coroutines_and_large_calls() {
+    if !own_tls() {
+        return;
+    }
+    let turns = || {
+        let before = bounds();
+        assert!(knows_its_stack());
+        coroutine_scope(|scope| {
+            let mut coroutine = scope.coroutine(|suspender: &Suspender<(), bool>, ()| {
+                suspender.suspend(knows_its_stack());
+                on_large_stack(4 << 20, || {
+                    suspender.suspend(knows_its_stack());
+                    suspender.suspend(knows_its_stack());
+                });
+                suspender.suspend(knows_its_stack());
+            });
+            assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "in a coroutine");
+            assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "in its large call");
+            assert_eq!(bounds(), before, "suspended within a large call");
+            on_large_stack(8 << 20, || {
+                let outer = bounds();
+                assert!(knows_its_stack());
+                assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "back in it");
+                assert_eq!(bounds(), outer);
+                assert_eq!(coroutine.resume(()), CoroutineState::Yielded(true), "out of it");
+                assert_eq!(bounds(), outer);
+            });
+            assert_eq!(bounds(), before, "after both");
+            assert_eq!(coroutine.resume(()), CoroutineState::Complete(()));
+        });
+        assert_eq!(bounds(), before);
+    };
+    spawn(turns).join().unwrap();
+    std::thread::spawn(turns).join().unwrap();
+}
+
+/// It takes no more address space than it has to.
+#[test]
+fn a_small_large_call_takes_four_mebibytes() {
+    let stack = on_large_stack(1, || {
+        let local = 0_u8;
+        stack::find((&raw const local).addr()).unwrap()
+    });
+    assert_eq!((stack.size, stack.guard), (4 << 20, 1 << 20));
 }
 
 #[test]
