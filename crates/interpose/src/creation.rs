@@ -24,6 +24,7 @@ interpose! { lean anywhere
             if !attributes.is_null()
                 && libc::pthread_attr_getstacksize(attributes, &raw mut size) == 0
                 && size == MARK
+                && standard::is_preparing()
             {
                 standard::take(function, data);
                 thread.write(standard::token() as Thread);

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use carefree_context::lock::Lock;
 
 use crate::bed;
+use crate::episode::Outcome;
 use crate::fiber::{FINISHED, FiberRef, Kind, PINNED};
 use crate::furnish;
 use crate::join::{self, JoinHandle};
@@ -100,11 +101,22 @@ fn take(thread: usize) -> Option<GivenUp> {
     Some(given_up.swap_remove(index))
 }
 
-/// `pthread_join` of a fiber: whether `thread` was one. Waits until it has ended.
-pub fn join(thread: usize) -> bool {
-    let Some(given_up) = take(thread) else { return false };
-    join::await_end(given_up.fiber.as_ref(), Until::WOKEN_ONLY);
-    true
+/// `pthread_join` of a fiber, until `deadline`: whether it has ended by then, and is joined. `None` if
+/// `thread` is no fiber that was given up.
+pub fn join(thread: usize, deadline: u64) -> Option<bool> {
+    let given_up = GIVEN_UP.lock();
+    let fiber = given_up.iter().find(|one| one.thread == thread)?.fiber.clone();
+    drop(given_up);
+    if deadline == 0 && fiber.as_ref().join.load(Ordering::Acquire) & FINISHED == 0 {
+        return Some(false);
+    }
+    let outcome = join::await_end(fiber.as_ref(), Until { deadline, cancellable: false });
+    if outcome == Outcome::TimedOut {
+        return Some(false);
+    }
+    // It is not joined again.
+    drop(take(thread));
+    Some(true)
 }
 
 /// `pthread_detach` of a fiber: whether `thread` was one.

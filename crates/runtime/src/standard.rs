@@ -7,7 +7,8 @@
 //! stand-in of a crate above this one, which starts nothing and [`take`]s what was to be started. That
 //! is what the fiber then runs, and within it the program's function.
 //!
-//! The stand-in knows such a call from others by a stack size that no thread has, [`MARK`], and
+//! The stand-in knows such a call from others by its maker, who [is preparing](is_preparing) a fiber, and
+//! by a stack size that no thread has, [`MARK`] (an allocator that std calls may start threads). It
 //! answers with a `pthread_t` that no thread has, [`token`], by which it knows that std wants to join
 //! or detach what was never a thread.
 //!
@@ -61,6 +62,14 @@ struct Start {
 thread_local! {
     /// What the stand-in has taken from the calling fiber or thread.
     static TAKEN: Cell<Option<Start>> = const { Cell::new(None) };
+    /// Whether the calling fiber or thread is in [`prepare`].
+    static PREPARING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a thread that the caller starts with a stack of [`MARK`] bytes is not to be started: a
+/// program may ask std for exactly so much, and is refused it as ever.
+pub fn is_preparing() -> bool {
+    PREPARING.get()
 }
 
 /// Whether there is a stand-in that std's calls reach.
@@ -104,8 +113,10 @@ pub(crate) fn prepare(name: &str) -> Option<Prepared> {
         return None;
     }
     let builder = thread::Builder::new().name(name.to_owned()).stack_size(MARK);
-    let handle = builder.spawn(run_body).ok()?;
-    let start = TAKEN.take()?;
+    PREPARING.set(true);
+    let handle = builder.spawn(run_body);
+    PREPARING.set(false);
+    let (handle, start) = (handle.ok()?, TAKEN.take()?);
     Some(Prepared { start, handle })
 }
 

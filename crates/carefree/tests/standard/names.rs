@@ -168,3 +168,21 @@ fn panics_by_name() {
     Builder::new().name("worker".into()).spawn(fails).unwrap().join().unwrap_err();
     spawn(fails).join().unwrap_err();
 }
+
+/// Not even of the size by which the runtime tells what std starts for fibers.
+#[test]
+fn a_thread_that_is_larger_than_all_memory_is_refused() {
+    let refused = |bytes| {
+        let builder = thread::Builder::new().name("large".into()).stack_size(bytes);
+        // It would have to be joined, and then answers.
+        builder.spawn(|| ()).map(|thread| thread.join().unwrap()).is_err()
+    };
+    for bytes in [1 << 62, carefree_runtime::standard::MARK] {
+        assert!(refused(bytes));
+        assert!(run(move || refused(bytes)));
+        assert!(named("named", move || refused(bytes)));
+    }
+    if own() {
+        assert_eq!(named("after", of_libc), "after");
+    }
+}

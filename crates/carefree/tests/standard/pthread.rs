@@ -108,3 +108,66 @@ fn it_can_be_joined_and_detached_by_it() {
     work();
     run(work);
 }
+
+unsafe extern "C" {
+    fn pthread_tryjoin_np(thread: libc::pthread_t, result: *mut *mut libc::c_void) -> i32;
+    fn pthread_timedjoin_np(
+        thread: libc::pthread_t,
+        result: *mut *mut libc::c_void,
+        time: *const libc::timespec,
+    ) -> i32;
+    fn pthread_clockjoin_np(
+        thread: libc::pthread_t,
+        result: *mut *mut libc::c_void,
+        clock: libc::clockid_t,
+        time: *const libc::timespec,
+    ) -> i32;
+}
+
+/// What the joins with a time say to something that waits for `release`, and to it when that came.
+fn joins_in_time(thread: libc::pthread_t, release: impl FnOnce()) -> Vec<i32> {
+    let past = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+    let far = libc::timespec { tv_sec: 4_000_000_000, tv_nsec: 0 };
+    let mut result = std::ptr::dangling_mut();
+    let place = &raw mut result;
+    let monotonic = libc::CLOCK_MONOTONIC;
+    // SAFETY: given up for this by a handle; places, times.
+    let answers = unsafe {
+        let early = [
+            pthread_tryjoin_np(thread, place),
+            pthread_timedjoin_np(thread, place, &raw const past),
+            pthread_clockjoin_np(thread, place, monotonic, &raw const past),
+            pthread_clockjoin_np(thread, place, 77, &raw const past),
+        ];
+        release();
+        let late = pthread_clockjoin_np(thread, place, monotonic, &raw const far);
+        [&early[..], &[late]].concat()
+    };
+    assert_eq!(result, null_mut());
+    answers
+}
+
+#[test]
+fn it_can_be_joined_by_it_in_time() {
+    use std::sync::mpsc;
+    let of_a_thread = {
+        let (release, released) = mpsc::channel();
+        let thread = std::thread::spawn(move || released.recv().unwrap());
+        joins_in_time(thread.into_pthread_t(), || release.send(()).unwrap())
+    };
+    let of_a_fiber = || {
+        let (release, released) = mpsc::channel();
+        let fiber = spawn(move || released.recv().unwrap());
+        joins_in_time(fiber.into_pthread_t(), || release.send(()).unwrap())
+    };
+    assert_eq!(of_a_fiber(), of_a_thread, "joined by a thread");
+    assert_eq!(run(of_a_fiber), of_a_thread, "by a fiber");
+    assert_eq!(of_a_thread[0], libc::EBUSY);
+    // One that has ended.
+    let fiber = spawn(|| ());
+    while !fiber.is_finished() {
+        yield_now();
+    }
+    // SAFETY: given up by a handle.
+    assert_eq!(unsafe { pthread_tryjoin_np(fiber.into_pthread_t(), null_mut()) }, 0);
+}
