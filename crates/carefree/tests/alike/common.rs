@@ -5,11 +5,29 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, io};
 
 use carefree::Runtime;
 use libc::{c_int, c_void, iovec, off_t};
+
+const ALONE: &str = "CAREFREE_TEST_ALONE";
+
+/// Runs the test `name` again in a process of its own, which must succeed; false in that process.
+pub(crate) fn alone(name: &str) -> bool {
+    if env::var_os(ALONE).is_some() {
+        return false;
+    }
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let [text, complaints] = [output.stdout, output.stderr].map(String::from_utf8);
+    assert!(output.status.success(), "{}{}", text.unwrap(), complaints.unwrap());
+    true
+}
 
 /// Something to be done beside others.
 pub(crate) type Task<'a> = Box<dyn FnOnce() + Send + 'a>;

@@ -3,28 +3,11 @@
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use std::{env, fs, ptr};
+use std::{fs, ptr};
 
 use libc::{c_int, c_long};
 
 use crate::common::*;
-
-const ALONE: &str = "CAREFREE_TEST_ALONE";
-
-/// Runs the test `name` again in a process of its own, which must succeed; false in that process.
-fn alone(name: &str) -> bool {
-    if env::var_os(ALONE).is_some() {
-        return false;
-    }
-    let output = std::process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let [text, complaints] = [output.stdout, output.stderr].map(String::from_utf8);
-    assert!(output.status.success(), "{}{}", text.unwrap(), complaints.unwrap());
-    true
-}
 
 extern "C" fn nothing(_: c_int) {}
 
