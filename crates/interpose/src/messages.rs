@@ -15,6 +15,7 @@ use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, Limit};
 use crate::flow::blocking;
+use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::socket::{never_waits, receive_message, transmit_message};
 use crate::span;
@@ -128,11 +129,17 @@ unsafe fn receive_messages(
             }
         }
     };
-    // SAFETY: the caller's promise.
-    if let Some(timeout) = unsafe { timeout.as_mut() } {
-        *timeout = span::timespec(span::left(until));
+    if got == 0 {
+        return ended;
     }
-    if got > 0 { Ok(got) } else { ended }
+    if !timeout.is_null() {
+        // SAFETY: the caller has no need of what is there, for it is overwritten.
+        unsafe {
+            memory::check_writable(timeout)?;
+            timeout.write_unaligned(span::timespec(span::left(until)));
+        }
+    }
+    Ok(got)
 }
 
 /// Receives one message, for which it waits.

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::{ptr, slice};
 
 use libc::{c_void, iovec};
@@ -163,6 +164,66 @@ fn through_pipes_and_sockets() {
                 ];
                 answers.push((*there, is_pipe, results, edge.bytes().to_vec()));
             }
+        }
+        answers
+    });
+}
+
+/// A time for `recvmmsg` that is not aligned, ends with its page, cannot be written to or is none; with a
+/// message there, and without.
+#[test]
+fn times_of_several_messages() {
+    alike(|_| {
+        let edge = Edge::new();
+        let (one, other) = UnixDatagram::pair().unwrap();
+        let only_read = Edge::new();
+        let good = libc::timespec { tv_sec: 1000, tv_nsec: 5 };
+        let size = size_of::<libc::timespec>();
+        let times = [size, size + 1, size + 3, size - 1, 8, 1, 0]
+            .map(|there| edge.with(there, size).iov_base.cast::<libc::timespec>());
+        let fixed = only_read.with(100, size).iov_base.cast::<libc::timespec>();
+        let nowhere = [ptr::dangling_mut::<libc::timespec>(), ptr::without_provenance_mut(16)];
+        // SAFETY: pages of our own.
+        unsafe {
+            fixed.write_unaligned(good);
+            assert_eq!(libc::mprotect(only_read.0, PAGES * PAGE, libc::PROT_READ), 0);
+        }
+        let mut answers = Vec::new();
+        for (number, time) in times.into_iter().chain([fixed]).chain(nowhere).enumerate() {
+            for is_there in [false, true] {
+                if is_there {
+                    other.send(b"message").unwrap();
+                }
+                let mut bytes = [0u8; 16];
+                let mut buffer = buffer(&bytes);
+                // SAFETY: zeros are a message without room; the time is written where there is room.
+                let (answer, left) = unsafe {
+                    let mut message: libc::mmsghdr = std::mem::zeroed();
+                    message.msg_hdr.msg_iov = &raw mut buffer;
+                    message.msg_hdr.msg_iovlen = 1;
+                    let has_room = number < 3;
+                    if has_room {
+                        time.write_unaligned(good);
+                    }
+                    let flags = libc::MSG_DONTWAIT;
+                    let fd = one.as_raw_fd();
+                    let answer = checked(libc::recvmmsg(fd, &raw mut message, 1, flags, time));
+                    let left = has_room.then(|| time.read_unaligned());
+                    (answer, left)
+                };
+                // How much is left of it differs; that it was told does not.
+                let told = left.map(|left| (left.tv_sec, left.tv_nsec) != (1000, 5));
+                answers.push((number, is_there, answer, told));
+                // The message is taken or it is there yet.
+                one.set_nonblocking(true).unwrap();
+                answers.push((number, is_there, Ok(one.recv(&mut bytes).is_ok().into()), None));
+                one.set_nonblocking(false).unwrap();
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            let all = libc::PROT_READ | libc::PROT_WRITE;
+            assert_eq!(libc::mprotect(only_read.0, PAGES * PAGE, all), 0);
         }
         answers
     });
