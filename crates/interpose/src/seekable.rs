@@ -9,7 +9,7 @@
 //! * a thread of the offload pool, where the call may take longer, or where such a thread is busy
 //!   with the same file and holds locks of the kernel's ([`storage`](crate::storage)).
 //!
-//! Whether a read finds its bytes in memory is asked by reading the last of them at its place,
+//! Whether a read finds its bytes in memory is asked by reading one of each page at its place,
 //! without waiting. A read at the position without waiting (`RWF_NOWAIT`) would do for both, but it may
 //! return a part, and the rest, which another call must fetch, could by then be another reader's.
 //!
@@ -27,6 +27,7 @@ use libc::iovec;
 
 use crate::files::{self, Waiter};
 use crate::kind::Seen;
+use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::plain::{At, Call, Way};
 use crate::ready::is_ready;
@@ -37,6 +38,9 @@ const MODERATE: usize = 128 * 1024;
 
 /// How far beyond a read is asked for what is in memory: small reads in a row need not ask each time.
 const AHEAD: u64 = 16 * 1024;
+
+/// What is in memory or not as a whole, at least.
+const PAGE: u64 = memory::PAGE as u64;
 
 /// Makes a call on a file that has a position, of which `seen` is known.
 ///
@@ -138,22 +142,27 @@ pub(crate) fn is_in_memory(fd: c_int, at: At, length: u64) -> bool {
     if file.is_some_and(|file| file.is_warm(begin, end)) {
         return true;
     }
-    let ahead = begin.saturating_add(AHEAD).max(end);
-    let (there, end) = match look(fd, ahead - 1) {
-        Ok(1) => (true, ahead),
-        // Behind the end of the file, or not there yet.
-        _ => match look(fd, end - 1) {
-            Ok(1) => (true, end),
-            Ok(_) => (look(fd, begin).is_ok(), end),
-            Err(_) => (false, end),
-        },
-    };
-    if there {
-        if let Some(file) = file {
-            file.set_warm(begin, end);
-        }
+    let reached = in_memory_until(fd, begin, begin.saturating_add(AHEAD).max(end));
+    let there = reached >= end;
+    if let Some(file) = file.filter(|_| there) {
+        file.set_warm(begin, reached);
     }
     there
+}
+
+/// How far a file is in memory, from `begin` on without a gap, but not looked for further than `end`.
+/// Behind the end of the file there is nothing to be fetched.
+fn in_memory_until(fd: c_int, begin: u64, end: u64) -> u64 {
+    let mut place = begin;
+    while place < end {
+        match look(fd, place) {
+            Ok(1) => {}
+            Ok(_) => return end,
+            Err(_) => return place,
+        }
+        place = (place & !(PAGE - 1)).saturating_add(PAGE);
+    }
+    end
 }
 
 /// Reads the byte at `place` without waiting.
@@ -164,4 +173,72 @@ fn look(fd: c_int, place: u64) -> Answer {
     let arguments = [fd as usize, &raw const one as usize, 1, at, 0, flags];
     // SAFETY: room for one byte.
     unsafe { kernel::call(libc::SYS_preadv2, arguments) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
+    use std::ptr;
+
+    use super::*;
+
+    const LENGTH: usize = 256 * PAGE as usize;
+
+    /// Has the kernel drop what it holds of a file in memory, and read nothing ahead.
+    fn cool(file: &File) {
+        // SAFETY: no memory is involved.
+        unsafe {
+            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
+        }
+    }
+
+    /// Which pages are in memory: asked without having any fetched, as a look has.
+    fn resident(file: &File) -> Vec<bool> {
+        let mut pages = vec![0u8; LENGTH / PAGE as usize];
+        let (share, read) = (libc::MAP_SHARED, libc::PROT_READ);
+        // SAFETY: a new mapping, which is not touched; a byte for each page at least.
+        unsafe {
+            let place = libc::mmap(ptr::null_mut(), LENGTH, read, share, file.as_raw_fd(), 0);
+            assert_ne!(place, libc::MAP_FAILED);
+            assert_eq!(libc::mincore(place, LENGTH, pages.as_mut_ptr()), 0);
+            libc::munmap(place, LENGTH);
+        }
+        // SAFETY: no preconditions.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();
+        pages.truncate(LENGTH / page);
+        pages.into_iter().map(|page| page & 1 != 0).collect()
+    }
+
+    /// A part that is in memory says nothing of the rest.
+    #[test]
+    fn a_file_is_in_memory_if_all_of_it_is() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; LENGTH]).unwrap();
+        file.sync_all().unwrap();
+        let fd = file.as_raw_fd();
+        if Storage::of_file(fd) != Storage::Disk {
+            return println!("skipped: no disk behind a page cache here");
+        }
+        let is_resident = || resident(&file).iter().all(|there| *there);
+        assert!(!is_resident() || is_in_memory(fd, At::Offset(0), LENGTH as u64));
+        if let Some(file) = files::known(fd) {
+            file.set_warm(0, 0);
+        }
+        cool(&file);
+        file.read_exact_at(&mut [0], LENGTH as u64 - 1).unwrap();
+        if is_resident() {
+            return println!("skipped: this file system keeps in memory what is written");
+        }
+        let last = At::Offset(LENGTH as i64 - 1);
+        assert!(is_in_memory(fd, last, 100_000), "behind the end there is nothing");
+        // To look for a page has it fetched, which may be faster.
+        let said = is_in_memory(fd, At::Offset(0), LENGTH as u64);
+        assert!(!said || is_resident());
+        file.read_exact_at(&mut vec![0; LENGTH], 0).unwrap();
+        assert!(!is_resident() || is_in_memory(fd, At::Offset(0), LENGTH as u64));
+    }
 }

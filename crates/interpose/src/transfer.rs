@@ -282,6 +282,12 @@ fn slow_end(
     if matches!(target.storage, Storage::Device | Storage::Other) {
         return Some(to);
     }
+    slow_source((from, source, place), length)
+}
+
+/// The source if what is to be moved out of it, at a place or from its position, may have to come from a
+/// disk first, or from further away.
+fn slow_source((from, source, place): (c_int, Seen, *const off_t), length: usize) -> Option<c_int> {
     let at = || match memory::check(place, 1) {
         // SAFETY: it can be read.
         Ok(()) => At::Offset(unsafe { place.read_unaligned() }),
@@ -289,7 +295,7 @@ fn slow_end(
     };
     let waits = match source.storage {
         Storage::None | Storage::Memory | Storage::Kernel => false,
-        // No pipe takes more.
+        // No pipe takes more, as a rule, and few sockets.
         Storage::Disk => !seekable::is_in_memory(from, at(), length.min(CHUNK) as u64),
         Storage::Device | Storage::Other => true,
     };
@@ -331,22 +337,28 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
 fn move_copied(from: c_int, copy: &Scratch, to: c_int, copied: usize, flags: c_uint) -> Answer {
     let mut buffer = vec![0u8; copied];
     let place = buffer.as_mut_ptr();
-    let read = |fd: c_int, at: usize, length: usize| {
+    let read = |at: usize, length: usize| {
         // SAFETY: there is as much room, for no more was copied.
-        let place = unsafe { place.add(at) };
+        let place = unsafe { place.add(at) } as usize;
         // SAFETY: as above.
-        unsafe { kernel::call(libc::SYS_read, [fd as usize, place as usize, length, 0, 0, 0]) }
+        unsafe { kernel::call(libc::SYS_read, [copy.from as usize, place, length, 0, 0, 0]) }
     };
     let mut got = 0;
     while got < copied {
-        got += read(copy.from, got, copied - got)?;
+        got += read(got, copied - got)?;
     }
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     // SAFETY: as much was read.
     let sent = unsafe { socket::transmit(to, place.cast(), got, more, ptr::null(), 0) }?;
+    // Into the copy, which is empty by now and has as much room: a pipe can be read from without waiting
+    // for another reader who was faster only if it was made for that.
     let mut taken = 0;
     while taken < sent {
-        match read(from, 0, sent - taken) {
+        let rest = sent - taken;
+        let at_once = libc::SPLICE_F_NONBLOCK as usize;
+        let arguments = [from as usize, 0, copy.to as usize, 0, rest, at_once];
+        // SAFETY: no memory is involved.
+        match unsafe { kernel::call(libc::SYS_splice, arguments) } {
             Ok(0) | Err(_) => break,
             Ok(bytes) => taken += bytes,
         }
@@ -375,11 +387,18 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
             // SAFETY: the caller's promise.
             match unsafe { copy((to, target.kind), (from, source), offset, count.min(MOST)) }? {
                 Some(sent) => Ok(sent),
-                // What is wrong with what is to be sent, the kernel says in its own words.
-                None => plainly(),
+                // What is wrong with what is to be sent, the kernel says in its own words. A disk may have
+                // to fail once more for that.
+                // SAFETY: the caller's promise, who waits.
+                None => unsafe { seekable::elsewhere(from, plainly) },
             }
         }
-        _ => plainly(),
+        // The target is not waited for, but what is to be sent may be.
+        _ => match slow_source((from, source, offset), count) {
+            // SAFETY: the caller's promise, who waits.
+            Some(slow) => unsafe { seekable::elsewhere(slow, plainly) },
+            None => plainly(),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ extern crate carefree_testing;
 
 mod answers;
 mod common;
+mod failing;
 mod hostile;
 mod limits;
 mod modes;

@@ -242,6 +242,37 @@ fn splices_wait_for_both_ends() {
     });
 }
 
+/// What was sent is taken out of the pipe, if nobody else has taken it meanwhile; it is not waited for.
+#[test]
+fn a_faster_reader_of_the_pipe_does_not_keep_the_carrier() {
+    on_one_carrier(|| {
+        let (source, into) = pipe();
+        let (source, mut into) = (File::from(source), File::from(into));
+        let (mut sink, to) = UnixStream::pair().unwrap();
+        to.set_nonblocking(true).unwrap();
+        let mut full = 0;
+        while let Ok(more) = (&to).write(&[0; 4096]) {
+            full += more;
+        }
+        to.set_nonblocking(false).unwrap();
+        into.write_all(&text()[..5000]).unwrap();
+        let splicing = {
+            let source = source.try_clone().unwrap();
+            spawn(move || splice(&source, &to, 5000))
+        };
+        // With a copy of what is in the pipe it waits for room.
+        carefree::sleep(MOMENT);
+        let mut taken = vec![0; 5000];
+        (&source).read_exact(&mut taken).unwrap();
+        assert!(taken == text()[..5000]);
+        let mut got = vec![0; full + 5000];
+        sink.read_exact(&mut got).unwrap();
+        assert!(got[full..] == text()[..5000]);
+        assert_eq!(splicing.join().unwrap(), Ok(5000));
+        drop(into);
+    });
+}
+
 #[test]
 fn a_pipe_is_copied_and_spliced_to_another() {
     on_one_carrier(|| {
