@@ -3,7 +3,7 @@
 //!
 //! These do their work off fibers as well: a thread may close what a fiber waits on.
 
-use std::ffi::{c_int, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::socklen_t;
 
@@ -65,6 +65,7 @@ interpose! { anywhere
     fn dup(fd: c_int) -> c_int, else raw_dup {
         // SAFETY: the caller's promise.
         let result = unsafe { original(fd) };
+        files::opened(result);
         files::duplicated(fd, result);
         result
     }
@@ -125,21 +126,74 @@ interpose! { anywhere
     }
 }
 
+/// The number of a stream's file; -1 if it has none.
+///
+/// # Safety
+/// It is a stream.
+pub(crate) unsafe fn number_of(stream: *mut libc::FILE) -> c_int {
+    // SAFETY: `errno` is the caller's own; a stream, says the caller.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let fd = libc::fileno(stream);
+        set_errno(errno);
+        fd
+    }
+}
+
 interpose! { anywhere
     /// `fclose(3)`. Fibers that wait on the stream's file end their calls with `EBADF` first.
     fn fclose(stream: *mut libc::FILE) -> c_int, linked "_IO_new_fclose" {
-        // SAFETY: `errno` is the caller's own; a stream, says the caller.
-        let fd = unsafe {
-            let errno = *libc::__errno_location();
-            let fd = libc::fileno(stream);
-            set_errno(errno);
-            fd
-        };
-        files::prepare_to_close(fd);
+        // SAFETY: the caller's promise.
+        files::prepare_to_close(unsafe { number_of(stream) });
         // SAFETY: the caller's promise.
         let result = unsafe { original(stream) };
         locks::given_back();
         result
+    }
+}
+
+/// Defines functions that open a file anew in place of a stream's, under its number.
+macro_rules! freopen {
+    ($($name:ident),*) => {$(
+        interpose! { anywhere
+            #[doc = concat!("`", stringify!($name), "(3)`: closes the stream's file as `fclose` does.")]
+            fn $name(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE)
+                -> *mut libc::FILE
+            {
+                // SAFETY: the caller's promise.
+                let fd = unsafe { number_of(stream) };
+                files::prepare_to_close(fd);
+                // SAFETY: the caller's promise.
+                let result = unsafe { original(path, mode, stream) };
+                files::opened(fd);
+                locks::given_back();
+                result
+            }
+        }
+    )*};
+}
+
+freopen!(freopen, freopen64);
+
+interpose! { anywhere
+    /// `closedir(3)`, of a directory that was opened by its number as well.
+    fn closedir(directory: *mut libc::DIR) -> c_int, linked "__closedir" {
+        // SAFETY: the caller's promise.
+        files::prepare_to_close(unsafe { libc::dirfd(directory) });
+        // SAFETY: the caller's promise.
+        unsafe { original(directory) }
+    }
+}
+
+interpose! { anywhere
+    /// `mq_close(3)`. Fibers that wait on the queue end their calls with `EBADF` first.
+    fn mq_close(queue: c_int) -> c_int, else raw_close {
+        if !files::prepare_to_close(queue) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(queue) }
     }
 }
 
@@ -173,6 +227,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     if command == libc::F_SETFL {
         files::changed(fd, Trait::Mode);
     } else if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        files::opened(result);
         files::duplicated(fd, result);
     } else if locks::may_give_back(command) {
         locks::note(fd, command);

@@ -21,8 +21,11 @@
 //! free*, so that the next file with this number begins anew. (Who calls `read` between the two, on
 //! a number another fiber is closing, would have the same race on threads.)
 //!
-//! Files closed by others than the interposed `close` (libc's own `closedir`, a raw system call)
-//! leave what is known behind. So all of it is a hint but the count, which is exact.
+//! Files closed by others than the functions interposed here (by libc within `daemon`, by a system call
+//! without a function) leave what is known behind, until the number is an opened, accepted or duplicated
+//! file's. So all of it is a hint but the count, which is exact. A read or write that goes by a wrong one
+//! finds out where a socket or a pipe has become a file; one of a file that has become a socket or a pipe
+//! may block its carrier.
 //!
 //! # What is remembered of a file
 //!
@@ -276,11 +279,19 @@ impl File {
 
     /// Forgets all that is known of it.
     fn forget(&self) {
-        self.found(Kind::Unknown, Hold::Unknown);
+        let hold = self.hold.load(Ordering::Relaxed);
+        let cannot_be_asked =
+            hold == Hold::Process as u8 || self.duplicated.load(Ordering::Relaxed);
         self.dry.store(0, Ordering::Relaxed);
-        self.duplicated.store(false, Ordering::Relaxed);
         self.mode_asked.store(0, Ordering::Relaxed);
         self.limits_asked.store(0, Ordering::Relaxed);
+        if cannot_be_asked && is_beside_parent() {
+            // The parent's file is still there, and asks for the rest again.
+            self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+            return;
+        }
+        self.duplicated.store(false, Ordering::Relaxed);
+        self.found(Kind::Unknown, Hold::Unknown);
     }
 
     /// Whether a read should be tried before it is submitted: not if such tries have kept failing.
@@ -369,8 +380,17 @@ fn hold(fd: c_int, kind: Kind) -> Hold {
     }
 }
 
+/// `fd` is a new file's number. If it was another one's, which was closed where that is not seen, what is
+/// known of that one is forgotten.
+pub(crate) fn opened(fd: c_int) {
+    if let Some(file) = known(fd) {
+        file.forget();
+    }
+}
+
 /// `connection` was accepted from `listener`: then it need not be asked what it is.
 pub(crate) fn accepted(listener: c_int, connection: c_int) {
+    opened(connection);
     if file(listener).is_some_and(|file| file.hold(listener) == Hold::Listener) {
         if let Some(file) = file(connection) {
             file.found(Kind::Socket, Hold::Ring);
@@ -542,6 +562,11 @@ unsafe extern "C" fn forget_waiters() {
     }
 }
 
+/// Whether this is the child of a `vfork`, which runs in its parent's memory: what it closes is its own.
+fn is_beside_parent() -> bool {
+    process() != PROCESS.load(Ordering::Relaxed)
+}
+
 /// [`prepare_to_close`] for all from `first` to `last`.
 pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
     for (index, slot) in TABLE.iter().enumerate() {
@@ -560,9 +585,8 @@ pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
 
 #[cold]
 fn drive_out(fd: c_int, file: &File) -> bool {
-    if process() != PROCESS.load(Ordering::Relaxed) {
-        // The child of a `vfork`, which closes a descriptor of its own. But the memory is its parent's,
-        // and who waits there goes on to do so.
+    if is_beside_parent() {
+        // Who waits in the parent goes on to do so.
         return true;
     }
     let before = file.word.fetch_or(CLOSING, Ordering::AcqRel);

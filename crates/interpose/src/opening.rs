@@ -16,6 +16,7 @@ use carefree_runtime::Reason;
 use libc::{mode_t, pollfd, timespec};
 
 use crate::fiber::answer;
+use crate::files;
 use crate::parking::Answer;
 use crate::patience::Matter;
 use crate::scratch::{self, Scratch};
@@ -113,6 +114,18 @@ static ENDS: Matter = Matter::new();
 /// # Safety
 /// As for libc's.
 unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Answer {
+    // SAFETY: the caller's promise.
+    let opened = unsafe { open_any_kind(directory, path, flags, mode) }?;
+    files::opened(opened as c_int);
+    Ok(opened)
+}
+
+unsafe fn open_any_kind(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> Answer {
     let plain = |flags: c_int| {
         let arguments = [directory as usize, path as usize, flags as usize, mode as usize, 0, 0];
         // SAFETY: the caller's promise.

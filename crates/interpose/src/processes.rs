@@ -16,7 +16,8 @@ use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::operation::{self, Ended, Wait};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
-use crate::fiber::answer;
+use crate::descriptor::number_of;
+use crate::fiber::{self, answer};
 use crate::files;
 use crate::memory;
 use crate::parking::{Answer, interruption};
@@ -120,9 +121,16 @@ interpose! {
     }
 }
 
-interpose! {
-    /// `pclose(3)`, on a thread that may block.
+interpose! { anywhere
+    /// `pclose(3)`: fibers that wait on the stream's file end their calls with `EBADF` first. On a fiber, by a
+    /// thread that may block.
     fn pclose(stream: *mut c_void) -> c_int, linked "__new_pclose" {
+        // SAFETY: the caller's promise.
+        files::prepare_to_close(unsafe { number_of(stream.cast()) });
+        if !fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return unsafe { original(stream) };
+        }
         // SAFETY: the caller's promise, who waits.
         unsafe { offload(|| original(stream)) }
     }

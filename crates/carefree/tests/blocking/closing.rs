@@ -1,10 +1,11 @@
 //! Files that are closed, replaced or shut down while fibers wait on them.
 
+use std::ffi::CString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use carefree::{run, spawn};
 use libc::c_int;
@@ -336,4 +337,144 @@ fn streams_and_ranges_are_closed() {
             assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
         }
     });
+}
+
+/// A number that no other test has, of a copy of `fd`.
+fn high(fd: c_int) -> c_int {
+    static GIVEN: AtomicI32 = AtomicI32::new(1);
+    // SAFETY: there is room for the limits; numbers.
+    let copy = unsafe {
+        let mut limits: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limits);
+        let last = limits.rlim_cur.min(1 << 20) as c_int - 1;
+        let place = last - 8 * GIVEN.fetch_add(1, Ordering::Relaxed);
+        libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, place)
+    };
+    assert!(copy > 0);
+    copy
+}
+
+/// Gives `fd`, which was just closed, to another file, where that is not seen.
+fn give(fd: c_int, to: c_int) {
+    let arguments = [to as usize, fd as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
+    // SAFETY: no memory is involved, and the number is free.
+    let given = unsafe { carefree_context::kernel::call(libc::SYS_dup3, arguments) };
+    assert_eq!(given, Ok(fd as usize));
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for the answer, and the files are ours.
+    unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+    }
+}
+
+/// A file in memory.
+fn in_memory() -> OwnedFd {
+    // SAFETY: a name, and the file is ours.
+    unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"closing".as_ptr(), libc::MFD_CLOEXEC)) }
+}
+
+/// By libc, as part of something else: what was known of the old file is not said of the new one, which
+/// waits. (A wait taken for that of a file in memory would keep the carrier for ever.)
+#[test]
+fn what_libc_closes_is_forgotten() {
+    on_one_carrier(|| {
+        let by_directory = |fd: c_int| {
+            // SAFETY: a directory that the stream owns from here on.
+            unsafe { assert_eq!(libc::closedir(libc::fdopendir(fd)), 0) };
+        };
+        let by_queue = |fd: c_int| {
+            // SAFETY: the number of a queue is that of a file, which is closed.
+            unsafe { assert_eq!(libc::mq_close(fd), 0) };
+        };
+        let by_stream = |fd: c_int| {
+            // SAFETY: a file that the stream owns from here on, and is closed with its successor.
+            unsafe {
+                let stream = libc::fdopen(fd, c"r".as_ptr());
+                assert!(libc::freopen(c"/none/such".as_ptr(), c"r".as_ptr(), stream).is_null());
+            }
+        };
+        let directory = || std::fs::File::open("/dev/shm").unwrap().into();
+        type Closing<'a> = (&'a str, &'a dyn Fn() -> OwnedFd, &'a dyn Fn(c_int));
+        let closings: [Closing<'_>; 3] = [
+            ("closedir", &directory, &by_directory),
+            ("mq_close", &in_memory, &by_queue),
+            ("freopen", &in_memory, &by_stream),
+        ];
+        for (name, old, close) in closings {
+            let old = old();
+            let fd = high(old.as_raw_fd());
+            // What it is, is asked now.
+            // SAFETY: room for a byte.
+            let read = unsafe { libc::read(fd, [0u8].as_mut_ptr().cast(), 1) };
+            assert!(read <= 0, "{name}");
+            close(fd);
+            let (reader, writer) = pipe();
+            give(fd, reader.as_raw_fd());
+            let waits = reading(fd);
+            std::fs::File::from(writer).write_all(b"x").unwrap();
+            assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'x')), "{name}");
+            // SAFETY: ours.
+            assert_eq!(unsafe { libc::close(fd) }, 0);
+        }
+    });
+}
+
+/// The number stays a file's, of which nothing is known yet.
+#[test]
+fn a_stream_that_is_opened_anew_is_another_file() {
+    on_one_carrier(|| {
+        let memory = in_memory();
+        let fd = high(memory.as_raw_fd());
+        // SAFETY: a file that the stream owns from here on.
+        let stream = unsafe { libc::fdopen(fd, c"r".as_ptr()) };
+        assert_eq!(reading(fd).join().unwrap(), Ok(0));
+        let (reader, writer) = pipe();
+        let path = format!("/proc/self/fd/{}\0", reader.as_raw_fd());
+        // SAFETY: strings, and a stream that is open.
+        let again = unsafe { libc::freopen(path.as_ptr().cast(), c"r".as_ptr(), stream) };
+        assert_eq!(again, stream);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::fileno(stream) }, fd);
+        let waits = reading(fd);
+        let mut writer = std::fs::File::from(writer);
+        writer.write_all(b"x").unwrap();
+        assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'x')));
+        // Who waits is driven out, by this too.
+        let waits = reading(fd);
+        // SAFETY: as above.
+        let again = unsafe { libc::freopen(c"/dev/null".as_ptr(), c"r".as_ptr(), stream) };
+        assert_eq!(again, stream);
+        assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+        // SAFETY: not used after this.
+        assert_eq!(unsafe { libc::fclose(stream) }, 0);
+    });
+}
+
+#[test]
+fn closing_a_program_ends_the_reads_of_its_output() {
+    let path = std::env::temp_dir().join(format!("carefree-closing-{}", std::process::id()));
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: a string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let fifo = path.clone();
+    on_one_carrier(move || {
+        // It writes nothing, and ends when the FIFO does.
+        let command = CString::new(format!("cat '{}'", fifo.display())).unwrap();
+        // SAFETY: strings.
+        let stream = unsafe { libc::popen(command.as_ptr(), c"re".as_ptr()) };
+        assert!(!stream.is_null());
+        // SAFETY: it is open.
+        let waits = reading(unsafe { libc::fileno(stream) });
+        let address = stream as usize;
+        // SAFETY: not used after this.
+        let closing = spawn(move || unsafe { libc::pclose(address as *mut libc::FILE) });
+        assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
+        drop(std::fs::OpenOptions::new().write(true).open(fifo).unwrap());
+        assert_eq!(closing.join().unwrap(), 0);
+    });
+    std::fs::remove_file(path).unwrap();
 }

@@ -201,3 +201,40 @@ fn plain_reads_and_writes_of_a_socket() {
         assert_eq!(buffer, 3u64.to_ne_bytes());
     });
 }
+
+/// A child that shares its parent's memory until it executes a program closes numbers of its own: what the
+/// parent knows of its files stays.
+#[test]
+fn a_child_in_the_parents_memory_closes_its_own_files() {
+    extern "C" fn close_it(fd: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: the child's own copy.
+        unsafe { libc::close(fd as libc::c_int) }
+    }
+    run(|| {
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        let other = reader.try_clone().unwrap();
+        // It is known that it waits.
+        let written = carefree::spawn(move || {
+            carefree::sleep(Duration::from_millis(1));
+            writer.write_all(b"x").unwrap();
+            writer
+        });
+        (&reader).read_exact(&mut [0]).unwrap();
+        let _writer = written.join().unwrap();
+        let mut stack = vec![0u64; 8192];
+        let top = stack.as_mut_ptr_range().end;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: the child has a stack of its own, and ends before this goes on.
+        let child = unsafe {
+            libc::clone(close_it, top.cast(), flags, other.as_raw_fd() as *mut libc::c_void)
+        };
+        assert!(child > 0);
+        let mut status = -1;
+        // SAFETY: a place for the status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        other.set_nonblocking(true).unwrap();
+        let error = carefree::timeout(Duration::from_secs(60), || (&reader).read(&mut [0]));
+        assert_eq!(error.unwrap().unwrap_err().kind(), ErrorKind::WouldBlock);
+    });
+}
