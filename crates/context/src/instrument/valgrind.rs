@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Numbers from valgrind.h, which are the same in all versions.
 const STACK_REGISTER: usize = 0x1501;
 const STACK_DEREGISTER: usize = 0x1502;
+/// memcheck's: the memory may not be touched.
+const MAKE_NOACCESS: usize = 0x4d43_0000;
 /// memcheck's: the memory may be written, and what is in it may not be read before that.
 const MAKE_UNDEFINED: usize = 0x4d43_0001;
 
@@ -67,6 +69,17 @@ pub(crate) fn register(limit: usize, top: usize) {
     if number != 0 {
         PRESENT.store(true, Ordering::Relaxed);
         KNOWN.lock().push((limit, number));
+    }
+}
+
+/// The memory from `base` to `limit`, below a stack that was [registered](register), is its guard.
+///
+/// valgrind knows nothing of guards that are not mappings of their own. It takes them for readable,
+/// and what it reads itself then faults: a search for leaks, which each process makes at its end,
+/// word after word, for minutes where there were many fibers.
+pub(crate) fn guard(base: usize, limit: usize) {
+    if PRESENT.load(Ordering::Relaxed) {
+        request(MAKE_NOACCESS, base, limit - base);
     }
 }
 

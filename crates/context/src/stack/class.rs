@@ -357,7 +357,9 @@ impl Class {
         if !guarded {
             for slot in &batch.as_slice()[..ready] {
                 let base = slot.base as usize;
-                valgrind::register(base + self.size.guard(), base + self.size.bytes());
+                let limit = base + self.size.guard();
+                valgrind::register(limit, base + self.size.bytes());
+                valgrind::guard(base, limit);
             }
         }
 
