@@ -9,6 +9,10 @@
 //! while another one was in the middle of a `dlopen` would block its carrier. What calls an original
 //! earlier still (the constructor of a library) looks it up then.
 //!
+//! A sanitizer has functions of the same names in the program itself, which hear what a program does to
+//! threads, locks and memory before they call libc's. Ours hides them as well, and where they are, they
+//! are the originals: `__interceptor_read`, as sanitizers call them for this use.
+//!
 //! A static program has no loader to ask. There an original is a function that makes the system
 //! call, where one does; for others (`pthread_mutex_lock`) it is libc's own by the name that libc
 //! itself calls it by (`__pthread_mutex_lock`), of which the public one is a weak alias in glibc, so
@@ -30,6 +34,9 @@ pub(crate) struct Original<F> {
     version: Option<&'static CStr>,
     /// What stands for it where it cannot be found.
     fallback: Option<F>,
+    /// A sanitizer's function, null if it has none of this name.
+    #[cfg(carefree_sanitized)]
+    interceptor: fn() -> *mut c_void,
     /// Where it is; null until it was looked up.
     address: AtomicPtr<c_void>,
     function: PhantomData<F>,
@@ -37,17 +44,20 @@ pub(crate) struct Original<F> {
 
 impl<F: Copy> Original<F> {
     /// # Safety
-    /// `F` is the type of a pointer to the C function `name`.
+    /// `F` is the type of a pointer to the C function `name`, and so is what `interceptor` returns.
     pub(crate) const unsafe fn new(
         name: &'static CStr,
         version: Option<&'static CStr>,
         fallback: Option<F>,
+        #[cfg(carefree_sanitized)] interceptor: fn() -> *mut c_void,
     ) -> Self {
         assert!(size_of::<F>() == size_of::<*const c_void>());
         Original {
             name,
             version,
             fallback,
+            #[cfg(carefree_sanitized)]
+            interceptor,
             address: AtomicPtr::new(ptr::null_mut()),
             function: PhantomData,
         }
@@ -71,7 +81,13 @@ impl<F: Copy> Original<F> {
     #[cold]
     #[inline(never)]
     pub(crate) fn resolve(&self) -> *mut c_void {
-        let mut address = self.look_up();
+        #[cfg(carefree_sanitized)]
+        let mut address = (self.interceptor)();
+        #[cfg(not(carefree_sanitized))]
+        let mut address = ptr::null_mut::<c_void>();
+        if address.is_null() {
+            address = self.look_up();
+        }
         if address.is_null() {
             if let Some(fallback) = self.fallback {
                 // SAFETY: a pointer to a function is one to its code.
@@ -203,8 +219,49 @@ macro_rules! interpose {
                     let _ = $linked;
                 )?
                 // SAFETY: the type is written beside the name, as the manual has it.
-                unsafe { Original::new(name, version, fallback) }
+                unsafe {
+                    Original::new(
+                        name,
+                        version,
+                        fallback,
+                        #[cfg(carefree_sanitized)]
+                        interceptor,
+                    )
+                }
             };
+
+            #[cfg(carefree_sanitized)]
+            fn interceptor() -> *mut std::ffi::c_void {
+                let address;
+                // SAFETY: loads an entry of the table of addresses, which the linker makes for a
+                // symbol that need not exist.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    std::arch::asm!(
+                        concat!(".weak __interceptor_", stringify!($name)),
+                        concat!(
+                            "mov {}, qword ptr [rip + __interceptor_",
+                            stringify!($name),
+                            "@GOTPCREL]",
+                        ),
+                        out(reg) address,
+                        options(nostack, preserves_flags, readonly, pure),
+                    );
+                    #[cfg(target_arch = "aarch64")]
+                    std::arch::asm!(
+                        concat!(".weak __interceptor_", stringify!($name)),
+                        concat!("adrp {0}, :got:__interceptor_", stringify!($name)),
+                        concat!(
+                            "ldr {0}, [{0}, :got_lo12:__interceptor_",
+                            stringify!($name),
+                            "]",
+                        ),
+                        out(reg) address,
+                        options(nostack, preserves_flags, readonly, pure),
+                    );
+                }
+                address
+            }
 
             /// Looks the original up when the program starts.
             #[used]
