@@ -1,8 +1,9 @@
 //! The idle wait against the real kernel.
 
 use carefree_reactor::{Idle, clock};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Waits as carriers do: through spurious returns, until a wake-up or the deadline.
@@ -100,19 +101,24 @@ fn two_threads_wake_each_other_a_hundred_thousand_times() {
 
 #[test]
 fn a_second_waiter_is_refused() {
-    let idle = Arc::new(Idle::new());
-    let first = std::thread::spawn({
-        let idle = Arc::clone(&idle);
-        move || while !idle.wait(None) {}
+    let idle = Idle::new();
+    let told = AtomicBool::new(false);
+    // Either may come second and be told; the other's waits are short, so that it sees that.
+    let wait = || {
+        while !told.load(Ordering::Relaxed) {
+            let deadline = clock::after(Duration::from_millis(1));
+            let waited = std::panic::catch_unwind(AssertUnwindSafe(|| idle.wait(Some(deadline))));
+            if let Err(panic) = waited {
+                let message = *panic.downcast::<&str>().unwrap();
+                assert!(message.contains("two threads wait on one Idle"), "{message}");
+                told.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(wait);
+        wait();
     });
-    // Whichever of the two comes second is told, so this thread bounds its own wait and goes on
-    // until it is the one. The other can only be second while this one lies in the bed.
-    std::thread::sleep(Duration::from_millis(20));
-    let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| idle.wait(Some(0))));
-    let message = *second.unwrap_err().downcast::<&str>().unwrap();
-    assert!(message.contains("two threads wait on one Idle"), "{message}");
-    idle.wake();
-    first.join().unwrap();
 }
 
 #[test]

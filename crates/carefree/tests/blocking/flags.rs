@@ -220,7 +220,7 @@ fn messages_are_not_joined_to_make_up_all() {
 fn accepting_and_connecting_have_limits() {
     on_one_carrier(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let limit = libc::timeval { tv_sec: 0, tv_usec: 5000 };
+        let limit = libc::timeval { tv_sec: 0, tv_usec: 50_000 };
         // SAFETY: a time.
         let set = unsafe {
             libc::setsockopt(
@@ -250,7 +250,7 @@ fn connecting_to_a_full_queue_has_a_limit() {
         // SAFETY: a socket of our own; a time and an address that are there.
         let connected = unsafe {
             let socket = OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0));
-            let limit = libc::timeval { tv_sec: 0, tv_usec: 5000 };
+            let limit = libc::timeval { tv_sec: 0, tv_usec: 50_000 };
             let set = libc::setsockopt(
                 socket.as_raw_fd(),
                 libc::SOL_SOCKET,
