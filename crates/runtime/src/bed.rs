@@ -4,12 +4,9 @@
 //! wake-up may still reach a thread that has ended, or the next one with its header, which looks
 //! whether it was meant.
 
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use carefree_reactor::Idle;
-
 use crate::fiber::{FiberRef, Kind};
+use crate::sync::{AtomicBool, AtomicUsize, Idle, Ordering};
+use std::ptr;
 
 /// Where a thread sleeps while it waits, and how it came to be.
 #[derive(Debug)]

@@ -23,16 +23,17 @@ use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::clock::VirtualTime;
 use crate::episode::Ticket;
-use crate::fiber::{FiberRef, Kind, PINNED};
+use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
 use crate::injector::Injector;
 use crate::io::Io;
+use crate::join;
 use crate::lot::Held;
 use crate::queue::{Place, Queue};
 use crate::registry;
 use crate::runtime::Shared;
 use crate::timers::Shard;
-use crate::wait::{self, set_current, try_current};
+use crate::wait::{self, current_fiber, set_current, try_current};
 
 /// Switches between two visits to the carrier's own context. Go and tokio use 61 as well: it is
 /// prime, so it does not beat with the program's own rhythm.
@@ -139,6 +140,24 @@ pub(crate) fn of(me: FiberRef) -> &'static Carrier {
     // SAFETY: set when the fiber was entered; a carrier outlives the fibers of its runtime. The
     // borrow must not be held over a switch, after which the fiber may be elsewhere.
     unsafe { &*me.carrier.get() }
+}
+
+/// Puts a fiber where a carrier will find it.
+pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
+    let carrier = match current_fiber() {
+        // Within the runtime's own code the queue may be in use: see `without_parking`.
+        Some(me) if me.plain.get() != 0 => None,
+        Some(me) => Some(of(me)),
+        None => here(),
+    };
+    match carrier {
+        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber, place),
+        _ => {
+            // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
+            let carrier = unsafe { &*fiber.carrier.get() };
+            carrier.runtime().inject(fiber);
+        }
+    }
 }
 
 /// Leaves the calling fiber's stack; returns when the fiber is run again, perhaps by another
@@ -323,21 +342,15 @@ impl Carrier {
 
     /// Takes an ended fiber's stack back, and its own reference to its header.
     fn bury(&self, fiber: FiberRef) {
-        let stack = fiber.stack.load(Ordering::Relaxed);
-        // SAFETY: the fiber has left it for good, and nothing else looks at its context.
+        // SAFETY: the fiber has left its stack for good, and nothing else looks at its context.
         unsafe { (*fiber.context.get()).forget() };
-        let stack = match fiber.join.load(Ordering::Relaxed) & PINNED {
-            // SAFETY: as above.
-            0 => Some(unsafe { Furnished::from_raw(stack) }),
-            // For `registry` to give back.
-            _ => None,
-        };
         // On the stack of the fiber that was just entered, which may be about to return from a wait.
         wait::without_parking(|| {
-            if let Some(stack) = stack {
+            join::bury(fiber, |stack| {
+                // SAFETY: as above.
+                let stack = unsafe { Furnished::from_raw(stack) };
                 self.with_local(|local| local.stacks.put(stack));
-                fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
-            }
+            });
             count(&self.stats.ended);
             self.runtime().fiber_ended();
             registry::release(fiber);

@@ -1,12 +1,9 @@
 //! A fiber: what the runtime knows of it. ([`Thread`](crate::Thread) is the handle its users hold.)
 
-use std::cell::{Cell, UnsafeCell};
 use std::fmt;
+#[cfg(not(loom))]
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
 
 use carefree_context::arch::{self, ThreadContext};
 use carefree_context::extent::Place;
@@ -18,6 +15,9 @@ use crate::glimpse::{Pointer, SharedKind};
 use crate::names::Names;
 use crate::reason::Reason;
 use crate::signal::Signal;
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Cell, Ordering, UnsafeCell,
+};
 
 /// The part of a fiber that outlives its stack: two cache lines, the first of them what a switch
 /// and a wait touch.
@@ -71,6 +71,7 @@ pub(crate) struct Header {
 }
 
 // Where a sanitizer is built in, contexts are larger.
+#[cfg(not(loom))]
 const _: () = assert!(
     mem::size_of::<Header>() == 128 && mem::offset_of!(Header, id) == 64
         || mem::size_of::<ThreadContext>() > 16
@@ -126,7 +127,7 @@ impl Header {
             tag: Cell::new(0),
             stack: AtomicPtr::new(ptr::null_mut()),
             names: AtomicPtr::new(ptr::null_mut()),
-            limits: Cell::new(ptr::null()),
+            limits: Place::new(ptr::null()),
             result: UnsafeCell::new([0; 2]),
         }
     }
@@ -190,8 +191,22 @@ impl FiberRef {
         arch::prefetch(self.as_ptr());
     }
 
+    /// Gives one counted reference back. Whether it was the last: then all that was done under the others
+    /// has come before.
+    #[inline]
+    pub(crate) fn give_back(self) -> bool {
+        if self.references.fetch_sub(1, Ordering::Release) != 1 {
+            return false;
+        }
+        // Reads from the other references' decrements. (A fence would do as well, but ThreadSanitizer
+        // does not know fences.)
+        self.references.load(Ordering::Acquire);
+        true
+    }
+
     /// Brings what a switch to the fiber reads first into the cache: the top of its stack, and who
     /// it is from its thread-local storage.
+    #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn prefetch_stack(self) {
         // SAFETY: a fiber in a queue is off its stack and not entered, so nobody writes its context.

@@ -1,4 +1,4 @@
-//! Waiting for a fiber's end, and what its function returned.
+//! Waiting for a fiber's end, and what its function returned. Its models: `model/joining.rs`.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -6,14 +6,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::Ordering;
+use std::ptr;
 use std::thread;
 
 use crate::bed;
 use crate::cancel::{Cancelled, Interrupted, cancel};
 use crate::episode::Outcome;
-use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, STORED};
+use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, Kind, PINNED, STORED};
+use crate::furnish::FiberStack;
+use crate::lot;
+use crate::queue::Place;
 use crate::reason::Reason;
+use crate::sync::Ordering;
 use crate::thread::Thread;
 use crate::timeout::{self, TimedOut};
 use crate::wait::{self, Until};
@@ -187,6 +191,54 @@ pub(crate) fn await_end(fiber: FiberRef, until: Until) -> Outcome {
     }
 }
 
+/// Says that `me`, the calling fiber (or thread in place of one), has ended: the last that it does.
+#[inline(always)]
+pub(crate) fn finish(me: FiberRef) {
+    let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
+    if before & AWAITED != 0 {
+        // Last: who has spawned many and joins them in turn should not come back for each.
+        lot::unpark_to(me.key(), usize::MAX, Place::Last);
+    }
+}
+
+/// The stack of a fiber to which the caller has a counted reference, and which has not FINISHED: the
+/// fiber keeps it for as long as there is a reference.
+pub(crate) fn pin(fiber: FiberRef) -> Option<*mut FiberStack> {
+    let unfinished = |join: u32| (join & FINISHED == 0).then_some(join | PINNED);
+    let pinned = fiber.join.fetch_update(Ordering::AcqRel, Ordering::Acquire, unfinished);
+    match pinned {
+        Err(join) if join & PINNED == 0 => None,
+        // Pinned before it finished.
+        _ => Some(fiber.stack.load(Ordering::Acquire)),
+    }
+}
+
+/// Has `put` take back the stack of a fiber that has ended and left it for good; unless it is pinned, and
+/// [`take_pinned`]'s. The fiber's own reference is given back afterwards.
+///
+/// Nothing is pinned any more: FINISHED, which this thread has seen set, came first.
+#[inline(always)]
+pub(crate) fn bury(fiber: FiberRef, put: impl FnOnce(*mut FiberStack)) {
+    if fiber.join.load(Ordering::Relaxed) & PINNED == 0 {
+        put(fiber.stack.load(Ordering::Relaxed));
+        fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+/// The stack of a fiber that was pinned, when no counted reference is left.
+#[inline(always)]
+pub(crate) fn take_pinned(fiber: FiberRef) -> Option<*mut FiberStack> {
+    if fiber.kind.get() != Kind::Fiber {
+        return None;
+    }
+    let stack = fiber.stack.load(Ordering::Relaxed);
+    if stack.is_null() {
+        return None;
+    }
+    fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
+    Some(stack)
+}
+
 /// Drops a result that nothing asks for. A panic of its destructor ends the process, as it does on a
 /// thread.
 pub(crate) fn drop_quietly<T>(result: T) {
@@ -239,15 +291,14 @@ const fn fits<T>() -> bool {
 /// The calling fiber is `me`, it does so once, before STORED and FINISHED.
 #[inline(always)]
 unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
-    let place = me.result.get();
     // SAFETY: nothing else touches the result before STORED and FINISHED; it fits, or its box does.
-    unsafe {
+    me.result.with_mut(|place| unsafe {
         if fits::<T>() {
             place.cast::<MaybeUninit<Stored<T>>>().write(MaybeUninit::new(result));
         } else {
             place.cast::<*mut Stored<T>>().write(Box::into_raw(Box::new(result)));
         }
-    }
+    });
 }
 
 /// Takes the result out of a header.
@@ -257,13 +308,12 @@ unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
 /// once.
 #[inline(always)]
 unsafe fn take<T>(fiber: FiberRef) -> Stored<T> {
-    let place = fiber.result.get();
     // SAFETY: the caller's promise.
-    unsafe {
+    fiber.result.with_mut(|place| unsafe {
         if fits::<T>() {
             place.cast::<Stored<T>>().read()
         } else {
             *Box::from_raw(place.cast::<*mut Stored<T>>().read())
         }
-    }
+    })
 }

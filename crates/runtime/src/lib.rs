@@ -13,63 +13,57 @@
 mod bias;
 mod episode;
 mod flight;
-#[cfg(all(test, loom))]
-mod handshake;
+#[cfg(loom)]
+mod model;
 mod signal;
 mod sleepers;
 mod sync;
 
-#[cfg(not(loom))]
 mod bed;
-#[cfg(not(loom))]
 mod cancel;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/carrier.rs")]
 mod carrier;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/clock.rs")]
 pub mod clock;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/current.rs")]
+mod current;
+#[cfg_attr(loom, path = "model/deadlock.rs")]
 mod deadlock;
 #[cfg(not(loom))]
 mod dump;
-#[cfg(not(loom))]
 mod fiber;
 #[cfg(not(loom))]
 mod fork;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/furnish.rs")]
 mod furnish;
-#[cfg(not(loom))]
 mod glimpse;
 #[cfg(not(loom))]
 mod injector;
 #[cfg(not(loom))]
 mod io;
-#[cfg(not(loom))]
 mod join;
 #[cfg(not(loom))]
 mod large;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/limits.rs")]
 mod limits;
-#[cfg(not(loom))]
 pub mod lot;
 #[cfg(not(loom))]
 mod metrics;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/names.rs")]
 pub mod names;
 #[cfg(not(loom))]
 mod native;
 #[cfg(not(loom))]
 mod offload;
-#[cfg(not(loom))]
 pub mod operation;
 #[cfg(not(loom))]
 pub mod pthread;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/queue.rs")]
 mod queue;
-#[cfg(not(loom))]
 mod reason;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/registry.rs")]
 mod registry;
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "model/rest.rs")]
 mod rest;
 #[cfg(not(loom))]
 mod ring;
@@ -87,13 +81,9 @@ mod size;
 mod spawn;
 #[cfg(not(loom))]
 pub mod standard;
-#[cfg(not(loom))]
 mod thread;
-#[cfg(not(loom))]
 mod timeout;
-#[cfg(not(loom))]
 mod timers;
-#[cfg(not(loom))]
 pub mod wait;
 #[cfg(not(loom))]
 mod watch;

@@ -34,24 +34,30 @@
 //! before R, so F comes before R. But R comes before the fence after it: a contradiction. (The word
 //! stays above 0 from R until the waiter has left the list again.)
 //!
+//! All of this is run by loom in `model/parking.rs`.
+//!
 //! # Nothing here allocates
 //!
 //! Nor do a fiber's parking and its being made ready. The program's allocator may wait for a mutex,
 //! and unlock one that a fiber waits for.
 
-use std::cell::UnsafeCell;
 use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(not(loom))]
 use carefree_context::kernel;
 
+use crate::carrier;
 use crate::episode::{Claim, Outcome};
 use crate::fiber::FiberRef;
 use crate::queue::Place;
+use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 use crate::wait;
 
+#[cfg(not(loom))]
 const BUCKETS: usize = 4096;
+#[cfg(loom)]
+const BUCKETS: usize = 2;
 
 /// Somebody has the bucket's lock.
 const HELD: u32 = 1;
@@ -78,7 +84,12 @@ struct List {
     last: Option<FiberRef>,
 }
 
+#[cfg(not(loom))]
 static LOT: [Bucket; BUCKETS] = [const { Bucket::new() }; BUCKETS];
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref LOT: [Bucket; BUCKETS] = [Bucket::new(), Bucket::new()];
+}
 
 /// Forgets all who wait: in the child of a fork, to which they have not come along.
 ///
@@ -87,13 +98,13 @@ static LOT: [Bucket; BUCKETS] = [const { Bucket::new() }; BUCKETS];
 pub(crate) unsafe fn renew() {
     for bucket in LOT.iter().filter(|bucket| bucket.word.load(Ordering::Relaxed) != 0) {
         // SAFETY: the caller's promise.
-        unsafe { *bucket.list.get() = List { first: None, last: None } };
+        bucket.list.with_mut(|list| unsafe { *list = List { first: None, last: None } });
         bucket.word.store(0, Ordering::Relaxed);
     }
 }
 
 #[inline]
-fn index(key: usize) -> usize {
+pub(crate) fn index(key: usize) -> usize {
     // Fibonacci hashing: the high bits of the product depend on all bits of the key.
     let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash >> (64 - BUCKETS.trailing_zeros())) as usize
@@ -105,7 +116,13 @@ fn bucket(key: usize) -> &'static Bucket {
 }
 
 impl Bucket {
+    #[cfg(not(loom))]
     const fn new() -> Bucket {
+        Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None, last: None }) }
+    }
+
+    #[cfg(loom)]
+    fn new() -> Bucket {
         Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None, last: None }) }
     }
 
@@ -129,6 +146,7 @@ impl Bucket {
 
     #[cold]
     fn wait(&self) {
+        #[cfg(not(loom))]
         let mut looks = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed);
@@ -140,27 +158,32 @@ impl Bucket {
             {
                 return;
             }
-            looks += 1;
-            if looks < SPINS {
-                std::hint::spin_loop();
-                continue;
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(not(loom))]
+            {
+                looks += 1;
+                if looks < SPINS {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                let time = libc::timespec { tv_sec: 0, tv_nsec: NAP };
+                // The kernel's calls: libc's would park.
+                let (number, first) = match looks < SPINS + YIELDS {
+                    true => (libc::SYS_sched_yield, 0),
+                    // The holder's priority may be lower than the caller's.
+                    false => (libc::SYS_nanosleep, &raw const time as usize),
+                };
+                // SAFETY: the kernel reads the time, if anything.
+                let _ = unsafe { kernel::call(number, [first, 0, 0, 0, 0, 0]) };
             }
-            let time = libc::timespec { tv_sec: 0, tv_nsec: NAP };
-            // The kernel's calls: libc's would park.
-            let (number, first) = match looks < SPINS + YIELDS {
-                true => (libc::SYS_sched_yield, 0),
-                // The holder's priority may be lower than the caller's.
-                false => (libc::SYS_nanosleep, &raw const time as usize),
-            };
-            // SAFETY: the kernel reads the time, if anything.
-            let _ = unsafe { kernel::call(number, [first, 0, 0, 0, 0, 0]) };
         }
     }
 
     #[inline]
     fn unlock(&self) {
         // SAFETY: the caller has the lock.
-        let waited = unsafe { (*self.list.get()).first.is_some() };
+        let waited = self.list.with(|list| unsafe { (*list).first.is_some() });
         self.word.store(if waited { WAITED } else { 0 }, Ordering::Release);
     }
 }
@@ -186,7 +209,7 @@ impl Deref for Guard {
     #[inline]
     fn deref(&self) -> &List {
         // SAFETY: the guard is the only one.
-        unsafe { &*self.0.list.get() }
+        self.0.list.with(|list| unsafe { &*list })
     }
 }
 
@@ -194,7 +217,7 @@ impl DerefMut for Guard {
     #[inline]
     fn deref_mut(&mut self) -> &mut List {
         // SAFETY: as above.
-        unsafe { &mut *self.0.list.get() }
+        self.0.list.with_mut(|list| unsafe { &mut *list })
     }
 }
 
@@ -209,10 +232,10 @@ impl Drop for Guard {
 /// word without the lock: a full fence, which on x86-64 the locking instruction is already.
 #[inline]
 fn fence_after_lock() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    #[cfg(not(target_arch = "x86_64"))]
-    std::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(any(not(target_arch = "x86_64"), loom))]
+    crate::sync::fence(Ordering::SeqCst);
 }
 
 /// Whether anybody waits, or is about to wait, for `key` (or, rarely, for another one).
@@ -239,14 +262,14 @@ pub fn is_waited_after_change(key: usize) -> bool {
 /// `fence(SeqCst)`.
 #[inline(always)]
 pub fn fence_before_look() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: writes back what it reads at the top of the stack. Any locked instruction orders all
     // accesses to ordinary memory, as `mfence` does, in half the time.
     unsafe {
         std::arch::asm!("lock or dword ptr [rsp], 0");
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    std::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(any(not(target_arch = "x86_64"), loom))]
+    crate::sync::fence(Ordering::SeqCst);
 }
 
 impl List {
@@ -424,7 +447,7 @@ impl Woken {
     fn make_ready(mut self, place: Place) {
         while let Some(fiber) = self.first {
             self.first = fiber.next.get();
-            wait::make_ready(fiber, place);
+            carrier::make_ready(fiber, place);
         }
     }
 }

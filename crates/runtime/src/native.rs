@@ -21,10 +21,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::bed;
-use crate::fiber::{AWAITED, FINISHED, FiberRef, Kind};
+use crate::fiber::{FiberRef, Kind};
 use crate::join::{self, JoinHandle, Stored};
-use crate::lot;
-use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::Shared;
@@ -116,7 +114,5 @@ where
 unsafe fn finish<T>(me: FiberRef, result: Stored<T>) {
     // SAFETY: the caller's promise.
     unsafe { join::leave(me, result) };
-    if me.join.fetch_or(FINISHED, Ordering::AcqRel) & AWAITED != 0 {
-        lot::unpark_to(me.key(), usize::MAX, Place::Last);
-    }
+    join::finish(me);
 }

@@ -18,7 +18,7 @@ use carefree_context::lock::Lock;
 
 use crate::bed;
 use crate::episode::Outcome;
-use crate::fiber::{FINISHED, FiberRef, Kind, PINNED};
+use crate::fiber::{FINISHED, FiberRef, Kind};
 use crate::furnish;
 use crate::join::{self, JoinHandle};
 use crate::thread::Thread;
@@ -50,12 +50,10 @@ fn gone() -> usize {
 
 /// The `pthread_t` of a fiber to which the caller has a counted reference, good for as long.
 fn pin(fiber: FiberRef) -> usize {
-    let unfinished = |join: u32| (join & FINISHED == 0).then_some(join | PINNED);
-    let pinned = fiber.join.fetch_update(Ordering::AcqRel, Ordering::Acquire, unfinished);
-    match pinned {
-        Err(join) if join & PINNED == 0 => gone(),
-        // SAFETY: pinned before it finished, so it has its stack.
-        _ => unsafe { furnish::pthread_of(fiber.stack.load(Ordering::Acquire)) }.unwrap_or(gone()),
+    match join::pin(fiber) {
+        // SAFETY: pinned, so it keeps its stack.
+        Some(stack) => unsafe { furnish::pthread_of(stack) }.unwrap_or(gone()),
+        None => gone(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::bed;
 use crate::carrier::{self, Carrier};
 use crate::fiber::{ALIVE, FREE, FiberRef, Header, Kind};
 use crate::furnish::{self, Furnished};
+use crate::join;
 use crate::wait;
 
 /// Bytes of a slab: 2,048 headers.
@@ -177,10 +178,7 @@ fn map_slab() -> Option<&'static [Header]> {
 /// Gives one counted reference back, and with the last one the header.
 #[inline]
 pub(crate) fn release(fiber: FiberRef) {
-    if fiber.references.fetch_sub(1, Ordering::Release) == 1 {
-        // Ordered after all that was done under the other references, whose decrements this reads from.
-        // (A fence would do as well, but ThreadSanitizer does not know fences.)
-        fiber.references.load(Ordering::Acquire);
+    if fiber.give_back() {
         recycle(fiber);
     }
 }
@@ -188,14 +186,10 @@ pub(crate) fn release(fiber: FiberRef) {
 fn recycle(fiber: FiberRef) {
     fiber.run.store(FREE, Ordering::Relaxed);
     fiber.drop_names();
-    if fiber.kind.get() == Kind::Fiber {
-        let pinned = fiber.stack.load(Ordering::Relaxed);
-        if !pinned.is_null() {
-            fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
-            // SAFETY: its fiber has ended and left it here, and no reference to the header is left.
-            let stack = unsafe { Furnished::from_raw(pinned) };
-            wait::without_parking(|| furnish::put(stack));
-        }
+    if let Some(pinned) = join::take_pinned(fiber) {
+        // SAFETY: its fiber has ended and left it here, and no reference to the header is left.
+        let stack = unsafe { Furnished::from_raw(pinned) };
+        wait::without_parking(|| furnish::put(stack));
     }
     if fiber.kind.get() == Kind::Thread {
         REGISTRY.lock().threads.push(fiber);

@@ -11,13 +11,11 @@ use carefree_context::stack::StackSize;
 use carefree_context::tls;
 
 use crate::carrier::{self, Carrier, Next};
-use crate::fiber::{AWAITED, FINISHED, FiberRef, Kind};
+use crate::fiber::{FiberRef, Kind};
 use crate::fork;
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle, drop_quietly};
-use crate::lot;
 use crate::native;
-use crate::queue::Place;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::{self, Runtime, Shared};
@@ -319,11 +317,7 @@ fn arrive(me: FiberRef) {
 /// destructor: it would be registered again, and run by the next fiber that gets this storage.
 fn finish(me: FiberRef) -> ! {
     end_thread_locals(me);
-    let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
-    if before & AWAITED != 0 {
-        // Last: who has spawned many and joins them in turn should not come back for each.
-        lot::unpark_to(me.key(), usize::MAX, Place::Last);
-    }
+    join::finish(me);
     // SAFETY: nothing on this stack is needed any more.
     unsafe { carrier::leave(me, Next::End) };
     unreachable!("a fiber that has ended was run again")

@@ -3,13 +3,24 @@
 //! halves.
 
 #[cfg(loom)]
+pub(crate) use crate::model::{Idle, Lock};
+#[cfg(not(loom))]
+pub(crate) use carefree_context::lock::Lock;
+#[cfg(not(loom))]
+pub(crate) use carefree_reactor::Idle;
+#[cfg(loom)]
 pub(crate) use loom::{
-    cell::UnsafeCell,
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    cell::{Cell, UnsafeCell},
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    },
 };
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+pub(crate) use std::{
+    cell::Cell,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    },
 };
 
 /// What loom's cell is called with, over std's.
@@ -21,6 +32,17 @@ pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 impl<T> UnsafeCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    /// What loom's cell has no such thing as: for what is in no model.
+    #[inline(always)]
+    pub(crate) const fn get(&self) -> *mut T {
+        self.0.get()
     }
 
     #[inline(always)]

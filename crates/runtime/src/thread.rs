@@ -3,11 +3,11 @@
 use std::fmt;
 use std::num::NonZero;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::atomic::Ordering;
 
 use crate::cancel;
 use crate::fiber::{FINISHED, FiberRef};
 use crate::registry;
+use crate::sync::Ordering;
 use crate::wait;
 
 /// A handle to a fiber, as `std::thread::Thread` is one to a thread.

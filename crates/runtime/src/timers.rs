@@ -1,14 +1,12 @@
 //! Deadlines of waits: a wheel a carrier, each under a lock, so that any carrier can take a timer
 //! out whose wait has ended, and fire those of a carrier that is busy.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use carefree_context::lock::Lock;
 use carefree_reactor::clock::NEVER;
 use carefree_reactor::{TimerKey, Wheel};
 
 use crate::episode::Ticket;
 use crate::fiber::FiberRef;
+use crate::sync::{AtomicU64, Lock, Ordering};
 
 /// The timers of one carrier.
 #[derive(Debug)]

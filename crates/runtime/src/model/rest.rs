@@ -1,0 +1,3 @@
+//! Yielding: to loom.
+
+pub(crate) use loom::thread::yield_now;
