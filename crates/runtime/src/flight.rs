@@ -122,7 +122,7 @@ mod model {
         fn run_errand(&self) {
             self.touch();
             // The reactor says nothing of one that it does not know.
-            self.flight.hear(|| ());
+            self.flight.hear(|| self.touch());
             self.wake();
         }
 

@@ -207,6 +207,25 @@ fn a_wait_for_the_end_can_be_cancelled() {
     bounded(2, || cut_short(crate::cancel::cancel, Until::WOKEN));
 }
 
+/// A join that is cancelled just as the fiber ends has the value, or leaves it to be dropped.
+#[test]
+fn a_join_that_is_cancelled_has_the_value_or_detaches() {
+    bounded(3, || {
+        let world = World::default();
+        let (fiber, handle, dropped, thread) = start::<SMALL>(&world);
+        let me = world.fiber();
+        let joiner = as_fiber(me, move || match handle.join() {
+            Ok(value) => drop(value),
+            Err(why) => assert!(why.is::<crate::cancel::Cancelled>()),
+        });
+        crate::cancel::cancel(me);
+        joiner.join().unwrap();
+        thread.join().unwrap();
+        assert_eq!(dropped.times(), 1);
+        all_is_given_back(&world, fiber);
+    });
+}
+
 /// Two wait for one fiber's end: `pthread_join` of a fiber beside a handle's `wait`, and a scope.
 #[test]
 fn all_who_wait_for_the_end_are_woken() {
