@@ -10,6 +10,7 @@ use carefree_context::kernel;
 use crate::bed;
 use crate::carrier::{self, Next};
 use crate::clock::{self, NEVER};
+#[cfg_attr(loom, allow(unused_imports, reason = "the models use a part"))]
 pub(crate) use crate::current::{
     adopt, current, current_fiber, current_from_tp, is_spawned, locate_current, set_current,
     try_current,

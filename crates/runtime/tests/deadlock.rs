@@ -4,6 +4,10 @@
 //! of its own, started from this program's `main`, all at the same time: most of them wait. Each runs
 //! on fibers, and on threads in place of them.
 
+#![cfg_attr(loom, no_main)]
+// Under loom there are models of the runtime's parts, and no runtime.
+#![cfg(not(loom))]
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;

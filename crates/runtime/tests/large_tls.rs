@@ -1,5 +1,8 @@
 //! A program with more thread-local storage than the smallest stacks have room for.
 
+// Under loom there are models of the runtime's parts, and no runtime.
+#![cfg(not(loom))]
+
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
 extern crate carefree_testing;

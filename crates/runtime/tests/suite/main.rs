@@ -1,5 +1,8 @@
 //! What fibers promise, in one program: `modes` runs all of it again in every forced mode.
 
+// Under loom there are models of the runtime's parts, and no runtime.
+#![cfg(not(loom))]
+
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
 extern crate carefree_testing;
