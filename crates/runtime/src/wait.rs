@@ -136,6 +136,15 @@ pub fn park_after(
     outcome
 }
 
+/// [`park_tagged`] from where the fiber is in the list and about to leave its stack. With this a model need
+/// not try all ways to come there.
+#[cfg(all(test, loom))]
+pub(crate) fn go_on_parking(me: FiberRef, ticket: Ticket) -> Outcome {
+    let outcome = wait(me, ticket, &Plan::new(me, Reason::Other, Until::WOKEN_ONLY, 0));
+    lot::leave(me);
+    outcome
+}
+
 /// How a wait is to be.
 struct Plan {
     reason: Reason,

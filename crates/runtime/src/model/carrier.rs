@@ -55,7 +55,8 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     match next {
         Next::Park => {
             if !me.episode.commit() {
-                make_ready(me, Place::Last);
+                // By its own carrier, whose queue needs no link.
+                carrier.give_turn();
             }
         }
         Next::ParkHeld(held) => held.release(),
@@ -74,12 +75,11 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
 }
 
 pub(crate) fn make_ready(fiber: FiberRef, _place: Place) {
+    // As the injector, whose link is that of the parking lot's lists.
+    fiber.next.set(None);
     let carrier = of(fiber);
     carrier.context.with_mut(|_| ());
-    let mut turn = carrier.turn.lock().unwrap();
-    assert!(!*turn, "made ready twice");
-    *turn = true;
-    carrier.turns.notify_one();
+    carrier.give_turn();
 }
 
 pub(crate) fn for_each_alive(_visit: impl FnMut(FiberRef)) {
@@ -95,6 +95,13 @@ impl Carrier {
             shard: Shard::new(0),
             freed: UnsafeCell::new(0),
         }
+    }
+
+    fn give_turn(&self) {
+        let mut turn = self.turn.lock().unwrap();
+        assert!(!*turn, "made ready twice");
+        *turn = true;
+        self.turns.notify_one();
     }
 
     pub(crate) fn header_is_free(&self) {

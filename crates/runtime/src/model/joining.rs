@@ -210,7 +210,7 @@ fn a_wait_for_the_end_can_be_cancelled() {
 /// A join that is cancelled just as the fiber ends has the value, or leaves it to be dropped.
 #[test]
 fn a_join_that_is_cancelled_has_the_value_or_detaches() {
-    bounded(3, || {
+    bounded(2, || {
         let world = World::default();
         let (fiber, handle, dropped, thread) = start::<SMALL>(&world);
         let me = world.fiber();
