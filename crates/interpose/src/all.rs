@@ -26,6 +26,8 @@ use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
 use crate::socket::{offload_message, offload_receive, option, or_so_far};
 
+/// Asks whether what comes next is behind a mark of urgent data.
+const SIOCATMARK: usize = 0x8905;
 const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 /// The flags that a receiving call on `fd` really has: `MSG_WAITALL` is left where it means
@@ -82,6 +84,31 @@ pub(crate) unsafe fn receive(
     }
 }
 
+/// Receives what is left of `length` bytes of which `got` are there, but none beyond a mark of urgent
+/// data, which ends the call if it is reached.
+///
+/// # Safety
+/// As for `recv`.
+#[cold]
+pub(crate) unsafe fn receive_before_mark(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    got: usize,
+) -> Answer {
+    let mut at_mark: c_int = 0;
+    let arguments = [fd as usize, SIOCATMARK, (&raw mut at_mark) as usize, 0, 0, 0];
+    // SAFETY: room for the answer.
+    let asked = unsafe { kernel::call(libc::SYS_ioctl, arguments) };
+    if asked.is_ok() && at_mark != 0 {
+        return Ok(got);
+    }
+    let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
+    // SAFETY: the caller's promise.
+    or_so_far(got, unsafe { offload_receive(fd, rest, left, flags) })
+}
+
 /// Receives until a message's buffers are full, where the reactor can only receive what is there.
 ///
 /// # Safety
@@ -92,11 +119,6 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     memory::check(message, 1)?;
     // SAFETY: the caller's promise.
     let message = unsafe { &mut *message };
-    if message.msg_controllen > 0 {
-        // Where what comes with the data ends a part, only the kernel knows.
-        // SAFETY: as above.
-        return unsafe { offload_message(libc::SYS_recvmsg, fd, message, flags) };
-    }
     // SAFETY: as above.
     let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as _) };
     buffers.look()?;

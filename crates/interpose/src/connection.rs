@@ -37,7 +37,6 @@ use carefree_context::kernel;
 use carefree_context::lock::Lock;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
-use carefree_runtime::offload_unchecked as offload;
 use libc::{sockaddr, socklen_t};
 
 use crate::fiber::answer;
@@ -48,6 +47,7 @@ use crate::patience::Matter;
 use crate::ready;
 use crate::socket::option;
 use crate::turn::in_turn;
+use crate::undisturbed::offload;
 
 system_call!(
     fn raw_accept4(

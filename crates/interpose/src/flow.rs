@@ -36,6 +36,11 @@ use crate::seekable;
 use crate::storage::Storage;
 use crate::terminal;
 
+/// The most that one call moves. A buffer that is longer may reach beyond what a process can address:
+/// the calls without a list of buffers refuse that, and those with one cut its length first, as a
+/// socket's own do.
+pub(crate) const LONGEST: usize = 0x7fff_f000;
+
 /// Makes a call that reads or writes.
 ///
 /// # Safety
@@ -45,6 +50,10 @@ pub(crate) unsafe fn perform(call: &Call) -> Answer {
     if call.never_waits() {
         // SAFETY: the caller's promise.
         return unsafe { call.plainly() };
+    }
+    if call.given.single().is_some_and(|one| one.iov_len > LONGEST) {
+        // SAFETY: the caller's promise, who waits.
+        return unsafe { seekable::elsewhere(call.fd, || call.plainly()) };
     }
     let file = files::file(call.fd);
     let seen = files::seen(file, call.fd);
@@ -161,7 +170,9 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
     let mut buffers = unsafe { call.given.buffers() };
     let mut got = 0;
     let mut dry = false;
-    if file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
+    // At a place it is tried always: a reactor takes no notice of the place where there is none.
+    let is_placed = call.at.number() >= 0;
+    if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
         loop {
             // SAFETY: the caller's promise.
             match unsafe { call.at_once(&buffers, call.at.further(got)) } {
@@ -203,7 +214,7 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
         }
     }
     buffers.look()?;
-    if buffers.is_absurd() {
+    if buffers.is_absurd() || buffers.left() == 0 {
         // SAFETY: the caller's promise.
         return unsafe { call.plainly() };
     }
@@ -250,36 +261,39 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
     let fd = call.fd;
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { call.given.buffers() };
-    let mut full = false;
-    // What can be written at once.
-    // SAFETY: the caller's promise.
-    let mut put = match unsafe { call.at_once(&buffers, call.at) } {
-        Err(errno) if must_wait(errno) => {
-            look_after_try(&mut buffers, errno)?;
-            if is_misplaced(call, file) {
-                // SAFETY: the caller's promise.
-                return unsafe { seekable::perform(call, files::seen(file, fd)) };
+    let mut put = 0;
+    // What can be written at once. After a part once more: it may have ended because there is no more
+    // room, or at a pointer that leads nowhere, which is not waited for.
+    let full = loop {
+        // SAFETY: the caller's promise.
+        match unsafe { call.at_once(&buffers, call.at.further(put)) } {
+            Err(errno) if must_wait(errno) => {
+                look_after_try(&mut buffers, errno)?;
+                if put == 0 && is_misplaced(call, file) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { seekable::perform(call, files::seen(file, fd)) };
+                }
+                if put == 0 && errno == libc::EOPNOTSUPP && has_rare_flags(call) {
+                    // SAFETY: as above, and it waits.
+                    return unsafe { seekable::elsewhere(fd, || call.plainly()) };
+                }
+                break errno == libc::EAGAIN;
             }
-            if errno == libc::EOPNOTSUPP && has_rare_flags(call) {
-                // SAFETY: as above, and it waits.
-                return unsafe { seekable::elsewhere(fd, || call.plainly()) };
+            Err(_) if put > 0 => return Ok(put),
+            tried => {
+                let written = tried?;
+                // SAFETY: the kernel has.
+                unsafe { buffers.seen() };
+                put += written;
+                if written >= buffers.left()
+                    || written == 0
+                    || !goes_on(file, fd)
+                    || is_misplaced(call, file)
+                {
+                    return Ok(put);
+                }
+                buffers.advance(written);
             }
-            full = errno == libc::EAGAIN;
-            0
-        }
-        tried => {
-            let written = tried?;
-            // SAFETY: the kernel has.
-            unsafe { buffers.seen() };
-            if written >= buffers.left()
-                || written == 0
-                || !goes_on(file, fd)
-                || is_misplaced(call, file)
-            {
-                return Ok(written);
-            }
-            buffers.advance(written);
-            written
         }
     };
     if is_impatient(file, fd) {

@@ -21,6 +21,7 @@
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use carefree_context::kernel;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::lot::{self, is_waited_after_change};
 use carefree_runtime::standard;
@@ -128,9 +129,13 @@ pub(crate) unsafe fn futex(
     // SAFETY: the caller's promise, in each case.
     unsafe {
         match mask {
-            Some(mask) if on_fiber() => {
-                answer(wait(word, operation, value, fourth, mask)) as c_long
-            }
+            Some(mask) if on_fiber() => match wait(word, operation, value, fourth, mask) {
+                Ok(waited) => answer(waited) as c_long,
+                // In the kernel's words, who may find something else wrong first. It does not wait.
+                Err(Wrong) => {
+                    Call { word, operation, value, fourth, second_word, third_value }.pass_on()
+                }
+            },
             _ => others(Call { word, operation, value, fourth, second_word, third_value }),
         }
     }
@@ -155,10 +160,30 @@ unsafe fn others(call: Call) -> c_long {
     }
 }
 
+/// Something is wrong with the arguments of a wait.
+struct Wrong;
+
+impl From<c_int> for Wrong {
+    fn from(_: c_int) -> Wrong {
+        Wrong
+    }
+}
+
+/// Waits in the kernel for no time, which says whether it would wait for `word` at all: not where this
+/// process can read it and no other one change it. Who wakes meanwhile may have woken this one.
+fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
+    let long_ago = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = (&raw const long_ago) as usize;
+    let operation = libc::FUTEX_WAIT_BITSET as usize;
+    let arguments = [word, operation, value as usize, time, 0, mask as usize];
+    // SAFETY: it looks at the word if that can be read, and does not wait.
+    unsafe { kernel::call(libc::SYS_futex, arguments) }
+}
+
 /// A fiber waits.
 ///
 /// # Safety
-/// The word is readable, and so is the time if there is one.
+/// As for the system call.
 #[inline(always)]
 unsafe fn wait(
     word: usize,
@@ -166,8 +191,7 @@ unsafe fn wait(
     value: u32,
     time: usize,
     mask: u32,
-) -> Result<usize, c_int> {
-    // In the kernel's order: the time, the mask, the word.
+) -> Result<Result<usize, c_int>, Wrong> {
     let deadline = match time {
         0 => NEVER,
         _ => {
@@ -178,12 +202,19 @@ unsafe fn wait(
         }
     };
     if mask == 0 || word % 4 != 0 {
-        return Err(libc::EINVAL);
+        return Err(Wrong);
     }
     check(word)?;
     let look_again = match is_private(operation) {
         true => NEVER,
-        false => clock::now().saturating_add(RECHECK),
+        false => {
+            match ask_shared(word, value, mask) {
+                Err(libc::EFAULT) => return Err(Wrong),
+                Err(libc::ETIMEDOUT | libc::EINTR) => {}
+                ended => return Ok(ended),
+            }
+            clock::now().saturating_add(RECHECK)
+        }
     };
     let key = key(word, operation);
     let address = word;
@@ -196,14 +227,14 @@ unsafe fn wait(
         false => Reason::Futex,
     };
     let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
-    match outcome {
+    Ok(match outcome {
         Outcome::Unparked => Ok(0),
         Outcome::Invalid => Err(libc::EAGAIN),
         Outcome::TimedOut if look_again < deadline => Ok(0),
         Outcome::TimedOut => Err(libc::ETIMEDOUT),
         // It is not asked for.
         Outcome::Cancelled => Err(libc::EINTR),
-    }
+    })
 }
 
 /// Whether there is memory at `place`: the kernel would say so, and we would end the program.
@@ -230,6 +261,10 @@ fn check(place: usize) -> Result<(), c_int> {
 fn end(operation: c_int, time: &libc::timespec) -> Result<u64, c_int> {
     if command(operation) == libc::FUTEX_WAIT {
         return Ok(span::from_now(span::span(time)?));
+    }
+    if time.tv_sec < 0 {
+        // libc's locks take it for one that is over.
+        return Err(libc::EINVAL);
     }
     let clock = match operation & libc::FUTEX_CLOCK_REALTIME {
         0 => Clock::Monotonic,

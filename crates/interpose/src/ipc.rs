@@ -9,7 +9,6 @@ use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
-use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::operation::{self, Ended, Wait};
 use libc::{sembuf, timespec};
 
@@ -19,6 +18,7 @@ use crate::parking::{Answer, interruption};
 use crate::patience::Matter;
 use crate::span;
 use crate::time::{Clock, absolute};
+use crate::undisturbed::offload;
 
 interpose! {
     /// `mq_receive(3)`.

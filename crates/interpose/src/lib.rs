@@ -74,6 +74,7 @@ mod storage;
 mod terminal;
 mod time;
 mod turn;
+mod undisturbed;
 
 pub mod barrier;
 pub mod c11;

@@ -17,7 +17,7 @@ use crate::files::{self, Limit};
 use crate::flow::blocking;
 use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
-use crate::socket::{never_waits, receive_message, transmit_message};
+use crate::socket::{heeded, never_waits, receive_message, transmit_message};
 use crate::span;
 
 system_call!(
@@ -93,26 +93,36 @@ unsafe fn receive_messages(
 ) -> Answer {
     let until = span::deadline(timeout)?;
     let of_one = flags & libc::MSG_WAITFORONE != 0;
-    let flags = flags & !libc::MSG_WAITFORONE;
+    let flags = heeded(fd, flags & !libc::MSG_WAITFORONE);
     let waits = !never_waits(flags) && blocking(files::file(fd), fd);
     let mut got = 0;
     let ended = loop {
         // SAFETY: as above; those further on are there as well.
         let (rest, left) = unsafe { (messages.add(got), count - got) };
+        // Where there is a limit, it is looked at after each.
+        let most = if timeout.is_null() { left } else { left.min(1) };
         // SAFETY: as above.
-        let answer = match unsafe { at_once(libc::SYS_recvmmsg, fd, rest, left, flags) } {
+        let tried = unsafe { at_once(libc::SYS_recvmmsg, fd, rest, most, flags) };
+        let answer = match tried {
             // SAFETY: as above.
             Err(libc::EAGAIN) if waits && got == 0 => unsafe { receive_one(fd, rest, flags) },
             // Somebody else was faster.
-            Err(libc::EAGAIN) if waits => Ok(0),
+            Err(libc::EAGAIN) if waits && !of_one => Ok(0),
             answer => answer,
         };
         match answer {
             Ok(more) => got += more,
             Err(errno) => break Err(errno),
         }
-        if got >= count || (got > 0 && of_one) || !waits || until <= clock::now() {
+        if got >= count || until <= clock::now() {
             break Ok(got);
+        }
+        if of_one || !waits {
+            if tried.is_ok() && most == left {
+                break Ok(got);
+            }
+            // What is there besides, without waiting.
+            continue;
         }
         match wait_for_more(fd) {
             Next::Message => {}

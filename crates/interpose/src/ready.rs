@@ -16,7 +16,6 @@ use std::ptr;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::clock::{self, NEVER};
-use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::operation::{self, Ended, Wait};
 use carefree_runtime::{Reason, wait, yield_now};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec, timeval};
@@ -26,6 +25,7 @@ use crate::files::{SEVERAL, Waiter};
 use crate::memory;
 use crate::parking::{Answer, interruption};
 use crate::span::{self, deadline, deadline_of_millis};
+use crate::undisturbed::offload;
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
@@ -395,6 +395,12 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
             // A signal came, though the call did not wait. Signals end no fiber's calls.
             continue;
         }
+        if tried == Err(libc::EFAULT) && !nothing_yet(deadline) {
+            // What can be read and not be written is told of when the wait is over.
+            memory::check(files, count as usize)?;
+            // SAFETY: the caller's promise.
+            return unsafe { poll_elsewhere(files, count, deadline) };
+        }
         if tried != Ok(0) || nothing_yet(deadline) {
             return tried;
         }
@@ -421,14 +427,23 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
                 return Ok(places.len());
             }
             Woken::Unsupported => {
-                let left = span::timespec(span::left(deadline));
-                let left = if deadline == NEVER { ptr::null() } else { &raw const left };
-                let arguments = [files as usize, count as usize, left as usize, 0, 0, 0];
-                // SAFETY: the caller's promise, who waits.
-                return unsafe { offload(|| kernel::call(libc::SYS_ppoll, arguments)) };
+                // SAFETY: the caller's promise.
+                return unsafe { poll_elsewhere(files, count, deadline) };
             }
         }
     }
+}
+
+/// `poll` until `deadline` by a thread that may block.
+///
+/// # Safety
+/// As for libc's.
+unsafe fn poll_elsewhere(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
+    let left = span::timespec(span::left(deadline));
+    let left = if deadline == NEVER { ptr::null() } else { &raw const left };
+    let arguments = [files as usize, count as usize, left as usize, 0, 0, 0];
+    // SAFETY: the caller's promise, who waits.
+    unsafe { offload(|| kernel::call(libc::SYS_ppoll, arguments)) }
 }
 
 /// # Safety
@@ -476,9 +491,15 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
     });
     let give = |answers: &[Vec<Word>; 3]| {
         for (set, answer) in sets.iter().zip(answers).filter(|(set, _)| !set.is_null()) {
+            let each_page = (0..words).step_by(memory::PAGE / size_of::<Word>());
+            for place in each_page.chain(words.checked_sub(1)) {
+                // SAFETY: it is overwritten.
+                unsafe { memory::check_writable(set.add(place)) }?;
+            }
             // SAFETY: as above, and they are the caller's to be written.
             unsafe { ptr::copy_nonoverlapping(answer.as_ptr(), *set, words) };
         }
+        Ok(())
     };
     let mut wanted: Option<Vec<Wanted>> = None;
     loop {
@@ -490,18 +511,13 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
             continue;
         }
         if tried != Ok(0) || nothing_yet(deadline) {
-            if tried.is_ok() {
-                give(&answers);
-            }
-            return tried;
+            let selected = tried?;
+            return give(&answers).map(|()| selected);
         }
         let wanted = wanted.get_or_insert_with(|| wanted_of(most, &asked));
         match park(wanted, deadline) {
             Woken::Perhaps => {}
-            Woken::Late => {
-                give(&answers);
-                return Ok(0);
-            }
+            Woken::Late => return give(&answers).map(|()| 0),
             Woken::Failed(errno) => return Err(errno),
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
@@ -509,11 +525,8 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
                 let mut left = span::timespec(span::left(deadline));
                 let left = if deadline == NEVER { ptr::null_mut() } else { &raw mut left };
                 // SAFETY: as above; the caller waits.
-                let selected = unsafe { offload(|| try_select(most, &sets, &mut answers, left)) };
-                if selected.is_ok() {
-                    give(&answers);
-                }
-                return selected;
+                let selected = unsafe { offload(|| try_select(most, &sets, &mut answers, left)) }?;
+                return give(&answers).map(|()| selected);
             }
         }
     }

@@ -22,7 +22,6 @@ use std::ffi::c_int;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
-use carefree_runtime::offload_unchecked as offload;
 use libc::iovec;
 
 use crate::files::{self, Waiter};
@@ -32,6 +31,7 @@ use crate::parking::{self, Answer, On, Parked};
 use crate::plain::{At, Call, Way};
 use crate::ready::is_ready;
 use crate::storage::{self, Busy, Storage};
+use crate::undisturbed::offload;
 
 /// The most bytes that a carrier copies at a time: some ten microseconds.
 const MODERATE: usize = 128 * 1024;

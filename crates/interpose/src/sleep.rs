@@ -9,12 +9,12 @@ use std::ffi::{c_int, c_uint};
 
 use carefree_context::kernel;
 use carefree_runtime::clock;
-use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::{Reason, wait};
 use libc::{clockid_t, timespec};
 
 use crate::fiber::set_errno;
 use crate::span::{self, span};
+use crate::undisturbed::offload;
 
 system_call!(
     fn raw_nanosleep(time: *const timespec, left: *mut timespec) -> c_int = SYS_nanosleep

@@ -9,7 +9,6 @@ use std::ptr;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
-use carefree_runtime::offload_unchecked as offload;
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::all;
@@ -20,6 +19,8 @@ use crate::flow::blocking;
 use crate::memory;
 pub(crate) use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
+use crate::ready::is_ready;
+use crate::undisturbed::offload;
 
 unsafe extern "C-unwind" fn raw_recv(
     fd: c_int,
@@ -128,14 +129,67 @@ interpose! {
     }
 }
 
-/// Whether a call with these flags answers at once in any case.
+const SELDOM: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
+
+/// The flags that a receiving call on `fd` has, without those that its kind of socket does not look
+/// at: such a call waits as if they were not there, while a reactor looks at them.
+#[inline]
+pub(crate) fn heeded(fd: c_int, flags: c_int) -> c_int {
+    if flags & SELDOM == 0 { flags } else { flags & !ignored(fd) }
+}
+
+/// Of [`SELDOM`], what sockets of this kind do not look at (Linux 6.18).
+#[cold]
+fn ignored(fd: c_int) -> c_int {
+    match option(fd, libc::SO_DOMAIN) {
+        Ok(libc::AF_UNIX | libc::AF_NETLINK) => libc::MSG_ERRQUEUE,
+        Ok(libc::AF_INET | libc::AF_INET6) if option(fd, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM) => {
+            libc::MSG_OOB
+        }
+        _ => 0,
+    }
+}
+
+/// Whether a call with these flags, which are [`heeded`], answers at once in any case.
 pub(crate) fn never_waits(flags: c_int) -> bool {
     flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
 }
 
 /// Whether receiving should be tried before it is submitted.
 fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
-    file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd))
+    file.is_none_or(|file| {
+        // What is no socket says so at once; a reactor waits for it first.
+        file.is_worth_a_try() || !file.is_blocking(fd) || !file.is_known_socket()
+    })
+}
+
+/// Asks a socket what is wrong with it, by a look at none of its bytes.
+///
+/// # Errors
+/// What is wrong; an error that it had for the next call has been told by that.
+pub(crate) fn ask_what_is_wrong(fd: c_int) -> Result<(), c_int> {
+    let null = ptr::null_mut();
+    // SAFETY: no memory is involved.
+    match unsafe {
+        plain_receive(
+            fd,
+            null,
+            0,
+            libc::MSG_PEEK | libc::MSG_DONTWAIT,
+            null.cast(),
+            ptr::null_mut(),
+        )
+    } {
+        Ok(_) | Err(libc::EAGAIN) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether urgent data lies ahead in what is to be received: before that, the kernel ends a call that
+/// wants all.
+#[cold]
+fn is_urgent(fd: c_int) -> bool {
+    is_ready(fd, libc::POLLPRI)
 }
 
 /// Whether a receiving call goes on until it has all that was asked for.
@@ -192,6 +246,7 @@ pub(crate) unsafe fn receive(
         // SAFETY: the caller's promise.
         unsafe { plain_receive(fd, buffer, length, flags, address, address_length) }
     };
+    let flags = heeded(fd, flags);
     if never_waits(flags) {
         return plain(flags);
     }
@@ -208,13 +263,19 @@ pub(crate) unsafe fn receive(
         }
         match tried {
             Err(libc::EAGAIN) => {}
-            Ok(some) if wants_all(flags) && some != 0 && some < length => got = some,
+            Ok(some) if wants_all(flags) && some != 0 && some < length => {
+                if is_urgent(fd) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { all::receive_before_mark(fd, buffer, length, flags, some) };
+                }
+                got = some;
+            }
             answer => return answer,
         }
     }
     // SAFETY: the caller's promise.
     unsafe {
-        if wants_all(flags) {
+        if wants_all(flags) && (address.is_null() || got > 0) {
             all::receive(fd, buffer, length, flags, got)
         } else if address.is_null() {
             park_for_data(fd, buffer, length, flags)
@@ -224,11 +285,22 @@ pub(crate) unsafe fn receive(
     }
 }
 
+/// Whether receiving no bytes of `fd` waits in a way of its own: of TCP such a call ends with whatever
+/// wakes it, be it no data, which a reactor does not hear of.
+#[cold]
+fn waits_for_nothing(fd: c_int) -> bool {
+    option(fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM) && blocking(files::file(fd), fd)
+}
+
 /// Receives what cannot be had at once.
 #[inline(never)]
 unsafe fn park_for_data(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> Answer {
     if !blocking(files::file(fd), fd) {
         return Err(libc::EAGAIN);
+    }
+    if length == 0 && waits_for_nothing(fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { offload_receive(fd, buffer, length, flags) };
     }
     let op = Op::Receive { fd, buffer: buffer.cast(), length, flags };
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
@@ -308,6 +380,7 @@ pub(crate) unsafe fn offload_message(
 pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
     let number = libc::SYS_recvmsg;
     let file = files::file(fd);
+    let flags = heeded(fd, flags);
     if never_waits(flags) {
         // SAFETY: the caller's promise.
         return unsafe { plain_message(number, fd, message, flags) };
@@ -323,7 +396,20 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         let look = || unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
         return all::until_all(fd, length, look);
     }
-    if !wants_all(flags) && is_worth_a_try(file, fd) {
+    if wants_all(flags) {
+        // Not tried, for what it received would have to be joined with the rest.
+        if let Err(errno) = ask_what_is_wrong(fd) {
+            return memory::check(message, 1).and(Err(errno));
+        }
+        memory::check(message, 1)?;
+        // Where what comes with the data ends a part, and where a mark of urgent data does, only the
+        // kernel knows.
+        // SAFETY: it can be read.
+        if unsafe { (*message).msg_controllen } > 0 || is_urgent(fd) {
+            // SAFETY: as above.
+            return unsafe { offload_message(number, fd, message, flags) };
+        }
+    } else if is_worth_a_try(file, fd) {
         // SAFETY: as above.
         let tried = unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
         if let Some(file) = file {
@@ -331,6 +417,14 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         }
         if tried != Err(libc::EAGAIN) {
             return tried;
+        }
+        // SAFETY: the kernel has found all of it readable.
+        let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
+        // SAFETY: as above.
+        unsafe { buffers.seen() };
+        if buffers.left() == 0 && waits_for_nothing(fd) {
+            // SAFETY: as above.
+            return unsafe { offload_message(number, fd, message, flags) };
         }
     }
     if !blocking(file, fd) {
@@ -500,8 +594,20 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int, begun: bool) 
         let silent = flags | libc::MSG_NOSIGNAL;
         let op = Op::SendMessage { fd, message: &raw const rest, flags: silent };
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
-        // SAFETY: the caller's promise.
-        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+        // A part may have ended for want of room, or at a pointer that leads nowhere, which is not
+        // waited for.
+        let more = libc::MSG_DONTWAIT | silent;
+        let tried = match begun || sent > 0 {
+            // SAFETY: the caller's promise.
+            true => unsafe { plain_message(number, fd, &raw const rest, more) },
+            false => Err(libc::EAGAIN),
+        };
+        let parked = match tried {
+            // SAFETY: as above.
+            Err(libc::EAGAIN) => unsafe { parking::perform_until(&op, on, deadline) },
+            answer => Parked::Answered(answer),
+        };
+        let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),
             Parked::Answered(Err(libc::EPIPE)) if !begun && sent == 0 => {
                 // Once more here, for the signal. (Who has sent a part gets it from the next call.)

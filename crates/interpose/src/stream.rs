@@ -11,7 +11,7 @@ use libc::{iovec, off_t};
 
 use crate::fiber::answer;
 use crate::files::{self, File};
-use crate::flow;
+use crate::flow::{self, LONGEST};
 use crate::kind::Kind;
 use crate::parking::Answer;
 use crate::plain::{At, Call, Given, Way};
@@ -190,13 +190,9 @@ unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
     unsafe { go(Way::Read, fd, Given::one(&buffer), At::Position, 0) }
 }
 
-/// A buffer that is longer may reach beyond what a process can address.
-const LONGEST: usize = 1 << 40;
-
 /// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls:
 /// `preadv2` reads a list of buffers first. (Without a byte to move the two are not the same.)
 fn is_socket(fd: c_int, length: usize) -> bool {
-    // What is longer than all memory, a socket's own calls cut and the others refuse.
     length.wrapping_sub(1) < LONGEST && files::known(fd).is_some_and(File::is_known_socket)
 }
 

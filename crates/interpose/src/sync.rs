@@ -5,11 +5,11 @@ use std::ffi::{c_int, c_uint, c_void};
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
-use carefree_runtime::offload_unchecked as offload;
 use libc::off_t;
 
 use crate::fiber::answer;
 use crate::parking::{self, Answer, On, Parked};
+use crate::undisturbed::offload;
 
 system_call!(fn raw_fsync(fd: c_int) -> c_int = SYS_fsync);
 system_call!(fn raw_fdatasync(fd: c_int) -> c_int = SYS_fdatasync);

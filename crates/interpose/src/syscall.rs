@@ -13,15 +13,13 @@
 use std::ffi::{c_int, c_long};
 use std::ptr::null;
 
-use carefree_runtime::offload;
-
 use crate::fiber::{self, answer};
 use crate::futex;
 use crate::memory;
 use crate::{
     connection, descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep,
 };
-use crate::{socket, stream, sync, title, transfer};
+use crate::{socket, stream, sync, title, transfer, undisturbed};
 
 unsafe extern "C-unwind" fn raw_syscall(
     number: c_long,
@@ -212,7 +210,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_futex_waitv => {
                 let wait = [a, b, c, d, e, f];
                 fiber::guarded(|| {
-                    offload(move || {
+                    undisturbed::offload(|| {
                         let [a, b, c, d, e, f] = wait;
                         syscall::original(number, a, b, c, d, e, f)
                     })

@@ -5,7 +5,7 @@
 //! reactor's own operation (which keeps a thread of the kernel's, of which there are few) helps
 //! against a slow peer. So on a fiber
 //!
-//! * `sendfile` to a pipe or to a socket in blocking mode reads and writes;
+//! * `sendfile` to a stream socket in blocking mode reads and writes; to a pipe it is a `splice`;
 //! * `splice` from a pipe to such a socket copies what is in the pipe, and takes out of it what the
 //!   socket has taken; fibers that do so with the same pipe take turns;
 //! * anything else is tried, and tried again when both ends are ready;
@@ -24,7 +24,6 @@ use std::ptr;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
-use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::{Reason, yield_now};
 use libc::{iovec, off_t};
 
@@ -32,12 +31,14 @@ use crate::fiber::answer;
 use crate::files::{self, Limit};
 use crate::kind::{Kind, Seen};
 use crate::memory;
+use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
 use crate::plain::At;
 use crate::ready::is_ready;
 use crate::scratch::Scratch;
 use crate::storage::Storage;
 use crate::turn::in_turn;
+use crate::undisturbed::{offload, undisturbed};
 use crate::{flow, seekable, socket, stream};
 
 system_call!(
@@ -119,7 +120,7 @@ interpose! {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
         let arguments = [from as usize, to as usize, length, tried as usize, 0, 0];
         // SAFETY: no memory is involved.
-        let attempt = || unsafe { kernel::call(libc::SYS_tee, arguments) };
+        let attempt = || Ok(unsafe { kernel::call(libc::SYS_tee, arguments) });
         // One pipe in non-blocking mode is enough.
         let may_wait = |_| blocking(from) && blocking(to);
         answer(when_ready(Some(from), Some(to), flags, may_wait, attempt))
@@ -134,13 +135,9 @@ interpose! {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
         let arguments = [fd as usize, buffers as usize, count, tried as usize, 0, 0];
         // SAFETY: the caller's promise.
-        let attempt = || unsafe { kernel::call(libc::SYS_vmsplice, arguments) };
+        let attempt = || Ok(unsafe { kernel::call(libc::SYS_vmsplice, arguments) });
         let end = Some(fd);
-        let mode = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
-        // SAFETY: no memory is involved.
-        let mode = unsafe { kernel::call(libc::SYS_fcntl, mode) }.unwrap_or(0) as c_int;
-        let reads = mode & libc::O_ACCMODE == libc::O_RDONLY;
-        let (from, to) = if reads { (end, None) } else { (None, end) };
+        let (from, to) = if can_write(fd) { (None, end) } else { (end, None) };
         // The kernel does not look at the pipe's mode here, but at the flags alone.
         answer(when_ready(from, to, flags, |_| true, attempt))
     }
@@ -170,6 +167,24 @@ fn look(fd: c_int) -> Seen {
     files::seen(file, fd)
 }
 
+fn mode(fd: c_int) -> c_int {
+    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    unsafe { kernel::call(libc::SYS_fcntl, arguments) }.unwrap_or(0) as c_int
+}
+
+/// Whether `fd` was opened to be written.
+fn can_write(fd: c_int) -> bool {
+    mode(fd) & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Whether the kernel moves anything to `fd`: not where all goes to the end (`O_APPEND`), whatever that
+/// means to a socket.
+fn is_sent_to(fd: c_int) -> bool {
+    let mode = mode(fd);
+    mode & libc::O_ACCMODE != libc::O_RDONLY && mode & libc::O_APPEND == 0
+}
+
 fn blocking(fd: c_int) -> bool {
     flow::blocking(files::file(fd), fd)
 }
@@ -192,17 +207,17 @@ fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
     }
 }
 
-/// Calls `attempt`, which does not wait, until it need not; waits for the ends meanwhile, unless the
-/// flags say no, or an end that is not ready `may_wait` not.
+/// Calls `attempt`, which answers without waiting or ends it all, until it need not wait; waits for the
+/// ends meanwhile, unless the flags say no, or an end that is not ready `may_wait` not.
 fn when_ready(
     from: Option<c_int>,
     to: Option<c_int>,
     flags: c_uint,
     may_wait: impl Fn(c_int) -> bool,
-    mut attempt: impl FnMut() -> Answer,
+    mut attempt: impl FnMut() -> Result<Answer, c_int>,
 ) -> Answer {
     loop {
-        let tried = attempt();
+        let tried = attempt()?;
         if tried != Err(libc::EAGAIN) || flags & libc::SPLICE_F_NONBLOCK != 0 {
             return tried;
         }
@@ -246,30 +261,41 @@ unsafe fn splice_all_kinds(
         // SAFETY: the caller's promise.
         return unsafe { kernel::call(libc::SYS_splice, arguments(flags)) };
     }
-    if target.kind == Kind::Socket && blocking(to) {
+    if target.kind == Kind::Socket && blocking(to) && is_sent_to(to) {
         return pipe_to_socket(from, to, length, flags);
     }
     let arguments = arguments(flags | libc::SPLICE_F_NONBLOCK);
-    let wait_first = source.kind == Kind::Socket && blocking(from);
+    // A stream of AF_UNIX alone takes the flag, or the pipe's mode, to be meant for it too.
+    let heeds_pipe = source.kind == Kind::Socket
+        && option(from, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
+        && option(from, libc::SO_TYPE) == Ok(libc::SOCK_STREAM);
+    let wait_first = source.kind == Kind::Socket && !heeds_pipe && blocking(from);
     let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
+    // One that takes nothing is told of at once, before anything is waited for.
+    let refuses = |pipe| !can_write(pipe) || is_ready(pipe, libc::POLLERR);
     let between_pipes = source.kind == Kind::Pipe && target.kind == Kind::Pipe;
     // Between two pipes, one in non-blocking mode is enough.
-    let may_wait = |fd| match between_pipes {
+    let may_wait = |fd| match between_pipes || heeds_pipe {
         true => blocking(from) && blocking(to),
         false => blocking(fd),
     };
     when_ready(end(from, source.kind), end(to, target.kind), flags, may_wait, || {
-        // A socket would be waited for, as long as there is nothing; and that only.
-        if wait_first && !is_ready(from, libc::POLLIN) {
-            return Err(libc::EAGAIN);
+        // Other sockets would be waited for, as long as there is nothing, whatever the flags say; but
+        // room in the pipe comes first.
+        while wait_first && !is_ready(from, libc::POLLIN) && !refuses(to) {
+            if !is_ready(to, libc::POLLOUT) {
+                return Ok(Err(libc::EAGAIN));
+            }
+            socket::ask_what_is_wrong(from)?;
+            until_ready(from, libc::POLLIN)?;
         }
         // SAFETY: the caller's promise.
-        let splice = || unsafe { kernel::call(libc::SYS_splice, arguments) };
-        match slow_end((from, source, from_offset), (to, target), length) {
+        let splice = || undisturbed(|| unsafe { kernel::call(libc::SYS_splice, arguments) });
+        Ok(match slow_end((from, source, from_offset), (to, target), length) {
             // SAFETY: the caller's promise, who waits.
             Some(slow) => unsafe { seekable::elsewhere(slow, splice) },
             None => splice(),
-        }
+        })
     })
 }
 
@@ -369,7 +395,7 @@ fn move_copied(from: c_int, copy: &Scratch, to: c_int, copied: usize, flags: c_u
 unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answer {
     let plain = [to as usize, from as usize, offset as usize, count, 0, 0];
     // SAFETY: the caller's promise.
-    let plainly = || unsafe { kernel::call(libc::SYS_sendfile, plain) };
+    let plainly = || undisturbed(|| unsafe { kernel::call(libc::SYS_sendfile, plain) });
     let (source, target) = (look(from), look(to));
     if source.storage == Storage::None && offset.is_null() && count > 0 {
         // Later kernels send from a pipe, and wait for what comes.
@@ -383,7 +409,19 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
     match target.kind {
         // SAFETY: the caller's promise, who waits.
         _ if target.storage != Storage::None => unsafe { seekable::elsewhere(to, plainly) },
-        Kind::Socket | Kind::Pipe | Kind::Device if blocking(to) => {
+        // What is refused is so at once.
+        _ if !is_sent_to(to) => plainly(),
+        // The same, to the kernel.
+        Kind::Pipe if blocking(to) => {
+            // SAFETY: the caller's promise.
+            unsafe { splice_all_kinds(from, offset, to, ptr::null_mut(), count, 0) }
+        }
+        // Of how many messages it is to be, the kernel knows.
+        Kind::Socket if blocking(to) && option(to, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) => {
+            // SAFETY: the caller's promise, who waits.
+            unsafe { seekable::elsewhere(to, plainly) }
+        }
+        Kind::Socket | Kind::Device if blocking(to) => {
             // SAFETY: the caller's promise.
             match unsafe { copy((to, target.kind), (from, source), offset, count.min(MOST)) }? {
                 Some(sent) => Ok(sent),
@@ -448,6 +486,8 @@ unsafe fn copy(
         // SAFETY: there is as much room.
         let read = unsafe { stream::read_at(from, place.cast(), most, begin + sent as off_t) };
         let read = match read {
+            // A device may be one that cannot be sent from.
+            Ok(0) if sent == 0 && source.kind != Kind::Regular => return Ok(None),
             Ok(0) => break Ok(()),
             Ok(read) => read,
             Err(errno) if parking::is_end(errno) => break Err(errno),

@@ -91,14 +91,22 @@ fn files_are_sent_to_slow_peers_of_the_same_carrier() {
             };
             let sending = spawn(move || {
                 let file = file();
-                let sent = send(&writer, &file, NONE, BYTES + 1000);
+                let mut sent = 0;
+                // To a pipe, a call moves what there is room for.
+                loop {
+                    match send(&writer, &file, NONE, BYTES + 1000).unwrap() {
+                        0 => break,
+                        more => sent += more,
+                    }
+                    assert!(to_pipe || sent == BYTES as i64);
+                }
                 (sent, (&file).stream_position().unwrap())
             });
             carefree::sleep(MOMENT);
             let mut got = Vec::new();
             reader.read_to_end(&mut got).unwrap();
             assert!(got == text());
-            assert_eq!(sending.join().unwrap(), (Ok(BYTES as i64), BYTES as u64));
+            assert_eq!(sending.join().unwrap(), (BYTES as i64, BYTES as u64));
         }
     });
 }

@@ -2,6 +2,7 @@
 //! others and therefore left alone.
 
 use std::os::fd::RawFd;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::lock::Lock;
@@ -14,6 +15,8 @@ const TERMINAL_WRITE: usize = 256;
 
 /// What a pipe takes: it says so when a page is free.
 const PIPE_WRITE: usize = libc::PIPE_BUF;
+/// Vectors of which so much is written at most.
+const HEAD: usize = 16;
 
 /// Held from seeing that a connection is there until it is taken. Without it two carriers could see
 /// the same one, and the slower would wait in `accept`, fibers and all. (What concerns other
@@ -276,10 +279,19 @@ unsafe fn transfer(
     if way == Way::In || fits {
         return plain(iov as usize, count);
     }
-    // Writable means "some of it".
-    let first = vectors.iter().find(|vector| vector.iov_len > 0).expect("they do not fit");
-    let head = libc::iovec { iov_base: first.iov_base, iov_len: first.iov_len.min(room) };
-    plain(&raw const head as usize, 1)
+    // Writable means "some of it". As much as there is room for, from several vectors: a pointer among
+    // them that leads nowhere is to have its effect where it would have it in the whole.
+    let mut head = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; HEAD];
+    let (mut used, mut left) = (0, room);
+    for vector in vectors.iter().filter(|vector| vector.iov_len > 0) {
+        if used == HEAD || left == 0 {
+            break;
+        }
+        head[used] = libc::iovec { iov_base: vector.iov_base, iov_len: vector.iov_len.min(left) };
+        left -= head[used].iov_len;
+        used += 1;
+    }
+    plain(head.as_ptr() as usize, used)
 }
 
 /// What kind of file `fd` is: one of the `S_IF` constants, 0 if that cannot be found out.
