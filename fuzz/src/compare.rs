@@ -47,9 +47,9 @@ pub const FIBERS: [[Mode; 2]; 2] = [
 /// Milliseconds before a call is taken to wait.
 const PATIENCE: u64 = 20;
 /// The same, when a difference is looked at again: no call takes so long that does not wait.
-const MORE_PATIENCE: u64 = 250;
+const MORE_PATIENCE: u64 = 1000;
 /// Seconds before a program is taken to hang.
-const LIMIT: u32 = 20;
+const LIMIT: u32 = 40;
 /// How much longer a worker may take to say so.
 const GRACE: Duration = Duration::from_secs(30);
 /// How often threads, and how often fibers, run a program again that seems to differ.

@@ -75,6 +75,7 @@ fn object() -> impl Strategy<Value = Object> {
         2 => Just(Family::Datagram),
         2 => Just(Family::Packet),
         2 => Just(Family::Tcp),
+        1 => Just(Family::Udp),
     ];
     let mode = || prop_oneof![2 => Just(false), 1 => Just(true)];
     let seldom = || prop_oneof![4 => Just(false), 1 => Just(true)];
@@ -116,7 +117,14 @@ fn length() -> impl Strategy<Value = u64> {
 fn any_length() -> impl Strategy<Value = u64> {
     prop_oneof![
         30 => length(),
-        1 => prop_oneof![Just(u64::MAX), Just(1 << 63), Just(0x7fff_f000)],
+        1 => prop_oneof![
+            Just(u64::MAX),
+            Just(1 << 63),
+            Just(0x7fff_f000),
+            // Less may be there or not, as the kernel has chosen a place for the buffer.
+            (47u32..63).prop_map(|bits| 1 << bits),
+            (47u32..63).prop_map(|bits| (1 << bits) + 1),
+        ],
     ]
 }
 
@@ -195,7 +203,12 @@ fn flags_of_receiving() -> impl Strategy<Value = i32> {
         1 => Just(libc::MSG_TRUNC),
         1 => Just(libc::MSG_PEEK | libc::MSG_DONTWAIT),
         1 => Just(libc::MSG_OOB),
+        1 => Just(libc::MSG_ERRQUEUE),
     ]
+}
+
+fn flags_of_many() -> impl Strategy<Value = i32> {
+    prop_oneof![4 => Just(libc::MSG_WAITFORONE), 2 => Just(0), 1 => flags_of_receiving()]
 }
 
 fn flags_of_sending() -> impl Strategy<Value = i32> {
@@ -226,11 +239,11 @@ fn span() -> impl Strategy<Value = Span> {
     ]
 }
 
-/// None that is nowhere: see `known::AVOIDED`.
 fn word() -> impl Strategy<Value = Word> {
     prop_oneof![
         3 => Just(Word::Good),
         1 => Just(Word::Null),
+        1 => Just(Word::Nowhere),
         1 => Just(Word::Unaligned),
         1 => Just(Word::ReadOnly),
     ]
@@ -290,6 +303,17 @@ fn messages() -> impl Strategy<Value = Call> {
             .prop_map(|(fd, list, flags)| Call::ReceiveMessage { fd, list, flags }),
         2 => (slot(), list(), flags_of_sending())
             .prop_map(|(fd, list, flags)| Call::SendMessage { fd, list, flags }),
+        1 => (slot(), buffer(), flags_of_receiving(), prop_oneof![Just(0u8), Just(2), Just(110)])
+            .prop_map(|(fd, to, flags, room)| Call::ReceiveFrom { fd, to, flags, room }),
+        1 => (slot(), vec(buffer(), 0..4), flags_of_many(), option::of(span()))
+            .prop_map(|(fd, to, flags, span)| Call::ReceiveMany { fd, to, flags, span }),
+        1 => (slot(), vec(buffer(), 0..4), flags_of_sending())
+            .prop_map(|(fd, from, flags)| Call::SendMany { fd, from, flags }),
+        1 => (slot(), buffer(), flags_of_sending(), slot(), 0u8..4).prop_map(
+            |(fd, from, flags, file, files)| Call::SendFiles { fd, from, flags, file, files },
+        ),
+        1 => (slot(), buffer(), flags_of_receiving(), 0u8..4)
+            .prop_map(|(fd, to, flags, files)| Call::ReceiveFiles { fd, to, flags, files }),
         1 => (slot(), slot()).prop_map(|(fd, to)| Call::Accept { fd, to }),
     ]
 }
@@ -327,6 +351,13 @@ fn changing() -> impl Strategy<Value = Call> {
         3 => slot().prop_map(|fd| Call::Close { fd }),
         2 => (slot(), -1..4i32).prop_map(|(fd, how)| Call::Shutdown { fd, how }),
         2 => (slot(), any::<bool>()).prop_map(|(fd, on)| Call::SetNonblocking { fd, on }),
+        1 => (slot(), any::<bool>()).prop_map(|(fd, on)| Call::SetAppending { fd, on }),
+        1 => (slot(), any::<bool>()).prop_map(|(fd, on)| Call::SetNonblockingByIoctl { fd, on }),
+        1 => slot().prop_map(|fd| Call::Available { fd }),
+        1 => (slot(), prop_oneof![Just(libc::LOCK_SH), Just(libc::LOCK_EX), Just(libc::LOCK_UN)])
+            .prop_map(|(fd, how)| Call::Lock { fd, how }),
+        1 => (slot(), 0i16..3, 0u32..50, 0u32..50)
+            .prop_map(|(fd, kind, start, length)| Call::LockRange { fd, kind, start, length }),
         1 => slot().prop_map(|fd| Call::LimitReceiving { fd }),
         1 => (slot(), any::<bool>()).prop_map(|(fd, fires)| Call::SetTimer { fd, fires }),
     ]
@@ -359,17 +390,26 @@ fn waiting() -> impl Strategy<Value = Call> {
             .prop_map(|(epoll, fd, how, events)| Call::EpollChange { epoll, fd, how, events }),
         3 => (slot(), prop_oneof![8 => 1..5i32, 1 => Just(0), 1 => Just(-1)], lies(), moment())
             .prop_map(|(epoll, most, lies, moment)| Call::EpollWait { epoll, most, lies, moment }),
+        1 => (vec(slot(), 0..3), moment())
+            .prop_map(|(read, moment)| Call::SelectMasked { read, moment }),
+        1 => (slot(), prop_oneof![8 => 1..5i32, 1 => Just(0)], moment())
+            .prop_map(|(epoll, most, moment)| Call::EpollWaitMasked { epoll, most, moment }),
         1 => span().prop_map(|span| Call::Sleep { span }),
     ]
 }
 
 fn futex() -> impl Strategy<Value = Call> {
-    let span = span().prop_filter("see known::AVOIDED", |span| *span != Span::Nowhere);
     // Those without priority inheritance, which write the kernel thread's number; and one that is none.
     let operation = prop_oneof![4 => 0..6i32, 2 => 9..11i32, 1 => Just(77)];
     let operation = (operation, any::<bool>())
         .prop_map(|(operation, private)| operation | if private { 128 } else { 0 });
-    (operation, word(), word(), 0u32..3, span).prop_map(|(operation, word, second, value, span)| {
-        Call::Futex { operation, word, second, value, span }
-    })
+    (operation, word(), word(), 0u32..3, span()).prop_map(
+        |(operation, word, second, value, span)| Call::Futex {
+            operation,
+            word,
+            second,
+            value,
+            span,
+        },
+    )
 }

@@ -119,6 +119,17 @@ impl Memory {
         sum.value()
     }
 
+    /// A number of the first `got` bytes of the buffer in `arena`.
+    pub(crate) fn digest_of(&self, arena: usize, buffer: Buffer, got: usize) -> u64 {
+        let place = self.place(arena, buffer.length, buffer.lies);
+        let mut sum = Digest::new();
+        // SAFETY: it is there.
+        sum.add(unsafe {
+            std::slice::from_raw_parts(place.max(ptr::dangling_mut()), got.min(self.there(buffer)))
+        });
+        sum.value()
+    }
+
     /// A vectored call's list: its address, and how many it is said to have.
     pub(crate) fn list(&self, list: &List, fill: Fill) -> (*mut iovec, i32) {
         let buffers = (list.buffers.iter().enumerate())

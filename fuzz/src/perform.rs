@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 
-use crate::memory::Fill;
-use crate::program::{Buffer, Call, Lies, List, Moment, Span, Step, Via, Word};
+use crate::memory::{Digest, Fill};
+use crate::program::{Buffer, Call, Family, Lies, List, Moment, Span, Step, Via, Word};
 use crate::sequence::{Going, fill, patience_of};
-use crate::system::{errno, name};
-use crate::world::set_timer;
+use crate::system::{errno, name, read_ready};
+use crate::world::{What, set_timer};
 
 /// What came of a call.
 #[derive(Debug)]
@@ -137,6 +137,73 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
             let fd = going.world.fd(*fd);
             plain(make!(via, sendmsg, SYS_sendmsg, fd, &raw const message, *flags))
         }
+        Call::ReceiveFrom { fd, to, flags, room } => {
+            let place = going.memory.filled(0, *to, Fill::Step(number));
+            let (fd, length) = (going.world.fd(*fd), to.length as usize);
+            // SAFETY: all zeros is an address.
+            let mut address: libc::sockaddr_storage = unsafe { mem::zeroed() };
+            let mut size = libc::socklen_t::from(*room);
+            let (at, room) = ((&raw mut address).cast(), &raw mut size);
+            let answer = make!(via, recvfrom, SYS_recvfrom, fd, place, length, *flags, at, room);
+            let mut outcome = received(going, answer, &[*to]);
+            if answer.is_ok() {
+                outcome.more += &format!(", address of {size} bytes, {}", address.ss_family);
+            }
+            outcome
+        }
+        Call::ReceiveMany { fd, to, flags, span } => {
+            let mut many = Many::new(going, to, Fill::Step(number));
+            let (first, count) = many.list();
+            let mut time = span.map(time);
+            let at = match span {
+                Some(Span::Nowhere) => going.memory.place(ARENA_OF_LISTS, 16, Lies::Nowhere).cast(),
+                _ => time.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+            };
+            let fd = going.world.fd(*fd);
+            let answer = make!(via, recvmmsg, SYS_recvmmsg, fd, first, count, *flags, at);
+            let mut more = String::new();
+            let came = answer.unwrap_or(0).max(0) as usize;
+            for (at, header) in many.headers.iter().enumerate().take(came) {
+                let bytes = header.msg_len as usize;
+                let sum = going.memory.digest_of(at, to[at], bytes);
+                more += &format!(", {bytes} {sum:016x} {:#x}", header.msg_hdr.msg_flags);
+            }
+            outcome(answer, more)
+        }
+        Call::SendMany { fd, from, flags } => {
+            let mut many = Many::new(going, from, filled(going, *fd));
+            let (first, count) = many.list();
+            let fd = going.world.fd(*fd);
+            let answer = make!(via, sendmmsg, SYS_sendmmsg, fd, first, count, *flags);
+            let sent = &many.headers[..answer.unwrap_or(0).max(0) as usize];
+            outcome(answer, sent.iter().map(|header| format!(", {}", header.msg_len)).collect())
+        }
+        Call::SendFiles { fd, from, flags, file, files } => {
+            let mut part = libc::iovec {
+                iov_base: going.memory.filled(0, *from, filled(going, *fd)),
+                iov_len: from.length as usize,
+            };
+            let mut control = Control::new(&vec![going.world.fd(*file); usize::from(*files)]);
+            let message = control.message(&mut part);
+            let fd = going.world.fd(*fd);
+            plain(make!(via, sendmsg, SYS_sendmsg, fd, &raw const message, *flags))
+        }
+        Call::ReceiveFiles { fd, to, flags, files } => {
+            let mut part = libc::iovec {
+                iov_base: going.memory.filled(0, *to, Fill::Step(number)),
+                iov_len: to.length as usize,
+            };
+            let mut control = Control::new(&vec![-1; usize::from(*files)]);
+            let mut message = control.message(&mut part);
+            let fd = going.world.fd(*fd);
+            let answer = make!(via, recvmsg, SYS_recvmsg, fd, &raw mut message, *flags);
+            let mut outcome = received(going, answer, &[*to]);
+            if answer.is_ok() {
+                let came = close_received(&message);
+                outcome.more += &format!(", {came} files, flags {:#x}", message.msg_flags);
+            }
+            outcome
+        }
         Call::Accept { fd, to } => {
             let (null, none) = (ptr::null_mut(), ptr::null_mut());
             let answer = make!(via, accept, SYS_accept, going.world.fd(*fd), null, none);
@@ -153,20 +220,24 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
             plain(make!(Via::Function, ftruncate, SYS_ftruncate, going.world.fd(*fd), length))
         }
         Call::SendFile { to, from, offset, count } => {
+            let target = *to;
             let (to, from) = (going.world.fd(*to), going.world.fd(*from));
             let mut place = offset.unwrap_or(0);
             let at = if offset.is_some() { &raw mut place } else { ptr::null_mut() };
             let answer = make!(via, sendfile, SYS_sendfile, to, from, at, *count as usize);
-            outcome(answer, format!(", offset {place}"))
+            let came = sent_by_reference(going, target);
+            outcome(answer, format!(", offset {place}{came}"))
         }
         Call::Splice { from, from_offset, to, to_offset, length, flags } => {
+            let target = *to;
             let (from, to) = (going.world.fd(*from), going.world.fd(*to));
             let (mut one, mut other) = (from_offset.unwrap_or(0), to_offset.unwrap_or(0));
             let at = if from_offset.is_some() { &raw mut one } else { ptr::null_mut() };
             let onto = if to_offset.is_some() { &raw mut other } else { ptr::null_mut() };
             let length = *length as usize;
             let answer = make!(via, splice, SYS_splice, from, at, to, onto, length, *flags);
-            outcome(answer, format!(", offsets {one} {other}"))
+            let came = sent_by_reference(going, target);
+            outcome(answer, format!(", offsets {one} {other}{came}"))
         }
         Call::Tee { from, to, length, flags } => {
             let (from, to) = (going.world.fd(*from), going.world.fd(*to));
@@ -218,7 +289,33 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
         Call::Shutdown { fd, how } => {
             plain(make!(Via::Function, shutdown, SYS_shutdown, going.world.fd(*fd), *how))
         }
-        Call::SetNonblocking { fd, on } => plain(set_nonblocking(via, going.world.fd(*fd), *on)),
+        Call::SetNonblocking { fd, on } => {
+            plain(set_mode(via, going.world.fd(*fd), libc::O_NONBLOCK, *on))
+        }
+        Call::SetAppending { fd, on } => {
+            plain(set_mode(via, going.world.fd(*fd), libc::O_APPEND, *on))
+        }
+        Call::SetNonblockingByIoctl { fd, on } => {
+            let mut on = c_int::from(*on);
+            plain(make!(via, ioctl, SYS_ioctl, going.world.fd(*fd), libc::FIONBIO, &raw mut on))
+        }
+        Call::Available { fd } => {
+            let mut bytes: c_int = -1;
+            let fd = going.world.fd(*fd);
+            let answer = make!(via, ioctl, SYS_ioctl, fd, libc::FIONREAD, &raw mut bytes);
+            outcome(answer, format!(", {bytes}"))
+        }
+        Call::Lock { fd, how } => {
+            plain(make!(via, flock, SYS_flock, going.world.fd(*fd), *how | libc::LOCK_NB))
+        }
+        Call::LockRange { fd, kind, start, length } => {
+            // SAFETY: all zeros is a lock.
+            let mut lock: libc::flock = unsafe { mem::zeroed() };
+            lock.l_type = *kind;
+            (lock.l_start, lock.l_len) = (i64::from(*start), i64::from(*length));
+            let place = &raw mut lock;
+            plain(make!(via, fcntl, SYS_fcntl, going.world.fd(*fd), libc::F_OFD_SETLK, place))
+        }
         Call::LimitReceiving { fd } => {
             let time = libc::timeval { tv_sec: 0, tv_usec: 4000 };
             let size = size_of_val(&time) as libc::socklen_t;
@@ -259,6 +356,19 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
         Call::EpollWait { epoll, most, lies, moment } => {
             epoll_wait(going, step, *epoll, *most, *lies, *moment)
         }
+        Call::SelectMasked { read, moment } => select_masked(going, step, read, *moment),
+        Call::EpollWaitMasked { epoll, most, moment } => {
+            let patience = patience_of(going, &step.call, *moment);
+            let bytes = (*most as usize * size_of::<libc::epoll_event>()) as u64;
+            let place = going.memory.place(EVENTS, bytes, Lies::Well).cast::<libc::epoll_event>();
+            let set = masked_signals();
+            let (epoll, set) = (going.world.fd(*epoll), &raw const set);
+            // The kernel knows 64 signals.
+            let answer = make!(
+                via, epoll_pwait, SYS_epoll_pwait, epoll, place, *most, patience, set; 8usize
+            );
+            seen_events(answer, place)
+        }
         Call::Futex { operation, word, second, value, span } => {
             futex(going, *operation, *word, *second, *value, *span)
         }
@@ -271,6 +381,123 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
             let null = ptr::null_mut();
             plain(make!(via, nanosleep, SYS_nanosleep, place, null))
         }
+    }
+}
+
+/// The arena where lists are put.
+const ARENA_OF_LISTS: usize = 4;
+
+/// Several messages of a buffer each.
+struct Many {
+    headers: Vec<libc::mmsghdr>,
+    parts: Vec<libc::iovec>,
+}
+
+impl Many {
+    fn new(going: &Going, buffers: &[Buffer], fill: Fill) -> Many {
+        let part = |(arena, buffer): (usize, &Buffer)| libc::iovec {
+            iov_base: going.memory.filled(arena, *buffer, fill),
+            iov_len: buffer.length as usize,
+        };
+        let parts = buffers.iter().enumerate().map(part).collect();
+        // SAFETY: all zeros is a message without anything.
+        let header = || unsafe { mem::zeroed() };
+        Many { headers: buffers.iter().map(|_| header()).collect(), parts }
+    }
+
+    fn list(&mut self) -> (*mut libc::mmsghdr, libc::c_uint) {
+        for (header, part) in self.headers.iter_mut().zip(&mut self.parts) {
+            header.msg_hdr.msg_iov = part;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        (self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint)
+    }
+}
+
+/// Room for what goes with a message, with the numbers of files.
+struct Control {
+    room: [u64; 8],
+    length: usize,
+}
+
+impl Control {
+    fn new(files: &[c_int]) -> Control {
+        let mut control = Control { room: [0; 8], length: 0 };
+        let bytes = size_of_val(files) as libc::c_uint;
+        if bytes == 0 {
+            return control;
+        }
+        // SAFETY: it computes with numbers.
+        control.length = unsafe { libc::CMSG_SPACE(bytes) } as usize;
+        let header = control.room.as_mut_ptr().cast::<libc::cmsghdr>();
+        // SAFETY: there is as much room, which is aligned.
+        unsafe {
+            (*header).cmsg_len = libc::CMSG_LEN(bytes) as _;
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            let data = libc::CMSG_DATA(header).cast::<c_int>();
+            ptr::copy_nonoverlapping(files.as_ptr(), data, files.len());
+        }
+        control
+    }
+
+    fn message(&mut self, part: &mut libc::iovec) -> libc::msghdr {
+        // SAFETY: all zeros is a message without anything.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = part;
+        message.msg_iovlen = 1;
+        message.msg_control = self.room.as_mut_ptr().cast();
+        message.msg_controllen = self.length as _;
+        message
+    }
+}
+
+/// Closes the files that came with a message; how many.
+fn close_received(message: &libc::msghdr) -> usize {
+    let mut came = 0;
+    // SAFETY: a message that the kernel has filled; the files are ours.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(message);
+        if let Some(found) = header.as_ref() {
+            if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let bytes = found.cmsg_len - libc::CMSG_LEN(0) as usize;
+                let files = libc::CMSG_DATA(header).cast::<c_int>();
+                came = bytes / size_of::<c_int>();
+                (0..came).for_each(|at| _ = libc::close(files.add(at).read_unaligned()));
+            }
+        }
+    }
+    came
+}
+
+/// Takes out at once what was moved to a socket.
+///
+/// The kernel may move pages and not what they hold, so that a later write to the file, or to the
+/// memory that was given to a pipe, changes what the other end reads: or does not, if it was copied. A
+/// program that does so races against itself, and both answers are right.
+fn sent_by_reference(going: &Going, to: u8) -> String {
+    let slot = going.world.slot(to);
+    let (What::Socket(_), Some(peer)) = (slot.what, going.world.peer(slot)) else {
+        return String::new();
+    };
+    let mut came = Vec::new();
+    loop {
+        // Asked first: what has been acknowledged is there to be read.
+        let mut under_way: c_int = 0;
+        // SAFETY: room for the answer.
+        unsafe { libc::ioctl(slot.fd, libc::TIOCOUTQ, &raw mut under_way) };
+        read_ready(peer.fd, &mut came);
+        if slot.what != What::Socket(Family::Tcp) || under_way == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let mut digest = Digest::new();
+    digest.add(&came);
+    if came.is_empty() {
+        String::new()
+    } else {
+        format!(", {} went on, {:016x}", came.len(), digest.value())
     }
 }
 
@@ -329,9 +556,9 @@ fn message(going: &Going, list: &List, fill: Fill) -> libc::msghdr {
     message
 }
 
-fn set_nonblocking(via: Via, fd: c_int, on: bool) -> Answer {
+fn set_mode(via: Via, fd: c_int, which: c_int, on: bool) -> Answer {
     let mode = make!(via, fcntl, SYS_fcntl, fd, libc::F_GETFL)? as c_int;
-    let mode = if on { mode | libc::O_NONBLOCK } else { mode & !libc::O_NONBLOCK };
+    let mode = if on { mode | which } else { mode & !which };
     make!(via, fcntl, SYS_fcntl, fd, libc::F_SETFL, mode)
 }
 
@@ -384,14 +611,7 @@ fn poll_masked(
         tv_nsec: time.tv_nsec % 1_000_000_000,
     };
     let mut list = polled(going, files);
-    // SAFETY: a set of signals of our own. Those of a storm are among them.
-    let set: libc::sigset_t = unsafe {
-        let mut set = MaybeUninit::zeroed().assume_init();
-        libc::sigaddset(&mut set, libc::SIGUSR1);
-        libc::sigaddset(&mut set, libc::SIGUSR2);
-        libc::sigaddset(&mut set, libc::SIGWINCH);
-        set
-    };
+    let set = masked_signals();
     let mask = if masked { &raw const set } else { ptr::null() };
     let count = list.len() as libc::nfds_t;
     let first = list.as_mut_ptr();
@@ -408,6 +628,41 @@ fn poll_masked(
         }
     };
     outcome(answer, answers(&list))
+}
+
+/// Those of a storm are among them.
+fn masked_signals() -> libc::sigset_t {
+    // SAFETY: a set of signals of our own.
+    unsafe {
+        let mut set = MaybeUninit::zeroed().assume_init();
+        for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH] {
+            libc::sigaddset(&mut set, signal);
+        }
+        set
+    }
+}
+
+fn select_masked(going: &Going, step: &Step, read: &[u8], moment: Moment) -> Outcome {
+    let patience = i64::from(patience_of(going, &step.call, moment));
+    let fd = |slot: &u8| going.world.fd(*slot).min(UNUSED);
+    let time = libc::timespec { tv_sec: patience / 1000, tv_nsec: patience % 1000 * 1_000_000 };
+    // SAFETY: a set of our own, of numbers that it has room for.
+    let mut set: libc::fd_set = unsafe { mem::zeroed() };
+    // SAFETY: as above.
+    read.iter().for_each(|slot| unsafe { libc::FD_SET(fd(slot), &mut set) });
+    let count = read.iter().map(fd).max().map_or(0, |most| most + 1);
+    let (mask, null) = (masked_signals(), ptr::null_mut::<libc::fd_set>());
+    let (time, mask) = (&raw const time, &raw const mask);
+    // The number takes the mask in another way.
+    let answer =
+        make!(Via::Function, pselect, SYS_pselect6, count, &raw mut set, null, null, time, mask);
+    // SAFETY: as above.
+    let is_there = |slot: &&u8| unsafe { libc::FD_ISSET(fd(slot), &set) };
+    let more = match answer {
+        Ok(_) => read.iter().filter(is_there).map(|slot| format!(" {slot}")).collect(),
+        Err(_) => String::new(),
+    };
+    outcome(answer, more)
 }
 
 /// A number for a set that no file has.
@@ -443,7 +698,9 @@ fn select(
     let most = (read.iter().chain(write)).map(|slot| going.world.fd(*slot).min(UNUSED)).max();
     let count = most.map_or(0, |most| most + 1);
     let first = match lies {
-        Lies::Null | Lies::Nowhere => going.memory.place(EVENTS, 128, lies).cast::<libc::fd_set>(),
+        Lies::Null | Lies::Nowhere | Lies::ReadOnly => {
+            going.memory.place(EVENTS, 128, lies).cast::<libc::fd_set>()
+        }
         _ => &raw mut reads,
     };
     let null = ptr::null_mut::<libc::fd_set>();
@@ -485,6 +742,10 @@ fn epoll_wait(
         most,
         patience
     );
+    seen_events(answer, place)
+}
+
+fn seen_events(answer: Answer, place: *const libc::epoll_event) -> Outcome {
     let mut events = (0..answer.unwrap_or(0) as usize)
         // SAFETY: the kernel has written them.
         .map(|at| unsafe { place.add(at).read_unaligned() })

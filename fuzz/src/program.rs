@@ -62,6 +62,7 @@ pub enum Family {
     Datagram,
     Packet,
     Tcp,
+    Udp,
 }
 
 /// What is open.
@@ -247,6 +248,41 @@ pub enum Call {
         list: List,
         flags: i32,
     },
+    /// `recvfrom`, with so much room for an address.
+    ReceiveFrom {
+        fd: Slot,
+        to: Buffer,
+        flags: i32,
+        room: u8,
+    },
+    /// `recvmmsg`: a message for each buffer, and how long to wait for further ones.
+    ReceiveMany {
+        fd: Slot,
+        to: Vec<Buffer>,
+        flags: i32,
+        span: Option<Span>,
+    },
+    /// `sendmmsg`.
+    SendMany {
+        fd: Slot,
+        from: Vec<Buffer>,
+        flags: i32,
+    },
+    /// A message that carries files: so many numbers of one.
+    SendFiles {
+        fd: Slot,
+        from: Buffer,
+        flags: i32,
+        file: Slot,
+        files: u8,
+    },
+    /// Receives a message with room for so many files.
+    ReceiveFiles {
+        fd: Slot,
+        to: Buffer,
+        flags: i32,
+        files: u8,
+    },
     Accept {
         fd: Slot,
         to: Slot,
@@ -315,6 +351,32 @@ pub enum Call {
         fd: Slot,
         on: bool,
     },
+    /// `O_APPEND`.
+    SetAppending {
+        fd: Slot,
+        on: bool,
+    },
+    /// `O_NONBLOCK`, by `FIONBIO`.
+    SetNonblockingByIoctl {
+        fd: Slot,
+        on: bool,
+    },
+    /// How many bytes there are to read.
+    Available {
+        fd: Slot,
+    },
+    /// `flock`, without waiting.
+    Lock {
+        fd: Slot,
+        how: i32,
+    },
+    /// A lock of the open file, without waiting.
+    LockRange {
+        fd: Slot,
+        kind: i16,
+        start: u32,
+        length: u32,
+    },
     LimitReceiving {
         fd: Slot,
     },
@@ -348,6 +410,16 @@ pub enum Call {
         epoll: Slot,
         most: i32,
         lies: Lies,
+        moment: Moment,
+    },
+    /// As `Select`, and `EpollWait`: by `pselect` and `epoll_pwait`, with a mask of signals.
+    SelectMasked {
+        read: Vec<Slot>,
+        moment: Moment,
+    },
+    EpollWaitMasked {
+        epoll: Slot,
+        most: i32,
         moment: Moment,
     },
     Futex {

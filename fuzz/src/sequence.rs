@@ -137,8 +137,11 @@ fn plan(going: &Going, call: &Call) -> Plan {
         | Call::ReadList { fd, .. }
         | Call::ReadListAt { fd, .. }
         | Call::ReadFlagged { fd, .. }
+        | Call::ReceiveMany { fd, .. }
         | Call::Accept { fd, .. } => reads(world, *fd, None),
-        Call::Receive { fd, to, flags } => reads(world, *fd, all(flags, to.length)),
+        Call::Receive { fd, to, flags }
+        | Call::ReceiveFrom { fd, to, flags, .. }
+        | Call::ReceiveFiles { fd, to, flags, .. } => reads(world, *fd, all(flags, to.length)),
         Call::ReceiveMessage { fd, list, flags } => {
             let length = list.buffers.iter().fold(0u64, |sum, one| sum.saturating_add(one.length));
             reads(world, *fd, all(flags, length))
@@ -149,6 +152,8 @@ fn plan(going: &Going, call: &Call) -> Plan {
         | Call::WriteListAt { fd, .. }
         | Call::WriteFlagged { fd, .. }
         | Call::Send { fd, .. }
+        | Call::SendMany { fd, .. }
+        | Call::SendFiles { fd, .. }
         | Call::SendMessage { fd, .. } => writes(world, *fd),
         Call::GiveMemory { fd, .. } => {
             let (from, to) = (reads(world, *fd, None), writes(world, *fd));
@@ -165,8 +170,10 @@ fn plan(going: &Going, call: &Call) -> Plan {
             let wanted = files.iter().filter(|(_, events)| events & libc::POLLIN != 0);
             any_of(world, wanted.map(|(slot, _)| *slot), *moment)
         }
-        Call::Select { read, moment, .. } => any_of(world, read.iter().copied(), *moment),
-        Call::EpollWait { epoll, moment, .. } => {
+        Call::Select { read, moment, .. } | Call::SelectMasked { read, moment } => {
+            any_of(world, read.iter().copied(), *moment)
+        }
+        Call::EpollWait { epoll, moment, .. } | Call::EpollWaitMasked { epoll, moment, .. } => {
             let watched = going.watched.get(&world.fd(*epoll));
             any_of(world, watched.into_iter().flatten().copied(), *moment)
         }

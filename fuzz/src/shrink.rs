@@ -103,9 +103,17 @@ fn simpler_sequences(sequence: &Sequence, difference: &Difference) -> Vec<Sequen
 
 fn buffers(call: &mut Call) -> Vec<&mut Buffer> {
     match call {
-        Call::Read { to, .. } | Call::ReadAt { to, .. } | Call::Receive { to, .. } => vec![to],
-        Call::Write { from, .. } | Call::WriteAt { from, .. } | Call::Send { from, .. } => {
-            vec![from]
+        Call::Read { to, .. }
+        | Call::ReadAt { to, .. }
+        | Call::Receive { to, .. }
+        | Call::ReceiveFrom { to, .. }
+        | Call::ReceiveFiles { to, .. } => vec![to],
+        Call::Write { from, .. }
+        | Call::WriteAt { from, .. }
+        | Call::Send { from, .. }
+        | Call::SendFiles { from, .. } => vec![from],
+        Call::ReceiveMany { to: all, .. } | Call::SendMany { from: all, .. } => {
+            all.iter_mut().collect()
         }
         Call::ReadList { list, .. }
         | Call::WriteList { list, .. }

@@ -63,3 +63,17 @@ pub(crate) fn read_ready(fd: c_int, into: &mut Vec<u8>) {
         into.extend_from_slice(&buffer[..read as usize]);
     }
 }
+
+/// A line for each kernel thread of this process: what it waits for in the kernel, and in which call.
+pub(crate) fn threads() -> String {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks
+        .map(|task| {
+            let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            let (call, name) = (read("syscall"), read("comm"));
+            let call: Vec<_> = call.split_whitespace().take(4).collect();
+            let number = task.file_name();
+            format!("thread {number:?} {}: {} {call:?}\n", name.trim(), read("wchan"))
+        })
+        .collect()
+}

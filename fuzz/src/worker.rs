@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lane::Lanes;
 use crate::program::Program;
-use crate::{crowd, sequence, storm, world};
+use crate::{crowd, sequence, storm, system, world};
 
 /// What a worker is told, in one line.
 #[derive(Debug, Deserialize, Serialize)]
@@ -76,23 +76,10 @@ fn watch() {
         let next = left.saturating_sub(1);
         let taken = LEFT.compare_exchange(left, next, Ordering::Relaxed, Ordering::Relaxed);
         if left == 1 && taken.is_ok() {
-            eprintln!("the program hangs\n{}{}", carefree::dump(), threads());
+            eprintln!("the program hangs\n{}{}", carefree::dump(), system::threads());
             world::clean();
             // SAFETY: it ends the process.
             unsafe { libc::_exit(HANGS) };
         }
     }
-}
-
-/// A line for each kernel thread, with what it does.
-fn threads() -> String {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    tasks
-        .map(|task| {
-            let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            let call = read("syscall");
-            let call: Vec<_> = call.split_whitespace().take(4).collect();
-            format!("thread {}: {} {call:?}\n", read("comm").trim(), read("wchan"))
-        })
-        .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_int};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -155,6 +155,7 @@ fn flags(access: Access) -> c_int {
 pub(crate) fn connected(family: Family) -> [c_int; 2] {
     let kind = match family {
         Family::Tcp => return connected_by_tcp().expect("TCP on loopback"),
+        Family::Udp => return connected_by_udp().expect("UDP on loopback"),
         Family::Stream => libc::SOCK_STREAM,
         Family::Datagram => libc::SOCK_DGRAM,
         Family::Packet => libc::SOCK_SEQPACKET,
@@ -173,6 +174,14 @@ fn connected_by_tcp() -> io::Result<[c_int; 2]> {
     let (other, _) = listener.accept()?;
     one.set_nodelay(true)?;
     other.set_nodelay(true)?;
+    Ok([one.into_raw_fd(), other.into_raw_fd()])
+}
+
+fn connected_by_udp() -> io::Result<[c_int; 2]> {
+    let [one, other] = [0, 0].map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)));
+    let (one, other) = (one?, other?);
+    one.connect(other.local_addr()?)?;
+    other.connect(one.local_addr()?)?;
     Ok([one.into_raw_fd(), other.into_raw_fd()])
 }
 

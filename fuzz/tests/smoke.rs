@@ -14,7 +14,7 @@ use carefree_fuzz::program::Program;
 /// What was kept of several lanes is run so often: chance has a say in it.
 const OFTEN: usize = 8;
 /// Programs that are drawn, for each number of carriers.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 120;
 
 fn workers() -> Workers {
     Workers::new(Path::new(env!("CARGO_BIN_EXE_carefree-fuzz"))).expect("a place for files")

@@ -12,10 +12,14 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::system;
+
 pub use usage::{Usage, children_are_gone};
 
 /// How long loads may go on after they were told to stop.
 const GRACE: Duration = Duration::from_secs(60);
+/// Between two looks at what does not come to rest.
+const LATER: Duration = Duration::from_secs(3);
 
 /// One turn of a load: what it has done, or what is wrong.
 type Turn = fn(&Loads, &mut fastrand::Rng) -> Result<(), String>;
@@ -73,7 +77,10 @@ impl Loads {
             while !fibers.is_finished() {
                 thread::sleep(Duration::from_millis(20));
                 if begun.elapsed() > length + GRACE {
-                    println!("soak: FAILED: it hangs\n{}", carefree::dump());
+                    println!("soak: FAILED: it does not come to rest\n{}", self.state());
+                    // What has gone on by then is slow, and does not hang.
+                    thread::sleep(LATER);
+                    println!("{} s later\n{}", LATER.as_secs(), self.state());
                     std::process::exit(1);
                 }
             }
@@ -105,6 +112,11 @@ impl Loads {
             }
             self.done[kind].fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What was done and what all fibers and threads do just now, in words.
+    fn state(&self) -> String {
+        format!("{}\n{}{}", self.done(), carefree::dump(), system::threads())
     }
 
     /// Bytes that were carried and compared.
