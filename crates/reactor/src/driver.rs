@@ -17,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::clock::{self, Virtual};
+use crate::faults::{self, Layer};
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
 use crate::sys::epoll::Watcher;
@@ -91,6 +92,8 @@ enum Backend {
     Uring(Box<Ring>),
     Epoll(Box<Watcher>),
     Mock(Box<Mock>),
+    /// A test's, which has a driver of its own.
+    Layer(Box<dyn Layer>),
 }
 
 /// The same call of whichever backend it is.
@@ -100,6 +103,7 @@ macro_rules! each {
             Backend::Uring($backend) => $call,
             Backend::Epoll($backend) => $call,
             Backend::Mock($backend) => $call,
+            Backend::Layer($backend) => $call,
         }
     };
 }
@@ -122,6 +126,16 @@ impl Driver {
     /// # Errors
     /// As for [`new`](Driver::new).
     pub fn with_idle(kind: Kind, idle: Arc<Idle>) -> io::Result<Driver> {
+        if let Some(hooks) = faults::hooks() {
+            if let Some(layer) = (hooks.layer)(kind, &idle)? {
+                return Ok(Driver { backend: Backend::Layer(layer), idle });
+            }
+        }
+        Driver::bare(kind, idle)
+    }
+
+    /// [`with_idle`](Driver::with_idle) without a test's layer.
+    pub(crate) fn bare(kind: Kind, idle: Arc<Idle>) -> io::Result<Driver> {
         idle.bell().hang()?;
         let backend = match kind {
             Kind::Uring => Backend::Uring(Box::new(Ring::new()?)),
@@ -145,17 +159,18 @@ impl Driver {
     /// The time on the clock that deadlines refer to: [`clock::now`], but for the mock its own.
     pub fn now(&self) -> u64 {
         match &self.backend {
-            Backend::Uring(_) | Backend::Epoll(_) => clock::now(),
+            Backend::Uring(_) | Backend::Epoll(_) | Backend::Layer(_) => clock::now(),
             Backend::Mock(mock) => mock.now(),
         }
     }
 
     /// Which backend this is.
     pub fn kind(&self) -> Kind {
-        match self.backend {
+        match &self.backend {
             Backend::Uring(_) => Kind::Uring,
             Backend::Epoll(_) => Kind::Epoll,
             Backend::Mock(_) => Kind::Mock,
+            Backend::Layer(layer) => layer.kind(),
         }
     }
 
@@ -176,8 +191,16 @@ impl Driver {
     /// demands, until the completion has been handed out.
     pub unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
-        // SAFETY: the caller's promise.
-        each!(&mut self.backend, backend => unsafe { backend.submit(token, op) })
+        match &mut self.backend {
+            // SAFETY: the caller's promise, in each.
+            Backend::Uring(ring) => unsafe { ring.submit(token, op) },
+            // SAFETY: as above.
+            Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
+            // SAFETY: as above.
+            Backend::Mock(mock) => unsafe { mock.submit(token, op) },
+            // SAFETY: as above.
+            Backend::Layer(layer) => unsafe { layer.submit(token, op, false) },
+        }
     }
 
     /// As [`submit`](Driver::submit), but the kernel holds the operation's file no longer than the
@@ -199,6 +222,8 @@ impl Driver {
             Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
             // SAFETY: as above.
             Backend::Mock(mock) => unsafe { mock.submit(token, op) },
+            // SAFETY: as above.
+            Backend::Layer(layer) => unsafe { layer.submit(token, op, true) },
         }
     }
 
@@ -222,7 +247,12 @@ impl Driver {
     /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also
     /// return early for no reason.
     pub fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool {
-        each!(&mut self.backend, backend => backend.wait(&self.idle, deadline, out))
+        match &mut self.backend {
+            Backend::Uring(ring) => ring.wait(&self.idle, deadline, out),
+            Backend::Epoll(watcher) => watcher.wait(&self.idle, deadline, out),
+            Backend::Mock(mock) => mock.wait(&self.idle, deadline, out),
+            Backend::Layer(layer) => layer.wait(deadline, out),
+        }
     }
 
     /// [`poll`](Driver::poll) on behalf of the owner, who computes: for another thread, which should
@@ -252,6 +282,7 @@ impl Driver {
             Backend::Uring(ring) => ring.abandon(),
             Backend::Epoll(watcher) => watcher.abandon(),
             Backend::Mock(mock) => mock.abandon(),
+            Backend::Layer(layer) => layer.abandon(),
         }
     }
 }

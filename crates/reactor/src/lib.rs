@@ -40,7 +40,7 @@ pub mod choice;
 pub mod clock;
 #[cfg(not(all(test, loom)))]
 pub mod driver;
-#[cfg(feature = "faults")]
+#[cfg(not(all(test, loom)))]
 #[doc(hidden)]
 pub mod faults;
 pub mod idle;

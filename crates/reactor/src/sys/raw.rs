@@ -10,10 +10,39 @@
 /// sound.
 #[inline]
 pub(crate) unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
-    #[cfg(feature = "faults")]
-    if let Some(errno) = crate::faults::next(number) {
-        return Err(errno);
+    #[cfg(not(all(test, loom)))]
+    if let Some(hooks) = crate::faults::hooks() {
+        // SAFETY: the caller's promise; a hook changes arguments only to what is as sound.
+        return unsafe { hooked(hooks, number, args) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { enter(number, args) }
+}
+
+/// [`syscall`] for tests.
+///
+/// # Safety
+/// As there.
+#[cfg(not(all(test, loom)))]
+#[cold]
+unsafe fn hooked(
+    hooks: &crate::faults::Hooks,
+    number: libc::c_long,
+    mut args: [usize; 6],
+) -> Result<usize, i32> {
+    match (hooks.call)(number, &mut args) {
+        Some(errno) => Err(errno),
+        // SAFETY: the caller's promise.
+        None => unsafe { enter(number, args) },
+    }
+}
+
+/// The instruction.
+///
+/// # Safety
+/// As for [`syscall`].
+#[inline(always)]
+unsafe fn enter(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
     let result: isize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the kernel's calling convention on x86-64: number in rax, arguments in rdi, rsi,

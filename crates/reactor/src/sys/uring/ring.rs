@@ -21,6 +21,7 @@ use super::entry;
 use super::finish::Finish;
 use super::unheld::Unheld;
 use crate::clock;
+use crate::faults;
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
 use crate::sys::raw::syscall;
@@ -80,9 +81,9 @@ pub(crate) struct Ring {
 ///
 /// Not `SINGLE_ISSUER`: what an owner has queued before it began to compute, another thread hands
 /// over in its stead. But `DEFER_TASKRUN` asks for it.
-fn builders(finish: Finish) -> Vec<(io_uring::Builder, &'static str)> {
+fn builders(finish: Finish, completions: u32) -> Vec<(io_uring::Builder, &'static str)> {
     let mut plain = IoUring::builder();
-    plain.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
+    plain.setup_cqsize(completions).setup_clamp().dontfork();
     let mut cooperative = plain.clone();
     cooperative.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
     let mut builders = vec![
@@ -101,8 +102,10 @@ impl Ring {
     pub(crate) fn new() -> io::Result<Ring> {
         let mut refusal = None;
         let finish = Finish::wanted().map_err(io::Error::other)?;
-        for (builder, description) in builders(finish) {
-            match builder.build(SUBMISSIONS) {
+        let sizes = faults::hooks().and_then(|hooks| (hooks.sizes)());
+        let (submissions, completions) = sizes.unwrap_or((SUBMISSIONS, COMPLETIONS));
+        for (builder, description) in builders(finish, completions) {
+            match builder.build(submissions) {
                 Ok(ring) => return Ring::checked(ring, description),
                 // A kernel that does not know a flag says so like this.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
@@ -405,7 +408,10 @@ impl Ring {
 
 /// The entry that cancels the operation `token`.
 fn cancel(token: u64) -> Entry {
-    opcode::AsyncCancel::new(token).build().user_data(CANCEL | token)
+    let misses = faults::hooks().is_some_and(|hooks| (hooks.misses)(token));
+    // Tokens are addresses, so no operation has this one.
+    let target = if misses { token | 1 << 62 } else { token };
+    opcode::AsyncCancel::new(target).build().user_data(CANCEL | token)
 }
 
 impl Drop for Ring {
