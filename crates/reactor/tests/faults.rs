@@ -12,7 +12,7 @@ extern crate carefree_testing;
 mod symbols;
 
 use carefree_reactor::op::CURRENT;
-use carefree_reactor::{Completion, Driver, Kind, Op, clock, faults};
+use carefree_reactor::{Attempt, Completion, Driver, Kind, Op, clock, faults};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -422,5 +422,52 @@ fn what_was_refused_again_and_again_is_handed_over_in_the_end() {
         assert!(bench.submit(257, poll(&ready)));
         assert_eq!(bench.finish(257), i32::from(libc::POLLIN), "{refusals} refusals");
         faults::set(None);
+    }
+}
+
+/// The peer sends its last bytes and goes when the call has found nothing, before the look whether
+/// that is the end.
+#[test]
+fn what_comes_just_before_the_end_is_received() {
+    let _alone = alone();
+    type Make = fn(i32, *mut libc::iovec, *mut libc::msghdr) -> Op;
+    let ways: [Make; 4] = [
+        |fd, iov, _| {
+            // SAFETY: the vector lives.
+            let (buffer, length) = unsafe { ((*iov).iov_base.cast(), (*iov).iov_len) };
+            Op::Receive { fd, buffer, length, flags: 0 }
+        },
+        |fd, iov, _| {
+            // SAFETY: as above.
+            let (buffer, length) = unsafe { ((*iov).iov_base.cast(), (*iov).iov_len) };
+            Op::Read { fd, buffer, length, offset: CURRENT }
+        },
+        |fd, iov, _| Op::ReadVectored { fd, iov, count: 1, offset: CURRENT, flags: 0 },
+        |fd, _, message| Op::ReceiveMessage { fd, message, flags: 0 },
+    ];
+    for (n, way) in ways.into_iter().enumerate() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut buffer = [0u8; 8];
+        let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: 8 };
+        // SAFETY: plain old data.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut iov, 1);
+        let op = way(here.as_raw_fd(), &raw mut iov, &raw mut message);
+        let mut there = Some(there);
+        faults::set(Some(Box::new(move |number| {
+            if number == libc::SYS_ppoll {
+                if let Some(mut there) = there.take() {
+                    there.write_all(b"last").unwrap();
+                }
+            }
+            None
+        })));
+        // SAFETY: all that it names lives.
+        let tried = unsafe { op.attempt() };
+        faults::set(None);
+        assert_eq!(tried, Attempt::Done(4), "way {n}");
+        assert_eq!(&buffer[..4], b"last");
+        // SAFETY: as above.
+        assert_eq!(unsafe { op.attempt() }, Attempt::Done(0), "way {n}");
     }
 }

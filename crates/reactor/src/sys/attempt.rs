@@ -69,7 +69,7 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
         Op::Read { fd, buffer, length, offset } => {
             let iov = libc::iovec { iov_base: buffer.cast(), iov_len: length };
             // SAFETY: the caller's promise; the vector lives until the call returns.
-            or_end(fd, true, unsafe { transfer(Way::In, fd, &raw const iov, 1, offset, 0) })
+            or_end(fd, true, || unsafe { transfer(Way::In, fd, &raw const iov, 1, offset, 0) })
         }
         Op::Write { fd, buffer, length, offset } => {
             let iov = libc::iovec { iov_base: buffer.cast_mut().cast(), iov_len: length };
@@ -78,7 +78,7 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
         }
         Op::ReadVectored { fd, iov, count, offset, flags } => {
             // SAFETY: the caller's promise.
-            or_end(fd, flags & libc::RWF_NOWAIT == 0, unsafe {
+            or_end(fd, flags & libc::RWF_NOWAIT == 0, || unsafe {
                 transfer(Way::In, fd, iov, count, offset, flags)
             })
         }
@@ -91,7 +91,7 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
             let args = [fd as usize, buffer as usize, length, flags, 0, 0];
             // SAFETY: the caller's promise.
-            or_end(fd, waits, unsafe { call(libc::SYS_recvfrom, args) })
+            or_end(fd, waits, || unsafe { call(libc::SYS_recvfrom, args) })
         }
         Op::Send { fd, buffer, length, flags } => {
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
@@ -104,9 +104,14 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
             let flags = (flags | libc::MSG_DONTWAIT) as usize;
             let args = [fd as usize, message as usize, flags, 0, 0, 0];
             // SAFETY: the caller's promise.
-            let tried = unsafe { call(libc::SYS_recvmsg, args) };
-            let result = or_end(fd, waits, tried);
-            if result != tried {
+            let receive = || unsafe { call(libc::SYS_recvmsg, args) };
+            let mut is_end = false;
+            let result = or_end(fd, waits, || {
+                let tried = receive();
+                is_end = tried == Attempt::Again;
+                tried
+            });
+            if is_end && result == Attempt::Done(0) {
                 // SAFETY: as above. Nobody has sent it, and nothing came with it.
                 let message = unsafe { &mut *message };
                 (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
@@ -170,13 +175,21 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
     }
 }
 
-/// What a receiving call on `fd` comes to that was made without waiting, but `waits`.
+/// What a call on `fd` comes to that `receive` makes without waiting, but that `waits`.
 ///
 /// A socket for messages that was shut down has none and says `EAGAIN`, but is readable: that is its
-/// end, for those who wait.
-fn or_end(fd: RawFd, waits: bool, tried: Attempt) -> Attempt {
+/// end, for those who wait. What came between the first try and the look at the end came before the
+/// end, so the call is made once more: only an end without anything before it is told.
+fn or_end(fd: RawFd, waits: bool, mut receive: impl FnMut() -> Attempt) -> Attempt {
     let ended = || ready(fd, libc::POLLRDHUP).is_ok_and(|ready| ready & libc::POLLRDHUP != 0);
-    if waits && tried == Attempt::Again && ended() { Attempt::Done(0) } else { tried }
+    let tried = receive();
+    if !(waits && tried == Attempt::Again && ended()) {
+        return tried;
+    }
+    match receive() {
+        Attempt::Again => Attempt::Done(0),
+        tried => tried,
+    }
 }
 
 /// Whether `fd` is a socket that listens: `accept` on any other fails at once.
