@@ -471,3 +471,33 @@ fn what_comes_just_before_the_end_is_received() {
         assert_eq!(unsafe { op.attempt() }, Attempt::Done(0), "way {n}");
     }
 }
+
+/// What the ring does not hold is looked at once when the ring says that there is something.
+#[test]
+fn a_signal_does_not_hide_what_is_ready() {
+    let _alone = alone();
+    let Ok(driver) = Driver::new(Kind::Uring) else {
+        return eprintln!("skipped: there is no io_uring here");
+    };
+    let mut bench = Bench { driver, done: HashMap::new(), what: "signal" };
+    let (here, there) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let mut buffer = [0u8; 8];
+    let read = Op::Read {
+        fd: here.as_raw_fd(),
+        buffer: buffer.as_mut_ptr(),
+        length: buffer.len(),
+        offset: CURRENT,
+    };
+    // SAFETY: the buffer is kept until the completion has come.
+    unsafe { bench.driver.submit_unheld(1, &read) }.unwrap();
+    bench.poll();
+    there.send(b"word").unwrap();
+    let signals = Cell::new(1);
+    faults::set(Some(Box::new(move |number| {
+        let hit = number == libc::SYS_epoll_pwait && signals.replace(0) > 0;
+        hit.then_some(libc::EINTR)
+    })));
+    assert_eq!(bench.finish(1), 4);
+    faults::set(None);
+    assert_eq!(&buffer[..4], b"word");
+}

@@ -75,10 +75,16 @@ impl Poller {
     /// What has happened, at once.
     pub(crate) fn collect<'e>(&self, events: &'e mut Events) -> &'e [libc::epoll_event] {
         let args = [self.number(), events.address(), BATCH, 0, 0, size_of::<u64>()];
-        // SAFETY: the kernel writes at most that many events. Without a mask the last argument is
-        // not looked at.
-        let count = unsafe { syscall(libc::SYS_epoll_pwait, args) };
-        events.first(count)
+        loop {
+            // SAFETY: the kernel writes at most that many events. Without a mask the last argument
+            // is not looked at.
+            let count = unsafe { syscall(libc::SYS_epoll_pwait, args) };
+            // A poll of this descriptor that has said so once does not say again that there is
+            // something, so a signal must not stand for nothing.
+            if count != Err(libc::EINTR) {
+                return events.first(count);
+            }
+        }
     }
 
     /// As [`collect`](Self::collect), but sleeps until something happens or until `deadline`.
