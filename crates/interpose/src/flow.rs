@@ -184,11 +184,7 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
                     }
                     got += read;
                     // What is not in memory yet of a regular file is waited for.
-                    if read == 0
-                        || read >= buffers.left()
-                        || call.at.number() < 0
-                        || file.is_none_or(|file| file.kind(fd) != Kind::Regular)
-                    {
+                    if read == 0 || read >= buffers.left() || !is_at_offset_of_regular(call, file) {
                         return Ok(got);
                     }
                     buffers.advance(read);
@@ -238,22 +234,36 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
             terminal::Waited::Failed(errno) => return Err(errno),
         }
     }
-    let op = operation(call, &buffers, got);
-    // SAFETY: the caller's promise.
-    let more = match unsafe { parking::perform(&op, on) } {
-        Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-            let rest = rest(call, &buffers, got);
-            // SAFETY: the caller's promise, who waits.
-            unsafe { seekable::elsewhere(fd, || rest.plainly()) }
+    loop {
+        let op = operation(call, &buffers, got);
+        // SAFETY: the caller's promise.
+        let more = match unsafe { parking::perform(&op, on) } {
+            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+                let rest = rest(call, &buffers, got);
+                // SAFETY: the caller's promise, who waits.
+                unsafe { seekable::elsewhere(fd, || rest.plainly()) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => Err(libc::EAGAIN),
+        };
+        match more {
+            Ok(read) => {
+                got += read;
+                // A reactor may read a part of what there is of a regular file; a thread gets all.
+                if read == 0 || read >= buffers.left() || !is_at_offset_of_regular(call, file) {
+                    return Ok(got);
+                }
+                buffers.advance(read);
+            }
+            Err(_) if got > 0 => return Ok(got),
+            Err(errno) => return Err(errno),
         }
-        Parked::Answered(answer) => answer,
-        Parked::Late => Err(libc::EAGAIN),
-    };
-    match more {
-        Ok(read) => Ok(got + read),
-        Err(_) if got > 0 => Ok(got),
-        Err(errno) => Err(errno),
     }
+}
+
+/// Whether a call names a place in a regular file: then a read goes on until it has all.
+fn is_at_offset_of_regular(call: &Call, file: Option<&File>) -> bool {
+    call.at.number() >= 0 && file.is_some_and(|file| file.kind(call.fd) == Kind::Regular)
 }
 
 /// Writes.
