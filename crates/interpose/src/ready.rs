@@ -330,15 +330,29 @@ fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
     let how = Wait { reason: Reason::Poll, key: waiter.key(), deadline, holds: &holds, unheld };
     // SAFETY: it points to nothing.
     match unsafe { operation::perform(&Op::Poll { fd: one.fd, events: one.events }, &how) } {
-        Ended::Done(result) => {
-            one.hopeless = result < 0;
-            Woken::Perhaps
-        }
+        Ended::Done(result) => learn([(one, Some(result))]),
         Ended::Late => Woken::Late,
         Ended::Interrupted(why) => Woken::Failed(interruption(why)),
         Ended::Pointless => Woken::Closed(vec![one.place]),
         Ended::Unsupported => Woken::Unsupported,
     }
+}
+
+/// What the reactor's answers say of the files they are about, and of the call.
+fn learn<'w>(answers: impl IntoIterator<Item = (&'w mut Wanted, Option<i32>)>) -> Woken {
+    let (mut happened, mut without_memory) = (false, false);
+    for (one, result) in answers {
+        match result.map_or(0, |result| -result) {
+            // It is asked again: the file may well have such events.
+            0 | libc::EINTR | libc::ECANCELED => {}
+            libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC => without_memory = true,
+            errno => {
+                one.hopeless = errno > 0;
+                happened = true;
+            }
+        }
+    }
+    if without_memory && !happened { Woken::Failed(libc::ENOMEM) } else { Woken::Perhaps }
 }
 
 fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
@@ -365,10 +379,7 @@ fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
     match unsafe { operation::perform_any(&ops, &how, &mut results) } {
         Ended::Done(_) => {
             let submitted = wanted.iter_mut().filter(|one| !one.hopeless);
-            for (one, result) in submitted.zip(results) {
-                one.hopeless = result.is_some_and(|result| result < 0);
-            }
-            Woken::Perhaps
+            learn(submitted.zip(results))
         }
         Ended::Late => Woken::Late,
         Ended::Interrupted(why) => Woken::Failed(interruption(why)),
