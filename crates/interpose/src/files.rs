@@ -5,25 +5,12 @@
 //! An operation that waits refers to its file by number until the reactor has handed it to the
 //! kernel. Were the number closed and given to another file meanwhile, the operation would be done
 //! on that one. So `close` first tells the waiters to give up, waits until they have, and only then
-//! closes:
-//!
-//! ```text
-//!  waiter:  count += 1; was CLOSING: count -= 1, EBADF      closer:  CLOSING = 1
-//!           begin to wait; is it CLOSING? give up                    interrupt those who wait
-//!           …                                                        park until count = 0
-//!           count -= 1; was CLOSING and count now 0: unpark          CLOSING = 0; close
-//! ```
-//!
-//! *Nobody is missed*: count and `CLOSING` share one word, changed by read-modify-writes only. A
-//! waiter that counted himself before `CLOSING` was set either has begun to wait when the closer
-//! looks, and is interrupted, or begins later and then sees `CLOSING`. *Nobody is late*: who counts
-//! himself after it sees it at once, and counts back. *The bit is cleared before the number is
-//! free*, so that the next file with this number begins anew. (Who calls `read` between the two, on
-//! a number another fiber is closing, would have the same race on threads.)
+//! closes: see [`carefree_runtime::waiters`]. (Who calls `read` between the two, on a number another
+//! fiber is closing, would have the same race on threads.)
 //!
 //! Files closed by others than the functions interposed here (by libc within `daemon`, by a system call
 //! without a function) leave what is known behind, until the number is an opened, accepted or duplicated
-//! file's. So all of it is a hint but the count, which is exact. A read or write that goes by a wrong one
+//! file's. So all of it is a hint but who waits, which is exact. A read or write that goes by a wrong one
 //! finds out where a socket or a pipe has become a file; one of a file that has become a socket or a pipe
 //! may block its carrier.
 //!
@@ -39,6 +26,7 @@
 
 use std::alloc::{self, Layout};
 use std::ffi::c_int;
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -46,21 +34,19 @@ use std::sync::atomic::{
 
 use carefree_context::kernel;
 use carefree_reactor::clock::NEVER;
-use carefree_runtime::wait::{self, Until};
-use carefree_runtime::{Reason, lot, operation};
+use carefree_runtime::waiters::{self, Seat, Waiters};
 
 use crate::hold::Hold;
 use crate::kind::{Kind, Seen, look};
 use crate::storage::Storage;
 
-/// In [`File::word`]: it is being closed.
-const CLOSING: u32 = 1 << 31;
-
-/// What is known of one file descriptor.
+/// What is known of one file descriptor. In this order, so that what a call on a socket or a pipe
+/// touches is in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct File {
-    /// How many fibers wait on it, and [`CLOSING`].
-    word: AtomicU32,
+    /// The fibers that wait on it.
+    waiters: Waiters,
     /// How often its mode was changed, and its time limits, through this number.
     changes: [AtomicU32; 2],
     /// The [`version`](File::version) of its mode when that was asked for; 0 if never.
@@ -77,15 +63,17 @@ pub(crate) struct File {
     storage: AtomicU8,
     /// The hash of its inode, once its kind is known.
     inode: AtomicU8,
-    /// From where to where it was found in memory.
-    warm: [AtomicU64; 2],
     /// Whether its open file may go by other numbers too.
     duplicated: AtomicBool,
     /// How often in a row it had nothing to read when it was tried.
     dry: AtomicU8,
     /// Its `SO_RCVTIMEO` and `SO_SNDTIMEO` in nanoseconds, [`NEVER`] for none.
     limits: [AtomicU64; 2],
+    /// From where to where it was found in memory.
+    warm: [AtomicU64; 2],
 }
+
+const _: () = assert!(mem::offset_of!(File, limits) + size_of::<u64>() == 64);
 
 /// What is remembered of an open file.
 #[derive(Clone, Copy, Debug)]
@@ -184,19 +172,10 @@ fn enter(fd: c_int) -> Option<&'static File> {
     known(fd)
 }
 
-/// Names the waits on `fd` to the runtime, and the closer's wait for them. Not an address that
-/// anybody could have.
-fn key(fd: c_int) -> usize {
-    1 << 63 | fd as usize
-}
-
-/// Names waits on several files at once.
-pub(crate) const SEVERAL: usize = 1 << 63 | 1 << 62;
-
 impl File {
     const fn new() -> File {
         File {
-            word: AtomicU32::new(0),
+            waiters: Waiters::new(),
             changes: [const { AtomicU32::new(0) }; 2],
             mode_asked: AtomicU32::new(0),
             limits_asked: AtomicU32::new(0),
@@ -205,10 +184,10 @@ impl File {
             hold: AtomicU8::new(Hold::Unknown as u8),
             storage: AtomicU8::new(Storage::None as u8),
             inode: AtomicU8::new(0),
-            warm: [const { AtomicU64::new(0) }; 2],
             duplicated: AtomicBool::new(false),
             dry: AtomicU8::new(0),
             limits: [const { AtomicU64::new(NEVER) }; 2],
+            warm: [const { AtomicU64::new(0) }; 2],
         }
     }
 
@@ -354,11 +333,6 @@ impl File {
         }
         self.limits[limit as usize].load(Ordering::Relaxed)
     }
-
-    fn is_closing(&self) -> bool {
-        // A read-modify-write: see the proof above.
-        self.word.fetch_or(0, Ordering::AcqRel) & CLOSING != 0
-    }
 }
 
 /// What is known of `fd`, whose place in the table is `file`; asks the kernel the first time.
@@ -443,38 +417,25 @@ pub(crate) fn limit_of(fd: c_int, limit: Limit) -> u64 {
 
 /// A fiber that waits on a file.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct Waiter<'s> {
     fd: c_int,
-    file: Option<&'static File>,
+    file: Option<(&'static File, waiters::Waiter<'s>)>,
 }
 
-impl Waiter {
-    /// Counts the caller among those who wait on `fd`; `None` if it is just being closed.
+impl<'s> Waiter<'s> {
+    /// Counts the caller among those who wait on `fd`, at `seat`; `None` if it is just being closed.
     #[inline]
-    pub(crate) fn new(fd: c_int) -> Option<Waiter> {
-        let file = file(fd);
-        let waiter = Waiter { fd, file };
-        if file.is_none_or(|f| f.word.fetch_add(1, Ordering::AcqRel) & CLOSING == 0) {
-            return Some(waiter);
-        }
-        // Counts back. Then the closer may go on: who calls again and again until it succeeds would
-        // never let it.
-        drop(waiter);
-        carefree_runtime::yield_now();
-        None
-    }
-
-    /// Names this wait to the runtime.
-    #[inline]
-    pub(crate) fn key(&self) -> usize {
-        key(self.fd)
+    pub(crate) fn new(fd: c_int, seat: &'s Seat) -> Option<Waiter<'s>> {
+        let Some(file) = file(fd) else { return Some(Waiter { fd, file: None }) };
+        let waiter = file.waiters.enter(seat)?;
+        Some(Waiter { fd, file: Some((file, waiter)) })
     }
 
     /// Whether its file must not be held by a ring.
     #[inline]
     pub(crate) fn unheld(&self) -> bool {
-        let hold = match self.file {
-            Some(file) => file.hold(self.fd),
+        let hold = match &self.file {
+            Some((file, _)) => file.hold(self.fd),
             None => hold(self.fd, look(self.fd).kind),
         };
         hold != Hold::Ring
@@ -482,30 +443,20 @@ impl Waiter {
 
     /// Whether it is a device, which must not be held either.
     pub(crate) fn is_device(&self) -> bool {
-        self.file.is_some_and(|file| file.kind(self.fd) == Kind::Device)
+        self.file.as_ref().is_some_and(|(file, _)| file.kind(self.fd) == Kind::Device)
     }
 
     /// Whether the file is still there to wait on.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
-        !self.file.is_some_and(File::is_closing)
-    }
-}
-
-impl Drop for Waiter {
-    #[inline]
-    fn drop(&mut self) {
-        let Some(file) = self.file else { return };
-        if file.word.fetch_sub(1, Ordering::AcqRel) == CLOSING + 1 {
-            lot::unpark(key(self.fd), usize::MAX);
-        }
+        self.file.as_ref().is_none_or(|(_, waiter)| waiter.holds())
     }
 }
 
 /// Whether fibers wait on `fd`, or it is being closed.
 #[inline]
 pub(crate) fn is_waited_on(fd: c_int) -> bool {
-    known(fd).is_some_and(|file| file.word.load(Ordering::Relaxed) != 0)
+    known(fd).is_some_and(|file| file.waiters.is_waited_on())
 }
 
 /// Prepares for `fd` to be closed: those who wait on it give up, and what is known of it is
@@ -513,7 +464,7 @@ pub(crate) fn is_waited_on(fd: c_int) -> bool {
 #[inline]
 pub(crate) fn prepare_to_close(fd: c_int) -> bool {
     known(fd).is_none_or(|file| {
-        if file.word.load(Ordering::Relaxed) != 0 && !drive_out(fd, file) {
+        if file.waiters.is_waited_on() && !drive_out(file) {
             return false;
         }
         file.forget();
@@ -557,7 +508,8 @@ unsafe extern "C" fn forget_waiters() {
     for chunk in &TABLE {
         // SAFETY: chunks are never freed.
         for file in unsafe { chunk.load(Ordering::Acquire).as_ref() }.into_iter().flatten() {
-            file.word.store(0, Ordering::Relaxed);
+            // SAFETY: the child has one thread, and that one was forking.
+            unsafe { file.waiters.renew() };
         }
     }
 }
@@ -569,10 +521,11 @@ fn is_beside_parent() -> bool {
 
 /// [`prepare_to_close`] for all from `first` to `last`.
 pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
-    for (index, slot) in TABLE.iter().enumerate() {
+    let (first, end) = (first as usize, (last as usize).saturating_add(1));
+    let chunks = TABLE.iter().enumerate().take(end.div_ceil(CHUNK)).skip(first / CHUNK);
+    for (index, slot) in chunks {
         let begin = index * CHUNK;
-        let range =
-            begin.max(first as usize)..(begin + CHUNK).min((last as usize).saturating_add(1));
+        let range = begin.max(first)..(begin + CHUNK).min(end);
         if range.is_empty() || slot.load(Ordering::Relaxed).is_null() {
             continue;
         }
@@ -584,25 +537,10 @@ pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
 }
 
 #[cold]
-fn drive_out(fd: c_int, file: &File) -> bool {
+fn drive_out(file: &File) -> bool {
     if is_beside_parent() {
         // Who waits in the parent goes on to do so.
         return true;
     }
-    let before = file.word.fetch_or(CLOSING, Ordering::AcqRel);
-    if before & CLOSING != 0 {
-        return false;
-    }
-    if before != 0 {
-        operation::interrupt(key(fd));
-        // They look whether one of theirs is meant.
-        operation::interrupt(SEVERAL);
-        let someone = || file.word.load(Ordering::Acquire) != CLOSING;
-        while someone() {
-            wait::park(key(fd), someone, Reason::Close, Until::WOKEN_ONLY);
-        }
-    }
-    // Somebody may have counted himself just now, and will count back.
-    file.word.fetch_and(!CLOSING, Ordering::Release);
-    true
+    file.waiters.close()
 }

@@ -10,6 +10,7 @@ use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::waiters::Seat;
 use libc::{sembuf, timespec};
 
 use crate::fiber::{self, answer};
@@ -96,9 +97,10 @@ unsafe fn by_queue(
         if tried != Err(libc::ETIMEDOUT) {
             return tried;
         }
-        let Some(waiter) = Waiter::new(fd) else { return Err(libc::EBADF) };
+        let seat = Seat::new();
+        let Some(waiter) = Waiter::new(fd, &seat) else { return Err(libc::EBADF) };
         let holds = || waiter.holds();
-        let how = Wait { reason, key: waiter.key(), deadline, holds: &holds, unheld: false };
+        let how = Wait { reason, deadline, holds: &holds, unheld: false };
         // SAFETY: it points to nothing.
         match unsafe { operation::perform(&Op::Poll { fd, events: events as u32 }, &how) } {
             Ended::Done(_) => {}

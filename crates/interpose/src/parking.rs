@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use carefree_reactor::Op;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::waiters::Seat;
 use carefree_runtime::{Interrupted, Reason};
 
 use crate::files::{self, Limit, Waiter};
@@ -47,7 +48,8 @@ pub(crate) unsafe fn perform(op: &Op, on: On) -> Parked {
 /// # Safety
 /// As for [`perform`].
 pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
-    let Some(waiter) = Waiter::new(on.fd) else {
+    let seat = Seat::new();
+    let Some(waiter) = Waiter::new(on.fd, &seat) else {
         return Parked::Answered(Err(libc::EBADF));
     };
     let mut unheld = matches!(op, Op::Accept { .. }) || waiter.unheld();
@@ -61,7 +63,7 @@ pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
         }
     }
     let holds = || waiter.holds();
-    let how = Wait { reason: on.reason, key: waiter.key(), deadline, holds: &holds, unheld };
+    let how = Wait { reason: on.reason, deadline, holds: &holds, unheld };
     loop {
         // SAFETY: the caller's promise.
         let ended = unsafe { operation::perform(op, &how) };

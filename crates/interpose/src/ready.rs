@@ -17,11 +17,12 @@ use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::waiters::Seat;
 use carefree_runtime::{Reason, wait, yield_now};
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::fiber::{answer, set_errno};
-use crate::files::{SEVERAL, Waiter};
+use crate::files::Waiter;
 use crate::memory;
 use crate::parking::{Answer, interruption};
 use crate::span::{self, deadline, deadline_of_millis};
@@ -324,10 +325,11 @@ fn park(wanted: &mut [Wanted], deadline: u64) -> Woken {
 }
 
 fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
-    let Some(waiter) = Waiter::new(one.fd) else { return Woken::Closed(vec![one.place]) };
+    let seat = Seat::new();
+    let Some(waiter) = Waiter::new(one.fd, &seat) else { return Woken::Closed(vec![one.place]) };
     let holds = || waiter.holds();
     let unheld = waiter.unheld();
-    let how = Wait { reason: Reason::Poll, key: waiter.key(), deadline, holds: &holds, unheld };
+    let how = Wait { reason: Reason::Poll, deadline, holds: &holds, unheld };
     // SAFETY: it points to nothing.
     match unsafe { operation::perform(&Op::Poll { fd: one.fd, events: one.events }, &how) } {
         Ended::Done(result) => learn([(one, Some(result))]),
@@ -356,11 +358,12 @@ fn learn<'w>(answers: impl IntoIterator<Item = (&'w mut Wanted, Option<i32>)>) -
 }
 
 fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
+    let seats: Vec<_> = wanted.iter().map(|_| Seat::new()).collect();
     let mut waiters = Vec::with_capacity(wanted.len());
     let mut ops = Vec::with_capacity(wanted.len());
     let mut closed = Vec::new();
-    for one in wanted.iter() {
-        match Waiter::new(one.fd) {
+    for (one, seat) in wanted.iter().zip(&seats) {
+        match Waiter::new(one.fd, seat) {
             Some(waiter) => waiters.push(waiter),
             None => closed.push(one.place),
         }
@@ -373,7 +376,7 @@ fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
     }
     let holds = || waiters.iter().all(Waiter::holds);
     let unheld = waiters.iter().any(Waiter::unheld);
-    let how = Wait { reason: Reason::Poll, key: SEVERAL, deadline, holds: &holds, unheld };
+    let how = Wait { reason: Reason::Poll, deadline, holds: &holds, unheld };
     let mut results = Vec::new();
     // SAFETY: they point to nothing.
     match unsafe { operation::perform_any(&ops, &how, &mut results) } {

@@ -22,6 +22,7 @@ use std::ffi::c_int;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
 use libc::iovec;
 
 use crate::files::{self, Waiter};
@@ -86,13 +87,15 @@ pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
 /// # Safety
 /// `call` may run on another thread.
 pub(crate) unsafe fn elsewhere(fd: c_int, call: impl FnOnce() -> Answer) -> Answer {
-    let waiter = Waiter::new(fd).ok_or(libc::EBADF)?;
+    let seat = Seat::new();
+    let waiter = Waiter::new(fd, &seat).ok_or(libc::EBADF)?;
     let call = move || {
         let holds = waiter.holds();
         drop(waiter);
         if holds { call() } else { Err(libc::EBADF) }
     };
-    // SAFETY: the caller's promise; a waiter is two numbers.
+    // SAFETY: the caller's promise; a waiter may leave on any thread, and its
+    // seat stays until the call is over.
     unsafe { offload(call) }
 }
 

@@ -18,6 +18,12 @@ mod model;
 mod signal;
 mod sleepers;
 mod sync;
+#[cfg(not(loom))]
+pub mod waiters;
+mod work;
+
+#[cfg(all(test, not(loom)))]
+mod crowds;
 
 mod bed;
 mod cancel;

@@ -46,22 +46,19 @@ use crate::episode::Outcome;
 use crate::fiber::FiberRef;
 use crate::flight::Flight;
 use crate::reason::Reason;
-use crate::registry;
 use crate::wait::{self, Until};
+use crate::work;
 
 /// How to wait for an operation.
 #[derive(Clone, Copy)]
 pub struct Wait<'a> {
     /// What for, in dumps.
     pub reason: Reason,
-    /// What on: names the waits that [`interrupt`] ends.
-    pub key: usize,
     /// When the operation is given up, on the clock of
     /// [`clock::now`](carefree_reactor::clock::now); [`NEVER`] for no limit.
     pub deadline: u64,
     /// Whether there is still something to wait for. Asked when the wait has begun and whenever
-    /// [`interrupt`] has ended it. What it looks at must be changed before that is called, and both
-    /// sides must use read-modify-writes, so that one of them sees the other.
+    /// a closing fiber has ended it: see [`crate::waiters`].
     pub holds: &'a dyn Fn() -> bool,
     /// Whether the operation's file must be gone with the process
     /// ([`Driver::submit_unheld`](carefree_reactor::Driver::submit_unheld)).
@@ -71,7 +68,7 @@ pub struct Wait<'a> {
 impl Wait<'_> {
     /// Waits for `reason` until completion.
     pub const fn until_done(reason: Reason) -> Wait<'static> {
-        Wait { reason, key: 0, deadline: NEVER, holds: &|| true, unheld: false }
+        Wait { reason, deadline: NEVER, holds: &|| true, unheld: false }
     }
 }
 
@@ -79,7 +76,6 @@ impl std::fmt::Debug for Wait<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Wait")
             .field("reason", &self.reason)
-            .field("key", &self.key)
             .field("deadline", &self.deadline)
             .field("unheld", &self.unheld)
             .finish_non_exhaustive()
@@ -206,7 +202,7 @@ fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> 
     let done = || all.iter().any(|operation| operation.flight.is_done());
     loop {
         let over = || done() || !(how.holds)();
-        let (outcome, limited) = wait::await_signal(me, over, how.reason, how.key, until);
+        let (outcome, limited) = wait::await_signal(me, over, how.reason, until);
         if done() {
             return None;
         }
@@ -237,9 +233,21 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
             operation.carrier.send_errand(operation.token());
         }
     }
-    let over = || all.iter().all(|one| one.flight.is_over(far));
+    // What was over stays so. A thousand that complete one by one wake the fiber as often, and it need
+    // not look through all of them each time.
+    let first = Cell::new(0);
+    let over = || {
+        while let Some(one) = all.get(first.get()) {
+            work::step();
+            if !one.flight.is_over(far) {
+                return false;
+            }
+            first.set(first.get() + 1);
+        }
+        true
+    };
     while !over() {
-        wait::await_signal(me, over, how.reason, how.key, Until::WOKEN_ONLY);
+        wait::await_signal(me, over, how.reason, Until::WOKEN_ONLY);
     }
 }
 
@@ -293,24 +301,4 @@ pub(crate) unsafe fn run_errand(token: u64, cancel: impl FnOnce(u64)) {
     // The last touch.
     operation.flight.hear(|| cancel(token));
     wait::wake_completed(fiber);
-}
-
-/// Has all operations with `key` asked again whether their waits [hold](Wait::holds).
-///
-/// Looks at every fiber of the process: for what happens rarely.
-pub fn interrupt(key: usize) {
-    // Woken when the registry is free again: waking may take locks of its own.
-    let mut waiting = Vec::new();
-    // The list grows under the registry's lock, with which an allocator must not park the caller.
-    wait::without_parking(|| {
-        registry::for_each_alive(|fiber| {
-            let named = fiber.key.load(std::sync::atomic::Ordering::Relaxed) == key;
-            if named && fiber.episode.is_waiting() {
-                waiting.push(fiber);
-            }
-        });
-    });
-    for fiber in waiting {
-        wait::wake_completed(fiber);
-    }
 }

@@ -19,6 +19,7 @@ use crate::fiber::{ALIVE, FREE, FiberRef, Header, Kind};
 use crate::furnish::{self, Furnished};
 use crate::join;
 use crate::wait;
+use crate::work;
 
 /// Bytes of a slab: 2,048 headers.
 const SLAB: usize = 256 * 1024;
@@ -224,6 +225,7 @@ pub(crate) fn for_each_alive(mut visit: impl FnMut(FiberRef)) {
         let last = index + 1 == registry.slabs.len();
         let begun = if last { registry.begun } else { PER_SLAB };
         for header in slab[..begun].iter().filter(|h| h.run.load(Ordering::Acquire) == ALIVE) {
+            work::step();
             visit(FiberRef::new(header));
         }
     }

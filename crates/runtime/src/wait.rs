@@ -28,6 +28,7 @@ use crate::reason::Reason;
 use crate::rest::yield_now;
 use crate::sync::Ordering;
 use crate::timeout;
+use crate::work;
 
 /// When a wait ends if nobody wakes the waiter.
 #[derive(Clone, Copy, Debug)]
@@ -272,11 +273,10 @@ pub(crate) fn await_signal(
     me: FiberRef,
     over: impl FnOnce() -> bool,
     reason: Reason,
-    key: usize,
     until: Until,
 ) -> (Outcome, bool) {
     let plan = Plan::new(me, reason, until, BY_COMPLETION);
-    let ticket = plan.begin(me, key);
+    let ticket = plan.begin(me, 0);
     let outcome =
         if over() { give_up(me, ticket, Outcome::Unparked) } else { wait(me, ticket, &plan) };
     (outcome, plan.limit <= plan.deadline)
@@ -284,6 +284,7 @@ pub(crate) fn await_signal(
 
 /// Ends the wait of a fiber for an operation.
 pub(crate) fn wake_completed(fiber: FiberRef) {
+    work::step();
     wake(fiber, fiber.episode.claim_by(BY_COMPLETION, Outcome::Unparked), Place::Last);
 }
 
