@@ -220,6 +220,35 @@ fn wakes(fibers: usize) -> u64 {
     done() - before
 }
 
+/// Keys that are in one place, for one of which many wait: the others' waits are not theirs.
+fn wakes_beside(fibers: usize) -> u64 {
+    let keys = lot::keys_together(2);
+    let waits = |key| {
+        spawn(move || {
+            assert_eq!(
+                wait::park(key, || true, Reason::Other, Until::WOKEN_ONLY),
+                Outcome::Unparked
+            )
+        })
+    };
+    let many: Vec<_> = (0..fibers).map(|_| waits(keys[0])).collect();
+    until_waiting(fibers, Reason::Other);
+    let mut spent = 0;
+    for _ in 0..fibers {
+        let other = waits(keys[1]);
+        while !other.thread().as_ref().episode.is_waiting() {
+            yield_now();
+        }
+        let before = done();
+        assert_eq!(lot::unpark(keys[1], 1), 1);
+        other.join().expect("it does not panic");
+        spent += done() - before;
+    }
+    assert_eq!(lot::unpark(keys[0], usize::MAX), fibers);
+    many.into_iter().for_each(|fiber| fiber.join().expect("it does not panic"));
+    spent
+}
+
 fn permits(fibers: usize) -> u64 {
     let door = Arc::new(Semaphore::new(0));
     let one = |_| {
@@ -238,7 +267,8 @@ type Case = (&'static str, fn(usize) -> u64);
 
 /// Those that wait for operations, and differ from reactor to reactor.
 const OPERATIONS: [Case; 3] = [("timeouts", timeouts), ("cancels", cancels), ("closes", closes)];
-const OTHERS: [Case; 3] = [("joins", joins), ("wakes", wakes), ("permits", permits)];
+const OTHERS: [Case; 4] =
+    [("joins", joins), ("wakes", wakes), ("wakes beside", wakes_beside), ("permits", permits)];
 
 /// In the process that counts: what it is asked to.
 #[test]

@@ -36,6 +36,19 @@
 //!
 //! All of this is run by loom in `model/parking.rs`.
 //!
+//! # The lists
+//!
+//! Waiters for one key stand together in their bucket's list, in the order in which they came: a *run*.
+//! The first of a run leads it: its `previous` is the last of the run (as there is no need to go back
+//! from a run to the one before), and the last one's `next` leads the next run. So to find a key takes
+//! a step for each key in the bucket, however many wait for them, and to enter a run, to leave it and
+//! to wake its first takes constant time.
+//!
+//! ```text
+//!            ┌───────────────────┐         ┌─── previous of one alone: itself
+//!  first ──▶ a ──▶ a ──▶ a ──▶ a ──▶ b ──▶ c ──▶ None
+//! ```
+//!
 //! # Nothing here allocates
 //!
 //! Nor do a fiber's parking and its being made ready. The program's allocator may wait for a mutex,
@@ -53,9 +66,12 @@ use crate::fiber::FiberRef;
 use crate::queue::Place;
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 use crate::wait;
+use crate::work;
 
+/// Of 16 bytes each, and untouched as long as nobody waits there: so many that a hundred thousand keys
+/// rarely share one.
 #[cfg(not(loom))]
-const BUCKETS: usize = 4096;
+const BUCKETS: usize = 1 << 16;
 #[cfg(loom)]
 const BUCKETS: usize = 2;
 
@@ -81,7 +97,54 @@ unsafe impl Sync for Bucket {}
 
 struct List {
     first: Option<FiberRef>,
-    last: Option<FiberRef>,
+}
+
+/// The waiters for one key in a list.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The last of the run before, unless this is the first.
+    before: Option<FiberRef>,
+    first: FiberRef,
+}
+
+impl Run {
+    #[inline]
+    fn last(self) -> FiberRef {
+        self.first.previous.get().expect("the first of a run names its last")
+    }
+}
+
+/// A way along a run, on which waiters may be taken out.
+struct Walk {
+    key: usize,
+    run: Run,
+    last: FiberRef,
+    next: Option<FiberRef>,
+}
+
+impl Walk {
+    #[inline]
+    fn next(&mut self) -> Option<FiberRef> {
+        let fiber = self.next?;
+        self.next = fiber.next.get().filter(|_| fiber != self.last);
+        Some(fiber)
+    }
+
+    /// Takes the one out to which [`next`](Self::next) has just come.
+    #[inline]
+    fn take_out(&mut self, list: &mut List, fiber: FiberRef) {
+        list.unlink(self.run, fiber);
+        if let Some(next) = self.next.filter(|_| fiber == self.run.first) {
+            self.run.first = next;
+        }
+    }
+
+    /// Another run has changed, which may stand before this one.
+    fn find_again(&mut self, list: &List) {
+        if let Some(run) = list.run(self.key) {
+            self.run = run;
+        }
+    }
 }
 
 #[cfg(not(loom))]
@@ -98,7 +161,7 @@ loom::lazy_static! {
 pub(crate) unsafe fn renew() {
     for bucket in LOT.iter().filter(|bucket| bucket.word.load(Ordering::Relaxed) != 0) {
         // SAFETY: the caller's promise.
-        bucket.list.with_mut(|list| unsafe { *list = List { first: None, last: None } });
+        bucket.list.with_mut(|list| unsafe { *list = List { first: None } });
         bucket.word.store(0, Ordering::Relaxed);
     }
 }
@@ -110,6 +173,12 @@ pub(crate) fn index(key: usize) -> usize {
     (hash >> (64 - BUCKETS.trailing_zeros())) as usize
 }
 
+/// So many keys of one bucket.
+#[cfg(test)]
+pub(crate) fn keys_together(count: usize) -> Vec<usize> {
+    (1..).map(|n| n * 8).filter(|key| index(*key) == index(8)).take(count).collect()
+}
+
 #[inline]
 fn bucket(key: usize) -> &'static Bucket {
     &LOT[index(key)]
@@ -118,12 +187,12 @@ fn bucket(key: usize) -> &'static Bucket {
 impl Bucket {
     #[cfg(not(loom))]
     const fn new() -> Bucket {
-        Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None, last: None }) }
+        Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None }) }
     }
 
     #[cfg(loom)]
     fn new() -> Bucket {
-        Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None, last: None }) }
+        Bucket { word: AtomicU32::new(0), list: UnsafeCell::new(List { first: None }) }
     }
 
     /// Not a [`carefree_context::lock::Lock`]: its waiters sleep until they are woken, and so its
@@ -273,42 +342,73 @@ pub fn fence_before_look() {
 }
 
 impl List {
+    /// The run of `key`.
+    #[inline]
+    fn run(&self, key: usize) -> Option<Run> {
+        let mut before = None;
+        while let Some(first) = next(before, self.first) {
+            work::step();
+            let run = Run { before, first };
+            if first.key.load(Ordering::Relaxed) == key {
+                return Some(run);
+            }
+            before = Some(run.last());
+        }
+        None
+    }
+
+    /// A way along the run of `key`.
+    #[inline]
+    fn walk(&self, key: usize) -> Option<Walk> {
+        let run = self.run(key)?;
+        Some(Walk { key, run, last: run.last(), next: Some(run.first) })
+    }
+
+    /// Puts `fiber` at the end of the run of its key.
     #[inline]
     fn append(&mut self, fiber: FiberRef) {
-        fiber.next.set(None);
-        fiber.previous.set(self.last);
         fiber.linked.store(true, Ordering::Relaxed);
-        match self.last {
-            Some(last) => last.next.set(Some(fiber)),
-            None => self.first = Some(fiber),
-        }
-        self.last = Some(fiber);
-    }
-
-    /// Takes a waiter out, who stays `linked`.
-    #[inline]
-    fn unlink(&mut self, fiber: FiberRef) {
-        let (previous, next) = (fiber.previous.get(), fiber.next.get());
-        match previous {
-            Some(previous) => previous.next.set(next),
-            None => self.first = next,
-        }
-        match next {
-            Some(next) => next.previous.set(previous),
-            None => self.last = previous,
-        }
-    }
-
-    fn has(&self, key: usize) -> bool {
-        let mut cursor = self.first;
-        while let Some(fiber) = cursor {
-            if fiber.key.load(Ordering::Relaxed) == key {
-                return true;
+        match self.run(fiber.key.load(Ordering::Relaxed)) {
+            Some(run) => {
+                let last = run.last();
+                fiber.next.set(last.next.get());
+                fiber.previous.set(Some(last));
+                last.next.set(Some(fiber));
+                run.first.previous.set(Some(fiber));
             }
-            cursor = fiber.next.get();
+            None => {
+                fiber.next.set(self.first);
+                fiber.previous.set(Some(fiber));
+                self.first = Some(fiber);
+            }
         }
-        false
     }
+
+    /// Takes a waiter out of the run it is in, who stays `linked`.
+    #[inline]
+    fn unlink(&mut self, run: Run, fiber: FiberRef) {
+        let (last, following) = (run.last(), fiber.next.get());
+        let leads = fiber == run.first;
+        let before = if leads { run.before } else { fiber.previous.get() };
+        match before {
+            Some(before) => before.next.set(following),
+            None => self.first = following,
+        }
+        match following {
+            // The next in the run: leads it from now on, if the first has gone.
+            Some(following) if fiber != last => {
+                following.previous.set(if leads { Some(last) } else { before });
+            }
+            _ if leads => {}
+            _ => run.first.previous.set(before),
+        }
+    }
+}
+
+/// What follows `before` in a list that begins with `first`.
+#[inline]
+fn next(before: Option<FiberRef>, first: Option<FiberRef>) -> Option<FiberRef> {
+    before.map_or(first, |before| before.next.get())
 }
 
 /// Enters `fiber`, whose wait `begin` starts, into the list for `key`, if `validate` says that
@@ -373,7 +473,8 @@ fn take_out(fiber: FiberRef) {
         let mut list = LOT[place].lock();
         if index(fiber.key.load(Ordering::Relaxed)) == place && fiber.linked.load(Ordering::Relaxed)
         {
-            list.unlink(fiber);
+            let run = list.run(fiber.key.load(Ordering::Relaxed));
+            list.unlink(run.expect("a fiber in the list is in a run"), fiber);
             fiber.linked.store(false, Ordering::Release);
         }
     }
@@ -464,16 +565,15 @@ fn wake(
     let mut woken = Woken::default();
     {
         let mut list = bucket(key).lock();
-        let mut cursor = list.first;
-        while let (Some(fiber), true) = (cursor, awake < count) {
-            cursor = fiber.next.get();
-            if fiber.key.load(Ordering::Relaxed) != key || !matches(fiber.tag.get()) {
-                continue;
+        if let Some(mut walk) = list.walk(key) {
+            while let (true, Some(fiber)) = (awake < count, walk.next()) {
+                if matches(fiber.tag.get()) {
+                    walk.take_out(&mut list, fiber);
+                    awake += usize::from(woken.claim(fiber));
+                }
             }
-            list.unlink(fiber);
-            awake += usize::from(woken.claim(fiber));
         }
-        then(awake, &|| list.has(key));
+        then(awake, &|| list.run(key).is_some());
     }
     woken.make_ready(place);
     awake
@@ -501,22 +601,16 @@ pub fn requeue(
         if !validate() {
             return None;
         }
-        let mut cursor = match &high {
-            Some(high) if source > target => high.first,
-            _ => low.first,
+        let (source_list, mut target_list): (&mut List, Option<&mut List>) = match &mut high {
+            Some(high) if source > target => (high, Some(&mut low)),
+            Some(high) => (&mut low, Some(high)),
+            None => (&mut low, None),
         };
-        while let (Some(fiber), true) = (cursor, awake < wake || moved < requeue) {
-            cursor = fiber.next.get();
-            if fiber.key.load(Ordering::Relaxed) != from {
-                continue;
-            }
-            let (source_list, target_list): (&mut List, Option<&mut List>) = match &mut high {
-                Some(high) if source > target => (high, Some(&mut low)),
-                Some(high) => (&mut low, Some(high)),
-                None => (&mut low, None),
-            };
+        let Some(mut walk) = source_list.walk(from) else { return Some((0, 0)) };
+        while awake < wake || moved < requeue {
+            let Some(fiber) = walk.next() else { break };
             if awake < wake {
-                source_list.unlink(fiber);
+                walk.take_out(source_list, fiber);
                 awake += usize::from(woken.claim(fiber));
                 continue;
             }
@@ -524,11 +618,14 @@ pub fn requeue(
             if from == to {
                 continue;
             }
-            source_list.unlink(fiber);
+            walk.take_out(source_list, fiber);
             fiber.key.store(to, Ordering::Relaxed);
-            match target_list {
+            match &mut target_list {
                 Some(target_list) => target_list.append(fiber),
-                None => source_list.append(fiber),
+                None => {
+                    source_list.append(fiber);
+                    walk.find_again(source_list);
+                }
             }
         }
     }
