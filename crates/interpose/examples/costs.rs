@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::hint::black_box;
-use std::io::{Seek, Write};
+use std::io::{Read as _, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{LazyLock, Mutex};
@@ -64,6 +64,27 @@ fn read_what_is_there(read: Read, from: &impl AsRawFd, mut to: impl Write) -> f6
             begun.elapsed().as_nanos() as f64 / f64::from(TURNS)
         })
         .fold(f64::INFINITY, f64::min)
+}
+
+/// What it takes to send a byte to a fiber that waits for it in `read`.
+fn read_what_comes_later() -> f64 {
+    const TURNS: u32 = 1_000;
+    let ((from, there), (here, mut to)) = (pipe(), pipe());
+    let echo = |mut from: File, mut to: File| {
+        let mut byte = [0];
+        while from.read(&mut byte).expect("a pipe") == 1 {
+            to.write_all(&byte).expect("a pipe");
+        }
+    };
+    let other = carefree_runtime::spawn(move || echo(here, there));
+    let cost = time(TURNS, || {
+        to.write_all(&[1]).expect("a pipe");
+        let mut byte = [0];
+        assert_eq!((&from).read(&mut byte).expect("a pipe"), 1);
+    });
+    drop(to);
+    other.join().expect("it does not panic");
+    cost / 2.0
 }
 
 /// libc's own function, not the one that stands in for it.
@@ -223,6 +244,8 @@ fn main() {
     row("recv of a byte that is there, socket, fiber: ours", || {
         one.run(|| read_what_is_there(black_box(our_recv), &here, &there))
     });
+
+    row("read of a byte that is waited for, pipes, fibers", || one.run(read_what_comes_later));
 
     // SAFETY: as in `original`; the type is the manual's.
     let plain_write: unsafe extern "C" fn(libc::c_int, *const libc::c_void, usize) -> isize =
