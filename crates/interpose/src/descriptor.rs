@@ -268,7 +268,7 @@ interpose! { anywhere
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, else raw_ioctl {
         // SAFETY: the caller's promise.
         let result = unsafe { original(fd, request, argument) };
-        if request == libc::FIONBIO {
+        if request as c_int == libc::FIONBIO as c_int {
             files::changed(fd, Trait::Mode);
         }
         result

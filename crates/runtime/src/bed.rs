@@ -42,8 +42,8 @@ impl Bed {
     }
 
     /// Notes the thread's `pthread_t`, for [`join`] or [`detach`].
-    pub(crate) fn set_joinable(&self, thread: libc::pthread_t) {
-        self.joinable.store(thread as usize, Ordering::Relaxed);
+    pub(crate) fn set_joinable(&self, thread: usize) {
+        self.joinable.store(thread, Ordering::Relaxed);
     }
 
     /// The thread's `pthread_t`; 0 once it was joined or detached.

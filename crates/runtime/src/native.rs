@@ -95,7 +95,7 @@ where
     // SAFETY: the caller's promise; what else the thread uses is its own.
     match unsafe { builder.spawn_unchecked(body) } {
         Ok(thread) => {
-            bed.set_joinable(thread.into_pthread_t());
+            bed.set_joinable(thread.into_pthread_t() as usize);
             Ok(JoinHandle::from_counted(me))
         }
         Err(error) => {

@@ -163,7 +163,7 @@ unsafe fn set(
 ///
 /// # Safety
 /// As for libc's: `thread` is a live thread or fiber, `attributes` may be written.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[allow(unreachable_pub, reason = "libc's callers reach it by its symbol")]
 pub unsafe extern "C" fn pthread_getattr_np(
     thread: libc::pthread_t,

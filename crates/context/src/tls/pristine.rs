@@ -186,7 +186,7 @@ fn run_on_own_stack(findings: &mut Findings) -> Result<(), String> {
     // thread, which is joined before it is unmapped, and `findings` outlives the join as well.
     let code = unsafe {
         let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
-        let mut thread = 0;
+        let mut thread = std::mem::zeroed::<libc::pthread_t>();
         libc::pthread_attr_init(&mut attributes);
         let mut code = pthread_attr_setstack(&mut attributes, map, STACK);
         if code == 0 {

@@ -112,6 +112,7 @@ fn handles_can_be_kept_and_joined_later() {
 fn limit_address_space(room: usize) {
     // The heap grows beforehand, and keeps what it has: not stacks alone need room.
     // SAFETY: calls with numbers.
+    #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
