@@ -58,7 +58,7 @@ macro_rules! lockf {
     ($($name:ident),*) => {$(
         interpose! { anywhere
             #[doc = concat!("`", stringify!($name), "(3)`.")]
-            fn $name(fd: c_int, command: c_int, length: off_t) -> c_int {
+            fn $name(fd: c_int, command: c_int, length: off_t) -> c_int, linked "__lockf64" {
                 if command != libc::F_LOCK || !fiber::on_fiber() {
                     // SAFETY: no memory is involved.
                     let result = unsafe { original(fd, command, length) };

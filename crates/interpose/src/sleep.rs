@@ -7,7 +7,6 @@
 
 use std::ffi::{c_int, c_uint};
 
-use carefree_context::kernel;
 use carefree_runtime::clock;
 use carefree_runtime::{Reason, wait};
 use libc::{clockid_t, timespec};
@@ -20,15 +19,14 @@ system_call!(
     fn raw_nanosleep(time: *const timespec, left: *mut timespec) -> c_int = SYS_nanosleep
 );
 
-unsafe extern "C-unwind" fn raw_clock_nanosleep(
-    clock: clockid_t,
-    flags: c_int,
-    time: *const timespec,
-    left: *mut timespec,
-) -> c_int {
-    let arguments = [clock as usize, flags as usize, time as usize, left as usize, 0, 0];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_clock_nanosleep, arguments) }.err().unwrap_or(0)
+/// By way of `nanosleep`, as libc's own does; for a static program.
+unsafe extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
+    let time = timespec {
+        tv_sec: (micros / 1_000_000).into(),
+        tv_nsec: (micros % 1_000_000 * 1000).into(),
+    };
+    // SAFETY: a time; what is left of it is not asked for.
+    unsafe { nanosleep::original(&raw const time, std::ptr::null_mut()) }
 }
 
 /// How often a sleep until some time of day looks at the clock, which may be set meanwhile.
@@ -102,7 +100,7 @@ interpose! {
         flags: c_int,
         time: *const timespec,
         left: *mut timespec,
-    ) -> c_int, else raw_clock_nanosleep {
+    ) -> c_int, linked "__clock_nanosleep" {
         let absolute = flags & libc::TIMER_ABSTIME != 0;
         match clock {
             libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
@@ -131,7 +129,7 @@ interpose! {
 
 interpose! {
     /// `usleep(3)`.
-    fn usleep(micros: c_uint) -> c_int {
+    fn usleep(micros: c_uint) -> c_int, else raw_usleep {
         sleep_for(u64::from(micros) * 1000);
         0
     }

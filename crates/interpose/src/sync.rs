@@ -55,9 +55,14 @@ interpose! {
     }
 }
 
+unsafe extern "C-unwind" fn raw_sync() {
+    // SAFETY: no memory is involved.
+    let _ = unsafe { kernel::call(libc::SYS_sync, [0; 6]) };
+}
+
 interpose! {
     /// `sync(2)`, on a thread that may block.
-    fn sync() -> () {
+    fn sync() -> (), else raw_sync {
         // SAFETY: no memory is involved.
         unsafe { offload(|| original()) }
     }
