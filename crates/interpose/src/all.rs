@@ -109,12 +109,19 @@ pub(crate) unsafe fn receive_before_mark(
     or_so_far(got, unsafe { offload_receive(fd, rest, left, flags) })
 }
 
-/// Receives until a message's buffers are full, where the reactor can only receive what is there.
+/// Receives until a message's buffers are full, where the reactor can only receive what is there, or
+/// has received a part: of `got` bytes, which the header tells of.
 ///
 /// # Safety
 /// As for `recvmsg`; these are its [`flags`].
 #[cold]
-pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
+pub(crate) unsafe fn receive_message(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+    mut got: usize,
+    deadline: u64,
+) -> Answer {
     // Nobody has looked at it: such a call is not tried.
     memory::check(message, 1)?;
     // SAFETY: the caller's promise.
@@ -123,9 +130,13 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as _) };
     buffers.look()?;
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
-    let deadline = parking::deadline(fd, on.limit);
     let mut part = *message;
-    let mut got = 0;
+    if got > 0 {
+        if got >= buffers.left() || message.msg_flags & libc::MSG_CTRUNC != 0 {
+            return Ok(got);
+        }
+        go_on(&mut part, &mut buffers, got);
+    }
     loop {
         let each = flags & !libc::MSG_WAITALL;
         let op = Op::ReceiveMessage { fd, message: &raw mut part, flags: each };
@@ -151,15 +162,20 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
                 if more != 0 && more < buffers.left() && part.msg_flags & libc::MSG_CTRUNC == 0 =>
             {
                 got += more;
-                buffers.advance(more);
-                part.msg_iov = buffers.first().cast_mut();
-                part.msg_iovlen = buffers.count() as _;
-                part.msg_name = ptr::null_mut();
-                part.msg_namelen = 0;
+                go_on(&mut part, &mut buffers, more);
             }
             answer => return or_so_far(got, answer),
         }
     }
+}
+
+/// Makes `part` the header for what is left in `buffers` after `more` bytes.
+fn go_on(part: &mut msghdr, buffers: &mut Buffers, more: usize) {
+    buffers.advance(more);
+    part.msg_iov = buffers.first().cast_mut();
+    part.msg_iovlen = buffers.count() as _;
+    part.msg_name = ptr::null_mut();
+    part.msg_namelen = 0;
 }
 
 /// Calls `look`, which does not wait, until it finds `length` bytes or the end.

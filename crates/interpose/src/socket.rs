@@ -433,12 +433,18 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     }
     let op = Op::ReceiveMessage { fd, message, flags };
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
     // SAFETY: as above.
-    match unsafe { parking::perform(&op, on) } {
+    match unsafe { parking::perform_until(&op, on, deadline) } {
         Parked::Late => Err(libc::EAGAIN),
         // SAFETY: as above.
         Parked::Unsupported if wants_all(flags) => unsafe {
-            all::receive_message(fd, message, flags)
+            all::receive_message(fd, message, flags, 0, deadline)
+        },
+        // A reactor may end with a part: io_uring before Linux 5.19 does.
+        // SAFETY: as above.
+        Parked::Answered(Ok(got)) if wants_all(flags) && got != 0 => unsafe {
+            all::receive_message(fd, message, flags, got, deadline)
         },
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
             // SAFETY: as above.

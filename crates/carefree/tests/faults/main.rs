@@ -171,6 +171,11 @@ const KEPT: &[(&[&str], Plan, &str)] = &[
         "a part of a file was taken for all of it",
     ),
     (
+        &["socketpair", "tcp"],
+        Plan { short: 200, ..Plan::quiet(Kind::Uring) },
+        "recvmsg with MSG_WAITALL ended with a part",
+    ),
+    (
         &["messages"],
         Plan { call: 60, fail: 30, ..Plan::quiet(Kind::Uring) },
         "a signal hid what was ready, for good",

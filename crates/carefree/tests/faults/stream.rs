@@ -75,17 +75,20 @@ pub(crate) enum By {
     Socket,
     /// `recv` with `MSG_WAITALL`, or `sendmsg`.
     Whole,
+    /// `recvmsg` with `MSG_WAITALL`, or `sendmsg`.
+    WholeMessage,
     /// `recvmsg` or `sendmsg`.
     Message,
 }
 
 impl By {
     pub(crate) fn draw(random: &mut fastrand::Rng, is_socket: bool) -> By {
-        match random.u8(0..if is_socket { 5 } else { 2 }) {
+        match random.u8(0..if is_socket { 6 } else { 2 }) {
             0 => By::Plain,
             1 => By::Vectored,
             2 => By::Socket,
             3 => By::Whole,
+            4 => By::WholeMessage,
             _ => By::Message,
         }
     }
@@ -161,6 +164,10 @@ fn read_into(
                 let mut message = header(&mut pieces);
                 libc::recvmsg(fd, &raw mut message, 0)
             }
+            By::WholeMessage => {
+                let mut message = header(&mut pieces);
+                libc::recvmsg(fd, &raw mut message, libc::MSG_WAITALL)
+            }
         } as i64)
     });
     let got = answer.unwrap_or(0);
@@ -205,7 +212,7 @@ pub(crate) fn write(
             By::Plain => libc::write(fd, start.cast(), length),
             By::Vectored => libc::writev(fd, pieces.as_ptr(), 2),
             By::Socket => libc::send(fd, start.cast(), length, 0),
-            By::Whole | By::Message => {
+            By::Whole | By::WholeMessage | By::Message => {
                 let message = header(&mut pieces);
                 libc::sendmsg(fd, &raw const message, 0)
             }
@@ -251,7 +258,7 @@ pub(crate) fn read_all(
         let (got, length) = read_some(fd, stream, place, by, random);
         let got = got.unwrap_or_else(|errno| panic!("errno {errno} by {by:?} at {place}"));
         let all = length.min((total - place) as usize);
-        let whole = matches!(by, By::Whole) && !plan::fails();
+        let whole = matches!(by, By::Whole | By::WholeMessage) && !plan::fails();
         assert!(got == all || !whole, "{got} of {all} bytes by {by:?} at {place}");
         place += got as u64;
         if got == 0 {
