@@ -60,6 +60,9 @@ const THRESHOLD: u64 = 10_000_000;
 /// How many times that long a carrier may wait for a lock of libc's own, such as malloc's. Where who
 /// has it does not get a processor, there is nothing that the program could do better.
 const WITHIN_LIBC: u32 = 10;
+/// How often the watchdog tries to find out where a carrier is: one that does not answer holds up the
+/// looks at others.
+const ASKED_AT_MOST: u32 = 200;
 /// No watchdog.
 const OFF: u64 = 0;
 
@@ -190,6 +193,8 @@ struct Track {
     /// When that count was first seen.
     since: Instant,
     base: Option<Base>,
+    /// How often the watchdog has tried to find out where it is.
+    asked: u32,
     /// It has been dealt with.
     settled: bool,
 }
@@ -200,6 +205,15 @@ struct Base {
     at: Instant,
     cpu: u64,
     ran_and_waited: Option<(u64, u64)>,
+}
+
+impl Track {
+    /// Whether to find out where the carrier is. If not, it has been dealt with.
+    fn may_be_asked(&mut self, limiter: &mut Limiter, now: Instant) -> bool {
+        self.settled = self.asked == ASKED_AT_MOST || self.asked == 0 && !limiter.may_look(now);
+        self.asked += 1;
+        !self.settled
+    }
 }
 
 struct Watchdog {
@@ -264,7 +278,8 @@ impl Watchdog {
         let track = match self.tracks.get_mut(&key).filter(unchanged) {
             Some(track) if !asleep => track,
             _ => {
-                let track = Track { thread, switches, since: now, base: None, settled: false };
+                let track =
+                    Track { thread, switches, since: now, base: None, asked: 0, settled: false };
                 self.tracks.insert(key, track);
                 return None;
             }
@@ -286,11 +301,13 @@ impl Watchdog {
         let since = now - track.since;
         let ran = Duration::from_nanos(kernel::cpu_time(thread)?.saturating_sub(base.cpu));
         if ran >= self.threshold {
-            track.settled = true;
-            if !self.limiter.may_look(now) {
+            if !track.may_be_asked(&mut self.limiter, now) {
                 return None;
             }
+            // On a busy machine it may not get a processor in time to answer: it is asked again by the
+            // next look.
             let capture = capture::interrupt(thread)?;
+            track.settled = true;
             // If it has let others run meanwhile, it is not the one.
             let same = carrier.switches() == switches;
             return same.then_some(Finding { capture, trouble: Trouble::Runs, since });
@@ -311,14 +328,15 @@ impl Watchdog {
             return None;
         }
         let stack = stack::find(asleep.stack_pointer as usize)?;
-        track.settled = true;
-        if !self.limiter.may_look(now) {
+        if !track.may_be_asked(&mut self.limiter, now) {
             return None;
         }
         let (fiber, number) = who_runs(carrier, stack.base)?;
         let capture = capture::look_at(fiber, number, asleep.program_counter, asleep.stack_pointer);
         let same = carrier.switches() == switches && kernel::asleep(thread)? == asleep;
         let trouble = Trouble::Blocks(kernel::describe(&asleep));
+        // Else it has ended that call, and may make another by the next look.
+        track.settled = same;
         same.then_some(Finding { capture, trouble, since })
     }
 
