@@ -273,7 +273,7 @@ const OTHERS: [Case; 4] =
 /// In the process that counts: what it is asked to.
 #[test]
 fn counted() {
-    let Ok(asked) = std::env::var(CASE) else { return };
+    let Some(asked) = carefree_settings::text(CASE) else { return };
     let (case, fibers) = asked.rsplit_once(' ').expect("a case and a number");
     let fibers = fibers.parse().expect("a number of fibers");
     let (_, count) = (OPERATIONS.iter().chain(&OTHERS).find(|(name, _)| *name == case))

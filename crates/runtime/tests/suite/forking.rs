@@ -239,7 +239,12 @@ fn many_forks_while_others_are_busy() {
         let output = in_a_process("forking::many_forks_while_others_are_busy", &[]);
         return assert!(output.status.success(), "{}", text(&output));
     }
-    let (forks, busy) = if in_forced_mode() { (25, 3) } else { (200, 6) };
+    // A thread for each fiber takes a mapping, and a fork copies all mappings.
+    let (forks, busy) = match (in_forced_mode(), own_tls()) {
+        (true, false) => (5, 2),
+        (true, true) => (25, 3),
+        (false, _) => (200, 6),
+    };
     within_reason(move || {
         let runtime = Runtime::builder().carriers(4).build().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
