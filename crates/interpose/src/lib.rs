@@ -38,7 +38,6 @@
 //! | `open`, `openat`, `creat` | `opening` |
 //! | `flock`, `lockf` | `locks` |
 //! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
-//! | `dlopen`, `dlmopen`, `dlclose`: where a library has thread-local variables | `library` |
 //! | `close`, `dup2`, `dup3`, `close_range`, `closefrom`, `fclose`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
 //!
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
@@ -87,10 +86,6 @@ pub mod creation;
 pub mod descriptor;
 pub mod fortify;
 pub mod ipc;
-// Not where a sanitizer is built in: fibers have no storage of their own there, and the sanitizer stands
-// in for the same calls.
-#[cfg(all(not(target_feature = "crt-static"), target_env = "gnu", not(carefree_sanitized)))]
-pub mod library;
 pub mod locks;
 pub mod messages;
 pub mod mutex;

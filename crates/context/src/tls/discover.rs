@@ -149,8 +149,6 @@ pub(super) fn discover() -> Result<Layout, String> {
             return Err("libc has nothing that frees what it keeps for a thread".into());
         }
     }
-    // What was just being loaded is to be looked at again.
-    let seen = if found.unsettled { Changes::NONE } else { seen };
     Ok(Layout {
         size,
         align,

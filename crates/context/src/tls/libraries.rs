@@ -5,38 +5,8 @@
 //! a variable; the loader (`__tls_get_addr`) does that on a fiber as on a thread. But if its code
 //! uses the *initial-exec* model (or, on aarch64, TLS descriptors while the loader has room) the
 //! loader gives it a place in the block next to those taken, and writes the initial values into the
-//! blocks of all threads it knows. It does not know fibers. [`loading`] makes good for it: what stands
-//! in for `dlopen` calls libc's in it, and before its caller goes on, the library's initial values are
-//! in all blocks, of fibers that run, that wait and that are to come. Where a library is loaded by
-//! another way (by libc itself, say), [`Layout::refresh`] notices it, and blocks built or reset from
-//! then on have its initial values.
-//!
-//! # Blocks that are in use
-//!
-//! [`loading`] writes to blocks on which fibers run. It writes where the variables of the new library
-//! lie and nowhere else, and no fiber uses these before `dlopen` has returned: not by the library's
-//! code, which has run no more than its constructors, nor as a part of the reserve, which nothing
-//! else uses. So what is to be shown is that each block has the values when `loading` returns, whatever
-//! happens to it meanwhile. `loading` publishes the new [`Statics`] first and then goes through the
-//! blocks under the lock under which they are noted when they are built:
-//!
-//! * A block noted before is among them.
-//! * One noted after is built of the new `Statics`: `build` looks under the lock which are current.
-//! * One that is reset meanwhile may be overwritten with what was current before, if a library that
-//!   was unloaded had variables in the same place. `reset` looks afterwards whether it wrote what is
-//!   current, and if not, writes again. It may look before its writes are seen by others, for a load
-//!   may overtake stores; so `loading` has the kernel interrupt the process's other threads
-//!   (`membarrier`) after it has published: a `reset` that has looked before that has its writes done
-//!   before those of `loading`, one that looks after it sees what is current. (A kernel without
-//!   `membarrier` leaves it to the system calls in between, which take thousands of times as long as
-//!   stores do to be seen.)
-//!
-//! Whether a library is new is known by its number and place, so that it was unloaded must be noticed
-//! before it is loaded again: [`unloading`] is for that. Where one thread loads a library while another
-//! unloads the same, in the instant between libc's `dlclose` and the look, it is taken for the one
-//! before, and fibers that were alive keep the values that they gave its variables. A lock over both
-//! would prevent that, but it would be held while constructors run, which may wait for a thread that
-//! wants it.
+//! blocks of all threads it knows. It does not know fibers. [`Layout::refresh`] makes good for it:
+//! it notices such a library, and blocks built or reset from then on have its initial values.
 //!
 //! # Carriers that build and reset meanwhile
 //!
@@ -49,13 +19,11 @@ use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::block;
 use super::layout::Layout;
 use super::pristine::{self, Findings};
-use crate::kernel;
 use crate::loader;
 use crate::lock::Lock;
 
@@ -162,85 +130,6 @@ impl Statics {
             unsafe { *low.cast::<u64>().add(*index as usize) += low as u64 };
         }
     }
-
-    /// Gives the variables of `modules`, which are some of these, their initial values.
-    ///
-    /// # Safety
-    /// `low` is the lowest address of a block of the layout these were gathered for, and no fiber
-    /// uses these variables.
-    pub(super) unsafe fn write_modules(&self, low: *mut u8, modules: &[Module]) {
-        let image = self.image.as_ptr().cast::<u8>();
-        for Module { place, .. } in modules {
-            // SAFETY: as in `write`, for a part of the block that is nobody's.
-            unsafe {
-                low.add(place.start).copy_from_nonoverlapping(image.add(place.start), place.len());
-            }
-            let words = place.start.div_ceil(8) as u32..(place.end / 8) as u32;
-            for index in self.rebase.iter().filter(|index| words.contains(index)) {
-                // SAFETY: as in `write`; the word lies within what was just copied.
-                unsafe { *low.cast::<u64>().add(*index as usize) += low as u64 };
-            }
-        }
-    }
-}
-
-/// Calls of [`loading`] under way.
-static LOADING: AtomicUsize = AtomicUsize::new(0);
-
-/// Calls `load`, which loads libraries, on a plain thread. When it returns, the libraries' variables
-/// have their initial values for all fibers of the process.
-///
-/// The thread may be one with storage of libc's, for which libc does that by itself, before it runs the
-/// libraries' constructors.
-///
-/// # Aborts
-/// As [`Layout::refresh`].
-///
-/// ```
-/// // Nothing is loaded; a program does without a fiber what it does.
-/// assert_eq!(carefree_context::tls::loading(|| 1), 1);
-/// ```
-pub fn loading<T>(load: impl FnOnce() -> T) -> T {
-    // What was loaded by other ways before is not to be taken for new. It may be in use.
-    unloading(|| ());
-    LOADING.fetch_add(1, Ordering::SeqCst);
-    let loaded = load();
-    if let Some(layout) = super::known() {
-        if let Err(error) = layout.look(true) {
-            eprintln!(
-                "carefree: a library was loaded, and fibers that are alive may not find the initial \
-                 values of its thread-local variables: {error}"
-            );
-        }
-    }
-    LOADING.fetch_sub(1, Ordering::SeqCst);
-    loaded
-}
-
-/// Calls `unload`, which unloads libraries, on a plain thread, and notices what it has unloaded.
-///
-/// ```
-/// assert_eq!(carefree_context::tls::unloading(|| 1), 1);
-/// ```
-pub fn unloading<T>(unload: impl FnOnce() -> T) -> T {
-    let unloaded = unload();
-    if let Some(layout) = super::known() {
-        // If no thread can be started to look just now, the next look will notice it.
-        let _ = layout.refresh();
-    }
-    unloaded
-}
-
-/// Has all threads of the process that run just now execute a memory barrier, where the kernel can.
-fn interrupt_others() {
-    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    let command = |command: libc::c_int| {
-        // SAFETY: no memory is involved.
-        unsafe { kernel::call(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]) }
-    };
-    let _ = command(REGISTER_PRIVATE_EXPEDITED);
-    let _ = command(PRIVATE_EXPEDITED);
 }
 
 /// The current [`Statics`] and what they were gathered from.
@@ -261,9 +150,6 @@ struct Looking {
     published: Vec<&'static Statics>,
     /// The counts of an unfinished change, and when it was first seen.
     unsettled: Option<(Changes, Instant)>,
-    /// Those of the current modules that all blocks have, or that are too old to be written to blocks
-    /// in use.
-    known: Vec<Module>,
 }
 
 impl Libraries {
@@ -273,11 +159,7 @@ impl Libraries {
             current: AtomicPtr::new(ptr::from_ref(statics).cast_mut()),
             loads: AtomicU64::new(seen.loads),
             unloads: AtomicU64::new(seen.unloads),
-            looking: Lock::new(Looking {
-                published: vec![statics],
-                unsettled: None,
-                known: statics.modules.to_vec(),
-            }),
+            looking: Lock::new(Looking { published: vec![statics], unsettled: None }),
         }
     }
 
@@ -287,26 +169,6 @@ impl Libraries {
         // SAFETY: the first was leaked, and so is every one that replaces it: none is ever freed
         // or changed, so a shared reference stays good for ever.
         unsafe { &*self.current.load(Ordering::Acquire) }
-    }
-
-    /// As [`Statics::write`], of what is current when it returns.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline]
-    pub(super) unsafe fn write_current(&self, low: *mut u8) {
-        let mut statics = self.current();
-        loop {
-            // SAFETY: the caller's promise.
-            unsafe { statics.write(low) };
-            // The other side of `interrupt_others`: see the description of the module.
-            compiler_fence(Ordering::SeqCst);
-            let latest = self.current();
-            if ptr::eq(statics, latest) {
-                return;
-            }
-            statics = latest;
-        }
     }
 
     fn seen(&self) -> Changes {
@@ -325,9 +187,6 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// What the loader never says: it has loaded the program.
-    pub(super) const NONE: Changes = Changes { loads: 0, unloads: 0 };
-
     pub(super) fn now() -> Changes {
         let mut changes = Changes { loads: 0, unloads: 0 };
         loader::any_object(|info| {
@@ -368,42 +227,16 @@ impl Layout {
     /// that names the library and a sufficient `CAREFREE_TLS_RESERVE`: its variables would lie in
     /// fibers' frames.
     pub fn refresh(&self) -> io::Result<()> {
-        self.look(false)
-    }
-
-    /// [`refresh`](Self::refresh); with `fill`, what is new gets its initial values in all blocks.
-    fn look(&self, fill: bool) -> io::Result<()> {
-        let libraries = &self.libraries;
-        if !fill && Changes::now() == libraries.seen() {
+        let now = Changes::now();
+        if now == self.libraries.seen() {
             return Ok(());
         }
-        let mut looking = libraries.looking.lock();
+        let mut looking = self.libraries.looking.lock();
         // Before the look, so that what happens meanwhile is noticed the next time.
         let now = Changes::now();
-        if now != libraries.seen() {
-            self.publish(&mut looking, now)?;
-        }
-        let current = libraries.current();
-        if fill {
-            let new = |module: &&Module| !looking.known.contains(module);
-            let new: Vec<Module> = current.modules.iter().filter(new).cloned().collect();
-            if !new.is_empty() {
-                interrupt_others();
-                // SAFETY: there is one layout; that these are not in use yet is argued above.
-                unsafe { block::fill(current, &new) };
-            }
-        } else if LOADING.load(Ordering::SeqCst) != 0 {
-            // What is new may be what is just being loaded. (After the look: who has loaded it looks
-            // for itself before it says that it is done, and waits until this look is over.)
-            looking.known.retain(|module| current.modules.contains(module));
+        if now == self.libraries.seen() {
             return Ok(());
         }
-        looking.known = current.modules.to_vec();
-        Ok(())
-    }
-
-    /// Looks which libraries there are, and has blocks made of them from now on.
-    fn publish(&self, looking: &mut Looking, now: Changes) -> io::Result<()> {
         let found = pristine::look(false).map_err(io::Error::other)?;
         let statics = match Statics::gather(&found, self.size, self.tp) {
             Ok(statics) => statics,

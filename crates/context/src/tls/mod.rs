@@ -70,9 +70,9 @@
 //!   a stand-in for libc's functions does so.
 //! * A library loaded with `dlopen` that is given a *fixed place* in every thread's block (see
 //!   `libraries.rs` for which are) gets one in every fiber's too: that is what the reserve is for
-//!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). All fibers find its initial values there if it
-//!   was loaded in [`loading`]; else those that start after the next [`Layout::refresh`], and those
-//!   that were alive before find zeros.
+//!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). Fibers that start after the next
+//!   [`Layout::refresh`] find its initial values there. Those that were alive before, among them
+//!   the one that called `dlopen`, find zeros in their place.
 //! * `dlclose`, and a `dlopen` that enlarges the global scope, wait until no thread is in the
 //!   middle of binding a symbol before they free what was searched. They do not wait for fibers.
 //!   Programs that bind at the start (`-z now`, as Rust's do) have no such middle.
@@ -100,7 +100,6 @@ use crate::instrument;
 
 pub use block::Block;
 pub use layout::Layout;
-pub use libraries::{loading, unloading};
 
 /// Keeps others from changing what blocks are made from.
 pub(crate) fn hold() {
@@ -170,11 +169,6 @@ pub fn mode() -> &'static Mode {
         // Fibers may outlive everything else, so what they are built from is never freed.
         Box::leak(Box::new(choose()))
     })
-}
-
-/// The layout of blocks, if the mode is fixed and there is one.
-fn known() -> Option<&'static Layout> {
-    MODE.get().and_then(|mode| mode.layout())
 }
 
 /// Has fibers share their carrier's thread-local storage, unless `CAREFREE_TLS` says otherwise.
