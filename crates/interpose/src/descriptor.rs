@@ -178,8 +178,11 @@ freopen!(freopen, freopen64);
 interpose! { anywhere
     /// `closedir(3)`, of a directory that was opened by its number as well.
     fn closedir(directory: *mut libc::DIR) -> c_int, linked "__closedir" {
-        // SAFETY: the caller's promise.
-        files::prepare_to_close(unsafe { libc::dirfd(directory) });
+        // libc answers to none with an error; `dirfd` reads it.
+        if !directory.is_null() {
+            // SAFETY: the caller's promise.
+            files::prepare_to_close(unsafe { libc::dirfd(directory) });
+        }
         // SAFETY: the caller's promise.
         unsafe { original(directory) }
     }

@@ -377,6 +377,16 @@ fn in_memory() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"closing".as_ptr(), libc::MFD_CLOEXEC)) }
 }
 
+#[test]
+fn closing_no_directory_is_an_error() {
+    on_one_carrier(|| {
+        // SAFETY: libc answers to no directory with an error.
+        let closed = unsafe { libc::closedir(std::ptr::null_mut()) };
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!((closed, errno), (-1, Some(libc::EINVAL)));
+    });
+}
+
 /// By libc, as part of something else: what was known of the old file is not said of the new one, which
 /// waits. (A wait taken for that of a file in memory would keep the carrier for ever.)
 #[test]
