@@ -148,6 +148,13 @@ unsafe fn accept_elsewhere(fd: c_int, plain: [usize; 6]) -> Answer {
             Parked::Answered(Ok(_)) => {}
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(libc::EAGAIN),
+            // The reactor lacks even a file to wait with: looked for now and then, so that the wait ends
+            // when the fiber is cancelled. On a socket that does not listen, accepting fails at once.
+            Parked::Unsupported if option(fd, libc::SO_ACCEPTCONN) == Ok(1) => {
+                static LISTENERS: Matter = Matter::new();
+                let is_there = || ready::is_ready(fd, libc::POLLIN).then_some(());
+                LISTENERS.pursue(on.reason, deadline, libc::EAGAIN, is_there)?;
+            }
             Parked::Unsupported => return accept(),
         }
         let accepted = in_turn(fd, on.reason, deadline, libc::EAGAIN, || {

@@ -394,6 +394,7 @@ fn no_descriptor_is_left_for_the_reactor() {
     }
     // Before the runtime has made anything, and with pairs to wait on already there.
     let pairs: Vec<_> = (0..20).map(|_| std::os::unix::net::UnixStream::pair().unwrap()).collect();
+    let listener = listener();
     limit_files(100);
     let files = open_all();
     on_a_fiber(move || {
@@ -416,10 +417,13 @@ fn no_descriptor_is_left_for_the_reactor() {
             assert_eq!(&reading.join().unwrap(), b"pear");
             writing.join().unwrap();
         }
+        // Even so a server that waits for a connection can be ended.
+        let service = Service::on(listener, echo);
+        carefree::sleep(Duration::from_millis(5));
+        drop(service);
     });
     drop(files);
-    // And soon with as many as it likes: a call that waits can be cancelled again, as the service's
-    // is when it ends.
+    // And soon with as many as it likes.
     std::thread::sleep(Duration::from_millis(200));
     on_a_fiber(|| {
         let service = Service::new(echo);
