@@ -71,6 +71,10 @@ const SIZES: [usize; 4] = [1000, 70_000, 3, 200_000];
 
 #[test]
 fn a_full_file_system() {
+    // A process that another test starts may hold a removed file, and its room, until it executes.
+    if alone("limits::a_full_file_system") {
+        return;
+    }
     let folder = Folder::new();
     let mounted = match Mounted::tmpfs(folder.path(), "size=1000k") {
         Ok(mounted) => mounted,

@@ -43,30 +43,33 @@ fn nobody_wakes_early() {
 #[test]
 fn sleepers_wake_in_order() {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
-    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
-    // Their times are set before any of them starts: on a busy machine that may take a while.
-    let begun = Instant::now();
-    let handles: Vec<_> = [40u64, 5, 20, 10, 30]
-        .map(|ms| {
-            let order = order.clone();
-            runtime.spawn(move || {
-                sleep_until(begun + Duration::from_millis(ms));
-                order.lock().unwrap().push((ms, begun.elapsed()));
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let handles: Vec<_> = [40u64, 5, 20, 10, 30]
+            .map(|ms| {
+                let order = order.clone();
+                runtime.spawn(move || {
+                    let late = begun.elapsed() >= SHORT;
+                    sleep_until(begun + Duration::from_millis(ms));
+                    assert!(begun.elapsed() >= Duration::from_millis(ms));
+                    order.lock().unwrap().push(ms);
+                    late
+                })
             })
-        })
-        .into();
-    for handle in handles {
-        handle.join().unwrap();
+            .into();
+        // On a busy machine one may begin so late that it need not sleep.
+        let late = handles.into_iter().any(|handle| handle.join().unwrap());
+        let mut order = order.lock().unwrap();
+        if !own_tls() {
+            // Threads may stand for fibers: which of two that are due runs first is the kernel's choice.
+            order.sort_unstable();
+        }
+        if !late {
+            return assert_eq!(*order, [5, 10, 20, 30, 40]);
+        }
     }
-    let mut order = order.lock().unwrap();
-    for (ms, woken) in order.iter() {
-        assert!(*woken >= Duration::from_millis(*ms), "{order:?}");
-    }
-    if !own_tls() {
-        // Threads may stand for fibers: which of two that are due runs first is the kernel's choice.
-        order.sort();
-    }
-    assert_eq!(order.iter().map(|(ms, _)| *ms).collect::<Vec<_>>(), [5, 10, 20, 30, 40]);
+    println!("skipped: they do not get to sleep in time here");
 }
 
 #[test]
