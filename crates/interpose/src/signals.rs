@@ -12,13 +12,14 @@
 //! threads, a signal to the process goes to that thread only if others block it.
 
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{ptr, thread};
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::{self, NEVER};
+use carefree_runtime::launch::launch;
 use carefree_runtime::operation::{self, Ended, Wait};
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Reason, lot};
@@ -202,7 +203,7 @@ fn until_handled(mask: Option<u64>) -> Answer {
         // SAFETY: an array of one, and a mask or none.
         let _ = unsafe { kernel::call(libc::SYS_ppoll, [file, 1, 0, mask as usize, SIGNALS, 0]) };
     };
-    let started = thread::Builder::new().name("carefree-signals".into()).spawn({
+    let started = launch("carefree-signals", {
         let watch = Arc::clone(&watch);
         move || {
             handled(&watch);

@@ -21,6 +21,7 @@
 //! | headers, furnished stacks that idle, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
 //! | what is found out once | the child waits for nobody who was finding it: either `prepare` has seen to it that it is known, or everybody finds it for himself |
 //! | the loader's lock | nobody of ours holds it: see `carefree_context::loader` |
+//! | the lock of std's that its threads take at their beginning and end | not taken: threads are libc's alone, and std is told no fiber's name: see `launch` |
 //! | the reactors' descriptors | closed; the parent's are not touched |
 //! | a fiber's id as libc has it | the child's, put there by `fork` itself; fibers of the child get other ids than the parent's |
 //! | restartable sequences | taken back: the kernel would go on writing to the carrier's thread control block, which libc takes for a dead thread's and gives to the next |
@@ -28,9 +29,7 @@
 //! Of this, `vfork` and `posix_spawn` need nothing, and run no such handlers: their child does nothing
 //! but call exec. `_Fork` runs none either; after it a child may do only what a signal handler may.
 
-use std::process;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_context::{fork, kernel, tls};
 
@@ -41,21 +40,13 @@ use crate::fiber::{FiberRef, Kind};
 use crate::furnish;
 use crate::lot;
 use crate::offload;
+use crate::process;
 use crate::pthread;
 use crate::registry;
 use crate::runtime;
 use crate::sync::membarrier;
 use crate::wait;
 use crate::watch;
-
-/// Counts the forks between this process and the first one.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-
-/// Which process this is: changes in the child of a fork.
-#[inline]
-pub(crate) fn generation() -> u32 {
-    GENERATION.load(Ordering::Relaxed)
-}
 
 /// Has forks prepared from now on.
 pub(crate) fn prepare_process() {
@@ -80,7 +71,7 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    process::enter_child();
     // SAFETY: as there; and the thread was not in the reactor.
     unsafe {
         in_parent();
@@ -158,9 +149,4 @@ unsafe fn take_back_sequences(fiber: FiberRef) {
             return;
         }
     }
-}
-
-/// Ends the process, as the end of its last thread does.
-pub(crate) fn end_process() -> ! {
-    process::exit(0)
 }

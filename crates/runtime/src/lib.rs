@@ -50,6 +50,8 @@ mod io;
 mod join;
 #[cfg(not(loom))]
 mod large;
+#[cfg(not(loom))]
+pub mod launch;
 #[cfg_attr(loom, path = "model/limits.rs")]
 mod limits;
 pub mod lot;
@@ -62,6 +64,8 @@ mod native;
 #[cfg(not(loom))]
 mod offload;
 pub mod operation;
+#[cfg(not(loom))]
+mod process;
 #[cfg(not(loom))]
 pub mod pthread;
 #[cfg_attr(loom, path = "model/queue.rs")]

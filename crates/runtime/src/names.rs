@@ -38,7 +38,7 @@ impl Names {
     }
 }
 
-fn cut(name: &str) -> KernelName {
+pub(crate) fn cut(name: &str) -> KernelName {
     let mut cut = KernelName::default();
     let length = name.len().min(cut.len() - 1);
     cut[..length].copy_from_slice(&name.as_bytes()[..length]);

@@ -14,7 +14,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::unix::thread::JoinHandleExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +22,7 @@ use std::thread;
 use crate::bed;
 use crate::fiber::{FiberRef, Kind};
 use crate::join::{self, JoinHandle, Stored};
+use crate::launch;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::Shared;
@@ -73,13 +73,7 @@ where
     bed.begin(true);
     // One reference is the thread's own, one the handle's.
     me.begin(Kind::Thread, registry::number(), name.clone(), 2);
-    let mut builder = thread::Builder::new();
-    if let Some(name) = name {
-        builder = builder.name(name.into_string());
-    }
-    if let Some(bytes) = stack_size.or_else(size::by_variable) {
-        builder = builder.stack_size(bytes);
-    }
+    let stack_size = stack_size.or_else(size::by_variable);
     let runtime = runtime.thread_begins();
     let theirs = Arc::clone(&runtime);
     let body = move || {
@@ -93,9 +87,9 @@ where
         unsafe { finish(me, result) };
     };
     // SAFETY: the caller's promise; what else the thread uses is its own.
-    match unsafe { builder.spawn_unchecked(body) } {
+    match unsafe { launch::launch_unchecked(name.as_deref(), stack_size, body) } {
         Ok(thread) => {
-            bed.set_joinable(thread.into_pthread_t() as usize);
+            bed.set_joinable(thread.into_raw() as usize);
             Ok(JoinHandle::from_counted(me))
         }
         Err(error) => {

@@ -22,7 +22,9 @@ use crate::fiber::FiberRef;
 use crate::fork;
 use crate::injector::Injector;
 use crate::join::JoinHandle;
+use crate::launch::{Launched, launch};
 use crate::offload;
+use crate::process;
 use crate::shortage;
 use crate::size;
 use crate::sleepers::{CARRIERS_MAX, Sleepers};
@@ -72,7 +74,7 @@ impl Shared {
             threads_ended: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
-            process: fork::generation(),
+            process: process::generation(),
             time_kept: AtomicU64::new(NEVER),
         });
         for carrier in &shared.carriers {
@@ -99,7 +101,7 @@ impl Shared {
 
     /// Whether this is the child of a fork, and the carriers are in the parent.
     pub(crate) fn is_of_parent(&self) -> bool {
-        self.process != fork::generation()
+        self.process != process::generation()
     }
 
     /// The runtime, if it can run fibers.
@@ -296,7 +298,7 @@ impl Drop for Shared {
 #[derive(Debug)]
 pub struct Runtime {
     shared: Option<Arc<Shared>>,
-    threads: Vec<thread::JoinHandle<()>>,
+    threads: Vec<Launched>,
 }
 
 impl Runtime {
@@ -359,8 +361,7 @@ impl Drop for Runtime {
         deadlock::watch_end(&shared);
         shared.wake_all();
         for thread in self.threads.drain(..) {
-            // A carrier catches what fibers panic with; its own panic would have been reported.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -482,7 +483,7 @@ impl RuntimeBuilder {
 }
 
 /// A carrier's thread, which begins when it is given the runtime and ends if it never is.
-type Started = (thread::JoinHandle<()>, mpsc::SyncSender<Arc<Shared>>);
+type Started = (Launched, mpsc::SyncSender<Arc<Shared>>);
 
 /// Starts threads for so many carriers, or as many as can be had.
 ///
@@ -501,7 +502,7 @@ fn start_threads(name: &str, carriers: usize) -> io::Result<Vec<Started>> {
                 shared.carriers[index].run();
             }
         };
-        match thread::Builder::new().name(format!("{name}-{index}")).spawn(live) {
+        match launch(&format!("{name}-{index}"), live) {
             Ok(thread) => threads.push((thread, begin)),
             // Fibers run on fewer then.
             Err(_) if index > 0 => break,

@@ -12,10 +12,10 @@ use carefree_context::tls;
 
 use crate::carrier::{self, Carrier, Next};
 use crate::fiber::{FiberRef, Kind};
-use crate::fork;
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle, drop_quietly};
 use crate::native;
+use crate::process;
 use crate::reason::Reason;
 use crate::registry;
 use crate::runtime::{self, Runtime, Shared};
@@ -283,16 +283,21 @@ where
 {
     // SAFETY: `place` put the closure there, and it is taken once.
     let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
-    let result = panic::catch_unwind(AssertUnwindSafe(|| match me.take_prepared() {
-        None => f(),
-        Some(prepared) => prepared.run(f),
-    }));
-    if me.kind.get() == Kind::Thread {
-        // It has forked, and this is the child, of which it was the only thread.
-        drop_quietly(result);
-        end_thread_locals(me);
-        fork::end_process();
-    }
+    let run = || {
+        let result = panic::catch_unwind(AssertUnwindSafe(f));
+        if me.kind.get() == Kind::Thread {
+            // It has forked, and this is the child, of which it was the only thread. It does not go
+            // back to std's function, which could wait for ever: see `launch`.
+            drop_quietly(result);
+            end_thread_locals(me);
+            process::end();
+        }
+        result
+    };
+    let result = match me.take_prepared() {
+        None => run(),
+        Some(prepared) => prepared.run(run),
+    };
     fetch_end(me);
     // Here, where its destructor still finds the fiber's thread-local variables.
     // SAFETY: the fiber's own header, once, and it has not finished.

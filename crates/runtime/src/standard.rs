@@ -44,6 +44,7 @@ use std::thread;
 use carefree_context::tls;
 
 use crate::fiber::FiberRef;
+use crate::process;
 use crate::wait;
 
 /// A function that libc would run on a new thread.
@@ -107,9 +108,10 @@ thread_local! {
 }
 
 /// Has std make ready what a thread named `name` would run. `None` where there is no stand-in, or
-/// fibers have no thread-local storage of their own.
+/// fibers have no thread-local storage of their own, or in the child of a fork (see `launch`).
 pub(crate) fn prepare(name: &str) -> Option<Prepared> {
-    if !STAND_IN.load(Ordering::Relaxed) || tls::mode().layout().is_none() {
+    let stands_in = STAND_IN.load(Ordering::Relaxed) && tls::mode().layout().is_some();
+    if !stands_in || process::is_child() {
         return None;
     }
     let builder = thread::Builder::new().name(name.to_owned()).stack_size(MARK);

@@ -31,7 +31,6 @@ use std::cell::Cell;
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use carefree_context::lock::Lock;
@@ -39,7 +38,8 @@ use carefree_reactor::{Idle, clock};
 
 use crate::episode::Ticket;
 use crate::fiber::FiberRef;
-use crate::fork;
+use crate::launch::launch;
+use crate::process;
 use crate::wait;
 
 /// How long a worker stays without a job.
@@ -116,12 +116,12 @@ unsafe fn perform(job: *const Job) {
     // SAFETY: its fiber waits, and so its frame stays, until `end_wait`.
     let Job { work, waiter, .. } = unsafe { &*job };
     let waiter = waiter.get();
-    let process = fork::generation();
+    let before = process::generation();
     // SAFETY: the call of that job, made once.
     unsafe { (work.run)(work.data) };
-    if fork::generation() != process {
+    if process::generation() != before {
         // It has forked, and this is the child: nobody waits here.
-        fork::end_process();
+        process::end();
     }
     if let Some((fiber, ticket)) = waiter {
         wait::end_claimed(fiber, ticket);
@@ -365,7 +365,7 @@ impl Pool {
 }
 
 pub(super) fn start_thread(pool: &'static Pool) -> io::Result<()> {
-    thread::Builder::new().name("carefree-offload".into()).spawn(|| pool.work()).map(drop)
+    launch("carefree-offload", || pool.work()).map(drop)
 }
 
 /// What the tests count.

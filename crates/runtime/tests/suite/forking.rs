@@ -280,6 +280,41 @@ fn many_forks_while_others_are_busy() {
     });
 }
 
+/// std's threads take a lock of std's when they begin and end, which is theirs in the child for good
+/// if they had it just then. In a process of its own, as above.
+#[test]
+fn forks_while_threads_of_std_begin_and_end() {
+    if !is_child() {
+        let output = in_a_process("forking::forks_while_threads_of_std_begin_and_end", &[]);
+        return assert!(output.status.success(), "{}", text(&output));
+    }
+    let forks = if in_forced_mode() { 20 } else { 100 };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::spawn(|| ()).join().unwrap();
+                }
+            });
+        }
+        for n in 0..forks {
+            // By turns of a fiber with a name, which ends in the child, and of this thread.
+            let end = match n % 2 {
+                0 => Builder::new()
+                    .name("forks".into())
+                    .spawn(|| forked_for_good(|| assert_eq!(work(12), 12)))
+                    .unwrap()
+                    .join()
+                    .unwrap(),
+                _ => forked(|| i32::from(work(12) != 12)),
+            };
+            assert_eq!(end, End::Code(0), "fork {n}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 /// Recursive mutexes in memory that a child shares, for good.
 fn shared_mutexes(count: usize) -> &'static [Mutex] {
     let bytes = count * size_of::<Mutex>();
