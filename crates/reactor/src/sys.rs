@@ -18,6 +18,8 @@ mod lock;
 #[cfg(not(all(test, loom)))]
 pub(crate) mod mock;
 #[cfg(not(all(test, loom)))]
+mod poll;
+#[cfg(not(all(test, loom)))]
 pub(crate) mod uring;
 #[cfg(not(all(test, loom)))]
 mod waiting;

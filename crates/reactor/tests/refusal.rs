@@ -2,7 +2,7 @@
 //!
 //! A filter cannot be taken off again, so each case is this very binary, executed anew.
 
-use carefree_reactor::{Driver, Op, choice, op::CURRENT};
+use carefree_reactor::{Driver, Op, choice, clock, op::CURRENT};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -66,6 +66,11 @@ fn child() {
         "enter" => refuse(libc::SYS_io_uring_enter, libc::EPERM),
         "register" => refuse(libc::SYS_io_uring_register, libc::EPERM),
         "epoll_pwait2" => refuse(libc::SYS_epoll_pwait2, libc::EPERM),
+        "newer waits" => {
+            for call in [libc::SYS_epoll_pwait2, libc::SYS_epoll_pwait, libc::SYS_ppoll] {
+                refuse(call, libc::EPERM);
+            }
+        }
         "descriptors" => without_descriptors(|| {
             let error = choice().unwrap_err().to_string();
             assert!(error.contains("raise the limit (ulimit -n)"), "{error}");
@@ -91,6 +96,16 @@ fn child() {
         driver.wait(None, &mut done);
     }
     println!("{}", String::from_utf8_lossy(&buffer[..done[0].result as usize]));
+    // Nothing comes any more: it is not back before the time, by however coarse a call, and does not
+    // look again and again until then.
+    let span = std::time::Duration::from_millis(20);
+    let until = clock::after(span);
+    let mut waits = 0;
+    while clock::now() < until {
+        driver.wait(Some(until), &mut done);
+        waits += 1;
+    }
+    assert!(waits < 100, "it has waited {waits} times for {span:?}");
 }
 
 /// The line a child prints first, and whether what it has chosen works.
@@ -147,6 +162,16 @@ fn epoll_can_be_forced() {
         let (line, works) = choice_with(refuse, Some("epoll"));
         assert_eq!(line, "choice: epoll: CAREFREE_REACTOR=epoll");
         assert!(works);
+    }
+}
+
+/// A sandbox that knows only the older calls for waiting is waited in by those.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn newer_ways_to_wait_can_be_refused() {
+    for reactor in [None, Some("epoll")] {
+        let (line, works) = choice_with("newer waits", reactor);
+        assert!(works, "{line}");
     }
 }
 

@@ -2,10 +2,11 @@
 //! others and therefore left alone.
 
 use std::os::fd::RawFd;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::{ptr, slice};
 
 use super::lock::Lock;
+use super::poll::poll;
 use super::raw::syscall;
 use crate::op::{Attempt, CURRENT, Op};
 
@@ -225,13 +226,10 @@ unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Attempt {
 
 /// Which of `events` have come on `fd`, besides errors and hanging up.
 pub(crate) fn ready(fd: RawFd, events: i16) -> Result<i16, i32> {
-    let mut poll = libc::pollfd { fd, events, revents: 0 };
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let args = [&raw mut poll as usize, 1, &raw const now as usize, 0, 0, 0];
-    // SAFETY: one structure to read and write, and the time, both living until the call returns.
-    match unsafe { syscall(libc::SYS_ppoll, args) } {
-        Ok(_) if poll.revents & libc::POLLNVAL != 0 => Err(libc::EBADF),
-        Ok(_) => Ok(poll.revents),
+    let mut file = libc::pollfd { fd, events, revents: 0 };
+    match poll(slice::from_mut(&mut file), Some(0)) {
+        Ok(_) if file.revents & libc::POLLNVAL != 0 => Err(libc::EBADF),
+        Ok(_) => Ok(file.revents),
         Err(libc::EINTR) => Ok(0),
         Err(errno) => Err(errno),
     }

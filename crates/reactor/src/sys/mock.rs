@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::attempt::{file_kind, is_storage};
 use super::epoll::{Events, Poller};
-use super::raw::syscall;
+use super::poll::poll;
 use super::waiting::Waiting;
 use crate::clock::{self, Virtual};
 use crate::idle::Idle;
@@ -127,12 +127,9 @@ impl Mock {
             events: waiting.events as i16,
             revents: 0,
         }));
-        let limit = limit.map(|limit| clock::timespec(limit.saturating_sub(clock::now())));
-        let limit = limit.as_ref().map_or(0, |span| &raw const *span as usize);
-        let args = [fds.as_mut_ptr() as usize, fds.len(), limit, 0, size_of::<u64>(), 0];
-        // SAFETY: the kernel reads and writes that many structures, and reads the limit; all live
-        // until the call returns. A failure is an early return, which waits may have.
-        let _ = unsafe { syscall(libc::SYS_ppoll, args) };
+        let limit = limit.map(|limit| limit.saturating_sub(clock::now()));
+        // A failure is an early return, which waits may have.
+        let _ = poll(&mut fds, limit);
         // The bell has been heard.
         self.poller.collect(&mut Events::new());
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::clock;
 use crate::sys::bell::Bell;
+use crate::sys::poll::{epoll, is_refusal, poll};
 use crate::sys::raw::syscall;
 
 /// Events taken at once.
@@ -74,11 +75,8 @@ impl Poller {
 
     /// What has happened, at once.
     pub(crate) fn collect<'e>(&self, events: &'e mut Events) -> &'e [libc::epoll_event] {
-        let args = [self.number(), events.address(), BATCH, 0, 0, size_of::<u64>()];
         loop {
-            // SAFETY: the kernel writes at most that many events. Without a mask the last argument
-            // is not looked at.
-            let count = unsafe { syscall(libc::SYS_epoll_pwait, args) };
+            let count = epoll(self.fd.as_raw_fd(), &mut events.0, Some(0));
             // A poll of this descriptor that has said so once does not say again that there is
             // something, so a signal must not stand for nothing.
             if count != Err(libc::EINTR) {
@@ -93,23 +91,24 @@ impl Poller {
         deadline: Option<u64>,
         events: &'e mut Events,
     ) -> &'e [libc::epoll_event] {
-        let span = deadline.map(|at| clock::timespec(at.saturating_sub(clock::now())));
-        let limit = span.as_ref().map_or(0, |span| &raw const *span as usize);
+        let limit = deadline.map(|at| at.saturating_sub(clock::now()));
         if self.precise {
+            let span = limit.map(clock::timespec);
+            let limit = span.as_ref().map_or(0, |span| &raw const *span as usize);
             let args = [self.number(), events.address(), BATCH, limit, 0, size_of::<u64>()];
             // SAFETY: as in `collect`; the limit lives until the call returns, or is null for none.
             match unsafe { syscall(libc::SYS_epoll_pwait2, args) } {
                 // An old kernel, or a filter made for one.
-                Err(libc::ENOSYS | libc::EPERM) => self.precise = false,
+                Err(errno) if is_refusal(errno) => self.precise = false,
                 result => return events.first(result),
             }
         }
         // An epoll descriptor can itself be waited for, and to the nanosecond.
-        let mut ready = self.pollfd();
-        // SAFETY: one structure to read and write, which lives until the call returns.
-        let _ = unsafe {
-            syscall(libc::SYS_ppoll, [&raw mut ready as usize, 1, limit, 0, size_of::<u64>(), 0])
-        };
+        let waited = poll(&mut [self.pollfd()], limit);
+        if waited.is_err_and(is_refusal) {
+            let count = epoll(self.fd.as_raw_fd(), &mut events.0, limit);
+            return events.first(count);
+        }
         self.collect(events)
     }
 
