@@ -21,10 +21,10 @@ use libc::msghdr;
 use crate::buffers::Buffers;
 use crate::files::{self, Limit};
 use crate::flow::blocking;
-use crate::memory;
 use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
 use crate::socket::{offload_message, offload_receive, option, or_so_far};
+use crate::{glance, memory};
 
 /// Asks whether what comes next is behind a mark of urgent data.
 const SIOCATMARK: usize = 0x8905;
@@ -204,9 +204,5 @@ pub(crate) fn until_all(fd: c_int, length: usize, mut look: impl FnMut() -> Answ
 /// Whether nothing more will come.
 fn is_over(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
-    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let arguments = [&raw mut file as usize, 1, &raw const at_once as usize, 0, 0, 0];
-    // SAFETY: an array of one.
-    let polled = unsafe { kernel::call(libc::SYS_ppoll, arguments) };
-    polled != Ok(0)
+    glance::one(&mut file, Some(0)) != Ok(0)
 }

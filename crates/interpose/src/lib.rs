@@ -59,6 +59,7 @@ mod fiber;
 mod files;
 mod flow;
 mod futex;
+mod glance;
 mod hold;
 mod kind;
 mod memory;

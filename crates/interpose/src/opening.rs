@@ -13,13 +13,13 @@ use std::mem::MaybeUninit;
 use carefree_context::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
-use libc::{mode_t, pollfd, timespec};
+use libc::{mode_t, pollfd};
 
 use crate::fiber::answer;
-use crate::files;
 use crate::parking::Answer;
 use crate::patience::Matter;
 use crate::scratch::{self, Scratch};
+use crate::{files, glance};
 
 unsafe extern "C-unwind" fn raw_open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's promise.
@@ -181,11 +181,7 @@ unsafe fn is_fifo(directory: c_int, path: *const c_char, flags: c_int) -> bool {
 /// Whether a FIFO has a writer, or has had one since it was opened for reading as `fd`.
 fn has_had_a_writer(fd: c_int, scratch: &Option<Scratch>) -> bool {
     let mut file = pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    let place = &raw mut file;
-    let arguments = [place as usize, 1, (&raw const at_once) as usize, 0, 0, 0];
-    // SAFETY: an array of one.
-    if unsafe { kernel::call(libc::SYS_ppoll, arguments) } == Ok(1) {
+    if glance::one(&mut file, Some(0)) == Ok(1) {
         // Data, or a writer that has gone.
         return true;
     }

@@ -23,19 +23,19 @@ use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::fiber::{answer, set_errno};
 use crate::files::Waiter;
-use crate::memory;
+use crate::glance::Form;
 use crate::parking::{Answer, interruption};
 use crate::span::{self, deadline, deadline_of_millis};
 use crate::undisturbed::offload;
+use crate::{glance, memory};
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
 
 unsafe extern "C-unwind" fn raw_poll(files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    let time = u64::try_from(timeout).ok().map(|millis| span::timespec(millis * 1_000_000));
-    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let nanos = u64::try_from(timeout).ok().map(|millis| millis * 1_000_000);
     // SAFETY: the caller's promise.
-    unsafe { raw_ppoll(files, count, time, ptr::null()) }
+    answer(unsafe { glance::poll(Form::Plain, files, count as usize, nanos) }) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_ppoll(
@@ -46,11 +46,9 @@ unsafe extern "C-unwind" fn raw_ppoll(
 ) -> c_int {
     // The kernel says in it how much time is left, libc does not.
     // SAFETY: the caller's promise.
-    let mut copy = unsafe { timeout.as_ref() }.copied();
-    let timeout = copy.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    let arguments = [files as usize, count as usize, timeout as usize, mask as usize, SIGNALS, 0];
+    let copy = unsafe { timeout.as_ref() }.copied();
     // SAFETY: as above.
-    answer(unsafe { kernel::call(libc::SYS_ppoll, arguments) }) as c_int
+    answer(unsafe { glance::ppoll(files, count as usize, copy, mask) }) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_select(
@@ -61,13 +59,11 @@ unsafe extern "C-unwind" fn raw_select(
     timeout: *mut timeval,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let mut time = unsafe { timeout.as_ref() }
+    let time = unsafe { timeout.as_ref() }
         .map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
-    let pointer = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     let sets = [read as usize, write as usize, except as usize];
-    let arguments = [count as usize, sets[0], sets[1], sets[2], pointer as usize, 0];
     // SAFETY: as above.
-    answer(unsafe { kernel::call(libc::SYS_pselect6, arguments) }) as c_int
+    answer(unsafe { glance::select(Form::Plain, count as usize, sets, time, ptr::null()) }) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_pselect(
@@ -79,14 +75,10 @@ unsafe extern "C-unwind" fn raw_pselect(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let mut copy = unsafe { timeout.as_ref() }.copied();
-    let timeout = copy.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    let mask = [mask as usize, SIGNALS];
+    let time = unsafe { timeout.as_ref() }.copied();
     let sets = [read as usize, write as usize, except as usize];
-    let arguments =
-        [count as usize, sets[0], sets[1], sets[2], timeout as usize, mask.as_ptr() as usize];
     // SAFETY: as above.
-    answer(unsafe { kernel::call(libc::SYS_pselect6, arguments) }) as c_int
+    answer(unsafe { glance::select(Form::Masked, count as usize, sets, time, mask) }) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_epoll_wait(
@@ -95,8 +87,9 @@ unsafe extern "C-unwind" fn raw_epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
+    let nanos = u64::try_from(timeout).ok().map(|millis| millis * 1_000_000);
     // SAFETY: the caller's promise.
-    unsafe { raw_epoll_pwait(epoll, events, most, timeout, ptr::null()) }
+    answer(unsafe { glance::epoll(Form::Plain, epoll, events, most, nanos) }) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_epoll_pwait(
@@ -129,7 +122,8 @@ interpose! {
     /// `poll(2)`.
     fn poll(files: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, else raw_poll {
         // SAFETY: the caller's promise.
-        answer(unsafe { poll_until(files, count, deadline_of_millis(timeout)) }) as c_int
+        let polled = unsafe { poll_until(Form::Plain, files, count, deadline_of_millis(timeout)) };
+        answer(polled) as c_int
     }
 }
 
@@ -146,7 +140,7 @@ interpose! {
             return unsafe { offload(|| original(files, count, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
-        let poll = |deadline| unsafe { poll_until(files, count, deadline) };
+        let poll = |deadline| unsafe { poll_until(Form::Masked, files, count, deadline) };
         let polled = deadline(timeout).and_then(poll);
         answer(polled) as c_int
     }
@@ -171,7 +165,7 @@ interpose! {
             }
         };
         // SAFETY: as above.
-        let selected = unsafe { select_until(count, [read, write, except], until) };
+        let selected = unsafe { select_until(Form::Plain, count, [read, write, except], until) };
         // SAFETY: as above.
         if let Some(timeout) = unsafe { timeout.as_mut() } {
             let left = span::timespec(span::left(until));
@@ -196,7 +190,8 @@ interpose! {
             return unsafe { offload(|| original(count, read, write, except, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
-        let select = |deadline| unsafe { select_until(count, [read, write, except], deadline) };
+        let select =
+            |deadline| unsafe { select_until(Form::Masked, count, [read, write, except], deadline) };
         let selected = deadline(timeout).and_then(select);
         answer(selected) as c_int
     }
@@ -210,8 +205,9 @@ interpose! {
         most: c_int,
         timeout: c_int,
     ) -> c_int, else raw_epoll_wait {
+        let deadline = deadline_of_millis(timeout);
         // SAFETY: the caller's promise.
-        answer(unsafe { epoll_until(epoll, events, most, deadline_of_millis(timeout)) }) as c_int
+        answer(unsafe { epoll_until(Form::Plain, epoll, events, most, deadline) }) as c_int
     }
 }
 
@@ -228,8 +224,9 @@ interpose! {
             // SAFETY: the caller's promise, who waits.
             return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
         }
+        let deadline = deadline_of_millis(timeout);
         // SAFETY: the caller's promise.
-        answer(unsafe { epoll_until(epoll, events, most, deadline_of_millis(timeout)) }) as c_int
+        answer(unsafe { epoll_until(Form::Masked, epoll, events, most, deadline) }) as c_int
     }
 }
 
@@ -247,7 +244,7 @@ interpose! {
             return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
-        let wait = |deadline| unsafe { epoll_until(epoll, events, most, deadline) };
+        let wait = |deadline| unsafe { epoll_until(Form::Precise, epoll, events, most, deadline) };
         let waited = deadline(timeout).and_then(wait);
         answer(waited) as c_int
     }
@@ -282,11 +279,8 @@ fn nothing_yet(deadline: u64) -> bool {
 /// Whether one of `events` is there, or `fd` is wrong.
 pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
     let mut file = pollfd { fd, events, revents: 0 };
-    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    let arguments = [(&raw mut file) as usize, 1, (&raw const at_once) as usize, 0, 0, 0];
     loop {
-        // SAFETY: an array of one.
-        match unsafe { kernel::call(libc::SYS_ppoll, arguments) } {
+        match glance::one(&mut file, Some(0)) {
             // Some signal, even though it does not wait.
             Err(libc::EINTR) => {}
             polled => return polled != Ok(0),
@@ -398,13 +392,11 @@ fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
 ///
 /// # Safety
 /// As for libc's.
-unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
+unsafe fn poll_until(form: Form, files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
     let mut wanted: Option<Vec<Wanted>> = None;
     loop {
-        let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-        let arguments = [files as usize, count as usize, (&raw const at_once) as usize, 0, 0, 0];
         // SAFETY: the caller's promise.
-        let tried = unsafe { kernel::call(libc::SYS_ppoll, arguments) };
+        let tried = unsafe { glance::poll(form, files, count as usize, Some(0)) };
         if tried == Err(libc::EINTR) {
             // A signal came, though the call did not wait. Signals end no fiber's calls.
             continue;
@@ -413,7 +405,7 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
             // What can be read and not be written is told of when the wait is over.
             memory::check(files, count as usize)?;
             // SAFETY: the caller's promise.
-            return unsafe { poll_elsewhere(files, count, deadline) };
+            return unsafe { poll_elsewhere(form, files, count, deadline) };
         }
         if tried != Ok(0) || nothing_yet(deadline) {
             return tried;
@@ -442,7 +434,7 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
             }
             Woken::Unsupported => {
                 // SAFETY: the caller's promise.
-                return unsafe { poll_elsewhere(files, count, deadline) };
+                return unsafe { poll_elsewhere(form, files, count, deadline) };
             }
         }
     }
@@ -452,12 +444,15 @@ unsafe fn poll_until(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer
 ///
 /// # Safety
 /// As for libc's.
-unsafe fn poll_elsewhere(files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
-    let left = span::timespec(span::left(deadline));
-    let left = if deadline == NEVER { ptr::null() } else { &raw const left };
-    let arguments = [files as usize, count as usize, left as usize, 0, 0, 0];
+unsafe fn poll_elsewhere(form: Form, files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
+    let left = left(deadline);
     // SAFETY: the caller's promise, who waits.
-    unsafe { offload(|| kernel::call(libc::SYS_ppoll, arguments)) }
+    unsafe { offload(|| glance::poll(form, files, count as usize, left)) }
+}
+
+/// How many nanoseconds it is until `deadline`, if that ever comes.
+fn left(deadline: u64) -> Option<u64> {
+    (deadline != NEVER).then(|| span::left(deadline))
 }
 
 /// # Safety
@@ -489,7 +484,12 @@ const EVENTS: [i16; 3] = [
 ///
 /// # Safety
 /// As for libc's.
-unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64) -> Answer {
+unsafe fn select_until(
+    form: Form,
+    count: c_int,
+    sets: [*mut libc::fd_set; 3],
+    deadline: u64,
+) -> Answer {
     let Ok(most) = usize::try_from(count) else { return Err(libc::EINVAL) };
     let most = if most > libc::FD_SETSIZE { most.min(numbers()) } else { most };
     let words = most.div_ceil(Word::BITS as usize);
@@ -518,9 +518,7 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
     let mut wanted: Option<Vec<Wanted>> = None;
     loop {
         let mut answers = asked.clone();
-        let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: copies of the sets.
-        let tried = unsafe { try_select(most, &sets, &mut answers, &raw mut at_once) };
+        let tried = try_select(form, most, &sets, &mut answers, Some(0));
         if tried == Err(libc::EINTR) {
             continue;
         }
@@ -536,10 +534,10 @@ unsafe fn select_until(count: c_int, sets: [*mut libc::fd_set; 3], deadline: u64
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
                 let mut answers = asked.clone();
-                let mut left = span::timespec(span::left(deadline));
-                let left = if deadline == NEVER { ptr::null_mut() } else { &raw mut left };
-                // SAFETY: as above; the caller waits.
-                let selected = unsafe { offload(|| try_select(most, &sets, &mut answers, left)) }?;
+                let left = left(deadline);
+                // SAFETY: the caller waits.
+                let selected =
+                    unsafe { offload(|| try_select(form, most, &sets, &mut answers, left)) }?;
                 return give(&answers).map(|()| selected);
             }
         }
@@ -560,22 +558,19 @@ fn numbers() -> usize {
 }
 
 /// `select` with copies of the caller's sets.
-///
-/// # Safety
-/// `time` is null or may be written to.
-unsafe fn try_select(
+fn try_select(
+    form: Form,
     most: usize,
     given: &[*mut Word; 3],
     copies: &mut [Vec<Word>; 3],
-    time: *mut timespec,
+    nanos: Option<u64>,
 ) -> Answer {
     let mut pointers = [0; 3];
     for ((pointer, copy), given) in pointers.iter_mut().zip(copies).zip(given) {
         *pointer = if given.is_null() { 0 } else { copy.as_mut_ptr() as usize };
     }
-    let arguments = [most, pointers[0], pointers[1], pointers[2], time as usize, 0];
     // SAFETY: the sets have the bits that are looked at.
-    unsafe { kernel::call(libc::SYS_pselect6, arguments) }
+    unsafe { glance::select(form, most, pointers, nanos.map(span::timespec), ptr::null()) }
 }
 
 fn wanted_of(most: usize, sets: &[Vec<Word>; 3]) -> Vec<Wanted> {
@@ -598,17 +593,17 @@ fn wanted_of(most: usize, sets: &[Vec<Word>; 3]) -> Vec<Wanted> {
 /// # Safety
 /// As for libc's.
 unsafe fn epoll_until(
+    form: Form,
     epoll: c_int,
     events: *mut epoll_event,
     most: c_int,
     deadline: u64,
 ) -> Answer {
-    let arguments = [epoll as usize, events as usize, most as usize, 0, 0, SIGNALS];
     let read = u32::from(libc::POLLIN as u16);
     let mut wanted = [Wanted { fd: epoll, events: read, place: 0, hopeless: false }];
     loop {
         // SAFETY: the caller's promise.
-        let tried = unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) };
+        let tried = unsafe { glance::epoll(form, epoll, events, most, Some(0)) };
         if tried == Err(libc::EINTR) {
             continue;
         }
@@ -621,13 +616,9 @@ unsafe fn epoll_until(
             Woken::Failed(errno) => return Err(errno),
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
-                let mut arguments = arguments;
-                // Rounded up: not to be back before the time.
-                let millis = span::left(deadline).div_ceil(1_000_000);
-                let millis = c_int::try_from(millis).unwrap_or(c_int::MAX);
-                arguments[3] = if deadline == NEVER { -1 } else { millis } as usize;
+                let left = left(deadline);
                 // SAFETY: the caller's promise, who waits.
-                return unsafe { offload(|| kernel::call(libc::SYS_epoll_pwait, arguments)) };
+                return unsafe { offload(|| glance::epoll(form, epoll, events, most, left)) };
             }
         }
     }

@@ -14,7 +14,7 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
@@ -27,7 +27,7 @@ use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::fiber::answer;
 use crate::parking::{Answer, interruption, told};
-use crate::{memory, scratch, span};
+use crate::{glance, memory, scratch, span};
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
@@ -179,7 +179,8 @@ impl Drop for Coming {
 struct Watch {
     /// Written to when it shall wait no longer.
     stop: c_int,
-    ended: AtomicBool,
+    /// The `errno` of its wait, once that has ended.
+    ended: AtomicI32,
 }
 
 impl Drop for Watch {
@@ -194,36 +195,37 @@ fn until_handled(mask: Option<u64>) -> Answer {
     let arguments = [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0];
     // SAFETY: no memory is involved.
     let stop = unsafe { kernel::call(libc::SYS_eventfd2, arguments) }? as c_int;
-    let watch = Arc::new(Watch { stop, ended: AtomicBool::new(false) });
+    let watch = Arc::new(Watch { stop, ended: AtomicI32::new(0) });
     let key = Arc::as_ptr(&watch) as usize;
     let handled = move |watch: &Watch| {
         let mut file = libc::pollfd { fd: watch.stop, events: libc::POLLIN, revents: 0 };
-        let mask = mask.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let file = &raw mut file as usize;
-        // SAFETY: an array of one, and a mask or none.
-        let _ = unsafe { kernel::call(libc::SYS_ppoll, [file, 1, 0, mask as usize, SIGNALS, 0]) };
+        let waited = match mask {
+            Some(mask) => glance::one_with_mask(&mut file, mask),
+            None => glance::one(&mut file, None),
+        };
+        // A sandbox may let no such call through.
+        watch.ended.store(waited.err().unwrap_or(libc::EINTR), Ordering::Release);
     };
     let started = launch("carefree-signals", {
         let watch = Arc::clone(&watch);
         move || {
             handled(&watch);
-            watch.ended.store(true, Ordering::Release);
             lot::unpark(key, usize::MAX);
         }
     });
     if started.is_err() {
         // No thread can be had. Then the carrier waits, for no errno says that.
         handled(&watch);
-        return Err(libc::EINTR);
+        return Err(watch.ended.load(Ordering::Acquire));
     }
-    let waits = || !watch.ended.load(Ordering::Acquire);
+    let waits = || watch.ended.load(Ordering::Acquire) == 0;
     let mut interrupted = Ok(());
     while waits() && interrupted.is_ok() {
         wait::park(key, waits, Reason::Signal, Until::WOKEN);
         interrupted = carefree_runtime::interrupted();
     }
     if !waits() {
-        return Err(libc::EINTR);
+        return Err(watch.ended.load(Ordering::Acquire));
     }
     let one = 1u64;
     let arguments = [stop as usize, &raw const one as usize, 8, 0, 0, 0];

@@ -121,6 +121,134 @@ fn later_forms_that_a_sandbox_denies() {
     }
 }
 
+/// A sandbox that knows only the older calls for waiting gives fibers what it gives threads.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn waits_whose_later_forms_a_sandbox_denies() {
+    if alone("hostile::waits_whose_later_forms_a_sandbox_denies") {
+        return;
+    }
+    let later =
+        [libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+    for denial in [libc::ENOSYS, libc::EPERM, libc::EACCES] {
+        let denied = std::thread::spawn(move || {
+            deny(&later, denial);
+            let answers = alike(waits);
+            for waited in &answers[..OLDER] {
+                assert!(waited.is_ok(), "{answers:?}");
+            }
+            for refused in &answers[OLDER..] {
+                assert_eq!(refused, &Err(denial), "{answers:?}");
+            }
+            let runtime = carefree::Runtime::builder().build().unwrap();
+            runtime.run(a_pause_of_a_fiber);
+        });
+        denied.join().unwrap();
+    }
+}
+
+/// Of the answers of [`waits`], those of the older calls, which come first.
+#[cfg(target_arch = "x86_64")]
+const OLDER: usize = 16;
+
+/// What each call answers that waits for one of several files.
+#[cfg(target_arch = "x86_64")]
+fn waits(on: On) -> Vec<Result> {
+    // SAFETY: no memory is involved.
+    let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
+    let (from, to) = pipe();
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+    // SAFETY: an event.
+    let added = unsafe {
+        let add = libc::EPOLL_CTL_ADD;
+        libc::epoll_ctl(epoll.as_raw_fd(), add, from.as_raw_fd(), &raw mut event)
+    };
+    assert_eq!(added, 0);
+    let poll = |millis: c_int| {
+        let mut one = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: an array of one.
+        let polled = checked(unsafe { libc::poll(&raw mut one, 1, millis) });
+        polled.map(|count| count * 1000 + i64::from(one.revents))
+    };
+    let epoll_wait = |millis: c_int| {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: there is room for one event.
+        checked(unsafe { libc::epoll_wait(epoll.as_raw_fd(), &raw mut event, 1, millis) })
+            .map(|count| count * 1000 + event.u64 as i64)
+    };
+    // By its number: libc itself may use the later call.
+    let select = |millis: c_int| {
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: i64::from(millis) * 1000 };
+        let time = if millis < 0 { ptr::null_mut() } else { &raw mut time };
+        // SAFETY: sets of as many files, and a time or none.
+        unsafe {
+            let mut set: libc::fd_set = std::mem::zeroed();
+            libc::FD_SET(from.as_raw_fd(), &raw mut set);
+            let (most, none) = (from.as_raw_fd() + 1, ptr::null_mut::<libc::fd_set>());
+            checked(libc::syscall(libc::SYS_select, most, &raw mut set, none, none, time))
+        }
+    };
+    let mut answers = Vec::new();
+    let calls: [&(dyn Fn(c_int) -> Result + Sync); 3] = [&poll, &epoll_wait, &select];
+    for call in calls {
+        // Nothing is there, at once and after a while; then it comes, and then it is there.
+        answers.extend([call(0), call(3)]);
+        let mut came = None;
+        on.run(vec![
+            Box::new(|| came = Some(call(-1))),
+            Box::new(|| assert_eq!(write(&to, c"x".as_ptr().cast(), 1), Ok(1))),
+        ]);
+        answers.extend([came.unwrap(), call(0), call(-1)]);
+        assert_eq!(read(&from, (&raw mut event).cast(), 1), Ok(1));
+    }
+    answers.push(peek_for_all(on));
+    assert_eq!(answers.len(), OLDER);
+    let mut one = libc::pollfd { fd: to.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let (one, event, fd) = (&raw mut one, &raw mut event, epoll.as_raw_fd());
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let (now, none, no_set) = (&raw const now, ptr::null(), ptr::null_mut());
+    // SAFETY: an array of one, room for an event, no sets, and a time.
+    unsafe {
+        answers.push(checked(libc::ppoll(one, 1, now, none)));
+        answers.push(checked(libc::pselect(0, no_set, no_set, no_set, now, none)));
+        answers.push(checked(libc::epoll_pwait(fd, event, 1, 0, none)));
+        answers.push(checked(libc::syscall(libc::SYS_epoll_pwait2, fd, event, 1, now, none, 8)));
+    }
+    answers
+}
+
+/// How many bytes a look for two of them shows, of which the second comes later.
+#[cfg(target_arch = "x86_64")]
+fn peek_for_all(on: On) -> Result {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    let mut peeked = None;
+    assert_eq!(write(&other, c"x".as_ptr().cast(), 1), Ok(1));
+    on.run(vec![
+        Box::new(|| {
+            let mut bytes = [0u8; 2];
+            let flags = libc::MSG_PEEK | libc::MSG_WAITALL;
+            // SAFETY: there is room for two bytes.
+            let got = unsafe { libc::recv(one.as_raw_fd(), bytes.as_mut_ptr().cast(), 2, flags) };
+            peeked = Some(checked(got));
+        }),
+        Box::new(|| {
+            on.run(vec![Box::new(|| (0..3).for_each(|_| std::thread::yield_now()))]);
+            assert_eq!(write(&other, c"x".as_ptr().cast(), 1), Ok(1));
+        }),
+    ]);
+    peeked.unwrap()
+}
+
+/// `pause` waits until it is cut short, which a thread's cannot be.
+#[cfg(target_arch = "x86_64")]
+fn a_pause_of_a_fiber() {
+    // SAFETY: no memory is involved.
+    let paused = carefree::timeout(Duration::from_millis(5), || unsafe { libc::pause() });
+    assert_eq!(paused.ok(), None);
+}
+
 /// Denies the calling thread, and those that it starts, these system calls.
 fn deny(calls: &[c_long], errno: c_int) {
     let step =
