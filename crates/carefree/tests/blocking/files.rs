@@ -342,3 +342,34 @@ fn files_reach_the_disk() {
         }
     });
 }
+
+/// What has a fiber's work reach the disk is cut short before it is begun, or not at all.
+#[test]
+fn cancellation_reaches_in_before_the_disk() {
+    run(|| {
+        let directory = Directory::new();
+        let file = open_both(&directory.file());
+        (&file).write_all(b"text").unwrap();
+        let fd = file.as_raw_fd();
+        let fiber = spawn(move || {
+            while carefree::check().is_ok() {
+                carefree::yield_now();
+            }
+            // SAFETY: no memory is involved.
+            unsafe {
+                let part = libc::SYNC_FILE_RANGE_WRITE;
+                let begun = [checked(libc::fsync(fd)), checked(libc::fdatasync(fd))];
+                let range = libc::sync_file_range(fd, 0, 4, part);
+                let never = [libc::syncfs(fd), range];
+                let reopened = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+                libc::close(reopened);
+                (begun, never, reopened >= 0)
+            }
+        });
+        fiber.cancel();
+        let (begun, never, opened) = fiber.join().unwrap();
+        assert_eq!(begun, [Err(libc::ECANCELED); 2]);
+        assert_eq!(never, [0; 2]);
+        assert!(opened, "files other than FIFOs are opened at once");
+    });
+}
