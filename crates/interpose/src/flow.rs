@@ -27,6 +27,7 @@ use std::ffi::c_int;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
 
+use crate::anew;
 use crate::buffers::Buffers;
 use crate::files::{self, File, Limit};
 use crate::kind::Kind;
@@ -276,7 +277,15 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
     // room, or at a pointer that leads nowhere, which is not waited for.
     let full = loop {
         // SAFETY: the caller's promise.
-        match unsafe { call.at_once(&buffers, call.at.further(put)) } {
+        let tried = unsafe { call.at_once(&buffers, call.at.further(put)) };
+        let tried = match tried {
+            Err(libc::EOPNOTSUPP) if may_be_written_anew(call, file) => {
+                // SAFETY: as above.
+                unsafe { anew::write(fd, &buffers) }.unwrap_or(tried)
+            }
+            tried => tried,
+        };
+        match tried {
             Err(errno) if must_wait(errno) => {
                 look_after_try(&mut buffers, errno)?;
                 if put == 0 && is_misplaced(call, file) {
@@ -347,6 +356,16 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// Whether a write that cannot be tried is one to a pipe that would be waited for.
+#[cold]
+fn may_be_written_anew(call: &Call, file: Option<&File>) -> bool {
+    // Asked anew what it is: of what has a position, another opening has another one.
+    call.flags == 0
+        && call.at.number() < 0
+        && file.is_some_and(|file| file.look(call.fd) == Kind::Pipe)
+        && !is_impatient(file, call.fd)
 }
 
 /// Whether a write of `fd` in blocking mode goes on after a part: not where each write is a message.

@@ -54,6 +54,7 @@ mod original;
 mod fallback;
 
 mod all;
+mod anew;
 mod buffers;
 mod fiber;
 mod files;
