@@ -123,7 +123,8 @@ interpose! {
         let attempt = || Ok(unsafe { kernel::call(libc::SYS_tee, arguments) });
         // One pipe in non-blocking mode is enough.
         let may_wait = |_| blocking(from) && blocking(to);
-        answer(when_ready(Some(from), Some(to), flags, may_wait, attempt))
+        let ends = [input(Some(from)), output(Some(to))];
+        answer(when_ready(ends, flags, may_wait, attempt))
     }
 }
 
@@ -136,10 +137,9 @@ interpose! {
         let arguments = [fd as usize, buffers as usize, count, tried as usize, 0, 0];
         // SAFETY: the caller's promise.
         let attempt = || Ok(unsafe { kernel::call(libc::SYS_vmsplice, arguments) });
-        let end = Some(fd);
-        let (from, to) = if can_write(fd) { (None, end) } else { (end, None) };
+        let end = if can_write(fd) { output(Some(fd)) } else { input(Some(fd)) };
         // The kernel does not look at the pipe's mode here, but at the flags alone.
-        answer(when_ready(from, to, flags, |_| true, attempt))
+        answer(when_ready([end, End::default()], flags, |_| true, attempt))
     }
 }
 
@@ -207,11 +207,26 @@ fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
     }
 }
 
+/// An end of a transfer, if it is one that can be waited for, and what it is waited for to be.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    fd: Option<c_int>,
+    events: i16,
+}
+
+fn input(fd: Option<c_int>) -> End {
+    End { fd, events: libc::POLLIN }
+}
+
+fn output(fd: Option<c_int>) -> End {
+    End { fd, events: libc::POLLOUT }
+}
+
 /// Calls `attempt`, which answers without waiting or ends it all, until it need not wait; waits for the
-/// ends meanwhile, unless the flags say no, or an end that is not ready `may_wait` not.
+/// ends meanwhile, in the kernel's order, unless the flags say no, or an end that is not ready
+/// `may_wait` not.
 fn when_ready(
-    from: Option<c_int>,
-    to: Option<c_int>,
+    ends: [End; 2],
     flags: c_uint,
     may_wait: impl Fn(c_int) -> bool,
     mut attempt: impl FnMut() -> Result<Answer, c_int>,
@@ -221,9 +236,8 @@ fn when_ready(
         if tried != Err(libc::EAGAIN) || flags & libc::SPLICE_F_NONBLOCK != 0 {
             return tried;
         }
-        let ends = [(from, libc::POLLIN), (to, libc::POLLOUT)];
-        let unready = ends.into_iter().find_map(|(end, events)| {
-            end.filter(|&fd| !is_ready(fd, events)).map(|fd| (fd, events))
+        let unready = ends.into_iter().find_map(|End { fd, events }| {
+            fd.filter(|&fd| !is_ready(fd, events)).map(|fd| (fd, events))
         });
         match unready {
             Some((fd, _)) if !may_wait(fd) => return tried,
@@ -273,13 +287,17 @@ unsafe fn splice_all_kinds(
     let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
     // One that takes nothing is told of at once, before anything is waited for.
     let refuses = |pipe| !can_write(pipe) || is_ready(pipe, libc::POLLERR);
-    let between_pipes = source.kind == Kind::Pipe && target.kind == Kind::Pipe;
+    let ends = [input(end(from, source.kind)), output(end(to, target.kind))];
+    // Room in a pipe is waited for before what is no pipe is asked, in the pipe's own mode.
+    let room_first = source.kind != Kind::Pipe;
+    let ends = if room_first { [ends[1], ends[0]] } else { ends };
     // Between two pipes, one in non-blocking mode is enough.
-    let may_wait = |fd| match between_pipes || heeds_pipe {
+    let either = heeds_pipe || target.kind == Kind::Pipe && !room_first;
+    let may_wait = |fd| match either && !(room_first && fd == to) {
         true => blocking(from) && blocking(to),
         false => blocking(fd),
     };
-    when_ready(end(from, source.kind), end(to, target.kind), flags, may_wait, || {
+    when_ready(ends, flags, may_wait, || {
         // Other sockets would be waited for, as long as there is nothing, whatever the flags say; but
         // room in the pipe comes first.
         while wait_first && !is_ready(from, libc::POLLIN) && !refuses(to) {
