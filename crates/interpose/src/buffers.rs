@@ -2,9 +2,14 @@
 
 use std::ffi::c_int;
 
-use libc::iovec;
+use carefree_context::kernel;
+use libc::{iovec, msghdr};
 
 use crate::memory;
+use crate::scratch::Scratch;
+
+/// All processes can address more than this.
+const NEAR: usize = 1 << 46;
 
 /// The buffers of a call, without the part of them that was used.
 ///
@@ -25,6 +30,31 @@ impl Buffers {
     /// If there are so many, they stay as long as this.
     pub(crate) unsafe fn new(first: *const iovec, count: usize) -> Buffers {
         Buffers { first, count, left: None, copy: Vec::new() }
+    }
+
+    /// The buffers of a message that nobody has looked at yet.
+    ///
+    /// # Errors
+    /// What is wrong with its header or with their descriptions: the kernel says so before it asks the
+    /// socket.
+    ///
+    /// # Safety
+    /// As for [`Buffers::new`], if there is a message.
+    pub(crate) unsafe fn of_message(message: *const msghdr) -> Result<Buffers, c_int> {
+        memory::check(message, 1)?;
+        // SAFETY: it can be read.
+        let (first, count): (_, usize) =
+            unsafe { ((*message).msg_iov, (*message).msg_iovlen as _) };
+        if count > libc::UIO_MAXIOV as usize {
+            return Err(libc::EMSGSIZE);
+        }
+        // SAFETY: the caller's promise.
+        let mut buffers = unsafe { Buffers::new(first, count) };
+        buffers.look()?;
+        if buffers.reach_far() {
+            buffers.ask()?;
+        }
+        Ok(buffers)
     }
 
     /// Looks at the descriptions, which nobody has looked at yet, unless that has been done.
@@ -83,6 +113,26 @@ impl Buffers {
     pub(crate) fn is_absurd(&self) -> bool {
         self.left() > isize::MAX as usize
             && self.all().iter().any(|one| one.iov_len > isize::MAX as usize)
+    }
+
+    /// Whether one may end beyond what a process can address: where that is, the kernel knows.
+    fn reach_far(&self) -> bool {
+        let far = |one: &iovec| {
+            (one.iov_base as usize).checked_add(one.iov_len).is_none_or(|end| end >= NEAR)
+        };
+        self.all().iter().any(far)
+    }
+
+    /// Asks the kernel whether it takes the descriptions, by a read of a pipe in which nothing is.
+    #[cold]
+    fn ask(&self) -> Result<(), c_int> {
+        let Ok(empty) = Scratch::new() else { return Ok(()) };
+        let arguments = [empty.from as usize, self.first as usize, self.count, 0, 0, 0];
+        // SAFETY: nothing is written to the buffers.
+        match unsafe { kernel::call(libc::SYS_readv, arguments) } {
+            Err(errno @ (libc::EFAULT | libc::EINVAL)) => Err(errno),
+            _ => Ok(()),
+        }
     }
 
     /// The first `used` bytes have been used.

@@ -15,7 +15,7 @@ use crate::all;
 use crate::buffers::Buffers;
 use crate::fiber::answer;
 use crate::files::{self, File, Limit};
-use crate::flow::blocking;
+use crate::flow::{LONGEST, blocking};
 use crate::memory;
 pub(crate) use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
@@ -242,6 +242,8 @@ pub(crate) unsafe fn receive(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> Answer {
+    // Cut as the kernel cuts it for this call: as one of a list, a longer buffer would be refused.
+    let length = length.min(LONGEST);
     let plain = |flags| {
         // SAFETY: the caller's promise.
         unsafe { plain_receive(fd, buffer, length, flags, address, address_length) }
@@ -387,21 +389,17 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
     }
     let flags = all::flags(fd, flags);
     if all::peeks(flags) {
-        memory::check(message, 1)?;
-        // SAFETY: as above.
-        let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
-        buffers.look()?;
-        let length = buffers.left();
+        // SAFETY: the caller's promise.
+        let length = unsafe { Buffers::of_message(message) }?.left();
         // SAFETY: as above.
         let look = || unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
         return all::until_all(fd, length, look);
     }
     if wants_all(flags) {
         // Not tried, for what it received would have to be joined with the rest.
-        if let Err(errno) = ask_what_is_wrong(fd) {
-            return memory::check(message, 1).and(Err(errno));
-        }
-        memory::check(message, 1)?;
+        // SAFETY: the caller's promise.
+        unsafe { Buffers::of_message(message) }?;
+        ask_what_is_wrong(fd)?;
         // Where what comes with the data ends a part, and where a mark of urgent data does, only the
         // kernel knows.
         // SAFETY: it can be read.
@@ -487,6 +485,8 @@ pub(crate) unsafe fn transmit(
     address: *const sockaddr,
     address_length: socklen_t,
 ) -> Answer {
+    // As above.
+    let length = length.min(LONGEST);
     // SAFETY: the caller's promise.
     let first = unsafe {
         plain_send(fd, buffer, length, flags | libc::MSG_DONTWAIT, address, address_length)
