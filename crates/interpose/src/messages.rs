@@ -16,7 +16,9 @@ use crate::fiber::answer;
 use crate::files::{self, Limit};
 use crate::flow::blocking;
 use crate::memory;
+use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
+use crate::ready::is_ready;
 use crate::socket::{heeded, never_waits, receive_message, transmit_message};
 use crate::span;
 
@@ -95,6 +97,12 @@ unsafe fn receive_messages(
     let of_one = flags & libc::MSG_WAITFORONE != 0;
     let flags = heeded(fd, flags & !libc::MSG_WAITFORONE);
     let waits = !never_waits(flags) && blocking(files::file(fd), fd);
+    if !waits {
+        let arguments =
+            [fd as usize, messages as usize, count, flags as usize, timeout as usize, 0];
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_recvmmsg, arguments) };
+    }
     let mut got = 0;
     let ended = loop {
         // SAFETY: as above; those further on are there as well.
@@ -105,9 +113,9 @@ unsafe fn receive_messages(
         let tried = unsafe { at_once(libc::SYS_recvmmsg, fd, rest, most, flags) };
         let answer = match tried {
             // SAFETY: as above.
-            Err(libc::EAGAIN) if waits && got == 0 => unsafe { receive_one(fd, rest, flags) },
+            Err(libc::EAGAIN) if got == 0 => unsafe { receive_one(fd, rest, flags) },
             // Somebody else was faster.
-            Err(libc::EAGAIN) if waits && !of_one => Ok(0),
+            Err(libc::EAGAIN) if !of_one => Ok(0),
             answer => answer,
         };
         match answer {
@@ -117,7 +125,7 @@ unsafe fn receive_messages(
         if got >= count || until <= clock::now() {
             break Ok(got);
         }
-        if of_one || !waits {
+        if of_one {
             if tried.is_ok() && most == left {
                 break Ok(got);
             }
@@ -193,6 +201,10 @@ unsafe fn transmit_messages(
     count: usize,
     flags: c_int,
 ) -> Answer {
+    if flags & libc::MSG_DONTWAIT != 0 || !blocking(files::file(fd), fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { at_once(libc::SYS_sendmmsg, fd, messages, count, flags) };
+    }
     let mut sent = 0;
     loop {
         // SAFETY: the caller's promise; those further on are there as well.
@@ -201,12 +213,15 @@ unsafe fn transmit_messages(
         match unsafe { at_once(libc::SYS_sendmmsg, fd, rest, left, flags) } {
             Ok(more) => {
                 sent += more;
-                if more > 0 && flags & libc::MSG_DONTWAIT == 0 {
+                if more > 0 {
                     // SAFETY: as above.
                     unsafe { transmit_end(fd, rest.add(more - 1), flags) };
                 }
+                if sent < count && has_told_an_error(fd) {
+                    return Ok(sent);
+                }
             }
-            Err(libc::EAGAIN) if flags & libc::MSG_DONTWAIT == 0 => {
+            Err(libc::EAGAIN) => {
                 // SAFETY: as above.
                 match unsafe { transmit_message(fd, &raw const (*rest).msg_hdr, flags) } {
                     Ok(length) => {
@@ -223,6 +238,19 @@ unsafe fn transmit_messages(
             return Ok(sent);
         }
     }
+}
+
+/// Whether a call that has sent some messages was ended by an error, and not for want of room.
+///
+/// Most errors come again when the next message is tried. What an earlier one brought about (nobody
+/// listens at its address) is told once, and a call that has sent some keeps it to itself. There is room
+/// then, which does not come back in a moment: such a socket is writable when half of it is free.
+#[cold]
+fn has_told_an_error(fd: c_int) -> bool {
+    let is_of_internet = matches!(option(fd, libc::SO_DOMAIN), Ok(libc::AF_INET | libc::AF_INET6));
+    is_of_internet
+        && option(fd, libc::SO_TYPE) != Ok(libc::SOCK_STREAM)
+        && is_ready(fd, libc::POLLOUT)
 }
 
 /// Sends what is left of a message of which a part was sent, as happens on streams. If it cannot be
