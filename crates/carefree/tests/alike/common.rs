@@ -85,10 +85,19 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new() -> Folder {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("carefree-alike-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Folder(path)
+        let process = std::process::id();
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let path = env::temp_dir().join(format!("carefree-alike-{process}-{number}"));
+            match fs::create_dir(&path) {
+                // A process that was killed has left it, and had the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made.unwrap();
+                    return Folder(path);
+                }
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
