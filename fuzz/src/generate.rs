@@ -7,6 +7,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::crowd;
+use crate::known;
 use crate::program::{
     Access, Buffer, Call, Family, Lies, List, Moment, Object, Place, Program, Sequence, Span, Step,
     Storm, Via, Word,
@@ -306,7 +307,9 @@ fn messages() -> impl Strategy<Value = Call> {
         1 => (slot(), buffer(), flags_of_receiving(), prop_oneof![Just(0u8), Just(2), Just(110)])
             .prop_map(|(fd, to, flags, room)| Call::ReceiveFrom { fd, to, flags, room }),
         1 => (slot(), vec(buffer(), 0..4), flags_of_many(), option::of(span()))
-            .prop_map(|(fd, to, flags, span)| Call::ReceiveMany { fd, to, flags, span }),
+            .prop_map(|(fd, to, flags, span)| Call::ReceiveMany {
+                fd, to: known::received_after_waits(to, flags), flags, span,
+            }),
         1 => (slot(), vec(buffer(), 0..4), flags_of_sending())
             .prop_map(|(fd, from, flags)| Call::SendMany { fd, from, flags }),
         1 => (slot(), buffer(), flags_of_sending(), slot(), 0u8..4).prop_map(

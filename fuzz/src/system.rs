@@ -55,8 +55,14 @@ pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
 pub(crate) fn read_ready(fd: c_int, into: &mut Vec<u8>) {
     let mut buffer = vec![0u8; 256 * 1024];
     while is_ready(fd, libc::POLLIN) {
+        let (place, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // A socket in which nothing but urgent data is left is ready, and a read of it waits.
         // SAFETY: a buffer of its own.
-        let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let read = match unsafe { libc::recv(fd, place, room, libc::MSG_DONTWAIT) } {
+            // SAFETY: as above.
+            -1 if errno() == libc::ENOTSOCK => unsafe { libc::read(fd, place, room) },
+            read => read,
+        };
         if read <= 0 {
             break;
         }
