@@ -3,12 +3,17 @@
 
 pub mod compare;
 pub mod crowd;
+mod futex;
 pub mod generate;
+mod going;
 pub mod known;
 pub mod lane;
 mod memory;
+mod message;
+mod outcome;
 mod perform;
 pub mod program;
+mod readiness;
 mod rescue;
 mod sequence;
 pub mod shrink;

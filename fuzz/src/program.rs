@@ -175,6 +175,19 @@ pub enum Span {
     Nowhere,
 }
 
+impl Span {
+    /// What a call is given for it, if it is given anything.
+    pub(crate) fn time(self) -> libc::timespec {
+        let (tv_sec, tv_nsec) = match self {
+            Span::Now | Span::Nowhere => (0, 0),
+            Span::Soon => (0, 2_000_000),
+            Span::Negative => (-1, 0),
+            Span::TooManyNanoseconds => (0, 1_000_000_000),
+        };
+        libc::timespec { tv_sec, tv_nsec }
+    }
+}
+
 type Slot = u8;
 
 /// A call.
