@@ -112,10 +112,10 @@ unsafe fn receive_messages(
         // SAFETY: as above.
         let tried = unsafe { at_once(libc::SYS_recvmmsg, fd, rest, most, flags) };
         let answer = match tried {
+            // Somebody else was faster; or the socket is shut down, and of datagrams that is told to those
+            // alone who wait.
             // SAFETY: as above.
-            Err(libc::EAGAIN) if got == 0 => unsafe { receive_one(fd, rest, flags) },
-            // Somebody else was faster.
-            Err(libc::EAGAIN) if !of_one => Ok(0),
+            Err(libc::EAGAIN) if got == 0 || !of_one => unsafe { receive_one(fd, rest, flags) },
             answer => answer,
         };
         match answer {
