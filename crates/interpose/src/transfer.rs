@@ -36,7 +36,7 @@ use crate::parking::{self, Answer, On, Parked};
 use crate::plain::At;
 use crate::ready::is_ready;
 use crate::scratch::Scratch;
-use crate::storage::Storage;
+use crate::storage::{self, Storage};
 use crate::turn::in_turn;
 use crate::undisturbed::{offload, undisturbed};
 use crate::{flow, seekable, socket, stream};
@@ -425,7 +425,11 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
         return plainly();
     }
     match target.kind {
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, who waits. There is nothing to be sent.
+        _ if is_far_beyond_end((from, source, offset)) => unsafe {
+            seekable::elsewhere(from, plainly)
+        },
+        // SAFETY: as above.
         _ if target.storage != Storage::None => unsafe { seekable::elsewhere(to, plainly) },
         // What is refused is so at once.
         _ if !is_sent_to(to) => plainly(),
@@ -456,6 +460,24 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
             None => plainly(),
         },
     }
+}
+
+/// The least that a file system may have for its files' greatest length.
+const SHORT: u64 = i32::MAX as u64;
+
+/// Whether there may be no such place in a file: `sendfile` alone of all calls says so, and does before
+/// it waits.
+fn is_far_beyond_end((from, source, place): (c_int, Seen, *const off_t)) -> bool {
+    if source.kind != Kind::Regular {
+        return false;
+    }
+    let begin = match (place.is_null(), memory::check(place, 1)) {
+        (true, _) => storage::position(from).unwrap_or(0),
+        // SAFETY: it can be read.
+        (false, Ok(())) => unsafe { place.read_unaligned() as u64 },
+        (false, Err(_)) => 0,
+    };
+    begin > SHORT && begin >= length(from) as u64
 }
 
 /// Bytes of a regular file; 0 of what is none.
