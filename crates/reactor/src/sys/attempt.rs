@@ -287,7 +287,9 @@ unsafe fn transfer(
     let vectors = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(iov, count) } };
     let room = if kind == libc::S_IFIFO { PIPE_WRITE } else { TERMINAL_WRITE };
     let fits = vectors.iter().map(|vector| vector.iov_len).sum::<usize>() <= room;
-    if way == Way::In || fits {
+    // What is no pipe and no terminal (an eventfd) takes a list as it is or refuses it.
+    let takes_parts = kind == libc::S_IFIFO || kind == libc::S_IFCHR;
+    if way == Way::In || fits || !takes_parts {
         return plain(iov as usize, count);
     }
     // Writable means "some of it". As much as there is room for, from several vectors: a pointer among
