@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -17,6 +18,22 @@ macro_rules! say {
 fn write_out(text: &str) {
     // SAFETY: bytes that live until then.
     unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+    LINES.fetch_add(1, Ordering::SeqCst);
+}
+
+/// How many lines have been said.
+static LINES: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until so many lines have been said: what was begun has ended then.
+fn until_said(lines: usize) {
+    while LINES.load(Ordering::SeqCst) < lines {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits for the end of the process.
+fn until_it_ends() {
+    thread::sleep(Duration::from_secs(1000));
 }
 
 /// Says when it is dropped, and on which thread: that which has set `WHERE`.
@@ -226,7 +243,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
             thread::sleep(Duration::from_millis(50));
             Last
         }));
-        thread::sleep(Duration::from_millis(200));
+        until_said(2);
     }),
     ("a_value_whose_handle_is_dropped_late", || {
         on("main");
@@ -238,7 +255,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
         while !thread.is_finished() {
             thread::yield_now();
         }
-        settle();
+        until_said(1);
         drop(thread);
         say!("detached");
     }),
@@ -269,7 +286,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
         drop(thread);
         say!("detached");
         STEP.store(2, Ordering::SeqCst);
-        settle();
+        until_said(4);
     }),
     ("a_panic_nobody_joins", || {
         drop(thread::spawn(|| {
@@ -278,7 +295,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
             thread::sleep(Duration::from_millis(30));
             panic::panic_any(Loud("the payload"));
         }));
-        thread::sleep(Duration::from_millis(200));
+        until_said(2);
     }),
     ("a_payload_that_explodes", || {
         let thread = thread::spawn(|| panic::panic_any(Explosive("the payload")));
@@ -291,16 +308,14 @@ pub(super) const ALL: &[(&str, fn())] = &[
             thread::sleep(Duration::from_millis(30));
             panic::panic_any(Explosive("the payload"));
         }));
-        thread::sleep(Duration::from_millis(300));
-        say!("not reached?");
+        until_it_ends();
     }),
     ("a_detached_value_that_explodes", || {
         drop(thread::spawn(|| {
             thread::sleep(Duration::from_millis(30));
             Explosive("the value")
         }));
-        thread::sleep(Duration::from_millis(300));
-        say!("not reached?");
+        until_it_ends();
     }),
     ("a_thread_local_that_explodes", || {
         let thread = thread::spawn(|| EXPLODES.with(|_| ()));
@@ -374,7 +389,7 @@ pub(super) const ALL: &[(&str, fn())] = &[
                     panic!("in the scope");
                 });
                 scope.spawn(|| thread::sleep(Duration::from_millis(200)));
-                settle();
+                until_said(1);
                 say!("the scope's function ends");
             });
         });
@@ -461,12 +476,14 @@ pub(super) const ALL: &[(&str, fn())] = &[
     }),
     ("main_returns_while_another_prints", || {
         use std::io::Write as _;
-        thread::spawn(|| {
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || {
             let mut out = std::io::stdout().lock();
             let _ = out.write_all(b"half a line");
+            send.send(()).unwrap();
             thread::sleep(Duration::from_secs(1000));
         });
-        settle();
+        receive.recv().unwrap();
     }),
     ("main_panics_while_others_wait", || {
         thread::spawn(wait_for_ever);
