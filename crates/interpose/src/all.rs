@@ -16,14 +16,17 @@ use std::ptr;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
-use libc::msghdr;
+use carefree_runtime::waiters::Seat;
+use libc::{msghdr, sockaddr, socklen_t};
 
 use crate::buffers::Buffers;
 use crate::files::{self, Limit};
 use crate::flow::blocking;
 use crate::parking::{self, Answer, On, Parked};
 use crate::patience::Matter;
-use crate::socket::{offload_message, offload_receive, option, or_so_far};
+use crate::plain::{or_so_far, plain_message, plain_receive};
+use crate::socket::{is_urgent, is_worth_a_try, option, receive_from};
+use crate::steps::Steps;
 use crate::{glance, memory};
 
 /// Asks whether what comes next is behind a mark of urgent data.
@@ -51,18 +54,51 @@ pub(crate) fn peeks(flags: c_int) -> bool {
     flags & BOTH == BOTH
 }
 
-/// Receives until `length` bytes are there, of which `got` are already.
+/// Receives until `length` bytes are there.
 ///
 /// # Safety
-/// As for `recv`; these are its [`flags`].
+/// As for `recvfrom`; these are its [`flags`].
 #[cold]
 pub(crate) unsafe fn receive(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
     flags: c_int,
-    mut got: usize,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
 ) -> Answer {
+    let seat = Seat::new();
+    let mut steps = Steps::new(fd, &seat);
+    let file = files::file(fd);
+    let mut got = 0;
+    if is_worth_a_try(file, fd) {
+        let at_once = flags | libc::MSG_DONTWAIT;
+        // SAFETY: the caller's promise.
+        let tried = unsafe { plain_receive(fd, buffer, length, at_once, address, address_length) };
+        if let Some(file) = file {
+            file.tried(tried != Err(libc::EAGAIN));
+        }
+        match tried {
+            Err(libc::EAGAIN) => {}
+            Ok(part) if part != 0 && part < length => {
+                if !steps.go_on() {
+                    return tried;
+                }
+                if is_urgent(fd) {
+                    // SAFETY: the caller's promise.
+                    return unsafe {
+                        receive_before_mark(fd, buffer, length, flags, part, &mut steps)
+                    };
+                }
+                got = part;
+            }
+            answer => return answer,
+        }
+    }
+    if got == 0 && !address.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { receive_from(fd, buffer, length, flags, address, address_length) };
+    }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
     loop {
@@ -71,14 +107,14 @@ pub(crate) unsafe fn receive(
         // SAFETY: the caller's promise.
         let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
-                // SAFETY: the caller's promise.
-                unsafe { offload_receive(fd, rest, left, flags) }
+                // SAFETY: the caller's promise, who waits.
+                unsafe { steps.elsewhere(|| receive_plainly(fd, rest, left, flags)) }
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
         };
         match answer {
-            Ok(more) if more != 0 && more < left => got += more,
+            Ok(more) if more != 0 && more < left && steps.go_on() => got += more,
             answer => return or_so_far(got, answer),
         }
     }
@@ -90,12 +126,13 @@ pub(crate) unsafe fn receive(
 /// # Safety
 /// As for `recv`.
 #[cold]
-pub(crate) unsafe fn receive_before_mark(
+unsafe fn receive_before_mark(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
     flags: c_int,
     got: usize,
+    steps: &mut Steps,
 ) -> Answer {
     let mut at_mark: c_int = 0;
     let arguments = [fd as usize, SIOCATMARK, (&raw mut at_mark) as usize, 0, 0, 0];
@@ -105,8 +142,14 @@ pub(crate) unsafe fn receive_before_mark(
         return Ok(got);
     }
     let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
+    // SAFETY: the caller's promise, who waits.
+    or_so_far(got, unsafe { steps.elsewhere(|| receive_plainly(fd, rest, left, flags)) })
+}
+
+/// `recv(2)` as it is.
+unsafe fn receive_plainly(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
     // SAFETY: the caller's promise.
-    or_so_far(got, unsafe { offload_receive(fd, rest, left, flags) })
+    unsafe { plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut()) }
 }
 
 /// Receives until a message's buffers are full, where the reactor can only receive what is there, or
@@ -121,6 +164,7 @@ pub(crate) unsafe fn receive_message(
     flags: c_int,
     mut got: usize,
     deadline: u64,
+    steps: &mut Steps,
 ) -> Answer {
     // Nobody has looked at it: such a call is not tried.
     memory::check(message, 1)?;
@@ -132,7 +176,8 @@ pub(crate) unsafe fn receive_message(
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let mut part = *message;
     if got > 0 {
-        if got >= buffers.left() || message.msg_flags & libc::MSG_CTRUNC != 0 {
+        let is_over = got >= buffers.left() || message.msg_flags & libc::MSG_CTRUNC != 0;
+        if is_over || !steps.go_on() {
             return Ok(got);
         }
         go_on(&mut part, &mut buffers, got);
@@ -143,8 +188,12 @@ pub(crate) unsafe fn receive_message(
         // SAFETY: as above.
         let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
-                // SAFETY: as above.
-                unsafe { offload_message(libc::SYS_recvmsg, fd, &raw const part, flags) }
+                let receive = || {
+                    // SAFETY: as above.
+                    unsafe { plain_message(libc::SYS_recvmsg, fd, &raw const part, flags) }
+                };
+                // SAFETY: as above, and it waits.
+                unsafe { steps.elsewhere(receive) }
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
@@ -159,7 +208,10 @@ pub(crate) unsafe fn receive_message(
         match answer {
             // Files that came along, for which there is no room, end it too.
             Ok(more)
-                if more != 0 && more < buffers.left() && part.msg_flags & libc::MSG_CTRUNC == 0 =>
+                if more != 0
+                    && more < buffers.left()
+                    && part.msg_flags & libc::MSG_CTRUNC == 0
+                    && steps.go_on() =>
             {
                 got += more;
                 go_on(&mut part, &mut buffers, more);

@@ -29,7 +29,7 @@ use std::ffi::c_int;
 use std::mem;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
 use carefree_context::kernel;
@@ -71,6 +71,8 @@ pub(crate) struct File {
     limits: [AtomicU64; 2],
     /// From where to where it was found in memory.
     warm: [AtomicU64; 2],
+    /// How often the number was closed.
+    closes: AtomicU32,
 }
 
 const _: () = assert!(mem::offset_of!(File, limits) + size_of::<u64>() == 64);
@@ -188,6 +190,7 @@ impl File {
             dry: AtomicU8::new(0),
             limits: [const { AtomicU64::new(NEVER) }; 2],
             warm: [const { AtomicU64::new(0) }; 2],
+            closes: AtomicU32::new(0),
         }
     }
 
@@ -256,6 +259,22 @@ impl File {
         self.hold.store(hold as u8, Ordering::Relaxed);
     }
 
+    /// What [`prepare_to_close`] says.
+    #[inline]
+    fn prepare_to_close(&self, beside_parent: bool) -> bool {
+        // In the child of a vfork, those who wait in the parent go on to do so.
+        if !beside_parent {
+            self.closes.fetch_add(1, Ordering::Relaxed);
+            // Who goes on after a part sees that, or is seen here: see `steps`.
+            fence(Ordering::SeqCst);
+            if self.waiters.is_waited_on() && !self.waiters.close() {
+                return false;
+            }
+        }
+        self.forget();
+        true
+    }
+
     /// Forgets all that is known of it.
     fn forget(&self) {
         let hold = self.hold.load(Ordering::Relaxed);
@@ -271,6 +290,12 @@ impl File {
         }
         self.duplicated.store(false, Ordering::Relaxed);
         self.found(Kind::Unknown, Hold::Unknown);
+    }
+
+    /// How often the number was closed: another count says that it may be another file's.
+    #[inline]
+    pub(crate) fn closes(&self) -> u32 {
+        self.closes.load(Ordering::Relaxed)
     }
 
     /// Whether a read should be tried before it is submitted: not if such tries have kept failing.
@@ -463,13 +488,7 @@ pub(crate) fn is_waited_on(fd: c_int) -> bool {
 /// forgotten. False: another thread or fiber is closing it already.
 #[inline]
 pub(crate) fn prepare_to_close(fd: c_int) -> bool {
-    known(fd).is_none_or(|file| {
-        if file.waiters.is_waited_on() && !drive_out(file) {
-            return false;
-        }
-        file.forget();
-        true
-    })
+    known(fd).is_none_or(|file| file.prepare_to_close(is_beside_parent()))
 }
 
 /// `new` is a duplicate of `old` from now on, by a call that has closed the file it was before.
@@ -522,25 +541,16 @@ fn is_beside_parent() -> bool {
 /// [`prepare_to_close`] for all from `first` to `last`.
 pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
     let (first, end) = (first as usize, (last as usize).saturating_add(1));
+    let beside_parent = is_beside_parent();
     let chunks = TABLE.iter().enumerate().take(end.div_ceil(CHUNK)).skip(first / CHUNK);
     for (index, slot) in chunks {
         let begin = index * CHUNK;
         let range = begin.max(first)..(begin + CHUNK).min(end);
-        if range.is_empty() || slot.load(Ordering::Relaxed).is_null() {
-            continue;
-        }
+        // SAFETY: chunks are never freed.
+        let Some(chunk) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
         for fd in range {
             // Who closes one of them at the same time closes it.
-            prepare_to_close(fd as c_int);
+            chunk[fd % CHUNK].prepare_to_close(beside_parent);
         }
     }
-}
-
-#[cold]
-fn drive_out(file: &File) -> bool {
-    if is_beside_parent() {
-        // Who waits in the parent goes on to do so.
-        return true;
-    }
-    file.waiters.close()
 }

@@ -23,19 +23,22 @@
 //! -p carefree-interpose --example costs pipe` prints what the whole of it costs here.)
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
+use libc::msghdr;
 
 use crate::anew;
 use crate::buffers::Buffers;
 use crate::files::{self, File, Limit};
 use crate::kind::Kind;
 use crate::parking::{self, Answer, On, Parked};
-use crate::plain::{Call, Way};
-use crate::seekable;
+use crate::plain::{Call, Way, or_so_far};
+use crate::steps::Steps;
 use crate::storage::Storage;
-use crate::terminal;
+use crate::{seekable, socket, terminal};
 
 /// The most that one call moves. A buffer that is longer may reach beyond what a process can address:
 /// the calls without a list of buffers refuse that, and those with one cut its length first, as a
@@ -165,10 +168,12 @@ fn rest(call: &Call, buffers: &Buffers, done: usize) -> Call {
 }
 
 /// Reads.
-unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
+unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { call.given.buffers() };
+    let seat = Seat::new();
+    let mut steps = Steps::of(file, fd, &seat);
     let mut got = 0;
     let mut dry = false;
     // At a place it is tried always: a reactor takes no notice of the place where there is none.
@@ -185,7 +190,11 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
                     }
                     got += read;
                     // What is not in memory yet of a regular file is waited for.
-                    if read == 0 || read >= buffers.left() || !is_at_offset_of_regular(call, file) {
+                    if read == 0
+                        || read >= buffers.left()
+                        || !is_at_offset_of_regular(call, file)
+                        || !steps.go_on()
+                    {
                         return Ok(got);
                     }
                     buffers.advance(read);
@@ -242,7 +251,7 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest(call, &buffers, got);
                 // SAFETY: the caller's promise, who waits.
-                unsafe { seekable::elsewhere(fd, || rest.plainly()) }
+                unsafe { steps.elsewhere(|| rest.plainly()) }
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
@@ -251,7 +260,11 @@ unsafe fn get(call: &Call, file: Option<&File>) -> Answer {
             Ok(read) => {
                 got += read;
                 // A reactor may read a part of what there is of a regular file; a thread gets all.
-                if read == 0 || read >= buffers.left() || !is_at_offset_of_regular(call, file) {
+                if read == 0
+                    || read >= buffers.left()
+                    || !is_at_offset_of_regular(call, file)
+                    || !steps.go_on()
+                {
                     return Ok(got);
                 }
                 buffers.advance(read);
@@ -268,13 +281,16 @@ fn is_at_offset_of_regular(call: &Call, file: Option<&File>) -> bool {
 }
 
 /// Writes.
-unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
+unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { call.given.buffers() };
+    let seat = Seat::new();
+    let mut steps = Steps::of(file, fd, &seat);
+    let is_socket = call.at.number() < 0 && file.is_some_and(|file| file.kind(fd) == Kind::Socket);
     let mut put = 0;
-    // What can be written at once. After a part once more: it may have ended because there is no more
-    // room, or at a pointer that leads nowhere, which is not waited for.
+    // What can be written at once. After a part once more, if the rest is to be waited for: it may have
+    // ended because there is no more room, or at a pointer that leads nowhere, which is not waited for.
     let full = loop {
         // SAFETY: the caller's promise.
         let tried = unsafe { call.at_once(&buffers, call.at.further(put)) };
@@ -307,11 +323,16 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
                 if written >= buffers.left()
                     || written == 0
                     || !goes_on(file, fd)
+                    || is_impatient(file, fd)
+                    || !steps.go_on()
                     || is_misplaced(call, file)
                 {
                     return Ok(put);
                 }
                 buffers.advance(written);
+                if is_socket {
+                    break true;
+                }
             }
         }
     };
@@ -323,6 +344,17 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
             0 => unsafe { call.plainly() },
             _ => Ok(put),
         };
+    }
+    if is_socket {
+        // Who has sent a part is told of an error by the next call alone, and so is the signal.
+        let message = header(&buffers);
+        // SAFETY: the caller's promise.
+        match unsafe { socket::transmit_rest(fd, &message, 0, put > 0, &mut steps) } {
+            Err(libc::ENOTSOCK) => {}
+            answer => return or_so_far(put, answer),
+        }
+        // It was closed unseen, and is another file's by now.
+        _ = file.map(|file| file.look(fd));
     }
     let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
     let deadline = parking::deadline(fd, on.limit);
@@ -339,7 +371,7 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest(call, &buffers, put);
                 // SAFETY: the caller's promise, who waits.
-                unsafe { seekable::elsewhere(fd, || rest.plainly()) }
+                unsafe { steps.elsewhere(|| rest.plainly()) }
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
@@ -347,7 +379,8 @@ unsafe fn put(call: &Call, file: Option<&File>) -> Answer {
         match answer {
             Ok(written) => {
                 put += written;
-                if written >= buffers.left() || written == 0 || !goes_on(file, fd) {
+                if written >= buffers.left() || written == 0 || !goes_on(file, fd) || !steps.go_on()
+                {
                     return Ok(put);
                 }
                 buffers.advance(written);
@@ -366,6 +399,15 @@ fn may_be_written_anew(call: &Call, file: Option<&File>) -> bool {
         && call.at.number() < 0
         && file.is_some_and(|file| file.look(call.fd) == Kind::Pipe)
         && !is_impatient(file, call.fd)
+}
+
+/// A message of what is left.
+fn header(buffers: &Buffers) -> msghdr {
+    // SAFETY: zeros are a header without anything; its padding differs between libcs.
+    let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = buffers.first().cast_mut();
+    message.msg_iovlen = buffers.count() as _;
+    message
 }
 
 /// Whether a write of `fd` in blocking mode goes on after a part: not where each write is a message.

@@ -72,6 +72,7 @@ mod plain;
 mod scratch;
 mod seekable;
 mod span;
+mod steps;
 mod storage;
 mod terminal;
 mod time;

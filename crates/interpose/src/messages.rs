@@ -8,6 +8,7 @@ use std::ptr;
 
 use carefree_context::kernel;
 use carefree_reactor::Op;
+use carefree_runtime::waiters::Seat;
 use carefree_runtime::{Reason, clock};
 use libc::{mmsghdr, timespec};
 
@@ -21,6 +22,7 @@ use crate::parking::{self, Answer, On, Parked};
 use crate::ready::is_ready;
 use crate::socket::{heeded, never_waits, receive_message, transmit_message};
 use crate::span;
+use crate::steps::Steps;
 
 system_call!(
     fn raw_recvmmsg(
@@ -103,8 +105,13 @@ unsafe fn receive_messages(
         // SAFETY: the caller's promise.
         return unsafe { kernel::call(libc::SYS_recvmmsg, arguments) };
     }
+    let seat = Seat::new();
+    let mut steps = Steps::new(fd, &seat);
     let mut got = 0;
     let ended = loop {
+        if got > 0 && !steps.go_on() {
+            break Ok(got);
+        }
         // SAFETY: as above; those further on are there as well.
         let (rest, left) = unsafe { (messages.add(got), count - got) };
         // Where there is a limit, it is looked at after each.
@@ -115,7 +122,9 @@ unsafe fn receive_messages(
             // Somebody else was faster; or the socket is shut down, and of datagrams that is told to those
             // alone who wait.
             // SAFETY: as above.
-            Err(libc::EAGAIN) if got == 0 || !of_one => unsafe { receive_one(fd, rest, flags) },
+            Err(libc::EAGAIN) if got == 0 || !of_one => unsafe {
+                receive_one(fd, rest, flags, &mut steps)
+            },
             answer => answer,
         };
         match answer {
@@ -132,12 +141,15 @@ unsafe fn receive_messages(
             // What is there besides, without waiting.
             continue;
         }
+        if !steps.go_on() {
+            break Ok(got);
+        }
         match wait_for_more(fd) {
             Next::Message => {}
             Next::Nothing => break Ok(got),
             Next::Unknown => {
                 // SAFETY: as above: there is one more.
-                match unsafe { receive_one(fd, messages.add(got), flags) } {
+                match unsafe { receive_one(fd, messages.add(got), flags, &mut steps) } {
                     Ok(more) => got += more,
                     Err(errno) => break Err(errno),
                 }
@@ -161,10 +173,10 @@ unsafe fn receive_messages(
 }
 
 /// Receives one message, for which it waits.
-unsafe fn receive_one(fd: c_int, message: *mut mmsghdr, flags: c_int) -> Answer {
+unsafe fn receive_one(fd: c_int, message: *mut mmsghdr, flags: c_int, steps: &mut Steps) -> Answer {
     // SAFETY: the caller's promise.
     unsafe {
-        let length = receive_message(fd, &raw mut (*message).msg_hdr, flags)?;
+        let length = receive_message(fd, &raw mut (*message).msg_hdr, flags, steps)?;
         (*message).msg_len = length as c_uint;
     }
     Ok(1)
@@ -205,8 +217,13 @@ unsafe fn transmit_messages(
         // SAFETY: the caller's promise.
         return unsafe { at_once(libc::SYS_sendmmsg, fd, messages, count, flags) };
     }
+    let seat = Seat::new();
+    let mut steps = Steps::new(fd, &seat);
     let mut sent = 0;
     loop {
+        if sent > 0 && !steps.go_on() {
+            return Ok(sent);
+        }
         // SAFETY: the caller's promise; those further on are there as well.
         let (rest, left) = unsafe { (messages.add(sent), count - sent) };
         // SAFETY: as above.
@@ -215,7 +232,7 @@ unsafe fn transmit_messages(
                 sent += more;
                 if more > 0 {
                     // SAFETY: as above.
-                    unsafe { transmit_end(fd, rest.add(more - 1), flags) };
+                    unsafe { transmit_end(fd, rest.add(more - 1), flags, &mut steps) };
                 }
                 if sent < count && has_told_an_error(fd) {
                     return Ok(sent);
@@ -223,7 +240,8 @@ unsafe fn transmit_messages(
             }
             Err(libc::EAGAIN) => {
                 // SAFETY: as above.
-                match unsafe { transmit_message(fd, &raw const (*rest).msg_hdr, flags) } {
+                match unsafe { transmit_message(fd, &raw const (*rest).msg_hdr, flags, &mut steps) }
+                {
                     Ok(length) => {
                         // SAFETY: as above.
                         unsafe { (*rest).msg_len = length as c_uint };
@@ -255,7 +273,7 @@ fn has_told_an_error(fd: c_int) -> bool {
 
 /// Sends what is left of a message of which a part was sent, as happens on streams. If it cannot be
 /// sent, the message's length says so.
-unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int) {
+unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int, steps: &mut Steps) {
     // SAFETY: the caller's promise.
     let message = unsafe { &mut *message };
     // SAFETY: as above.
@@ -263,7 +281,7 @@ unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int) {
         unsafe { Buffers::new(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen as _) };
     // SAFETY: the kernel has sent what they describe.
     unsafe { buffers.seen() };
-    if message.msg_len as usize >= buffers.left() {
+    if message.msg_len as usize >= buffers.left() || !steps.go_on() {
         return;
     }
     buffers.advance(message.msg_len as usize);
@@ -275,7 +293,7 @@ unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int) {
     rest.msg_control = ptr::null_mut();
     rest.msg_controllen = 0;
     // SAFETY: as above.
-    if let Ok(more) = unsafe { transmit_message(fd, &raw const rest, flags) } {
+    if let Ok(more) = unsafe { transmit_message(fd, &raw const rest, flags, steps) } {
         message.msg_len += more as c_uint;
     }
 }

@@ -1,9 +1,10 @@
-//! `read`, `write` and their kin as the caller has made them: which call, where, with which buffers.
+//! Calls as the caller has made them: of `read`, `write` and their kin which one, where, with which
+//! buffers; and those of sockets as they are.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_long, c_void};
 
 use carefree_context::kernel;
-use libc::{iovec, off_t};
+use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
 
 use crate::buffers::Buffers;
 use crate::parking::Answer;
@@ -204,4 +205,75 @@ impl Call {
         };
         (number, [fd, buffer, length, place, 0, 0])
     }
+}
+
+/// A part of a call's work may be done; what the call answers if it ends now.
+pub(crate) fn or_so_far(so_far: usize, answer: Answer) -> Answer {
+    match answer {
+        Err(_) if so_far > 0 => Ok(so_far),
+        Err(errno) => Err(errno),
+        Ok(more) => Ok(so_far + more),
+    }
+}
+
+/// `recvfrom(2)` as it is.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn plain_receive(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> Answer {
+    let arguments = [
+        fd as usize,
+        buffer as usize,
+        length,
+        flags as usize,
+        address as usize,
+        address_length as usize,
+    ];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(libc::SYS_recvfrom, arguments) }
+}
+
+/// `sendto(2)` as it is.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn plain_send(
+    fd: c_int,
+    buffer: *const c_void,
+    length: usize,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> Answer {
+    let arguments = [
+        fd as usize,
+        buffer as usize,
+        length,
+        flags as usize,
+        address as usize,
+        address_length as usize,
+    ];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(libc::SYS_sendto, arguments) }
+}
+
+/// A call with a message header as it is.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn plain_message(
+    number: libc::c_long,
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
 }

@@ -89,13 +89,22 @@ pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
 pub(crate) unsafe fn elsewhere(fd: c_int, call: impl FnOnce() -> Answer) -> Answer {
     let seat = Seat::new();
     let waiter = Waiter::new(fd, &seat).ok_or(libc::EBADF)?;
+    // SAFETY: the caller's promise.
+    unsafe { elsewhere_by(waiter, call) }
+}
+
+/// [`elsewhere`], for who is among those who wait on the file already, and leaves when the call begins.
+///
+/// # Safety
+/// As for that.
+pub(crate) unsafe fn elsewhere_by(waiter: Waiter, call: impl FnOnce() -> Answer) -> Answer {
     let call = move || {
         let holds = waiter.holds();
         drop(waiter);
         if holds { call() } else { Err(libc::EBADF) }
     };
-    // SAFETY: the caller's promise; a waiter may leave on any thread, and its
-    // seat stays until the call is over.
+    // SAFETY: the caller's promise; a waiter may leave on any thread, and its seat stays until the
+    // call is over.
     unsafe { offload(call) }
 }
 

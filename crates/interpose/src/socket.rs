@@ -6,9 +6,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::all;
@@ -19,8 +19,10 @@ use crate::flow::{LONGEST, blocking};
 use crate::memory;
 pub(crate) use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
+use crate::plain::{or_so_far, plain_message, plain_receive, plain_send};
 use crate::ready::is_ready;
-use crate::undisturbed::offload;
+use crate::seekable;
+use crate::steps::Steps;
 
 unsafe extern "C-unwind" fn raw_recv(
     fd: c_int,
@@ -116,16 +118,18 @@ interpose! {
 interpose! {
     /// `recvmsg(2)`.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, else raw_recvmsg {
+        let seat = Seat::new();
         // SAFETY: the caller's promise.
-        answer(unsafe { receive_message(fd, message, flags) })
+        answer(unsafe { receive_message(fd, message, flags, &mut Steps::new(fd, &seat)) })
     }
 }
 
 interpose! {
     /// `sendmsg(2)`.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, else raw_sendmsg {
+        let seat = Seat::new();
         // SAFETY: the caller's promise.
-        answer(unsafe { transmit_message(fd, message, flags) })
+        answer(unsafe { transmit_message(fd, message, flags, &mut Steps::new(fd, &seat)) })
     }
 }
 
@@ -156,7 +160,7 @@ pub(crate) fn never_waits(flags: c_int) -> bool {
 }
 
 /// Whether receiving should be tried before it is submitted.
-fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
+pub(crate) fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
     file.is_none_or(|file| {
         // What is no socket says so at once; a reactor waits for it first.
         file.is_worth_a_try() || !file.is_blocking(fd) || !file.is_known_socket()
@@ -188,43 +192,13 @@ pub(crate) fn ask_what_is_wrong(fd: c_int) -> Result<(), c_int> {
 /// Whether urgent data lies ahead in what is to be received: before that, the kernel ends a call that
 /// wants all.
 #[cold]
-fn is_urgent(fd: c_int) -> bool {
+pub(crate) fn is_urgent(fd: c_int) -> bool {
     is_ready(fd, libc::POLLPRI)
 }
 
 /// Whether a receiving call goes on until it has all that was asked for.
 fn wants_all(flags: c_int) -> bool {
     flags & libc::MSG_WAITALL != 0
-}
-
-/// A part of a call's work may be done; what the call answers if it ends now.
-pub(crate) fn or_so_far(so_far: usize, answer: Answer) -> Answer {
-    match answer {
-        Err(_) if so_far > 0 => Ok(so_far),
-        Err(errno) => Err(errno),
-        Ok(more) => Ok(so_far + more),
-    }
-}
-
-/// `recvfrom(2)` as it is.
-unsafe fn plain_receive(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    flags: c_int,
-    address: *mut sockaddr,
-    address_length: *mut socklen_t,
-) -> Answer {
-    let arguments = [
-        fd as usize,
-        buffer as usize,
-        length,
-        flags as usize,
-        address as usize,
-        address_length as usize,
-    ];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_recvfrom, arguments) }
 }
 
 /// Receives.
@@ -256,30 +230,23 @@ pub(crate) unsafe fn receive(
     if all::peeks(flags) {
         return all::until_all(fd, length, || plain(flags | libc::MSG_DONTWAIT));
     }
+    if wants_all(flags) {
+        // SAFETY: the caller's promise.
+        return unsafe { all::receive(fd, buffer, length, flags, address, address_length) };
+    }
     let file = files::file(fd);
-    let mut got = 0;
     if is_worth_a_try(file, fd) {
         let tried = plain(flags | libc::MSG_DONTWAIT);
         if let Some(file) = file {
             file.tried(tried != Err(libc::EAGAIN));
         }
-        match tried {
-            Err(libc::EAGAIN) => {}
-            Ok(some) if wants_all(flags) && some != 0 && some < length => {
-                if is_urgent(fd) {
-                    // SAFETY: the caller's promise.
-                    return unsafe { all::receive_before_mark(fd, buffer, length, flags, some) };
-                }
-                got = some;
-            }
-            answer => return answer,
+        if tried != Err(libc::EAGAIN) {
+            return tried;
         }
     }
     // SAFETY: the caller's promise.
     unsafe {
-        if wants_all(flags) && (address.is_null() || got > 0) {
-            all::receive(fd, buffer, length, flags, got)
-        } else if address.is_null() {
+        if address.is_null() {
             park_for_data(fd, buffer, length, flags)
         } else {
             receive_from(fd, buffer, length, flags, address, address_length)
@@ -319,19 +286,19 @@ unsafe fn park_for_data(fd: c_int, buffer: *mut c_void, length: usize, flags: c_
 
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn offload_receive(
-    fd: c_int,
-    to: *mut c_void,
-    length: usize,
-    flags: c_int,
-) -> Answer {
+unsafe fn offload_receive(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
+    let null = ptr::null_mut();
+    let call = || {
+        // SAFETY: the caller's promise.
+        unsafe { plain_receive(fd, to, length, flags, null, ptr::null_mut()) }
+    };
     // SAFETY: the caller's promise, who waits.
-    unsafe { offload(|| plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut())) }
+    unsafe { seekable::elsewhere(fd, call) }
 }
 
 /// Receives, and says from where.
 #[cold]
-unsafe fn receive_from(
+pub(crate) unsafe fn receive_from(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -348,8 +315,10 @@ unsafe fn receive_from(
     message.msg_name = address.cast();
     // SAFETY: it can be read: who asks for the address says how much room it has.
     message.msg_namelen = unsafe { *address_length };
+    let seat = Seat::new();
     // SAFETY: built from what the caller has promised to be valid.
-    let answer = unsafe { receive_message(fd, &raw mut message, flags) };
+    let answer =
+        unsafe { receive_message(fd, &raw mut message, flags, &mut Steps::new(fd, &seat)) };
     if answer.is_ok() {
         // SAFETY: as above.
         unsafe { *address_length = message.msg_namelen };
@@ -357,29 +326,13 @@ unsafe fn receive_from(
     answer
 }
 
-/// A call with a message header as it is.
-unsafe fn plain_message(
-    number: libc::c_long,
+/// `recvmsg`, as one of the `steps` of a call.
+pub(crate) unsafe fn receive_message(
     fd: c_int,
-    message: *const msghdr,
+    message: *mut msghdr,
     flags: c_int,
+    steps: &mut Steps,
 ) -> Answer {
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(number, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
-}
-
-pub(crate) unsafe fn offload_message(
-    number: libc::c_long,
-    fd: c_int,
-    message: *const msghdr,
-    flags: c_int,
-) -> Answer {
-    // SAFETY: the caller's promise, who waits.
-    unsafe { offload(|| plain_message(number, fd, message, flags)) }
-}
-
-/// `recvmsg`.
-pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer {
     let number = libc::SYS_recvmsg;
     let file = files::file(fd);
     let flags = heeded(fd, flags);
@@ -405,7 +358,7 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         // SAFETY: it can be read.
         if unsafe { (*message).msg_controllen } > 0 || is_urgent(fd) {
             // SAFETY: as above.
-            return unsafe { offload_message(number, fd, message, flags) };
+            return unsafe { steps.elsewhere(|| plain_message(number, fd, message, flags)) };
         }
     } else if is_worth_a_try(file, fd) {
         // SAFETY: as above.
@@ -422,7 +375,7 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         unsafe { buffers.seen() };
         if buffers.left() == 0 && waits_for_nothing(fd) {
             // SAFETY: as above.
-            return unsafe { offload_message(number, fd, message, flags) };
+            return unsafe { steps.elsewhere(|| plain_message(number, fd, message, flags)) };
         }
     }
     if !blocking(file, fd) {
@@ -437,40 +390,19 @@ pub(crate) unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_i
         Parked::Late => Err(libc::EAGAIN),
         // SAFETY: as above.
         Parked::Unsupported if wants_all(flags) => unsafe {
-            all::receive_message(fd, message, flags, 0, deadline)
+            all::receive_message(fd, message, flags, 0, deadline, steps)
         },
         // A reactor may end with a part: io_uring before Linux 5.19 does.
         // SAFETY: as above.
         Parked::Answered(Ok(got)) if wants_all(flags) && got != 0 => unsafe {
-            all::receive_message(fd, message, flags, got, deadline)
+            all::receive_message(fd, message, flags, got, deadline, steps)
         },
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
             // SAFETY: as above.
-            unsafe { offload_message(number, fd, message, flags) }
+            unsafe { steps.elsewhere(|| plain_message(number, fd, message, flags)) }
         }
         Parked::Answered(answer) => answer,
     }
-}
-
-/// `sendto(2)` as it is.
-unsafe fn plain_send(
-    fd: c_int,
-    buffer: *const c_void,
-    length: usize,
-    flags: c_int,
-    address: *const sockaddr,
-    address_length: socklen_t,
-) -> Answer {
-    let arguments = [
-        fd as usize,
-        buffer as usize,
-        length,
-        flags as usize,
-        address as usize,
-        address_length as usize,
-    ];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_sendto, arguments) }
 }
 
 /// Sends.
@@ -485,6 +417,26 @@ pub(crate) unsafe fn transmit(
     address: *const sockaddr,
     address_length: socklen_t,
 ) -> Answer {
+    let seat = Seat::new();
+    let mut steps = Steps::new(fd, &seat);
+    let to = (address, address_length);
+    // SAFETY: the caller's promise.
+    unsafe { transmit_as(fd, buffer, length, flags, to, &mut steps) }
+}
+
+/// [`transmit`], as one of the `steps` of a call.
+///
+/// # Safety
+/// As for that.
+#[inline]
+pub(crate) unsafe fn transmit_as(
+    fd: c_int,
+    buffer: *const c_void,
+    length: usize,
+    flags: c_int,
+    (address, address_length): (*const sockaddr, socklen_t),
+    steps: &mut Steps,
+) -> Answer {
     // As above.
     let length = length.min(LONGEST);
     // SAFETY: the caller's promise.
@@ -496,7 +448,7 @@ pub(crate) unsafe fn transmit(
         Err(libc::EAGAIN) | Ok(_) if flags & libc::MSG_DONTWAIT == 0 => {}
         Err(libc::EINPROGRESS) if flags & libc::MSG_FASTOPEN != 0 => {
             // SAFETY: the caller's promise.
-            return unsafe { transmit_when_connected(fd, buffer, length, flags) };
+            return unsafe { transmit_when_connected(fd, buffer, length, flags, steps) };
         }
         _ => return first,
     }
@@ -513,7 +465,7 @@ pub(crate) unsafe fn transmit(
         message.msg_namelen = address_length;
     }
     // SAFETY: built from what the caller has promised to be valid.
-    or_so_far(sent, unsafe { transmit_rest(fd, &message, flags, sent > 0) })
+    or_so_far(sent, unsafe { transmit_rest(fd, &message, flags, sent > 0, steps) })
 }
 
 /// Sends on a connection that `MSG_FASTOPEN` has begun to make, without data in its first packet.
@@ -523,11 +475,16 @@ unsafe fn transmit_when_connected(
     buffer: *const c_void,
     length: usize,
     flags: c_int,
+    steps: &mut Steps,
 ) -> Answer {
     if flags & libc::MSG_DONTWAIT != 0 || !blocking(files::file(fd), fd) {
         return Err(libc::EINPROGRESS);
     }
+    if !steps.go_on() {
+        return Err(libc::EBADF);
+    }
     let flags = flags & !libc::MSG_FASTOPEN;
+    let nobody = (ptr::null(), 0);
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
     // SAFETY: it points to nothing.
     match unsafe { parking::perform(&Op::Poll { fd, events: libc::POLLOUT as u32 }, on) } {
@@ -535,16 +492,21 @@ unsafe fn transmit_when_connected(
         Parked::Answered(Err(errno)) => Err(errno),
         // If the connection was refused, this says so.
         // SAFETY: the caller's promise, who waits.
-        Parked::Answered(Ok(_)) => unsafe { transmit(fd, buffer, length, flags, ptr::null(), 0) },
+        Parked::Answered(Ok(_)) => unsafe { transmit_as(fd, buffer, length, flags, nobody, steps) },
         // SAFETY: as above.
         Parked::Unsupported => unsafe {
-            offload(|| plain_send(fd, buffer, length, flags, ptr::null(), 0))
+            steps.elsewhere(|| plain_send(fd, buffer, length, flags, ptr::null(), 0))
         },
     }
 }
 
-/// `sendmsg`.
-pub(crate) unsafe fn transmit_message(fd: c_int, message: *const msghdr, flags: c_int) -> Answer {
+/// `sendmsg`, as one of the `steps` of a call.
+pub(crate) unsafe fn transmit_message(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+    steps: &mut Steps,
+) -> Answer {
     // SAFETY: the caller's promise.
     let first =
         unsafe { plain_message(libc::SYS_sendmsg, fd, message, flags | libc::MSG_DONTWAIT) };
@@ -573,20 +535,29 @@ pub(crate) unsafe fn transmit_message(fd: c_int, message: *const msghdr, flags: 
         rest.msg_controllen = 0;
     }
     // SAFETY: as above.
-    or_so_far(sent, unsafe { transmit_rest(fd, &rest, flags, sent > 0) })
+    or_so_far(sent, unsafe { transmit_rest(fd, &rest, flags, sent > 0, steps) })
 }
 
 /// Sends what could not be sent at once, all of it unless the socket is in non-blocking mode. `begun`:
 /// a part of the call's data was sent before.
-unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int, begun: bool) -> Answer {
+pub(crate) unsafe fn transmit_rest(
+    fd: c_int,
+    message: &msghdr,
+    flags: c_int,
+    begun: bool,
+    steps: &mut Steps,
+) -> Answer {
     let number = libc::SYS_sendmsg;
     let file = files::file(fd);
     if !blocking(file, fd) {
         return Err(libc::EAGAIN);
     }
+    if begun && !steps.go_on() {
+        return Err(libc::EBADF);
+    }
     if option(fd, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) {
         // SAFETY: the caller's promise.
-        return unsafe { transmit_whole(fd, message, flags) };
+        return unsafe { transmit_whole(fd, message, flags, steps) };
     }
     // SAFETY: the caller's promise.
     let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as _) };
@@ -615,19 +586,19 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int, begun: bool) 
         };
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),
-            Parked::Answered(Err(libc::EPIPE)) if !begun && sent == 0 => {
+            Parked::Answered(Err(libc::EPIPE)) if !begun && sent == 0 && steps.go_on() => {
                 // Once more here, for the signal. (Who has sent a part gets it from the next call.)
                 // SAFETY: as above.
                 unsafe { plain_message(number, fd, &raw const rest, flags | libc::MSG_DONTWAIT) }
             }
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 // SAFETY: as above.
-                unsafe { offload_message(number, fd, &raw const rest, flags) }
+                unsafe { steps.elsewhere(|| plain_message(number, fd, &raw const rest, flags)) }
             }
             Parked::Answered(answer) => answer,
         };
         match answer {
-            Ok(more) if more != 0 && more < buffers.left() => {
+            Ok(more) if more != 0 && more < buffers.left() && steps.go_on() => {
                 sent += more;
                 buffers.advance(more);
                 rest.msg_iov = buffers.first().cast_mut();
@@ -647,7 +618,7 @@ unsafe fn transmit_rest(fd: c_int, message: &msghdr, flags: c_int, begun: bool) 
 /// The reactor only waits for the room. A socket of `AF_UNIX` takes the data out of the buffers
 /// before it looks at its receiver's queue, and io_uring tries again with what is left in them: so it
 /// would send an empty message, and say so (Linux 6.18).
-unsafe fn transmit_whole(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
+unsafe fn transmit_whole(fd: c_int, message: &msghdr, flags: c_int, steps: &mut Steps) -> Answer {
     let number = libc::SYS_sendmsg;
     // Room at whom? What is not connected is always writable.
     let elsewhere = !message.msg_name.is_null() && option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
@@ -665,7 +636,7 @@ unsafe fn transmit_whole(fd: c_int, message: &msghdr, flags: c_int) -> Answer {
             Parked::Late => return Err(libc::EAGAIN),
             Parked::Unsupported => {
                 // SAFETY: the caller's promise.
-                return unsafe { offload_message(number, fd, message, flags) };
+                return unsafe { steps.elsewhere(|| plain_message(number, fd, message, flags)) };
             }
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Answered(Ok(_)) => {

@@ -24,6 +24,7 @@ use std::ptr;
 use carefree_context::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
+use carefree_runtime::waiters::Seat;
 use carefree_runtime::{Reason, yield_now};
 use libc::{iovec, off_t};
 
@@ -36,6 +37,7 @@ use crate::parking::{self, Answer, On, Parked};
 use crate::plain::At;
 use crate::ready::is_ready;
 use crate::scratch::Scratch;
+use crate::steps::Steps;
 use crate::storage::{self, Storage};
 use crate::turn::in_turn;
 use crate::undisturbed::{offload, undisturbed};
@@ -391,13 +393,15 @@ fn move_copied(from: c_int, copy: &Scratch, to: c_int, copied: usize, flags: c_u
     while got < copied {
         got += read(got, copied - got)?;
     }
+    let seat = Seat::new();
+    let mut steps = Steps::new(from, &seat);
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     // SAFETY: as much was read.
     let sent = unsafe { socket::transmit(to, place.cast(), got, more, ptr::null(), 0) }?;
     // Into the copy, which is empty by now and has as much room: a pipe can be read from without waiting
     // for another reader who was faster only if it was made for that.
     let mut taken = 0;
-    while taken < sent {
+    while taken < sent && steps.go_on() {
         let rest = sent - taken;
         let at_once = libc::SPLICE_F_NONBLOCK as usize;
         let arguments = [from as usize, 0, copy.to as usize, 0, rest, at_once];
@@ -520,11 +524,22 @@ unsafe fn copy(
     // second long, and callers who want a whole file sent ask for as much as can be.
     let there = length(from).saturating_sub(begin).clamp(0, count as off_t) as usize;
     let mut buffer = vec![0u8; count.min(CHUNK)];
+    let seats = [Seat::new(), Seat::new()];
+    let mut writing = Steps::new(to, &seats[0]);
+    let mut reading = Steps::new(from, &seats[1]);
     let mut sent = 0;
     let ended = loop {
+        if sent > 0 && !reading.go_on() {
+            break Ok(());
+        }
         let (place, most) = (buffer.as_mut_ptr(), buffer.len().min(count - sent));
         // SAFETY: there is as much room.
         let read = unsafe { stream::read_at(from, place.cast(), most, begin + sent as off_t) };
+        // Who closes it need not wait until all is written.
+        reading.leave();
+        if sent > 0 && !writing.go_on() {
+            break Ok(());
+        }
         let read = match read {
             // A device may be one that cannot be sent from.
             Ok(0) if sent == 0 && source.kind != Kind::Regular => return Ok(None),
@@ -538,8 +553,11 @@ unsafe fn copy(
         let written = unsafe {
             if to_socket {
                 let more = if sent + read < there { libc::MSG_MORE } else { 0 };
-                socket::transmit(to, place.cast::<c_void>(), read, more, ptr::null(), 0)
+                let nobody = (ptr::null(), 0);
+                socket::transmit_as(to, place.cast(), read, more, nobody, &mut writing)
             } else {
+                // A terminal's steps are its own.
+                writing.leave();
                 stream::write_all(to, place.cast::<c_void>(), read)
             }
         };
@@ -561,7 +579,9 @@ unsafe fn copy(
         if source.kind == Kind::Device && source.storage == Storage::Memory { 0 } else { sent };
     let end = begin + moved as off_t;
     if offset.is_null() {
-        _ = seek(end, libc::SEEK_SET);
+        if reading.go_on() {
+            _ = seek(end, libc::SEEK_SET);
+        }
     } else {
         // SAFETY: the caller has no need of what is there, for it is overwritten.
         unsafe {

@@ -7,6 +7,7 @@
 extern crate carefree_testing;
 
 mod answers;
+mod between;
 mod common;
 mod failing;
 mod hostile;
