@@ -18,7 +18,6 @@ mod model;
 mod signal;
 mod sleepers;
 mod sync;
-#[cfg(not(loom))]
 pub mod waiters;
 mod work;
 

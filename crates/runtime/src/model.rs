@@ -1,6 +1,6 @@
 //! What stands around the waiting and the waking when loom checks them.
 //!
-//! `wait`, `lot`, `join`, `operation` and what they are made of are the real ones. Beneath them, in
+//! `wait`, `lot`, `join`, `operation`, `waiters` and what they are made of are the real ones. Beneath them, in
 //! `model/`, is a world with a thread of loom's for each fiber and each plain thread: a fiber that leaves
 //! its stack does what its carrier would do next, and then sleeps until it is made ready. So loom itself
 //! reports who sleeps for ever, as a deadlock; and whoever makes a fiber ready touches a cell that
@@ -13,7 +13,11 @@ pub(crate) use world::{World, as_fiber, bounded, run};
 use crate::clock;
 
 #[cfg(test)]
+mod closing;
+#[cfg(test)]
 mod joining;
+#[cfg(test)]
+mod operating;
 #[cfg(test)]
 mod parking;
 #[cfg(test)]

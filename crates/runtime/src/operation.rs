@@ -34,8 +34,6 @@
 //! wake-up then ends the wait of another operation, of this fiber or of a later one under the same
 //! header, if one is under way: such waits look again.
 
-use std::cell::Cell;
-
 use carefree_context::arch;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
@@ -46,6 +44,7 @@ use crate::episode::Outcome;
 use crate::fiber::FiberRef;
 use crate::flight::Flight;
 use crate::reason::Reason;
+use crate::sync::Cell;
 use crate::wait::{self, Until};
 use crate::work;
 
@@ -106,6 +105,14 @@ struct Operation {
     carrier: &'static Carrier,
     result: Cell<i32>,
     flight: Flight,
+}
+
+/// The memory is the fiber's again. loom reports those who touch the record later.
+#[cfg(loom)]
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.result.set(-1);
+    }
 }
 
 /// Has the kernel do `op` while the calling fiber is parked.

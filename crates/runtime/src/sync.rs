@@ -23,6 +23,19 @@ pub(crate) use std::{
     },
 };
 
+/// A constant function where no model is checked: loom makes its atomics when a model runs.
+macro_rules! const_fn {
+    ($(#[$note:meta])* $seen:vis fn $name:ident() -> $value:ty $body:block) => {
+        #[cfg(not(loom))]
+        $(#[$note])*
+        $seen const fn $name() -> $value $body
+        #[cfg(loom)]
+        $(#[$note])*
+        $seen fn $name() -> $value $body
+    };
+}
+pub(crate) use const_fn;
+
 /// What loom's cell is called with, over std's.
 #[cfg(not(loom))]
 #[derive(Debug)]

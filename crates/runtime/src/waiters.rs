@@ -50,16 +50,13 @@
 //!
 //! Each waiter is taken out of the list once, by itself or by the closer, in constant time.
 
-use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-
-use carefree_context::lock::Lock;
 
 use crate::fiber::FiberRef;
 use crate::lot;
 use crate::reason::Reason;
 use crate::rest::yield_now;
+use crate::sync::{AtomicPtr, AtomicU32, Cell, Lock, Ordering, const_fn};
 use crate::wait::{self, Until};
 use crate::work;
 
@@ -106,15 +103,28 @@ pub struct Waiter<'w> {
 }
 
 impl Seat {
-    /// One that nobody has taken.
-    #[inline]
-    pub const fn new() -> Seat {
-        Seat {
-            fiber: Cell::new(ptr::null_mut()),
-            next: Cell::new(ptr::null()),
-            previous: Cell::new(ptr::null()),
-            listed: Cell::new(false),
+    const_fn! {
+        /// One that is not taken.
+        #[inline]
+        pub fn new() -> Seat {
+            Seat {
+                fiber: Cell::new(ptr::null_mut()),
+                next: Cell::new(ptr::null()),
+                previous: Cell::new(ptr::null()),
+                listed: Cell::new(false),
+            }
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Seat {
+    /// The memory is the fiber's again, and nothing is to look at it.
+    pub(crate) fn retire(&self) {
+        self.fiber.set(ptr::null_mut());
+        self.next.set(ptr::null());
+        self.previous.set(ptr::null());
+        self.listed.set(false);
     }
 }
 
@@ -158,12 +168,14 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Without any.
-    pub const fn new() -> Waiters {
-        Waiters {
-            word: AtomicU32::new(0),
-            lone: AtomicPtr::new(ptr::null_mut()),
-            list: Lock::new(List(ptr::null())),
+    const_fn! {
+        /// Without any.
+        pub fn new() -> Waiters {
+            Waiters {
+                word: AtomicU32::new(0),
+                lone: AtomicPtr::new(ptr::null_mut()),
+                list: Lock::new(List(ptr::null())),
+            }
         }
     }
 
@@ -299,6 +311,7 @@ impl Waiters {
     ///
     /// # Safety
     /// There is one thread, and it is not in here.
+    #[cfg(not(loom))]
     pub unsafe fn renew(&self) {
         self.word.store(0, Ordering::Relaxed);
         // SAFETY: the caller's promise.

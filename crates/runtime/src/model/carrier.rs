@@ -6,8 +6,10 @@ use loom::sync::{Condvar, Mutex};
 use crate::episode::Ticket;
 use crate::fiber::FiberRef;
 use crate::furnish;
+use crate::glimpse::Pointer;
 use crate::join;
 use crate::lot::Held;
+use crate::operation;
 use crate::queue::Place;
 use crate::registry;
 use crate::sync::UnsafeCell;
@@ -30,8 +32,24 @@ pub(crate) struct Carrier {
     /// carrier that runs it next will touch its context.
     context: UnsafeCell<u32>,
     shard: Shard,
+    /// Where the fiber goes on when it has waited; null for here.
+    moves_to: Pointer<Carrier>,
+    reactor: Mutex<Reactor>,
+    changed: Condvar,
     /// How often its header went back.
     freed: UnsafeCell<u32>,
+}
+
+/// What the kernel and the thread that polls it have.
+#[derive(Default)]
+struct Reactor {
+    /// Operations that are not done, and whether they are to be cancelled.
+    under_way: Vec<(u64, bool)>,
+    errands: Vec<u64>,
+    /// Bytes that have come, and that were read.
+    arrived: u32,
+    read: u32,
+    has_ended: bool,
 }
 
 // SAFETY: the cells are loom's to watch.
@@ -72,6 +90,9 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     *turn = false;
     drop(turn);
     carrier.context.with_mut(|_| ());
+    if !carrier.moves_to.get().is_null() {
+        me.carrier.set(carrier.moves_to.get());
+    }
 }
 
 pub(crate) fn make_ready(fiber: FiberRef, _place: Place) {
@@ -93,6 +114,9 @@ impl Carrier {
             turns: Condvar::new(),
             context: UnsafeCell::new(0),
             shard: Shard::new(0),
+            moves_to: Pointer::new(std::ptr::null()),
+            reactor: Mutex::default(),
+            changed: Condvar::new(),
             freed: UnsafeCell::new(0),
         }
     }
@@ -142,15 +166,77 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn submit(&self, _token: u64, _op: &Op, _unheld: bool) -> Result<(), Unsupported> {
-        unreachable!()
+    /// The fiber goes on at `other` when it has waited here.
+    pub(crate) fn moves_to(&self, other: &'static Carrier) {
+        self.moves_to.set(other);
     }
 
-    pub(crate) fn cancel(&self, _token: u64) {
-        unreachable!()
+    fn change<T>(&self, change: impl FnOnce(&mut Reactor) -> T) -> T {
+        let changed = change(&mut self.reactor.lock().unwrap());
+        self.changed.notify_one();
+        changed
     }
 
-    pub(crate) fn send_errand(&self, _token: u64) {
-        unreachable!()
+    pub(crate) fn submit(&self, token: u64, _op: &Op, _unheld: bool) -> Result<(), Unsupported> {
+        self.change(|reactor| reactor.under_way.push((token, false)));
+        Ok(())
+    }
+
+    /// As a ring's cancel: says nothing of an operation that it does not find.
+    pub(crate) fn cancel(&self, token: u64) {
+        self.change(|reactor| {
+            let found = reactor.under_way.iter_mut().find(|(other, _)| *other == token);
+            found.into_iter().for_each(|(_, cancelled)| *cancelled = true);
+        });
+    }
+
+    pub(crate) fn send_errand(&self, token: u64) {
+        self.change(|reactor| reactor.errands.push(token));
+    }
+
+    /// A byte has come, which ends an operation.
+    pub(crate) fn arrive(&self) {
+        self.change(|reactor| reactor.arrived += 1);
+    }
+
+    /// Bytes that were read, when all is quiet.
+    pub(crate) fn times_read(&self) -> u32 {
+        self.reactor.lock().unwrap().read
+    }
+
+    /// No more operations will come.
+    pub(crate) fn end(&self) {
+        self.change(|reactor| reactor.has_ended = true);
+    }
+
+    /// Runs errands and completes what is done, as `Io` does, on a thread that does nothing else.
+    pub(crate) fn serve(&self) {
+        let mut reactor = self.reactor.lock().unwrap();
+        loop {
+            let cancelled = reactor.under_way.iter().position(|(_, cancelled)| *cancelled);
+            if let Some(token) = reactor.errands.pop() {
+                drop(reactor);
+                // SAFETY: from `send_errand`.
+                unsafe { operation::run_errand(token, |token| self.cancel(token)) };
+            } else if reactor.read < reactor.arrived && !reactor.under_way.is_empty() {
+                reactor.read += 1;
+                let (token, _) = reactor.under_way.remove(0);
+                drop(reactor);
+                // SAFETY: from `submit`, once.
+                unsafe { operation::complete(token, 1) };
+            } else if let Some(at) = cancelled {
+                let (token, _) = reactor.under_way.remove(at);
+                drop(reactor);
+                // SAFETY: from `submit`, once.
+                unsafe { operation::complete(token, -libc::ECANCELED) };
+            } else if reactor.has_ended {
+                assert!(reactor.under_way.is_empty(), "an operation was left behind");
+                return;
+            } else {
+                reactor = self.changed.wait(reactor).unwrap();
+                continue;
+            }
+            reactor = self.reactor.lock().unwrap();
+        }
     }
 }

@@ -65,6 +65,11 @@ impl World {
         me
     }
 
+    /// A carrier that nothing runs on yet.
+    pub(crate) fn carrier(&self) -> &'static Carrier {
+        carrier::of(self.fiber())
+    }
+
     pub(crate) fn stack_of(&self, fiber: FiberRef) -> &FiberStack {
         let made = self.made.borrow();
         let made = made.iter().find(|made| ptr::eq(made.header, fiber.header())).unwrap();
