@@ -73,7 +73,7 @@
 //! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
 //! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
 //! place. `CAREFREE_WATCH` sets how long is too long, or switches this off. [`dump`] says what each
-//! fiber waits for.
+//! fiber waits for, and [`dump_to`] writes that even where the program hangs in its allocator.
 //!
 //! # Processes
 //!
@@ -122,7 +122,7 @@ pub use carefree_context::stack::{StackSize, StackSizeError};
 pub use carefree_runtime::{
     Builder, Cancelled, Interrupted, JoinHandle, Metrics, Permit, Runtime, RuntimeBuilder, Scope,
     ScopedJoinHandle, Semaphore, Thread, ThreadId, TimedOut, available_parallelism, check, current,
-    dump, metrics, offload, on_large_stack, park, park_timeout, run, scope, shield, sleep,
+    dump, dump_to, metrics, offload, on_large_stack, park, park_timeout, run, scope, shield, sleep,
     sleep_until, spawn, timeout, timeout_with_value, yield_now,
 };
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]

@@ -30,7 +30,6 @@
 //! `sem_post`. So where a fiber waits for a semaphore of C's and the program handles signals, there is
 //! a suspicion at most.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -38,6 +37,7 @@ use crate::bed;
 use crate::cancel::shield;
 use crate::dump;
 use crate::fiber::FINISHED;
+use crate::mapped::{Text, read_file};
 use crate::offload;
 use crate::reason::Reason;
 use crate::registry;
@@ -52,20 +52,45 @@ pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// Looks without any sign of life before a suspicion is printed.
 const SUSPECT: u32 = 10;
 
-static RUNTIMES: Lock<Vec<usize>> = Lock::new(Vec::new());
+/// The first of the runtimes that are running, by its address, or 0; each knows the next. Nothing is
+/// allocated under the lock, for reports must come though the program's allocator hangs.
+static RUNTIMES: Lock<usize> = Lock::new(0);
 /// Plain threads that wait without a time limit, and nobody has ended their wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Such waits begun since the start of the process.
 static WAITS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn register(runtime: &Shared) {
-    // The caller may be a fiber; an allocator must not park it with the lock held.
-    wait::without_parking(|| RUNTIMES.lock().push(std::ptr::from_ref(runtime) as usize));
+    let mut first = RUNTIMES.lock();
+    runtime.next.store(0, Ordering::Relaxed);
+    let address = std::ptr::from_ref(runtime) as usize;
+    match listed(*first).last() {
+        Some(last) => last.next.store(address, Ordering::Relaxed),
+        None => *first = address,
+    }
 }
 
 pub(crate) fn unregister(runtime: &Shared) {
     let address = std::ptr::from_ref(runtime) as usize;
-    RUNTIMES.lock().retain(|other| *other != address);
+    let mut first = RUNTIMES.lock();
+    let next = runtime.next.load(Ordering::Relaxed);
+    if *first == address {
+        *first = next;
+        return;
+    }
+    // Not there in the child of a fork, if it is the parent's.
+    let mut others = listed(*first);
+    if let Some(before) = others.find(|other| other.next.load(Ordering::Relaxed) == address) {
+        before.next.store(next, Ordering::Relaxed);
+    }
+}
+
+/// The runtimes from the one at `address` on. The caller holds [`RUNTIMES`], and `address` is from
+/// there.
+fn listed<'a>(address: usize) -> impl Iterator<Item = &'a Shared> {
+    // SAFETY: registered while it lives, and unregistering waits for the lock.
+    let at = |address: usize| unsafe { (address as *const Shared).as_ref() };
+    std::iter::successors(at(address), move |other| at(other.next.load(Ordering::Relaxed)))
 }
 
 /// Keeps others from changing the list of runtimes until it is [released](release): see
@@ -83,16 +108,14 @@ pub(crate) unsafe fn release() {
 
 /// Forgets the runtimes and the threads that wait: in the child of a fork.
 pub(crate) fn renew() {
-    RUNTIMES.lock().clear();
+    *RUNTIMES.lock() = 0;
     WAITING.store(0, Ordering::SeqCst);
 }
 
-/// Visits the runtimes of this process that are running.
-pub(crate) fn for_each_runtime(mut visit: impl FnMut(&Shared)) {
-    for address in RUNTIMES.lock().iter() {
-        // SAFETY: registered while it lives, and unregistering waits for the lock.
-        visit(unsafe { &*(*address as *const Shared) });
-    }
+/// Visits the runtimes of this process that are running. `visit` must not allocate.
+pub(crate) fn for_each_runtime(visit: impl FnMut(&Shared)) {
+    let first = RUNTIMES.lock();
+    listed(*first).for_each(visit);
 }
 
 /// A plain thread is about to wait without a time limit.
@@ -162,13 +185,15 @@ impl Watch {
             return;
         }
         self.silent += 1;
-        let threads = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+        let status = read_file(c"/proc/self/status");
+        let status = status.as_deref().unwrap_or_default();
+        let threads = number_after(b"Threads:", 10, status).map_or(usize::MAX, |n| n as usize);
         // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
         // If one has ended meanwhile, the next look will tell.
         let idle = offload_threads + WAITING.load(Ordering::SeqCst);
         let nobody = threads == carriers + watch::threads() + idle
             && offload::threads() == offload_threads
-            && !a_handler_may_wake();
+            && !a_handler_may_wake(status);
         if nobody {
             report("deadlock: every fiber waits, and no thread is left that could wake one");
             std::process::abort();
@@ -193,13 +218,14 @@ fn spawned_threads_wait() -> bool {
 }
 
 /// Whether a fiber waits for a semaphore that a handler of the program's could post.
-fn a_handler_may_wake() -> bool {
+fn a_handler_may_wake(status: &[u8]) -> bool {
     let mut waited = false;
     registry::for_each_alive(|fiber| {
         let reason = Reason::from_code(fiber.reason.load(Ordering::Relaxed));
         waited |= fiber.episode.is_waiting() && reason == Reason::PosixSemaphore;
     });
-    waited && handled_signals().is_none_or(|signals| signals & !OURS != 0)
+    let handled = number_after(b"SigCgt:", 16, status);
+    waited && handled.is_none_or(|signals| signals & !OURS != 0)
 }
 
 /// Signals with handlers of `std`'s (a fault), ours (that, and the watchdog's) and libc's (32 and 33:
@@ -210,20 +236,22 @@ const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// The signals that this process has handlers for; `None` if that cannot be found out.
-fn handled_signals() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-    u64::from_str_radix(caught.trim(), 16).ok()
+/// The number after `field` in what the kernel tells of this process; `None` if it tells nothing.
+fn number_after(field: &[u8], radix: u32, status: &[u8]) -> Option<u64> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(field))?;
+    u64::from_str_radix(std::str::from_utf8(line).ok()?.trim(), radix).ok()
 }
 
 /// Prints `what` and who waits for what to standard error.
 fn report(what: &str) {
-    let mut text = format!("carefree: {what}\n{}", dump::waiters());
-    if text.contains(&Reason::Park.to_string()) {
-        text +=
-            "  (Carefree's park is ended by Carefree's unpark, not by that of a handle of std's)\n";
+    let mut text = Text::of(format_args!("carefree: {what}\n"));
+    let waits = text.len();
+    dump::waiters(&mut text);
+    // (The words of `Reason::Park` alone: those of std's park are others.)
+    if text[waits..].contains(" is parked until ") {
+        text.say(format_args!(
+            "  (Carefree's park is ended by Carefree's unpark, not by that of a handle of std's)\n"
+        ));
     }
-    // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    text.print();
 }

@@ -1,14 +1,16 @@
 //! Who waits for what, in words.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 
 use crate::bed;
 use crate::deadlock;
-use crate::fiber::{FiberRef, Kind};
+use crate::fiber::{ALIVE, FiberRef, Kind};
+use crate::mapped::Text;
 use crate::reason::Reason;
 use crate::registry;
-use crate::thread::Thread;
 
 /// Lines at most.
 const NAMED: usize = 100;
@@ -32,71 +34,96 @@ const NAMED: usize = 100;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn dump() -> String {
-    let mut text = String::new();
+    written().as_str().to_owned()
+}
+
+/// Writes a [`dump`] to `file`, say to standard error, without asking the program's allocator: it
+/// comes even when that is what the program hangs in.
+///
+/// ```
+/// carefree_runtime::dump_to(std::io::stderr())?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// What the kernel says to the write.
+pub fn dump_to(file: impl AsFd) -> io::Result<()> {
+    let written = written().write_to(file.as_fd().as_raw_fd());
+    written.map_err(io::Error::from_raw_os_error)
+}
+
+fn written() -> Text {
+    let mut text = Text::new();
     deadlock::for_each_runtime(|runtime| {
         if runtime.has_threads() {
-            let _ = writeln!(text, "runtime: {} threads in place of fibers", runtime.alive());
-            return;
+            let alive = runtime.alive();
+            return text.say(format_args!("runtime: {alive} threads in place of fibers\n"));
         }
         let (carriers, asleep) = (runtime.carriers.len(), runtime.sleepers.sleeping());
-        let _ = writeln!(
-            text,
-            "runtime: {carriers} carriers, {asleep} of them asleep; {} fibers",
+        text.say(format_args!(
+            "runtime: {carriers} carriers, {asleep} of them asleep; {} fibers\n",
             runtime.alive()
-        );
+        ));
         for carrier in &runtime.carriers {
             let state =
                 if runtime.sleepers.is_sleeping(carrier.index()) { "sleeps" } else { "is up" };
             let (thread, switches) = (carrier.thread(), carrier.switches());
-            let _ = writeln!(
-                text,
-                "  carrier {} (thread {thread}) {state}, {switches} switches, {}, {}",
+            text.say(format_args!(
+                "  carrier {} (thread {thread}) {state}, {switches} switches, {}, {}\n",
                 carrier.index(),
                 if carrier.is_empty() { "nothing queued" } else { "fibers queued" },
                 if carrier.has_operations() { "operations under way" } else { "no operations" },
-            );
+            ));
         }
     });
-    text += &lines(|waiter| {
+    lines(&mut text, |waiter| {
         waiter.episode.is_waiting() || waiter.kind.get() == Kind::Fiber || bed::is_spawned(waiter)
     });
     text
 }
 
-/// A line for each fiber that waits, and for each thread that waits for fibers.
-pub(crate) fn waiters() -> String {
-    lines(|waiter| waiter.episode.is_waiting())
+/// Adds a line for each fiber that waits, and for each thread that waits for fibers.
+pub(crate) fn waiters(text: &mut Text) {
+    lines(text, |waiter| waiter.episode.is_waiting());
 }
 
-fn lines(wanted: impl Fn(FiberRef) -> bool) -> String {
+fn lines(text: &mut Text, wanted: impl Fn(FiberRef) -> bool) {
     let mut count = 0;
-    // Counted references, so that names stay; printed when the registry is free again.
-    let mut named = Vec::with_capacity(NAMED);
+    // Printed when the registry is free again.
+    let mut named = [None; NAMED];
     registry::for_each_alive(|fiber| {
         if wanted(fiber) {
-            count += 1;
-            if named.len() < NAMED {
-                named.extend(Thread::try_from_ref(fiber));
+            if let Some(place) = named.get_mut(count) {
+                *place = Some((fiber, fiber.id.load(Ordering::Relaxed)));
             }
+            count += 1;
         }
     });
-    let mut text: String = named.iter().map(line).collect();
-    if count > named.len() {
-        let _ = writeln!(text, "  … and {} more", count - named.len());
+    for (fiber, number) in named.into_iter().flatten() {
+        let _ = line(text, fiber, number);
     }
-    text
+    if count > NAMED {
+        text.say(format_args!("  … and {} more\n", count - NAMED));
+    }
 }
 
-fn line(fiber: &Thread) -> String {
-    let header = fiber.as_ref();
+/// The line of fiber `number`, if the header is still its own when the line is written.
+fn line(text: &mut Text, header: FiberRef, number: u64) -> fmt::Result {
+    let length = text.len();
     let of_thread = header.episode.is_of_thread() || header.kind.get() == Kind::Thread;
     let kind = if of_thread { "thread" } else { "fiber" };
-    let name = fiber.name().map(|name| format!(" '{name}'")).unwrap_or_default();
     let reason = match Reason::from_code(header.reason.load(Ordering::Relaxed)) {
         // The reason stays when the wait has been ended, until the fiber gets on.
         reason if header.episode.is_waiting() || reason == Reason::NotStarted => reason,
         _ => Reason::Runs,
     };
     let cancelled = if header.cancel.peek() { " (cancelled)" } else { "" };
-    format!("  {kind} {}{name} {reason}{cancelled}\n", fiber.id())
+    write!(text, "  {kind} {number}")?;
+    header.write_name(number, [" '", "'"], text)?;
+    writeln!(text, " {reason}{cancelled}")?;
+    let ended = header.run.load(Ordering::Acquire) != ALIVE;
+    if ended || header.id.load(Ordering::Relaxed) != number {
+        text.truncate(length);
+    }
+    Ok(())
 }

@@ -39,6 +39,7 @@ use crate::deadlock;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish;
 use crate::lot;
+use crate::names;
 use crate::offload;
 use crate::process;
 use crate::pthread;
@@ -101,6 +102,7 @@ unsafe extern "C" fn in_child() {
         furnish::renew();
         pthread::renew();
         lot::renew();
+        names::renew();
         registry::renew();
         runtime::renew();
     }

@@ -55,6 +55,8 @@ pub mod launch;
 mod limits;
 pub mod lot;
 #[cfg(not(loom))]
+mod mapped;
+#[cfg(not(loom))]
 mod metrics;
 #[cfg_attr(loom, path = "model/names.rs")]
 pub mod names;
@@ -103,7 +105,7 @@ pub use rest::{park_timeout_ms, sleep_ms};
 #[cfg(not(loom))]
 pub use {
     cancel::{Cancelled, Interrupted, check, interrupted, shield},
-    dump::dump,
+    dump::{dump, dump_to},
     episode::Outcome,
     join::JoinHandle,
     large::on_large_stack,

@@ -1,6 +1,7 @@
 //! What a fiber is called: by its `Builder`, by the kernel's measure, and by std.
 
 use std::cell::Cell;
+use std::fmt;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,22 @@ pub(crate) struct Names {
     standard: OnceLock<thread::Thread>,
     /// What std has made ready, until the fiber begins.
     prepared: Cell<Option<Prepared>>,
+}
+
+/// Held by what reads the name of a fiber without a counted reference, and while names are taken
+/// from a header. (A report must not count a reference: the last one to be given back frees names, by
+/// the program's allocator.) One of many, by the header.
+static GLANCES: [Lock<()>; 64] = [const { Lock::new(()) }; 64];
+
+/// Makes these locks new: in the child of a fork.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    for lock in &GLANCES {
+        // SAFETY: the caller's promise.
+        unsafe { lock.renew(()) };
+    }
 }
 
 impl Names {
@@ -57,10 +74,38 @@ impl Header {
     pub(crate) fn drop_names(&self) {
         let names = self.names.load(Ordering::Relaxed);
         if !names.is_null() {
-            self.names.store(ptr::null_mut(), Ordering::Relaxed);
+            {
+                let _no_glances = self.glance().lock();
+                self.names.store(ptr::null_mut(), Ordering::Relaxed);
+            }
             // SAFETY: from `Box::into_raw`, here or in `ensure_names`; no reference to the header is
-            // left that is counted, and others do not look at names.
+            // left that is counted, and others look at names with the lock held: those that had it
+            // before are done, and others find none.
             drop(unsafe { Box::from_raw(names) });
+        }
+    }
+
+    fn glance(&self) -> &'static Lock<()> {
+        let index = ptr::from_ref(self) as usize / size_of::<Header>();
+        &GLANCES[index % GLANCES.len()]
+    }
+
+    /// Writes the name that was given to fiber `number`, if it has one and the header is still its
+    /// own, with `before` and `after` around it. For callers without a counted reference.
+    pub(crate) fn write_name(
+        &self,
+        number: u64,
+        [before, after]: [&str; 2],
+        out: &mut impl fmt::Write,
+    ) -> fmt::Result {
+        let _glance = self.glance().lock();
+        // SAFETY: names are freed after they were taken from the header under the lock.
+        let names = unsafe { self.names.load(Ordering::Acquire).as_ref() };
+        // The number is written before the names: who sees these sees whose they are.
+        let own = self.id.load(Ordering::Relaxed) == number;
+        match names.filter(|_| own).and_then(|names| names.given.as_deref()) {
+            Some(name) => write!(out, "{before}{name}{after}"),
+            None => Ok(()),
         }
     }
 

@@ -21,9 +21,9 @@ use crate::join;
 use crate::wait;
 use crate::work;
 
-/// Bytes of a slab: 2,048 headers.
+/// Bytes of a slab: 2,047 headers, and a link.
 const SLAB: usize = 256 * 1024;
-const PER_SLAB: usize = SLAB / size_of::<Header>();
+const PER_SLAB: usize = SLAB / size_of::<Header>() - 1;
 
 /// Free headers a carrier keeps for itself; beyond that, half of them go to the others.
 const LOCAL: usize = 256;
@@ -31,19 +31,72 @@ const LOCAL: usize = 256;
 /// Numbers a carrier takes at once.
 const NUMBERS: u64 = 1024;
 
+/// What is in here is linked through the slabs and headers themselves: reports go through them under
+/// the lock, and must come though the program's allocator hangs. So nothing is allocated with it held.
 struct Registry {
-    slabs: Vec<&'static [Header]>,
-    /// Headers of the last slab that were used at least once.
+    /// The newest, and through its link all others.
+    slabs: Option<&'static Slab>,
+    /// Headers of the newest slab that were used at least once.
     begun: usize,
-    free: Vec<FiberRef>,
+    free: Pile,
     /// Headers of ended threads. A late wake-up may still reach where such a thread slept, so they
     /// only ever become other threads'.
-    threads: Vec<FiberRef>,
+    threads: Pile,
 }
 
 impl Registry {
     const EMPTY: Registry =
-        Registry { slabs: Vec::new(), begun: PER_SLAB, free: Vec::new(), threads: Vec::new() };
+        Registry { slabs: None, begun: PER_SLAB, free: Pile::EMPTY, threads: Pile::EMPTY };
+}
+
+/// Headers that were mapped at once.
+struct Slab {
+    older: Option<&'static Slab>,
+    headers: [Header; PER_SLAB],
+}
+
+const _: () = assert!(size_of::<Slab>() <= SLAB);
+
+/// Free headers, linked by their `next`: no list of waiters or of fibers made ready has them.
+#[derive(Debug)]
+struct Pile {
+    top: Option<FiberRef>,
+    len: usize,
+}
+
+impl Default for Pile {
+    fn default() -> Self {
+        Pile::EMPTY
+    }
+}
+
+impl Pile {
+    const EMPTY: Pile = Pile { top: None, len: 0 };
+
+    #[inline]
+    fn push(&mut self, header: FiberRef) {
+        header.next.set(self.top);
+        self.top = Some(header);
+        self.len += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<FiberRef> {
+        let header = self.top?;
+        self.top = header.next.take();
+        self.len -= 1;
+        Some(header)
+    }
+
+    /// Moves up to `count` headers to `to`; whether there was one.
+    fn give(&mut self, count: usize, to: &mut Pile) -> bool {
+        let before = to.len;
+        while to.len < before + count {
+            let Some(header) = self.pop() else { break };
+            to.push(header);
+        }
+        to.len > before
+    }
 }
 
 static REGISTRY: Lock<Registry> = Lock::new(Registry::EMPTY);
@@ -63,7 +116,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 /// A carrier's own share of headers and numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
-    free: Vec<FiberRef>,
+    free: Pile,
     numbers: Range<u64>,
 }
 
@@ -71,7 +124,7 @@ impl Local {
     /// A free header. Its fields are as its last user left them.
     #[inline]
     pub(crate) fn header(&mut self) -> io::Result<FiberRef> {
-        if self.free.is_empty() {
+        if self.free.top.is_none() {
             take(LOCAL / 4, &mut self.free)?;
         }
         Ok(self.free.pop().expect("headers were just taken"))
@@ -100,13 +153,13 @@ pub(crate) fn number() -> u64 {
 
 /// A header for a caller that is not on a carrier.
 pub(crate) fn header() -> io::Result<FiberRef> {
-    let mut one = Vec::with_capacity(1);
+    let mut one = Pile::EMPTY;
     take(1, &mut one)?;
-    Ok(one[0])
+    Ok(one.pop().expect("a header was just taken"))
 }
 
 /// [`Registry::take`], with an error that names the limit.
-fn take(count: usize, to: &mut Vec<FiberRef>) -> io::Result<()> {
+fn take(count: usize, to: &mut Pile) -> io::Result<()> {
     let taken = REGISTRY.lock().take(count, to);
     if taken {
         return Ok(());
@@ -131,20 +184,19 @@ pub(crate) fn thread() -> io::Result<FiberRef> {
 
 impl Registry {
     /// Moves up to `count` free headers, at least one, to `to`; false if there is no memory for one.
-    fn take(&mut self, count: usize, to: &mut Vec<FiberRef>) -> bool {
-        let rest = self.free.len().saturating_sub(count);
-        to.extend(self.free.drain(rest..));
-        if !to.is_empty() {
+    fn take(&mut self, count: usize, to: &mut Pile) -> bool {
+        if self.free.give(count, to) {
             return true;
         }
         if self.begun == PER_SLAB {
-            let Some(slab) = map_slab() else { return false };
-            self.slabs.push(slab);
+            let Some(slab) = map_slab(self.slabs) else { return false };
+            self.slabs = Some(slab);
             self.begun = 0;
         }
-        let slab = self.slabs.last().expect("a slab was just mapped");
+        let slab = self.slabs.expect("a slab was just mapped");
         let end = (self.begun + count).min(PER_SLAB);
-        to.extend(slab[self.begun..end].iter().rev().map(FiberRef::new));
+        // The first one is taken first.
+        slab.headers[self.begun..end].iter().rev().for_each(|h| to.push(FiberRef::new(h)));
         self.begun = end;
         true
     }
@@ -152,7 +204,7 @@ impl Registry {
 
 /// Maps a slab of headers. Not malloc: the caller may run on a fiber, whose malloc should stay as
 /// untouched as its program leaves it.
-fn map_slab() -> Option<&'static [Header]> {
+fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
     // SAFETY: a new private mapping.
     let map = unsafe {
         libc::mmap(
@@ -167,13 +219,15 @@ fn map_slab() -> Option<&'static [Header]> {
     if map == libc::MAP_FAILED {
         return None;
     }
-    let first = map.cast::<Header>();
+    let slab = map.cast::<Slab>();
+    // SAFETY: the mapping has room for a slab, is page-aligned and is never unmapped.
+    unsafe { (&raw mut (*slab).older).write(older) };
     for index in 0..PER_SLAB {
-        // SAFETY: the mapping has room for PER_SLAB headers, is page-aligned and is never unmapped.
-        unsafe { first.add(index).write(Header::new()) };
+        // SAFETY: as above.
+        unsafe { (&raw mut (*slab).headers[index]).write(Header::new()) };
     }
-    // SAFETY: as above, and all of them were just written.
-    Some(unsafe { std::slice::from_raw_parts(first, PER_SLAB) })
+    // SAFETY: as above, and all of it was just written.
+    Some(unsafe { &*slab })
 }
 
 /// Gives one counted reference back, and with the last one the header.
@@ -205,29 +259,31 @@ fn recycle(fiber: FiberRef) {
 impl Local {
     fn put(&mut self, fiber: FiberRef) {
         self.free.push(fiber);
-        if self.free.len() > LOCAL {
-            let tail = self.free.drain(LOCAL / 2..);
-            REGISTRY.lock().free.extend(tail);
+        if self.free.len > LOCAL {
+            let mut half = Pile::EMPTY;
+            self.free.give(LOCAL / 2, &mut half);
+            half.give(LOCAL, &mut REGISTRY.lock().free);
         }
     }
 
     /// Gives everything back, as the carrier ends.
     pub(crate) fn clear(&mut self) {
-        REGISTRY.lock().free.append(&mut self.free);
+        let count = self.free.len;
+        self.free.give(count, &mut REGISTRY.lock().free);
     }
 }
 
 /// Visits the fibers and threads that have a header in use, of all runtimes, in no order. They
-/// may end meanwhile: what is read of them is a glimpse.
+/// may end meanwhile: what is read of them is a glimpse. `visit` must not allocate.
 pub(crate) fn for_each_alive(mut visit: impl FnMut(FiberRef)) {
     let registry = REGISTRY.lock();
-    for (index, slab) in registry.slabs.iter().enumerate() {
-        let last = index + 1 == registry.slabs.len();
-        let begun = if last { registry.begun } else { PER_SLAB };
-        for header in slab[..begun].iter().filter(|h| h.run.load(Ordering::Acquire) == ALIVE) {
+    let (mut slab, mut begun) = (registry.slabs, registry.begun);
+    while let Some(Slab { older, headers }) = slab {
+        for header in headers[..begun].iter().filter(|h| h.run.load(Ordering::Acquire) == ALIVE) {
             work::step();
             visit(FiberRef::new(header));
         }
+        (slab, begun) = (*older, PER_SLAB);
     }
 }
 

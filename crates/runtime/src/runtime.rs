@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     process: u32,
     /// Until when the sleeper sleeps that sees to the timers.
     time_kept: AtomicU64,
+    /// The next runtime in `deadlock`'s list, under its lock.
+    pub(crate) next: AtomicUsize,
 }
 
 impl Shared {
@@ -76,6 +78,7 @@ impl Shared {
             visitors: AtomicUsize::new(0),
             process: process::generation(),
             time_kept: AtomicU64::new(NEVER),
+            next: AtomicUsize::new(0),
         });
         for carrier in &shared.carriers {
             carrier.join_runtime(Arc::as_ptr(&shared));
