@@ -45,22 +45,6 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
 }
 
-/// Runs `f`, which asks the loader by ways of its own, while nobody else asks and no fork is made.
-///
-/// `f` must not come back to this module. Carriers may have to wait for it: it should be short, or
-/// happen once.
-///
-/// ```
-/// let text = carefree_context::loader::asking(|| {
-///     std::backtrace::Backtrace::force_capture().to_string()
-/// });
-/// assert!(!text.is_empty());
-/// ```
-pub fn asking<T>(f: impl FnOnce() -> T) -> T {
-    let _asking = ASKING.lock();
-    f()
-}
-
 /// Waits until nobody asks, and keeps all from asking until [`release`].
 pub(crate) fn hold() {
     ASKING.hold();

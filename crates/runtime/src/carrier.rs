@@ -71,6 +71,8 @@ pub(crate) struct Carrier {
     thread: AtomicI32,
     runtime: Cell<*const Shared>,
     pub(crate) stats: Stats,
+    /// The watchdog's: one more than the switches it had made when it was found to be kept busy.
+    pub(crate) held_up: AtomicU64,
 
     pub(crate) queue: Queue,
     /// In shared mode: fibers made ready elsewhere that may only run here.
@@ -223,6 +225,7 @@ impl Carrier {
             thread: AtomicI32::new(0),
             runtime: Cell::new(ptr::null()),
             stats: Stats::default(),
+            held_up: AtomicU64::new(0),
             queue: Queue::new(),
             inbox: Injector::new(),
             shard: Shard::new(now),

@@ -60,6 +60,11 @@ impl<T: Copy> Mapped<T> {
         true
     }
 
+    /// Adds an element at the end; whether there was room for it.
+    pub(crate) fn push(&mut self, value: T) -> bool {
+        self.extend(&[value])
+    }
+
     /// Adds elements at the end; whether there was room for them.
     pub(crate) fn extend(&mut self, values: &[T]) -> bool {
         if !self.reserve(values.len()) {
@@ -149,6 +154,11 @@ impl Text {
         let mut text = Text::new();
         text.say(arguments);
         text
+    }
+
+    /// Adds a letter, unless the kernel has no room for it.
+    pub(crate) fn add(&mut self, letter: char) {
+        let _ = fmt::Write::write_char(self, letter);
     }
 
     /// Adds what `arguments` say; what the kernel has no room for is left out.
@@ -251,7 +261,7 @@ mod tests {
         let mut numbers = Mapped::new();
         assert!(numbers.is_empty() && !format!("{numbers:?}").contains('0'));
         for n in 0..10_000u64 {
-            assert!(numbers.extend(&[n]));
+            assert!(numbers.push(n));
         }
         assert!(numbers.iter().copied().eq(0..10_000));
         numbers[9] = 77;

@@ -41,13 +41,6 @@ impl Thread {
         Thread(fiber)
     }
 
-    /// A counted reference to a fiber that may be ending just now.
-    pub(crate) fn try_from_ref(fiber: FiberRef) -> Option<Thread> {
-        let more = |count: u32| (count > 0).then_some(count + 1);
-        let counted = fiber.references.fetch_update(Ordering::Acquire, Ordering::Relaxed, more);
-        counted.is_ok().then_some(Thread(fiber))
-    }
-
     pub(crate) fn as_ref(&self) -> FiberRef {
         self.0
     }

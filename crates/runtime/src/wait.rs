@@ -399,7 +399,7 @@ fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
 }
 
 /// Sleeps for 50 us without libc, whose `nanosleep` would park.
-fn nap() {
+pub(crate) fn nap() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
     // SAFETY: the kernel reads the time, and nothing else is asked of it. That a signal ends it
     // early does no harm.

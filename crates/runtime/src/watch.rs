@@ -21,6 +21,15 @@
 //! In all these cases the completions that have come in for the carrier's fibers are seen to, so that
 //! other carriers can run them.
 //!
+//! # What it asks nothing of
+//!
+//! The program may hang in its allocator, while it holds that one's lock, and the report should say
+//! so. So the watchdog asks neither the global allocator nor malloc nor the loader for anything, and
+//! takes no lock under which any of these is asked: what it needs is in memory mapped for it
+//! ([`crate::mapped`]). Nor does the thread that prints its reports ([`desk`]). They have been told so
+//! by a test, `tests/allocator.rs`. Seeing to completions does allocate; that is done by a thread of
+//! its own ([`rescue`]).
+//!
 //! # What it costs
 //!
 //! Running fibers: nothing. A carrier that wakes up looks whether the watchdog is to be woken too. The
@@ -28,14 +37,16 @@
 
 mod backtrace;
 mod capture;
+mod desk;
+mod image;
 mod kernel;
 mod name;
 mod report;
+mod rescue;
+mod symbols;
 mod unwind;
 
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -48,12 +59,14 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::Carrier;
 use crate::deadlock;
 use crate::fiber::{FiberRef, Kind};
+use crate::mapped::Mapped;
 use crate::registry;
 use crate::runtime::Shared;
-use crate::thread::Thread;
 
 use capture::Capture;
-use report::{Limiter, Subject, Trouble};
+use desk::Desk;
+use image::Images;
+use report::{Limiter, Report, Subject, Trouble};
 
 /// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
 const THRESHOLD: u64 = 10_000_000;
@@ -67,7 +80,7 @@ const ASKED_AT_MOST: u32 = 200;
 const OFF: u64 = 0;
 
 static ASKED: AtomicU64 = AtomicU64::new(THRESHOLD);
-/// 1 once the watchdog's thread has been started.
+/// The watchdog's threads that have been started: itself, [`desk`]'s and [`rescue`]'s.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Reports printed.
 static REPORTS: AtomicU64 = AtomicU64::new(0);
@@ -113,9 +126,11 @@ pub(crate) fn start() {
     if !STARTED.swap(true, Ordering::SeqCst) {
         let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
         BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
-        let watches = move || Watchdog::new(threshold).watch(bed);
+        let desk = Desk::start();
+        let watches = move || Watchdog::new(threshold, desk).watch(bed);
         if thread::Builder::new().name("carefree-watch".into()).spawn(watches).is_ok() {
-            THREADS.store(1, Ordering::SeqCst);
+            THREADS.fetch_add(1, Ordering::SeqCst);
+            rescue::start(threshold);
         }
     }
     carrier_woke();
@@ -127,6 +142,7 @@ pub(crate) fn renew() {
     RESTS.store(false, Ordering::SeqCst);
     BED.store(ptr::null_mut(), Ordering::SeqCst);
     THREADS.store(0, Ordering::SeqCst);
+    rescue::renew();
 }
 
 /// Threads of the watchdog.
@@ -163,31 +179,42 @@ fn all_sleep() -> bool {
     all
 }
 
-/// Keeps a runtime, and so its carriers, for as long as it is looked at.
-struct Visit(*const Shared);
+/// Keeps the runtimes that are running, and so their carriers, for as long as they are looked at.
+struct Visits(Mapped<*const Shared>);
 
-impl Visit {
-    /// For callers of [`deadlock::for_each_runtime`], during their visit.
-    fn begin(runtime: &Shared) -> Visit {
-        runtime.visit();
-        Visit(runtime)
+// SAFETY: empty but during a look, which one thread makes.
+unsafe impl Send for Visits {}
+
+impl Visits {
+    const fn new() -> Visits {
+        Visits(Mapped::new())
     }
 
-    fn runtime(&self) -> &Shared {
-        // SAFETY: it waits for its visitors before it ends.
-        unsafe { &*self.0 }
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.runtime().leave();
+    /// Calls `look` for each carrier, of the runtimes that there is memory to remember.
+    fn for_each_carrier(&mut self, mut look: impl FnMut(&Shared, &Carrier)) {
+        deadlock::for_each_runtime(|runtime| {
+            if self.0.push(runtime) {
+                runtime.visit();
+            }
+        });
+        for runtime in self.0.iter() {
+            // SAFETY: it waits for its visitors before it ends.
+            let runtime = unsafe { &**runtime };
+            runtime.carriers.iter().for_each(|carrier| look(runtime, carrier));
+        }
+        for runtime in self.0.iter() {
+            // SAFETY: as above; it is not touched after this.
+            unsafe { (**runtime).leave() };
+        }
+        self.0.truncate(0);
     }
 }
 
 /// What is known of a carrier that has not switched since.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Track {
+    /// The carrier's address.
+    carrier: usize,
     thread: i32,
     switches: u64,
     /// When that count was first seen.
@@ -208,18 +235,36 @@ struct Base {
 }
 
 impl Track {
-    /// Whether to find out where the carrier is. If not, it has been dealt with.
-    fn may_be_asked(&mut self, limiter: &mut Limiter, now: Instant) -> bool {
-        self.settled = self.asked == ASKED_AT_MOST || self.asked == 0 && !limiter.may_look(now);
-        self.asked += 1;
-        !self.settled
+    /// Of a carrier that is seen for the first time, or again after it has switched.
+    fn of(carrier: &Carrier) -> Track {
+        Track {
+            carrier: ptr::from_ref(carrier) as usize,
+            thread: carrier.thread(),
+            switches: carrier.switches(),
+            since: Instant::now(),
+            base: None,
+            asked: 0,
+            settled: false,
+        }
+    }
+
+    /// Whether it is of this carrier, which has not switched since.
+    fn is_of(&self, carrier: &Carrier) -> bool {
+        self.thread == carrier.thread() && self.switches == carrier.switches()
     }
 }
 
+/// Findings of one look, at most: the limiter allows for no more.
+const FINDINGS: usize = report::PER_SECOND as usize;
+
 struct Watchdog {
     threshold: Duration,
-    tracks: HashMap<usize, Track>,
+    /// Of the carriers of the last look, in its order.
+    tracks: Mapped<Track>,
+    visits: Visits,
     limiter: Limiter,
+    /// Without a thread that prints, the watchdog does.
+    desk: Option<&'static Desk>,
 }
 
 /// A report to be made when the runtime is not held any more.
@@ -230,11 +275,13 @@ struct Finding {
 }
 
 impl Watchdog {
-    fn new(threshold: u64) -> Watchdog {
+    fn new(threshold: u64, desk: Option<&'static Desk>) -> Watchdog {
         Watchdog {
             threshold: Duration::from_nanos(threshold),
-            tracks: HashMap::new(),
-            limiter: Limiter::default(),
+            tracks: Mapped::new(),
+            visits: Visits::new(),
+            limiter: Limiter::new(),
+            desk,
         }
     }
 
@@ -242,7 +289,7 @@ impl Watchdog {
         loop {
             RESTS.store(true, Ordering::SeqCst);
             if all_sleep() {
-                self.tracks.clear();
+                self.tracks.truncate(0);
                 bed.wait(None);
             }
             RESTS.store(false, Ordering::SeqCst);
@@ -255,35 +302,42 @@ impl Watchdog {
     }
 
     fn look(&mut self) {
-        let mut visits = Vec::with_capacity(8);
-        deadlock::for_each_runtime(|runtime| visits.push(Visit::begin(runtime)));
-        let mut findings = Vec::new();
-        for visit in &visits {
-            for carrier in &visit.runtime().carriers {
-                findings.extend(self.look_at(visit.runtime(), carrier));
+        let before = std::mem::replace(&mut self.tracks, Mapped::new());
+        let mut findings: [Option<Finding>; FINDINGS] = [const { None }; FINDINGS];
+        let mut visits = std::mem::replace(&mut self.visits, Visits::new());
+        visits.for_each_carrier(|runtime, carrier| {
+            // The same place as before, as a rule.
+            let address = ptr::from_ref(carrier) as usize;
+            let place = self.tracks.len().min(before.len());
+            let (earlier, later) = before.split_at(place);
+            let known = later.iter().chain(earlier).find(|track| track.carrier == address);
+            let mut track = Track::of(carrier);
+            let found = match known {
+                Some(known)
+                    if known.is_of(carrier) && !runtime.sleepers.is_sleeping(carrier.index()) =>
+                {
+                    track = *known;
+                    self.look_at(carrier, &mut track)
+                }
+                _ => None,
+            };
+            // What there is no memory for begins anew.
+            self.tracks.push(track);
+            let Some(found) = found else { return };
+            match findings.iter_mut().find(|place| place.is_none()) {
+                Some(free) => *free = Some(found),
+                // Those that were let through before may have been found now only.
+                None => self.limiter.leave_out(),
             }
-        }
-        drop(visits);
-        for finding in findings {
-            self.report(&finding);
-        }
+        });
+        self.visits = visits;
+        findings.iter().flatten().for_each(|finding| self.report(finding));
     }
 
-    fn look_at(&mut self, runtime: &Shared, carrier: &Carrier) -> Option<Finding> {
+    /// Looks at a carrier that has not switched since the last look.
+    fn look_at(&mut self, carrier: &Carrier, track: &mut Track) -> Option<Finding> {
         let now = Instant::now();
-        let (thread, switches) = (carrier.thread(), carrier.switches());
-        let key = ptr::from_ref(carrier) as usize;
-        let unchanged = |track: &&mut Track| track.thread == thread && track.switches == switches;
-        let asleep = runtime.sleepers.is_sleeping(carrier.index());
-        let track = match self.tracks.get_mut(&key).filter(unchanged) {
-            Some(track) if !asleep => track,
-            _ => {
-                let track =
-                    Track { thread, switches, since: now, base: None, asked: 0, settled: false };
-                self.tracks.insert(key, track);
-                return None;
-            }
-        };
+        let (thread, switches) = (track.thread, track.switches);
         let Some(base) = track.base else {
             let cpu = kernel::cpu_time(thread)?;
             let ran_and_waited = kernel::ran_and_waited(thread);
@@ -294,14 +348,14 @@ impl Watchdog {
             return None;
         }
         // Whether it is to be blamed or not, others wait for it.
-        carrier.rescue();
+        rescue::ask(carrier, switches);
         if track.settled {
             return None;
         }
         let since = now - track.since;
         let ran = Duration::from_nanos(kernel::cpu_time(thread)?.saturating_sub(base.cpu));
         if ran >= self.threshold {
-            if !track.may_be_asked(&mut self.limiter, now) {
+            if !self.may_ask(track, now) {
                 return None;
             }
             // On a busy machine it may not get a processor in time to answer: it is asked again by the
@@ -328,24 +382,38 @@ impl Watchdog {
             return None;
         }
         let stack = stack::find(asleep.stack_pointer as usize)?;
-        if !track.may_be_asked(&mut self.limiter, now) {
+        if !self.may_ask(track, now) {
             return None;
         }
         let (fiber, number) = who_runs(carrier, stack.base)?;
         let capture = capture::look_at(fiber, number, asleep.program_counter, asleep.stack_pointer);
         let same = carrier.switches() == switches && kernel::asleep(thread)? == asleep;
-        let trouble = Trouble::Blocks(kernel::describe(&asleep));
+        let trouble = Trouble::Blocks(asleep);
         // Else it has ended that call, and may make another by the next look.
         track.settled = same;
         same.then_some(Finding { capture, trouble, since })
     }
 
+    /// Whether to find out where a carrier is. If not, it has been dealt with, and its report is
+    /// counted as left out. One that is asked again makes one report, which the limiter has let through.
+    fn may_ask(&mut self, track: &mut Track, now: Instant) -> bool {
+        let may = match track.asked {
+            0 => self.limiter.may_look(now),
+            ASKED_AT_MOST => {
+                self.limiter.leave_out();
+                false
+            }
+            _ => true,
+        };
+        track.asked += 1;
+        track.settled = !may;
+        may
+    }
+
     fn report(&mut self, finding: &Finding) {
-        if backtrace::are_enough() {
-            return;
-        }
         let Finding { capture, trouble, since } = finding;
-        let frames = unwind::walk(capture.registers, &capture.stack());
+        let mut images = Images::read();
+        let frames = unwind::walk(capture.registers, &capture.stack(), &mut images);
         let mut place = DefaultHasher::new();
         match trouble {
             // Where it is just now says little; who it is, its outermost functions, more.
@@ -355,29 +423,28 @@ impl Watchdog {
         if frames.is_empty() {
             trouble_code(trouble).hash(&mut place);
         }
+        // Before the place is remembered as reported.
+        if self.desk.is_some_and(|desk| !desk.has_room()) {
+            return self.limiter.leave_out();
+        }
         let Some(left_out) = self.limiter.admit(place.finish(), Instant::now()) else { return };
-        let number = capture.number;
-        // It may have ended meanwhile; its name is lost then.
-        let fiber = Thread::try_from_ref(capture.fiber)
-            .filter(|fiber| fiber.as_ref().id.load(Ordering::Relaxed) == number);
-        let name = fiber.as_ref().and_then(Thread::name);
-        let name = name.map(str::to_owned);
-        let subject = Subject { number, name, since: *since, trouble: trouble.clone() };
-        let print = move || {
-            report::print(&subject, &frames, left_out);
-            REPORTS.fetch_add(1, Ordering::Relaxed);
-        };
-        // Finding names takes its time, above all in large programs that are not optimized; carriers
-        // are watched meanwhile. Where no thread can be had there is no report.
-        let _ = thread::Builder::new().name("carefree-report".into()).spawn(print);
+        let subject = Subject::new(capture.fiber, capture.number, *since, *trouble);
+        let report = Report { subject, frames, images, left_out };
+        match self.desk {
+            Some(desk) => {
+                let handed_over = desk.put(report);
+                debug_assert!(handed_over, "there was room");
+            }
+            None => desk::print(report),
+        }
     }
 }
 
 /// A place of its own for each kind of trouble of which no more is known.
-fn trouble_code(trouble: &Trouble) -> &str {
+fn trouble_code(trouble: &Trouble) -> Option<i64> {
     match trouble {
-        Trouble::Runs => "",
-        Trouble::Blocks(place) => place,
+        Trouble::Runs => None,
+        Trouble::Blocks(place) => place.call.map(|(number, _)| number),
     }
 }
 

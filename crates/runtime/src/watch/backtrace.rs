@@ -11,16 +11,12 @@
 //! type of closure, and may be inlined into each other. Where there are no line tables, there are the
 //! whole names of the symbol table, and these tell as well.
 
-use std::ffi::{CStr, c_void};
-use std::path::{Path, PathBuf};
-use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::mapped::{Mapped, Text};
 
-use carefree_context::loader;
-
+use super::image::Images;
 use super::name::{narrow, without_types};
-use super::unwind::{Frame, headers};
+use super::symbols::{self, Symbol};
+use super::unwind::Frame;
 
 /// Functions shown at most: the innermost half and the outermost.
 const FUNCTIONS: usize = 32;
@@ -31,11 +27,20 @@ const MARGIN: usize = 6;
 /// What stands before each place.
 const INDENT: &str = "             at ";
 
+/// Functions on a stack, the innermost first, and the text that their names and files are in.
+struct Functions {
+    list: Mapped<Function>,
+    text: Text,
+}
+
+/// A piece of a text, from here to there.
+type Piece = (usize, usize);
+
 /// A function on a stack, inlined or not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Function {
-    name: String,
-    place: Option<(PathBuf, Option<u32>)>,
+    name: Piece,
+    place: Option<(Piece, Option<u32>)>,
     whose: Whose,
     /// A fiber's first function: outside it there is nothing of the program's.
     first: bool,
@@ -51,279 +56,301 @@ enum Whose {
     Carefree,
 }
 
-/// Backtraces under way: each is made by a thread of its own.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-/// As many as there may be. Where a fork was made amid one, those of the child wait for ever for it.
-const MOST: usize = 4;
-
-/// Whether there are so many under way that no other should be begun.
-pub(super) fn are_enough() -> bool {
-    UNDER_WAY.load(Ordering::Relaxed) >= MOST
+/// Adds the functions on a stack by name to `text`. Returns whether some have no names: the program was
+/// stripped of them.
+pub(super) fn words(frames: &[Frame], images: &mut Images, text: &mut Text) -> bool {
+    let functions = functions(frames, images);
+    shorten(&functions, text);
+    functions.list.iter().any(|function| function.nameless)
 }
 
-/// A backtrace in words.
-#[derive(Debug, Default)]
-pub(super) struct Words {
-    pub(super) lines: Vec<String>,
-    /// Some functions have no names: the program was stripped of them.
-    pub(super) nameless: bool,
-}
-
-/// The functions on a stack by name.
-pub(super) fn words(frames: &[Frame]) -> Words {
-    learn_libraries();
-    UNDER_WAY.fetch_add(1, Ordering::Relaxed);
-    let functions = functions(frames);
-    let words = Words {
-        lines: shorten(&functions),
-        nameless: functions.iter().any(|function| function.nameless),
-    };
-    // What was read of the program's symbols is tens of MiB (44 after one report of a small release
-    // build, 10 when it has been let go), and the next report may never come.
-    if UNDER_WAY.fetch_sub(1, Ordering::Relaxed) == 1 {
-        ::backtrace::clear_symbol_cache();
+fn functions(frames: &[Frame], images: &mut Images) -> Functions {
+    let mut of = [None; symbols::MOST];
+    let mut addresses = [0; symbols::MOST];
+    for (index, frame) in frames.iter().enumerate().take(symbols::MOST) {
+        of[index] = images.find(frame.address);
+        addresses[index] = frame.address;
     }
-    words
-}
-
-/// Has the list of libraries read, which is done with the first address, once in a process. A fork
-/// amid that would leave the child with the loader's lock held.
-fn learn_libraries() {
-    loader::asking(|| ::backtrace::resolve(ptr::null_mut(), |_| {}));
-}
-
-fn functions(frames: &[Frame]) -> Vec<Function> {
-    let rooms = Rooms::get();
-    let mut functions = Vec::new();
-    for frame in frames {
-        let known = functions.len();
-        // It takes one off to be within the instruction that called; we have done so.
-        ::backtrace::resolve((frame.address + 1) as *mut _, |symbol| {
-            let Some(name) = symbol.name() else { return };
-            let place = symbol.filename().map(|file| (file.to_owned(), symbol.lineno()));
-            // Without the hash.
-            functions.push(rooms.function(&format!("{name:#}"), place));
-        });
-        if functions.len() == known {
-            let (name, nameless) = place_in_file(frame.address);
-            let (place, whose) = (None, Whose::Program);
-            functions.push(Function { name, place, whose, first: false, nameless });
-        }
-        if functions.last().is_some_and(|function| function.first) {
+    let mut paths = Text::new();
+    let count = frames.len().min(symbols::MOST);
+    let symbols = symbols::look_up(images, &of[..count], &addresses[..count], &mut paths);
+    let mut functions = Functions { list: Mapped::new(), text: Text::new() };
+    let mut whole = Text::new();
+    for Symbol { index, name, file, line } in symbols.iter().copied() {
+        let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()) else {
+            functions.add_place(addresses[index], of[index], images);
+            continue;
+        };
+        whole.truncate(0);
+        // Without the hash.
+        whole.say(format_args!("{:#}", rustc_demangle::demangle(name)));
+        let file = file.map(|(begin, end)| (&paths[begin..end], line));
+        if functions.add(&ROOMS, &whole, file).is_none_or(|function| function.first) {
             break;
         }
     }
     functions
 }
 
-/// `program+0x1234`: the file that was loaded there and the place as the file has it, which is not
-/// another one in each run. `addr2line` takes that. Also whether there is such a file: the kernel's own
-/// code (the vDSO) lies in none.
-fn place_in_file(address: u64) -> (String, bool) {
-    let mut found = None;
-    loader::any_object(|object| {
-        let begin = object.dlpi_addr;
-        let mut extents = headers(object).iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let within = extents.any(|header| {
-            let from = begin.wrapping_add(header.p_vaddr);
-            (from..from.wrapping_add(header.p_memsz)).contains(&address)
-        });
-        if within {
-            let name = match object.dlpi_name.is_null() {
-                true => c"",
-                // SAFETY: a C string of the loader's, which stays during the visit.
-                false => unsafe { CStr::from_ptr(object.dlpi_name) },
-            };
-            let name = name.to_string_lossy().into_owned();
-            found = Some((PathBuf::from(name), address.wrapping_sub(begin)));
-        }
-        within
-    });
-    let Some((path, place)) = found else { return (format!("{address:#x}"), false) };
-    // The program itself has no name there.
-    let path = match path.file_name() {
-        Some(_) => path,
-        None => std::env::current_exe().unwrap_or_default(),
-    };
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    (format!("{}+{place:#x}", name.unwrap_or_default()), path.is_absolute())
+/// Where the sources of this crate and of its neighbours lie, as the line tables have it.
+#[derive(Debug)]
+struct Rooms {
+    /// This file, as the compiler was told.
+    here: &'static str,
 }
 
-/// Where the sources of this crate and of its neighbours lay when they were compiled, as the line
-/// tables have it.
-#[derive(Debug, Default)]
-struct Rooms {
-    /// The file with a fiber's first functions.
-    spawn: PathBuf,
-    /// Each with its `src`.
-    folders: Vec<PathBuf>,
-}
+const ROOMS: Rooms = Rooms { here: file!() };
 
 impl Rooms {
-    /// As found by where this function is itself; empty without line tables.
-    fn get() -> &'static Rooms {
-        static ROOMS: OnceLock<Rooms> = OnceLock::new();
-        ROOMS.get_or_init(|| {
-            let mut file = None;
-            let here = words as fn(&[Frame]) -> Words;
-            ::backtrace::resolve((here as usize + 1) as *mut c_void, |symbol| {
-                // The outermost is the last.
-                file = symbol.filename().map(Path::to_owned);
-            });
-            file.and_then(|file| Rooms::around(&file)).unwrap_or_default()
-        })
-    }
-
-    /// From where this file is: `.../crates/runtime/src/watch/backtrace.rs`, or, as a package from a
-    /// registry, `.../carefree-runtime-0.1.0/src/watch/backtrace.rs`.
-    fn around(file: &Path) -> Option<Rooms> {
-        if !file.ends_with("src/watch/backtrace.rs") {
-            return None;
-        }
-        let room = file.ancestors().nth(3)?;
-        let (rooms, name) = (room.parent()?, room.file_name()?.to_str()?);
-        let neighbours = ["context", "reactor", "runtime", "interpose"];
-        let mut names: Vec<_> = neighbours.map(|other| name.replace("runtime", other)).into();
-        names.push(match name {
-            "runtime" => "carefree".to_owned(),
-            _ => name.replace("-runtime", ""),
-        });
-        let folders = names.iter().map(|name| rooms.join(name).join("src")).collect();
-        Some(Rooms { spawn: room.join("src/spawn.rs"), folders })
-    }
-
-    fn function(&self, name: &str, place: Option<(PathBuf, Option<u32>)>) -> Function {
-        let mut name = without_types(name);
-        let path = name.trim_start_matches(['<', '_', '&']);
-        let of = |crates: &[&str]| crates.iter().any(|start| path.starts_with(start));
-        let file = place.as_ref().map(|(file, _)| file.as_path());
-        let (whose, module) = match file {
-            Some(file) if self.folders.iter().any(|folder| file.starts_with(folder)) => {
-                (Whose::Carefree, module(file))
+    /// The room that `file` is of, if it is one of ours, and where in its `src`.
+    ///
+    /// This file is `crates/runtime/src/watch/backtrace.rs`; or, as a package from elsewhere,
+    /// `.../carefree-runtime-0.1.0/src/watch/backtrace.rs`, where `...` is the whole path.
+    fn locate<'f>(&self, file: &'f str) -> Option<(&'static str, &'f str)> {
+        let room = self.here.strip_suffix("/src/watch/backtrace.rs")?;
+        let (rooms, name) = room.rsplit_once('/').unwrap_or(("", room));
+        let (before, after) = name.split_once("runtime")?;
+        // What was not compiled by its whole path is found by the end of that.
+        let within = match rooms.starts_with('/') {
+            true => file.strip_prefix(rooms)?.strip_prefix('/')?,
+            false => {
+                let begin = file.rfind(rooms)?;
+                let (outside, within) = file.split_at(begin);
+                if !(outside.is_empty() || outside.ends_with('/')) {
+                    return None;
+                }
+                within.strip_prefix(rooms)?.trim_start_matches('/')
             }
-            Some(file) if is_of_std(file) => (Whose::Std, module(file)),
-            Some(_) => (Whose::Program, None),
-            None if of(&["std::", "core::", "alloc::", "rust_try", "rust_begin_short"]) => {
-                (Whose::Std, None)
-            }
-            None if of(&["carefree_", "carefree::"]) => (Whose::Carefree, None),
-            None => (Whose::Program, None),
         };
-        let in_spawn = file == Some(&self.spawn);
-        let first = in_spawn && matches!(name.as_str(), "live" | "entry")
+        let of = |before: &str, other: &str| {
+            let within = within.strip_prefix(before)?.strip_prefix(other)?.strip_prefix(after)?;
+            within.strip_prefix("/src/")
+        };
+        let neighbours = ["context", "reactor", "runtime", "interpose"];
+        let found = neighbours.into_iter().find_map(|other| Some((other, of(before, other)?)));
+        found.or_else(|| Some(("carefree", of("", "carefree")?)))
+    }
+}
+
+impl Functions {
+    fn say(&mut self, arguments: std::fmt::Arguments<'_>) -> Piece {
+        let begin = self.text.len();
+        self.text.say(arguments);
+        (begin, self.text.len())
+    }
+
+    fn get(&self, piece: Piece) -> &str {
+        &self.text[piece.0..piece.1]
+    }
+
+    /// Adds a function by its name and place; `None` if there is no memory.
+    fn add(
+        &mut self,
+        rooms: &Rooms,
+        name: &str,
+        place: Option<(&str, Option<u32>)>,
+    ) -> Option<Function> {
+        let begin = self.text.len();
+        without_types(name, &mut self.text);
+        let mut name = (begin, self.text.len());
+        let file = place.map(|(file, _)| file);
+        let room = file.and_then(|file| rooms.locate(file));
+        let path = self.get(name).trim_start_matches(['<', '_', '&']);
+        let of = |crates: &[&str]| crates.iter().any(|start| path.starts_with(start));
+        let whose = match file {
+            Some(_) if room.is_some() => Whose::Carefree,
+            Some(file) if is_of_std(file) => Whose::Std,
+            Some(_) => Whose::Program,
+            None if of(&["std::", "core::", "alloc::", "rust_try", "rust_begin_short"]) => {
+                Whose::Std
+            }
+            None if of(&["carefree_", "carefree::"]) => Whose::Carefree,
+            None => Whose::Program,
+        };
+        let last = path.rsplit("::").next().unwrap_or_default();
+        let first = room == Some(("runtime", "spawn.rs")) && matches!(last, "live" | "entry")
             || ["spawn::live", "spawn::entry"]
                 .iter()
                 .any(|first| path.strip_prefix("carefree_runtime::") == Some(first));
         // Line tables have but the last part of a name.
-        if let Some(module) = module.filter(|_| !name.contains("::") || name.starts_with('{')) {
-            name = format!("{module}::{name}");
+        if whose != Whose::Program
+            && (!self.get(name).contains("::") || self.get(name).starts_with('{'))
+        {
+            let begin = self.text.len();
+            if file.and_then(|file| module(file, &mut self.text)).is_some() {
+                let last = Text::of(format_args!("::{}", self.get(name)));
+                self.text.say(format_args!("{last}"));
+                name = (begin, self.text.len());
+            } else {
+                self.text.truncate(begin);
+            }
         }
         // Lines of other people's code help nobody.
         let place = place.filter(|_| whose == Whose::Program);
-        Function { name, place, whose, first, nameless: false }
+        let place = place.map(|(file, line)| (self.say(format_args!("{file}")), line));
+        let function = Function { name, place, whose, first, nameless: false };
+        self.list.push(function).then_some(function)
+    }
+
+    /// Adds `program+0x1234`: the file that was loaded at `address` and the place as the file has it,
+    /// which is not another one in each run. `addr2line` takes that. It has no name if there is such a
+    /// file: the kernel's own code (the vDSO) lies in none.
+    fn add_place(&mut self, address: u64, image: Option<usize>, images: &Images) {
+        let (name, nameless) = match image {
+            None => (self.say(format_args!("{address:#x}")), false),
+            Some(image) => {
+                let path = images.name(image);
+                let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                let begin = self.text.len();
+                file.utf8_chunks()
+                    .for_each(|chunk| self.text.say(format_args!("{}", chunk.valid())));
+                let place = address.wrapping_sub(images.get(image).bias);
+                self.text.say(format_args!("+{place:#x}"));
+                ((begin, self.text.len()), path.starts_with(b"/"))
+            }
+        };
+        let (place, whose) = (None, Whose::Program);
+        self.list.push(Function { name, place, whose, first: false, nameless });
     }
 }
 
-fn is_of_std(file: &Path) -> bool {
-    let text = file.to_string_lossy();
+fn is_of_std(file: &str) -> bool {
     // As it is compiled; as it is where its sources are installed; and what it depends on itself.
-    text.starts_with("/rustc/")
-        || text.contains("/lib/rustlib/src/rust/library/")
-        || text.starts_with("/rust/deps/")
+    file.starts_with("/rustc/")
+        || file.contains("/lib/rustlib/src/rust/library/")
+        || file.starts_with("/rust/deps/")
 }
 
-/// `core::iter::traits::iterator` for `.../core/src/iter/traits/iterator.rs`.
-fn module(file: &Path) -> Option<String> {
-    let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
-    let source = parts.iter().rposition(|part| part == "src")?;
-    let (package, inner) = (parts[..source].last()?, &parts[source + 1..]);
-    let package = match package.as_ref() {
-        "context" | "reactor" | "runtime" | "interpose" => format!("carefree_{package}"),
-        // Without the version.
-        other => match other.rsplit_once('-') {
-            Some((name, version)) if version.starts_with(|c: char| c.is_ascii_digit()) => {
-                name.replace('-', "_")
-            }
-            _ => other.replace('-', "_"),
-        },
+/// Adds `core::iter::traits::iterator` for `.../core/src/iter/traits/iterator.rs`.
+fn module(file: &str, to: &mut Text) -> Option<()> {
+    let (package, inner) = file.rsplit_once("/src/")?;
+    let package = package.rsplit('/').next()?;
+    // Without the version.
+    let package = match package.rsplit_once('-') {
+        Some((name, version)) if version.starts_with(|c: char| c.is_ascii_digit()) => name,
+        _ => package,
     };
-    let inner = inner.iter().map(|part| part.trim_end_matches(".rs"));
-    let inner = inner.filter(|part| !matches!(*part, "mod" | "lib"));
-    Some(std::iter::once(package.as_str()).chain(inner).collect::<Vec<_>>().join("::"))
+    if matches!(package, "context" | "reactor" | "runtime" | "interpose") {
+        to.say(format_args!("carefree_"));
+    }
+    package.chars().for_each(|letter| to.add(if letter == '-' { '_' } else { letter }));
+    let inner = inner.split('/').map(|part| part.trim_end_matches(".rs"));
+    for part in inner.filter(|part| !matches!(*part, "mod" | "lib")) {
+        to.say(format_args!("::{part}"));
+    }
+    Some(())
 }
 
-/// What is worth a line.
-fn shorten(functions: &[Function]) -> Vec<String> {
-    let end = functions.iter().position(|function| function.first).unwrap_or(functions.len());
+/// A line, or a row of functions of which one line tells.
+#[derive(Clone, Copy)]
+struct Row {
+    /// The function that is named.
+    shown: usize,
+    /// The first of those within it that are not.
+    first: usize,
+}
+
+/// Adds what is worth a line.
+fn shorten(functions: &Functions, text: &mut Text) {
+    let list = &*functions.list;
+    let end = list.iter().position(|function| function.first).unwrap_or(list.len());
     // Outside the program's outermost function there is what calls a closure.
-    let own = functions[..end].iter().rposition(|function| function.whose == Whose::Program);
+    let own = list[..end].iter().rposition(|function| function.whose == Whose::Program);
     // Where nothing is the program's, it is not known to be anybody else's.
-    let functions = &functions[..own.map_or(end, |own| own + 1)];
-    let mut lines = Vec::new();
-    let both =
-        |a: &Function, b: &Function| (a.whose == Whose::Program) == (b.whose == Whose::Program);
-    for row in functions.chunk_by(both) {
-        if row[0].whose == Whose::Program {
-            lines.extend(row.iter().map(line));
-        } else if let Some((outermost, within)) = row.split_last() {
-            lines.push(with_count(outermost, within));
+    let list = &list[..own.map_or(end, |own| own + 1)];
+    let mut rows = Mapped::new();
+    let mut first = 0;
+    for shown in 0..list.len() {
+        let whose = |at: usize| list.get(at).map(|function| function.whose == Whose::Program);
+        if whose(shown) == Some(true) || whose(shown + 1) != Some(false) {
+            rows.push(Row { shown, first });
+            first = shown + 1;
         }
     }
-    if lines.len() > FUNCTIONS {
-        let left_out = lines.len() - FUNCTIONS;
-        let more = format!("… ({left_out} more)");
-        lines.splice(FUNCTIONS / 2..FUNCTIONS / 2 + left_out, [more]);
+    let left_out = rows.len().saturating_sub(FUNCTIONS);
+    let middle = FUNCTIONS / 2..FUNCTIONS / 2 + left_out;
+    let mut index = 0;
+    for (at, row) in rows.iter().enumerate() {
+        if left_out > 0 && at == middle.start {
+            text.say(format_args!("  {index:2}: … ({left_out} more)\n"));
+            index += 1;
+        }
+        if !middle.contains(&at) {
+            text.say(format_args!("  {index:2}: "));
+            row.write(functions, text);
+            index += 1;
+        }
     }
-    lines
 }
 
-/// A function that others called, and how many they were.
-fn with_count(outermost: &Function, within: &[Function]) -> String {
-    let of = |whose| within.iter().any(|function| function.whose == whose);
-    let whose = match (of(Whose::Std), of(Whose::Carefree)) {
-        (true, true) => "std and carefree",
-        (_, true) => "carefree",
-        _ => "std",
-    };
-    let count = match within.len() {
-        0 => String::new(),
-        1 => format!(" (and 1 frame of {whose} within)"),
-        count => format!(" (and {count} frames of {whose} within)"),
-    };
-    narrow(&outermost.name, WIDTH - MARGIN - count.chars().count()) + &count
-}
-
-fn line(function: &Function) -> String {
-    let mut line = narrow(&function.name, WIDTH - MARGIN);
-    if let Some((file, number)) = &function.place {
-        let number = number.map(|number| format!(":{number}")).unwrap_or_default();
-        let place = format!("{}{number}", file.display());
-        line += &format!("\n{INDENT}{}", narrow(&place, WIDTH - INDENT.len()));
+impl Row {
+    fn write(self, functions: &Functions, text: &mut Text) {
+        let shown = &functions.list[self.shown];
+        let name = functions.get(shown.name);
+        if shown.whose != Whose::Program {
+            return self.write_with_count(functions, name, text);
+        }
+        narrow(name, WIDTH - MARGIN, text);
+        if let Some((file, line)) = shown.place {
+            let file = functions.get(file);
+            let place = match line {
+                Some(line) => Text::of(format_args!("{file}:{line}")),
+                None => Text::of(format_args!("{file}")),
+            };
+            text.say(format_args!("\n{INDENT}"));
+            narrow(&place, WIDTH - INDENT.len(), text);
+        }
+        text.say(format_args!("\n"));
     }
-    line
+
+    /// A function that others called, and how many they were.
+    fn write_with_count(self, functions: &Functions, name: &str, text: &mut Text) {
+        let within = &functions.list[self.first..self.shown];
+        let of = |whose| within.iter().any(|function| function.whose == whose);
+        let whose = match (of(Whose::Std), of(Whose::Carefree)) {
+            (true, true) => "std and carefree",
+            (_, true) => "carefree",
+            _ => "std",
+        };
+        let count = match within.len() {
+            0 => Text::new(),
+            1 => Text::of(format_args!(" (and 1 frame of {whose} within)")),
+            count => Text::of(format_args!(" (and {count} frames of {whose} within)")),
+        };
+        narrow(name, WIDTH - MARGIN - count.chars().count(), text);
+        text.say(format_args!("{count}\n"));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rooms() -> Rooms {
-        Rooms::around(Path::new("/home/me/carefree/crates/runtime/src/watch/backtrace.rs")).unwrap()
-    }
+    /// As in a workspace, and as a package from a registry.
+    const WORKSPACE: Rooms = Rooms { here: "crates/runtime/src/watch/backtrace.rs" };
+    const REGISTRY: Rooms =
+        Rooms { here: "/home/me/registry/src/carefree-runtime-0.1.0/src/watch/backtrace.rs" };
 
     const SPAWN: &str = "/home/me/carefree/crates/runtime/src/spawn.rs";
     const CORE: &str = "/rustc/59807616/library/core/src/";
 
-    /// From names, and files with lines.
+    /// From names, and files with lines: the lines, without their numbers.
     fn shown(rooms: &Rooms, functions: &[(&str, &str)]) -> Vec<String> {
-        let functions: Vec<_> = functions
-            .iter()
-            .map(|(name, file)| {
-                let place = (!file.is_empty()).then(|| (PathBuf::from(file), Some(7)));
-                rooms.function(name, place)
-            })
-            .collect();
-        shorten(&functions)
+        let mut list = Functions { list: Mapped::new(), text: Text::new() };
+        for (name, file) in functions {
+            let place = (!file.is_empty()).then_some((*file, Some(7)));
+            list.add(rooms, name, place).unwrap();
+        }
+        let mut text = Text::new();
+        shorten(&list, &mut text);
+        let mut lines: Vec<String> = Vec::new();
+        for line in text.lines() {
+            match line.strip_prefix(&format!("  {:2}: ", lines.len())) {
+                Some(line) => lines.push(line.to_owned()),
+                None => *lines.last_mut().unwrap() += &format!("\n{line}"),
+            }
+        }
+        lines
     }
 
     /// As an optimized program with line tables has them.
@@ -333,7 +360,7 @@ mod tests {
         let iterator = &format!("{CORE}iter/traits/iterator.rs");
         let function = &format!("{CORE}ops/function.rs");
         let lines = shown(
-            &rooms(),
+            &WORKSPACE,
             &[
                 ("__memcpy", "./string/memmove.S"),
                 ("copy<u8>", &format!("{CORE}ptr/mod.rs")),
@@ -373,7 +400,7 @@ mod tests {
     #[test]
     fn the_first_function_is_ours() {
         let lines = shown(
-            &rooms(),
+            &WORKSPACE,
             &[("live", "/home/me/shop/src/spawn.rs"), ("outer", "/home/me/shop/src/spawn.rs")],
         );
         assert_eq!(lines.len(), 2, "{lines:?}");
@@ -382,7 +409,7 @@ mod tests {
     /// Without line tables there are whole names.
     #[test]
     fn names_tell_where_there_are_no_files() {
-        for rooms in [rooms(), Rooms::default()] {
+        for rooms in [WORKSPACE, REGISTRY] {
             let lines = shown(
                 &rooms,
                 &[
@@ -407,7 +434,7 @@ mod tests {
     #[test]
     fn the_runtimes_own_are_shown_when_there_are_no_others() {
         let lines = shown(
-            &rooms(),
+            &WORKSPACE,
             &[("put", "/home/me/carefree/crates/runtime/src/queue.rs"), ("live", SPAWN)],
         );
         assert_eq!(lines, ["carefree_runtime::queue::put"]);
@@ -418,7 +445,7 @@ mod tests {
         let name = "a_long_name::".repeat(20) + "f";
         let file = "/home/me/".to_owned() + &"folder/".repeat(30) + "main.rs";
         let functions = vec![(name.as_str(), file.as_str()); 50];
-        let lines = shown(&rooms(), &functions);
+        let lines = shown(&WORKSPACE, &functions);
         assert_eq!(lines.len(), FUNCTIONS + 1);
         assert_eq!(lines[FUNCTIONS / 2], "… (18 more)");
         let (first, place) = lines[0].split_once('\n').unwrap();
@@ -428,38 +455,50 @@ mod tests {
     }
 
     #[test]
-    fn rooms_are_found_in_a_registry_too() {
-        let file = "/home/me/registry/src/carefree-runtime-0.1.0/src/watch/backtrace.rs";
-        let rooms = Rooms::around(Path::new(file)).unwrap();
-        let whose = |file: &str| rooms.function("f", Some((PathBuf::from(file), None))).whose;
-        assert_eq!(whose("/home/me/registry/src/carefree-0.1.0/src/lib.rs"), Whose::Carefree);
+    fn rooms_are_told_by_their_paths() {
+        let found = |file| REGISTRY.locate(file);
         assert_eq!(
-            whose("/home/me/registry/src/carefree-interpose-0.1.0/src/sleep.rs"),
-            Whose::Carefree
+            found("/home/me/registry/src/carefree-interpose-0.1.0/src/a/sleep.rs"),
+            Some(("interpose", "a/sleep.rs"))
         );
-        assert_eq!(whose("/home/me/registry/src/ureq-3.3.0/src/lib.rs"), Whose::Program);
-        assert!(Rooms::around(Path::new("elsewhere.rs")).is_none());
+        assert_eq!(
+            found("/home/me/registry/src/carefree-0.1.0/src/lib.rs"),
+            Some(("carefree", "lib.rs"))
+        );
+        assert_eq!(found("/home/me/registry/src/ureq-3.3.0/src/lib.rs"), None);
+        assert_eq!(found("/home/me/shop/src/spawn.rs"), None);
+        let found = |file| WORKSPACE.locate(file);
+        assert_eq!(found(SPAWN), Some(("runtime", "spawn.rs")));
+        assert_eq!(found("crates/carefree/src/lib.rs"), Some(("carefree", "lib.rs")));
+        assert_eq!(found("/home/me/carefree/crates/proof/src/lib.rs"), None);
+        assert_eq!(found("/home/me/notcrates/runtime/src/lib.rs"), None);
+        assert_eq!(Rooms { here: "elsewhere.rs" }.locate("elsewhere.rs"), None);
     }
 
     #[test]
     fn places_are_those_of_files() {
-        let here = place_in_file as fn(u64) -> (String, bool);
-        let (name, in_file) = place_in_file(here as usize as u64);
+        let mut images = Images::read();
+        let mut place = |address| {
+            let image = images.find(address);
+            let mut functions = Functions { list: Mapped::new(), text: Text::new() };
+            functions.add_place(address, image, &images);
+            let Function { name, nameless, .. } = functions.list[0];
+            (functions.get(name).to_owned(), nameless)
+        };
+        let here = places_are_those_of_files as fn() as usize as u64;
         let program = std::env::current_exe().unwrap();
         let program = program.file_name().unwrap().to_str().unwrap();
+        let (name, in_file) = place(here);
         assert!(name.starts_with(&format!("{program}+0x")) && in_file, "{name}");
         // SAFETY: asks for a number.
         let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
-        let (name, in_file) = place_in_file(kernels + 1);
-        assert!(name.ends_with("+0x1") && !in_file, "{name}");
-        assert_eq!(place_in_file(7), ("0x7".to_owned(), false));
+        assert_eq!(place(kernels + 1), ("[vdso]+0x1".to_owned(), false));
+        assert_eq!(place(7), ("0x7".to_owned(), false));
     }
 
     /// In this program, wherever it was compiled.
     #[test]
     fn our_own_sources_are_known() {
-        let rooms = Rooms::get();
-        assert!(rooms.spawn.ends_with("runtime/src/spawn.rs"), "{rooms:?}");
-        assert!(rooms.folders.iter().all(|folder| folder.is_dir()), "{rooms:?}");
+        assert_eq!(ROOMS.locate(file!()), Some(("runtime", "watch/backtrace.rs")));
     }
 }

@@ -19,8 +19,10 @@ use carefree_context::stack;
 
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish;
+use crate::mapped::Mapped;
 use crate::wait;
 
+use super::image::read_memory;
 use super::unwind::{Copy, Registers};
 
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -36,7 +38,7 @@ pub(super) struct Capture {
     /// [`ThreadId`](crate::ThreadId), by which to tell that the header is another's by now.
     pub(super) number: u64,
     pub(super) registers: Registers,
-    bytes: Vec<u8>,
+    bytes: Mapped<u8>,
 }
 
 impl Capture {
@@ -76,8 +78,15 @@ static SLOT: Slot = Slot {
     answer: UnsafeCell::new(Answer { taken: None, length: 0, bytes: [0; COPIED] }),
 };
 
-/// The handler there was before ours, if any.
+/// The handler there was before ours, if any: null, or [`FOUND`].
 static EARLIER: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+struct Found(UnsafeCell<MaybeUninit<libc::sigaction>>);
+
+// SAFETY: written once, by the one watchdog, before `EARLIER` points to it.
+unsafe impl Sync for Found {}
+
+static FOUND: Found = Found(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// In a signal's field for an `errno`, which is 0 in others: it is ours.
 const MARK: i32 = 0x6361_7265;
@@ -129,7 +138,7 @@ pub(super) fn interrupt(thread: i32) -> Option<Capture> {
     let asked = Instant::now();
     let mut answered = false;
     while refused == 0 && !answered && asked.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_micros(100));
+        wait::nap();
         answered = SLOT.state.load(Ordering::Acquire) == request | DONE;
     }
     if !answered {
@@ -147,7 +156,10 @@ pub(super) fn interrupt(thread: i32) -> Option<Capture> {
     // SAFETY: DONE: the handler has left it, and no other request is under way.
     let answer = unsafe { &*SLOT.answer.get() };
     let (fiber, number, registers) = answer.taken?;
-    Some(Capture { fiber, number, registers, bytes: answer.bytes[..answer.length].to_vec() })
+    let mut bytes = Mapped::new();
+    // Without memory there is no backtrace.
+    bytes.extend(&answer.bytes[..answer.length]);
+    Some(Capture { fiber, number, registers, bytes })
 }
 
 fn install() -> bool {
@@ -161,7 +173,9 @@ fn install() -> bool {
         return true;
     }
     if found.sa_sigaction != libc::SIG_DFL && found.sa_sigaction != libc::SIG_IGN {
-        EARLIER.store(Box::into_raw(Box::new(found)), Ordering::Release);
+        // SAFETY: nothing else has it yet: the handler that is ours is installed once.
+        let earlier = unsafe { (*FOUND.0.get()).write(found) };
+        EARLIER.store(earlier, Ordering::Release);
     }
     let mut ours = found;
     ours.sa_sigaction = on_signal as Handler as usize;
@@ -295,15 +309,12 @@ pub(super) fn look_at(
 ) -> Capture {
     let registers = Registers::new(program_counter, stack_pointer);
     let top = stack::find(stack_pointer as usize).map_or(0, |stack| stack.top);
-    let mut bytes = vec![0u8; top.saturating_sub(stack_pointer as usize).min(COPIED)];
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: stack_pointer as *mut libc::c_void, iov_len: bytes.len() };
+    let length = top.saturating_sub(stack_pointer as usize).min(COPIED);
+    let mut bytes = Mapped::new();
     // Not by plain reads: the stack may be given back to the kernel while we read.
-    // SAFETY: the kernel writes to `bytes`, and refuses to read what is not there.
-    let read = unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-    };
-    // Where it is not permitted there is no backtrace.
-    bytes.truncate(usize::try_from(read).unwrap_or(0));
+    let _ = bytes.fill(length, |room| {
+        let length = length.min(room.len());
+        Ok::<_, ()>(read_memory(stack_pointer, &mut room[..length]))
+    });
     Capture { fiber, number, registers, bytes }
 }

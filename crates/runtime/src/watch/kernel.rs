@@ -1,6 +1,9 @@
 //! What the kernel tells of another thread of this process.
 
-use std::fs;
+use std::ffi::CStr;
+use std::fmt;
+
+use crate::mapped::{Mapped, Text, read_file};
 
 /// Nanoseconds of processor time a thread has used.
 pub(super) fn cpu_time(thread: i32) -> Option<u64> {
@@ -18,9 +21,18 @@ pub(super) fn cpu_time(thread: i32) -> Option<u64> {
 /// Nanoseconds a thread has run, and was ready to run but did not get a processor. Both are
 /// complete while the thread sleeps in the kernel.
 pub(super) fn ran_and_waited(thread: i32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-    let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    let text = of_thread(thread, "schedstat")?;
+    let mut numbers = std::str::from_utf8(&text)
+        .ok()?
+        .split_ascii_whitespace()
+        .map_while(|number| number.parse().ok());
     Some((numbers.next()?, numbers.next()?))
+}
+
+/// What the kernel tells of a thread in `file`.
+fn of_thread(thread: i32, file: &str) -> Option<Mapped<u8>> {
+    let path = Text::of(format_args!("/proc/self/task/{thread}/{file}\0"));
+    read_file(CStr::from_bytes_with_nul(path.as_bytes()).ok()?)
 }
 
 /// Where a thread sleeps in the kernel.
@@ -34,7 +46,7 @@ pub(super) struct Asleep {
 
 /// Where a thread sleeps; `None` if it runs, or would if a processor were free.
 pub(super) fn asleep(thread: i32) -> Option<Asleep> {
-    parse(&fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).ok()?)
+    parse(std::str::from_utf8(&of_thread(thread, "syscall")?).ok()?)
 }
 
 fn parse(text: &str) -> Option<Asleep> {
@@ -126,17 +138,19 @@ pub(super) fn waits_within_libc(asleep: &Asleep) -> bool {
 }
 
 /// Where a thread sleeps, in words.
-pub(super) fn describe(asleep: &Asleep) -> String {
-    let Some((number, arguments)) = asleep.call else {
-        return "for memory to be read from disk".into();
-    };
-    if waits_within_libc(asleep) {
-        return "in futex, for a lock of libc's own".into();
-    }
-    match CALLS.iter().find(|call| call.0 == number) {
-        Some((_, name, true)) => format!("in {name} on descriptor {}", arguments[0] as i32),
-        Some((_, name, false)) => format!("in {name}"),
-        None => format!("in system call {number}"),
+impl fmt::Display for Asleep {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((number, arguments)) = self.call else {
+            return out.write_str("for memory to be read from disk");
+        };
+        if waits_within_libc(self) {
+            return out.write_str("in futex, for a lock of libc's own");
+        }
+        match CALLS.iter().find(|call| call.0 == number) {
+            Some((_, name, true)) => write!(out, "in {name} on descriptor {}", arguments[0] as i32),
+            Some((_, name, false)) => write!(out, "in {name}"),
+            None => write!(out, "in system call {number}"),
+        }
     }
 }
 
@@ -151,24 +165,24 @@ mod tests {
         assert_eq!(parse("0 0x5 0x1"), None);
         let fault = parse("-1 0x7ffc10 0x55aa\n").unwrap();
         assert_eq!((fault.call, fault.program_counter), (None, 0x55aa));
-        assert_eq!(describe(&fault), "for memory to be read from disk");
+        assert_eq!(fault.to_string(), "for memory to be read from disk");
         let read =
             format!("{} 0x5 0x1 0x2 0x3 0x4 0xffffffffffffffff 0x7ffc10 0x55aa\n", libc::SYS_read);
         let read = parse(&read).unwrap();
         assert_eq!(read.call, Some((libc::SYS_read, [5, 1, 2, 3, 4, u64::MAX])));
         assert_eq!((read.stack_pointer, read.program_counter), (0x7ffc10, 0x55aa));
-        assert_eq!(describe(&read), "in read on descriptor 5");
+        assert_eq!(read.to_string(), "in read on descriptor 5");
         let futex = |operation, value, timeout| Asleep {
             call: Some((libc::SYS_futex, [0x7f00, operation, value, timeout, 0x1b, 0x80])),
             ..read
         };
-        assert_eq!(describe(&futex(128, 2, 0)), "in futex, for a lock of libc's own");
+        assert_eq!(futex(128, 2, 0).to_string(), "in futex, for a lock of libc's own");
         for other in [futex(0, 2, 0), futex(128, 1, 0), futex(128, 2, 0x7ffc00), futex(137, 2, 0)] {
             assert!(!waits_within_libc(&other), "{other:?}");
-            assert_eq!(describe(&other), "in futex");
+            assert_eq!(other.to_string(), "in futex");
         }
         let unknown = Asleep { call: Some((99_999, [0; 6])), ..read };
-        assert_eq!(describe(&unknown), "in system call 99999");
+        assert_eq!(unknown.to_string(), "in system call 99999");
     }
 
     #[test]
@@ -199,7 +213,7 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        assert_eq!(describe(&found), "in futex");
+        assert_eq!(found.to_string(), "in futex");
         DONE.store(true, Ordering::SeqCst);
         sleeper.thread().unpark();
         sleeper.join().unwrap();

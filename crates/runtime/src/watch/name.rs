@@ -1,53 +1,56 @@
 //! Names of functions, short enough to be read.
 
-/// `name` without the types its function was made for: `Vec<T>::push` for `Vec<u8>::push`'s cousins
+use crate::mapped::Text;
+
+/// Adds `name` without the types its function was made for: `Vec<T>::push` for `Vec<u8>::push`'s cousins
 /// would do, and is still long, so `Vec::push`. What a path begins with stays, for without it
 /// nothing would: `<Vec as FromIterator>::from_iter`.
-pub(super) fn without_types(name: &str) -> String {
-    let mut short = String::with_capacity(name.len());
+pub(super) fn without_types(name: &str, to: &mut Text) {
+    let begin = to.len();
     // Angles that were kept, and those within what is left out.
     let (mut kept, mut left_out) = (0, 0);
     let mut before = None;
     for letter in name.chars() {
         // `fn(u8) -> u8`.
         let arrow = letter == '>' && before == Some('-');
+        let short = &to[begin..];
         match letter {
             '<' if left_out > 0 => left_out += 1,
             '>' if left_out > 0 && !arrow => left_out -= 1,
             _ if left_out > 0 => {}
             // C++: `operator<`, `operator<<`.
-            '<' if short.ends_with("operator") || short.ends_with("operator<") => short.push('<'),
+            '<' if short.ends_with("operator") || short.ends_with("operator<") => to.add(letter),
             '<' if matches!(before, None | Some('<' | '(' | '[' | '&' | '*' | ' ')) => {
                 kept += 1;
-                short.push('<');
+                to.add(letter);
             }
             '<' => {
                 left_out = 1;
                 if short.ends_with("::") {
-                    short.truncate(short.len() - 2);
+                    to.truncate(to.len() - 2);
                 }
             }
             '>' if kept > 0 && !arrow => {
                 kept -= 1;
-                short.push('>');
+                to.add(letter);
             }
-            _ => short.push(letter),
+            _ => to.add(letter),
         }
         before = Some(letter);
     }
-    short
 }
 
-/// `line` in at most `width` characters: what is too much goes from its middle.
-pub(super) fn narrow(line: &str, width: usize) -> String {
-    let letters: Vec<char> = line.chars().collect();
-    if letters.len() <= width {
-        return line.to_owned();
+/// Adds `line` in at most `width` characters: what is too much goes from its middle.
+pub(super) fn narrow(line: &str, width: usize, to: &mut Text) {
+    let count = line.chars().count();
+    if count <= width {
+        return line.chars().for_each(|letter| to.add(letter));
     }
     let tail = width / 2;
     let head = width - tail - 1;
-    let (head, tail) = (&letters[..head], &letters[letters.len() - tail..]);
-    head.iter().chain(&['…']).chain(tail).collect()
+    line.chars().take(head).for_each(|letter| to.add(letter));
+    to.add('…');
+    line.chars().skip(count - tail).for_each(|letter| to.add(letter));
 }
 
 #[cfg(test)]
@@ -79,15 +82,23 @@ mod tests {
             ("half<of", "half"),
             ("", ""),
         ] {
-            assert_eq!(without_types(long), short);
+            let mut text = Text::of(format_args!("fn "));
+            without_types(long, &mut text);
+            assert_eq!(&text[3..], short);
         }
     }
 
     #[test]
     fn long_lines_lose_their_middle() {
-        assert_eq!(narrow("abcdefgh", 8), "abcdefgh");
-        assert_eq!(narrow("abcdefghi", 8), "abc…fghi");
-        assert_eq!(narrow("ñandúñandú", 5), "ña…dú");
-        assert_eq!(narrow("", 5), "");
+        for (line, width, narrowed) in [
+            ("abcdefgh", 8, "abcdefgh"),
+            ("abcdefghi", 8, "abc…fghi"),
+            ("ñandúñandú", 5, "ña…dú"),
+            ("", 5, ""),
+        ] {
+            let mut text = Text::new();
+            narrow(line, width, &mut text);
+            assert_eq!(&*text, narrowed);
+        }
     }
 }

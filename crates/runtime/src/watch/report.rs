@@ -1,33 +1,36 @@
 //! What the watchdog prints, and how often.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::backtrace::{self, Words};
-use super::unwind::Frame;
+use crate::fiber::FiberRef;
+use crate::mapped::{Mapped, Text};
+
+use super::backtrace;
+use super::image::Images;
+use super::kernel::Asleep;
+use super::unwind::Frames;
 
 /// The same place is reported once in this time.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Reports a second, at most.
-const PER_SECOND: u32 = 4;
+pub(super) const PER_SECOND: u32 = 4;
 /// Places remembered; with more, all are forgotten and reported anew.
 const PLACES: usize = 1024;
 
 /// What is the matter with a fiber.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// It runs and runs.
     Runs,
-    /// It sleeps in the kernel, there: see [`describe`](super::kernel::describe).
-    Blocks(String),
+    /// It sleeps in the kernel, there.
+    Blocks(Asleep),
 }
 
 /// Lets few reports through.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Limiter {
-    places: HashMap<u64, Instant>,
+    /// Each with the time of its last report.
+    places: Mapped<(u64, Instant)>,
     /// When the second under way began, and the reports in it.
     second: Option<Instant>,
     looked: u32,
@@ -36,6 +39,10 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
+    pub(super) const fn new() -> Limiter {
+        Limiter { places: Mapped::new(), second: None, looked: 0, left_out: 0 }
+    }
+
     /// Whether there is room for another report now. It is counted even if it turns out to be of a
     /// place that was reported already, for finding that out is the dear part.
     pub(super) fn may_look(&mut self, now: Instant) -> bool {
@@ -53,75 +60,111 @@ impl Limiter {
 
     /// Whether `place` is to be reported, and how many reports were left out before.
     pub(super) fn admit(&mut self, place: u64, now: Instant) -> Option<u64> {
-        if self.places.get(&place).is_some_and(|last| now - *last < AGAIN) {
-            self.left_out += 1;
-            return None;
+        match self.places.iter_mut().find(|known| known.0 == place) {
+            Some((_, last)) if now - *last < AGAIN => {
+                self.left_out += 1;
+                return None;
+            }
+            Some((_, last)) => *last = now,
+            None => {
+                if self.places.len() >= PLACES {
+                    self.places.truncate(0);
+                }
+                self.places.push((place, now));
+            }
         }
-        if self.places.len() >= PLACES {
-            self.places.clear();
-        }
-        self.places.insert(place, now);
         Some(std::mem::take(&mut self.left_out))
+    }
+
+    /// Counts a report that is not made after all.
+    pub(super) fn leave_out(&mut self) {
+        self.left_out += 1;
     }
 }
 
 /// Who is reported.
 #[derive(Debug)]
 pub(super) struct Subject {
-    pub(super) number: u64,
-    pub(super) name: Option<String>,
-    pub(super) since: Duration,
-    pub(super) trouble: Trouble,
+    number: u64,
+    /// In quotation marks, or nothing.
+    name: Text,
+    since: Duration,
+    trouble: Trouble,
 }
 
-/// Prints a report to standard error.
-pub(super) fn print(subject: &Subject, frames: &[Frame], left_out: u64) {
-    let text = text(subject, &backtrace::words(frames), left_out);
-    // One write, so that it is not torn; not `eprintln`, whose lock a fiber may hold.
-    let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-fn text(subject: &Subject, backtrace: &Words, left_out: u64) -> String {
-    let mut text = format!("carefree: fiber {}", subject.number);
-    if let Some(name) = &subject.name {
-        let _ = write!(text, " '{name}'");
+impl Subject {
+    /// The fiber with this number. It may have ended meanwhile; its name is lost then.
+    pub(super) fn new(fiber: FiberRef, number: u64, since: Duration, trouble: Trouble) -> Subject {
+        let mut name = Text::new();
+        let _ = fiber.write_name(number, [" '", "'"], &mut name);
+        Subject { number, name, since, trouble }
     }
+}
+
+/// A report that is to be printed.
+pub(super) struct Report {
+    pub(super) subject: Subject,
+    pub(super) frames: Frames,
+    pub(super) images: Images,
+    /// Reports that were not made before this one.
+    pub(super) left_out: u64,
+}
+
+impl Report {
+    /// Prints it to standard error.
+    pub(super) fn print(mut self) {
+        let words = |text: &mut Text| backtrace::words(&self.frames, &mut self.images, text);
+        // One write, so that it is not torn.
+        text(&self.subject, words, self.left_out).print();
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_nothing(left_out: u64) -> Report {
+        let (since, trouble) = (Duration::ZERO, Trouble::Runs);
+        let subject = Subject { number: 0, name: Text::new(), since, trouble };
+        Report { subject, frames: Frames::new(), images: Images::read(), left_out }
+    }
+}
+
+/// A report, for which `backtrace` adds its lines and says whether some functions have no names.
+fn text(subject: &Subject, backtrace: impl FnOnce(&mut Text) -> bool, left_out: u64) -> Text {
+    let Subject { number, name, .. } = subject;
+    let mut text = Text::of(format_args!("carefree: fiber {number}{name}"));
     let since = subject.since.as_millis();
     let help = match &subject.trouble {
         Trouble::Blocks(place) => {
-            let _ = writeln!(text, " has blocked its carrier for {since} ms, {place}");
+            text.say(format_args!(" has blocked its carrier for {since} ms, {place}\n"));
             "no other fiber runs there meanwhile: make this call within carefree::offload"
         }
         Trouble::Runs => {
-            let _ = writeln!(text, " has run for {since} ms without letting others run");
+            text.say(format_args!(" has run for {since} ms without letting others run\n"));
             "call carefree::yield_now now and then, or compute within carefree::offload"
         }
     };
-    for (index, line) in backtrace.lines.iter().enumerate() {
-        let _ = writeln!(text, "  {index:2}: {line}");
-    }
-    if backtrace.nameless {
-        let _ = writeln!(
-            text,
+    if backtrace(&mut text) {
+        text.say(format_args!(
             "  (the names were stripped: `addr2line -ifCe FILE PLACE` knows them of the file before \
-             that)"
-        );
+             that)\n"
+        ));
     }
     if left_out > 0 {
-        let _ =
-            writeln!(text, "  ({left_out} more of this kind were not reported since the last one)");
+        text.say(format_args!(
+            "  ({left_out} more of this kind were not reported since the last one)\n"
+        ));
     }
-    let _ = writeln!(text, "  {help}; CAREFREE_WATCH=MILLISECONDS|off sets how patient this is");
+    text.say(format_args!("  {help}; CAREFREE_WATCH=MILLISECONDS|off sets how patient this is\n"));
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fiber::Kind;
+    use crate::registry;
 
     #[test]
     fn a_place_is_reported_once_in_a_minute() {
-        let mut limiter = Limiter::default();
+        let mut limiter = Limiter::new();
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(limiter.admit(1, at(0)), Some(0));
@@ -133,7 +176,7 @@ mod tests {
 
     #[test]
     fn there_are_few_a_second() {
-        let mut limiter = Limiter::default();
+        let mut limiter = Limiter::new();
         let now = Instant::now();
         assert_eq!((0..100).filter(|_| limiter.may_look(now)).count(), PER_SECOND as usize);
         let later = now + Duration::from_secs(1);
@@ -144,23 +187,37 @@ mod tests {
     #[test]
     fn the_words_of_a_report() {
         let since = Duration::from_millis(23);
-        let trouble = Trouble::Blocks("in read on descriptor 5".into());
-        let subject = Subject { number: 12, name: Some("worker".into()), since, trouble };
-        let lines = vec!["one".to_owned(), "two".to_owned()];
-        let backtrace = Words { lines: lines.clone(), nameless: false };
-        let said = text(&subject, &backtrace, 0);
+        let read = Asleep {
+            call: Some((libc::SYS_read, [5, 0, 0, 0, 0, 0])),
+            stack_pointer: 0,
+            program_counter: 0,
+        };
+        let header = registry::header().unwrap();
+        header.begin(Kind::Fiber, 12, Some("worker".into()), 1);
+        let subject = Subject::new(header, 12, since, Trouble::Blocks(read));
+        let words = |nameless| {
+            move |text: &mut Text| {
+                text.say(format_args!("   0: one\n   1: two\n"));
+                nameless
+            }
+        };
+        let said = text(&subject, words(false), 0);
         assert!(said.starts_with(
             "carefree: fiber 12 'worker' has blocked its carrier for 23 ms, in read on descriptor 5\n"
         ));
         assert!(said.contains("   0: one\n   1: two\n"), "{said}");
         assert!(said.contains("carefree::offload") && said.contains("CAREFREE_WATCH"));
         assert!(!said.contains("not reported") && !said.contains("addr2line"));
-        let stripped = Words { lines, nameless: true };
-        assert!(text(&subject, &stripped, 0).contains("addr2line"));
+        assert!(text(&subject, words(true), 0).contains("addr2line"));
 
-        let subject = Subject { number: 3, name: None, since, trouble: Trouble::Runs };
-        let said = text(&subject, &Words::default(), 9);
-        assert!(said.starts_with("carefree: fiber 3 has run for 23 ms"), "{said}");
+        let subject = Subject::new(header, 12, since, Trouble::Runs);
+        let said = text(&subject, |_| false, 9);
+        assert!(said.starts_with("carefree: fiber 12 'worker' has run for 23 ms"), "{said}");
         assert!(said.contains("carefree::yield_now") && said.contains("9 more"), "{said}");
+        // Another fiber's name is not shown.
+        let subject = Subject::new(header, 3, since, Trouble::Runs);
+        let said = text(&subject, |_| false, 9);
+        assert!(said.starts_with("carefree: fiber 3 has run for 23 ms"), "{said}");
+        registry::release(header);
     }
 }

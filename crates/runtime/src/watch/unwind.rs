@@ -12,13 +12,18 @@
 #[cfg(target_arch = "x86_64")]
 use std::ffi::c_int;
 use std::ffi::c_void;
-use std::ops::Range;
 
-use carefree_context::loader;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule,
-    UnwindContext, UnwindSection,
+    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
 };
+use object::LittleEndian;
+use object::elf::PT_GNU_EH_FRAME;
+use object::read::elf::ProgramHeader as _;
+
+#[cfg(target_arch = "x86_64")]
+use super::image::read_memory;
+use super::image::{Image, Images};
 
 /// Registers the tables speak of, by their numbers there.
 const REGISTERS: usize = 32;
@@ -116,17 +121,49 @@ pub(super) struct Frame {
     pub(super) function: u64,
 }
 
+/// The functions on a stack, the innermost first.
+pub(super) struct Frames {
+    frames: [Frame; FRAMES],
+    len: usize,
+}
+
+impl Frames {
+    pub(super) const fn new() -> Frames {
+        Frames { frames: [Frame { address: 0, function: 0 }; FRAMES], len: 0 }
+    }
+}
+
+impl std::ops::Deref for Frames {
+    type Target = [Frame];
+
+    fn deref(&self) -> &[Frame] {
+        &self.frames[..self.len]
+    }
+}
+
+/// Where gimli keeps the rules for registers: within itself, not in allocated memory.
+struct Inside;
+
+impl UnwindContextStorage<usize> for Inside {
+    type Rules = [(Register, RegisterRule<usize>); 64];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
+}
+
+type Context = UnwindContext<usize, Inside>;
+
 /// The functions on a stack, the innermost first, as far as they can be told.
-pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    let mut context = UnwindContext::new();
+pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>, images: &mut Images) -> Frames {
+    let mut frames = Frames::new();
+    let mut context = Context::new_in();
     let mut address = registers.program_counter;
-    while frames.len() < FRAMES {
+    while frames.len < FRAMES {
         let before = registers.stack_pointer();
-        let mut step = Step { address, registers, stack, context: &mut context, found: None };
-        loader::any_object(|object| step.visit(object));
-        let Some((function, outer)) = step.found else {
-            if !frames.is_empty() {
+        let image = images.find(address).map(|image| images.get(image));
+        let step = image.and_then(|image| {
+            Step { address, registers, stack, context: &mut context, image }.caller()
+        });
+        let Some((function, outer)) = step else {
+            if frames.len > 0 {
                 break;
             }
             // Of the innermost function no table tells: as of libc's `clone`, where it enters the
@@ -150,91 +187,59 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>) -> Vec<Frame> {
     frames
 }
 
-/// The program headers of an object, during a visit of the loader's.
-pub(super) fn headers(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    if object.dlpi_phdr.is_null() {
-        return &[];
+impl Frames {
+    /// Adds one where there is room.
+    fn push(&mut self, frame: Frame) {
+        self.frames[self.len] = frame;
+        self.len += 1;
     }
-    // SAFETY: the loader's own record.
-    unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) }
 }
 
-/// One step outwards: done within the visit to the library, which stays while it is visited.
+/// One step outwards, by the tables of the object that has the address.
 struct Step<'a> {
     address: u64,
     registers: Registers,
     stack: &'a Copy<'a>,
-    context: &'a mut UnwindContext<usize>,
-    /// Where the function begins, and the registers of its caller.
-    found: Option<(u64, Option<Registers>)>,
+    context: &'a mut Context,
+    image: &'a Image,
 }
 
 impl Step<'_> {
-    /// Takes the step if the object has the address; whether it has.
-    fn visit(&mut self, info: &libc::dl_phdr_info) -> bool {
-        let headers = headers(info);
-        let extent = |header: &libc::Elf64_Phdr| {
-            let begin = info.dlpi_addr.wrapping_add(header.p_vaddr);
-            begin..begin.wrapping_add(header.p_memsz)
-        };
-        let loaded = |address: u64, flags: u32| {
-            headers
-                .iter()
-                .filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & flags == flags)
-                .map(extent)
-                .find(|e| e.contains(&address))
-        };
-        let Some(text) = loaded(self.address, 0) else { return false };
-        if let Some(table) = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME) {
-            let table = extent(table);
-            // SAFETY: what a library has loaded is readable, and stays during this visit.
-            self.found = unsafe { self.caller(table, text.start, loaded) };
-        }
-        true
-    }
-
-    /// # Safety
-    /// `table` and what `loaded` gives are readable.
-    unsafe fn caller(
-        &mut self,
-        table: Range<u64>,
-        text: u64,
-        loaded: impl Fn(u64, u32) -> Option<Range<u64>>,
-    ) -> Option<(u64, Option<Registers>)> {
-        // SAFETY: the caller's promise.
-        let slice = |range: Range<u64>| unsafe {
-            std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize)
-        };
-        let bases = BaseAddresses::default().set_eh_frame_hdr(table.start).set_text(text);
-        let index = EhFrameHdr::new(slice(table), NativeEndian).parse(&bases, 8).ok()?;
+    /// Where the function begins, and the registers of its caller.
+    fn caller(self) -> Option<(u64, Option<Registers>)> {
+        let Step { address, registers, stack, context, image } = self;
+        let header = image.headers().iter().find(|h| h.p_type(LittleEndian) == PT_GNU_EH_FRAME)?;
+        let table = image.bias.wrapping_add(header.p_vaddr(LittleEndian));
+        let bytes = header.data(LittleEndian, image.bytes()).ok()?;
+        let bases = BaseAddresses::default().set_eh_frame_hdr(table);
+        let index = EhFrameHdr::new(bytes, NativeEndian).parse(&bases, 8).ok()?;
         let Pointer::Direct(frames) = index.eh_frame_ptr() else { return None };
         let bases = bases.set_eh_frame(frames);
         // How long it is, nothing says; it ends by itself, and within its segment.
-        let section = EhFrame::new(slice(frames..loaded(frames, 0)?.end), NativeEndian);
+        let section = EhFrame::new(image.from(frames, false)?, NativeEndian);
         let table = index.table()?;
-        let entry =
-            table.fde_for_address(&section, &bases, self.address, EhFrame::cie_from_offset).ok()?;
-        let row = entry.unwind_info_for_address(&section, &bases, self.context, self.address).ok();
+        let entry = table.fde_for_address(&section, &bases, address, EhFrame::cie_from_offset);
+        let entry = entry.ok()?;
+        let row = entry.unwind_info_for_address(&section, &bases, context, address).ok();
         let function = entry.initial_address();
         let Some(row) = row else { return Some((function, None)) };
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
             return Some((function, None));
         };
-        let frame = match self.registers.values.get(usize::from(register.0)).copied().flatten() {
+        let frame = match registers.values.get(usize::from(register.0)).copied().flatten() {
             Some(base) => base.wrapping_add_signed(offset),
-            // SAFETY: the caller's promise.
-            None => match unsafe { called_from(function, &self.registers, self.stack, loaded) } {
+            None => match called_from(function, &registers, stack, image) {
                 Some(frame) => frame,
                 None => return Some((function, None)),
             },
         };
         let mut outer = Registers::new(0, frame);
         for kept in number::KEPT.iter().chain([&number::RETURN_ADDRESS]) {
-            let same = || self.registers.values[*kept];
+            let same = || registers.values[*kept];
             outer.values[*kept] = match row.register(Register(*kept as u16)) {
                 RegisterRule::Undefined if number::KEPT.contains(kept) => same(),
                 RegisterRule::SameValue => same(),
-                RegisterRule::Offset(offset) => self.stack.word(frame.wrapping_add_signed(offset)),
+                RegisterRule::Offset(offset) => stack.word(frame.wrapping_add_signed(offset)),
                 RegisterRule::ValOffset(offset) => Some(frame.wrapping_add_signed(offset)),
                 _ => None,
             };
@@ -246,37 +251,30 @@ impl Step<'_> {
 }
 
 /// Where the frame of `function` begins, whose registers are not known: above the first word on
-/// the stack that is the address after a call of `function`.
-///
-/// # Safety
-/// What `loaded` gives is readable.
+/// the stack that is the address after a call of `function` in the same object.
 #[cfg(target_arch = "x86_64")]
-unsafe fn called_from(
+fn called_from(
     function: u64,
     registers: &Registers,
     stack: &Copy<'_>,
-    loaded: impl Fn(u64, u32) -> Option<Range<u64>>,
+    image: &Image,
 ) -> Option<u64> {
     /// The longest call that is understood.
     const CALL: u64 = 6;
-    let within = |address: u64, length: u64, flags: u32| {
-        loaded(address, flags).is_some_and(|segment| address + length <= segment.end)
-    };
     let follows_call = |returns: u64| {
         // Most words of a stack point elsewhere, to data that may be changing, above all.
-        if returns < CALL || !within(returns - CALL, CALL, libc::PF_X) {
+        let code = image.from(returns.wrapping_sub(CALL), true);
+        let Some(code) = code.and_then(|code| code.first_chunk::<{ CALL as usize }>()) else {
             return false;
-        }
-        // SAFETY: within what is loaded.
-        let code = unsafe { ((returns - CALL) as *const [u8; CALL as usize]).read_unaligned() };
+        };
         let offset = i32::from_ne_bytes([code[2], code[3], code[4], code[5]]).into();
         let target = returns.wrapping_add_signed(offset);
         match code {
             // Through a pointer that the loader has filled in.
-            // SAFETY: as above.
-            [0xff, 0x15, ..] if within(target, 8, 0) => unsafe {
-                (target as *const u64).read_unaligned() == function
-            },
+            [0xff, 0x15, ..] => {
+                let mut pointer = [0; 8];
+                read_memory(target, &mut pointer) == 8 && u64::from_ne_bytes(pointer) == function
+            }
             [_, 0xe8, ..] => target == function,
             _ => false,
         }
@@ -289,11 +287,11 @@ unsafe fn called_from(
 
 /// Calls look different on each architecture; on this one they are not looked for.
 #[cfg(target_arch = "aarch64")]
-unsafe fn called_from(
+fn called_from(
     _function: u64,
     _registers: &Registers,
     _stack: &Copy<'_>,
-    _loaded: impl Fn(u64, u32) -> Option<Range<u64>>,
+    _image: &Image,
 ) -> Option<u64> {
     None
 }

@@ -1,0 +1,231 @@
+//! The functions at the addresses of a stack, by name, file and line.
+//!
+//! They are read from the files that the objects were loaded from: from the debug information, also
+//! those that were inlined; else from the symbol table. `addr2line` and `backtrace` know more formats
+//! (compressed sections, debug information in other files), but ask the program's allocator.
+
+mod lines;
+mod units;
+
+use object::LittleEndian;
+use object::elf::{SHF_COMPRESSED, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC};
+use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
+
+use crate::mapped::{Mapped, Text};
+
+use super::image::{Image, Images};
+
+/// Addresses that are looked up at once, at most: as many as a word has bits.
+pub(super) const MOST: usize = 64;
+
+/// A function at one of the addresses.
+#[derive(Clone, Copy)]
+pub(super) struct Symbol<'a> {
+    /// Which address, by its place.
+    pub(super) index: usize,
+    /// As it is in the file, mangled or not; none where nothing is known.
+    pub(super) name: Option<&'a [u8]>,
+    /// The path of its file, in the text that goes with the symbols.
+    pub(super) file: Option<(usize, usize)>,
+    pub(super) line: Option<u32>,
+}
+
+/// The functions at `addresses`, in their order, and of those at one address the innermost first. Each
+/// address has one at least.
+pub(super) fn look_up<'a>(
+    images: &'a Images,
+    of: &[Option<usize>],
+    addresses: &[u64],
+    paths: &mut Text,
+) -> Mapped<Symbol<'a>> {
+    let addresses = &addresses[..addresses.len().min(MOST)];
+    let mut found: Mapped<Symbol<'a>> = Mapped::new();
+    let mut done = 0u64;
+    for first in 0..addresses.len() {
+        let Some(image) = of[first].filter(|_| done & 1 << first == 0) else { continue };
+        let mut wanted = 0;
+        let mut within = [0; MOST];
+        for index in (first..addresses.len()).filter(|index| of[*index] == Some(image)) {
+            wanted |= 1 << index;
+            within[index] = addresses[index].wrapping_sub(images.get(image).bias);
+        }
+        done |= wanted;
+        let within = &within[..addresses.len()];
+        let image = images.get(image);
+        let known = found.len();
+        if let Some(sections) = sections(image) {
+            units::look_up(&sections, within, wanted, paths, &mut |symbol| {
+                found.push(symbol);
+            });
+        }
+        // The outermost function at an address is one of the symbol table's, which has its whole name.
+        let names = names(image, within, wanted);
+        let mut nameless = wanted;
+        for at in known..found.len() {
+            let Symbol { index, name, .. } = found[at];
+            let outermost = found.get(at + 1).is_none_or(|next| next.index != index);
+            if outermost {
+                nameless &= !(1 << index);
+                found[at].name = names[index].or(name);
+            }
+        }
+        for index in bits(nameless) {
+            found.push(Symbol { index, name: names[index], file: None, line: None });
+        }
+    }
+    for index in 0..addresses.len() {
+        if done & 1 << index == 0 {
+            found.push(Symbol { index, name: None, file: None, line: None });
+        }
+    }
+    in_order(&mut found);
+    found
+}
+
+/// Sorts by address; those of one address stay in their order. (They are a few dozen.)
+fn in_order(symbols: &mut [Symbol<'_>]) {
+    for sorted in 1..symbols.len() {
+        let mut at = sorted;
+        while at > 0 && symbols[at - 1].index > symbols[at].index {
+            symbols.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
+/// The places of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros() as usize);
+        word &= word.wrapping_sub(1);
+        bit
+    })
+}
+
+/// A section's contents; none if it is compressed.
+fn sections(image: &Image) -> Option<units::Sections<'_>> {
+    let table = image.header()?.sections(LittleEndian, image.bytes()).ok()?;
+    units::Sections::of(|name| {
+        let found = table.section_by_name(LittleEndian, name.as_bytes());
+        let section = found.map(|(_, section)| section);
+        let whole = section.filter(|s| s.sh_flags(LittleEndian) & u64::from(SHF_COMPRESSED) == 0);
+        whole.and_then(|s| s.data(LittleEndian, image.bytes()).ok()).unwrap_or_default()
+    })
+}
+
+/// The functions of the symbol tables that the `wanted` ones of `addresses` are in.
+fn names<'a>(image: &'a Image, addresses: &[u64], wanted: u64) -> [Option<&'a [u8]>; MOST] {
+    let mut names = [None; MOST];
+    // The lowest and the highest, to pass over most symbols quickly.
+    let (mut low, mut high) = (u64::MAX, 0);
+    for index in bits(wanted) {
+        low = low.min(addresses[index]);
+        high = high.max(addresses[index]);
+    }
+    let Some(header) = image.header() else { return names };
+    let Ok(sections) = header.sections(LittleEndian, image.bytes()) else { return names };
+    for kind in [SHT_SYMTAB, SHT_DYNSYM] {
+        let Ok(table) = sections.symbols(LittleEndian, image.bytes(), kind) else { continue };
+        // Whether the name found so far is that of a global symbol, which is the one to be shown of
+        // several.
+        let mut global = 0u64;
+        for symbol in table.iter() {
+            let begin = symbol.st_value(LittleEndian);
+            let end = begin.saturating_add(symbol.st_size(LittleEndian));
+            if begin > high || end <= low || symbol.is_undefined(LittleEndian) {
+                continue;
+            }
+            if !matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) {
+                continue;
+            }
+            for index in bits(wanted) {
+                let better =
+                    names[index].is_none() || !symbol.is_local() && global & 1 << index == 0;
+                if (begin..end).contains(&addresses[index]) && better {
+                    names[index] = symbol.name(LittleEndian, table.strings()).ok();
+                    global |= u64::from(!symbol.is_local()) << index;
+                }
+            }
+        }
+        if bits(wanted).all(|index| names[index].is_some()) {
+            break;
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn outer(found: &mut Vec<(String, String, Option<u32>)>) -> u32 {
+        let line = inner(found);
+        std::hint::black_box(line)
+    }
+
+    #[inline(always)]
+    fn inner(found: &mut Vec<(String, String, Option<u32>)>) -> u32 {
+        here(found);
+        line!() - 1
+    }
+
+    /// What is known of the caller's place.
+    #[inline(never)]
+    fn here(found: &mut Vec<(String, String, Option<u32>)>) {
+        use std::ffi::c_void;
+        unsafe extern "C" {
+            fn _Unwind_GetIP(context: *mut c_void) -> usize;
+            fn _Unwind_Backtrace(
+                note: unsafe extern "C" fn(*mut c_void, *mut c_void) -> i32,
+                trace: *mut c_void,
+            ) -> i32;
+        }
+        unsafe extern "C" fn note(context: *mut c_void, trace: *mut c_void) -> i32 {
+            // SAFETY: called with the unwinder's context and the argument given below.
+            let (trace, address) =
+                unsafe { (&mut *trace.cast::<Vec<u64>>(), _Unwind_GetIP(context) as u64) };
+            // Within the instruction that called.
+            trace.extend(address.checked_sub(1));
+            0
+        }
+        let mut trace: Vec<u64> = Vec::new();
+        // SAFETY: as declared by the unwinder's own header; the vector outlives the call.
+        unsafe { _Unwind_Backtrace(note, (&raw mut trace).cast()) };
+        let mut images = Images::read();
+        let of: Vec<_> = trace.iter().map(|address| images.find(*address)).collect();
+        let mut paths = Text::new();
+        let symbols = look_up(&images, &of, &trace, &mut paths);
+        for symbol in symbols.iter() {
+            let name = String::from_utf8_lossy(symbol.name.unwrap_or(b"?"));
+            let name = format!("{:#}", rustc_demangle::demangle(&name));
+            let file = symbol.file.map(|(begin, end)| paths[begin..end].to_owned());
+            found.push((name, file.unwrap_or_default(), symbol.line));
+        }
+    }
+
+    #[test]
+    fn functions_are_found_by_their_addresses() {
+        let mut found = Vec::new();
+        let line = outer(&mut found);
+        let name =
+            |(name, ..): &&(String, String, Option<u32>)| name.rsplit("::").next() == Some("inner");
+        let at = found.iter().position(|f| name(&f)).unwrap_or_else(|| panic!("{found:#?}"));
+        let (inlined, around) = (&found[at], &found[at + 1]);
+        assert!(inlined.1.ends_with("src/watch/symbols.rs"), "{found:#?}");
+        assert_eq!(inlined.2, Some(line), "{found:#?}");
+        assert!(around.0.ends_with("symbols::tests::outer"), "{found:#?}");
+        assert!(around.1.ends_with("src/watch/symbols.rs"), "{found:#?}");
+        assert!(around.2.is_some_and(|outer| outer + 8 > line - 6 && outer < line), "{found:#?}");
+        assert!(found.iter().any(|f| f.0.contains("functions_are_found_by_their_addresses")));
+    }
+
+    #[test]
+    fn what_is_nowhere_has_no_name() {
+        let mut images = Images::read();
+        let of = [images.find(7), None];
+        let mut paths = Text::new();
+        let symbols = look_up(&images, &of, &[7, 8], &mut paths);
+        assert!(symbols.iter().map(|s| (s.index, s.name)).eq([(0, None), (1, None)]));
+    }
+}
