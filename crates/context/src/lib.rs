@@ -8,6 +8,7 @@
 pub mod arch;
 pub mod coroutine;
 pub mod extent;
+pub mod file;
 pub mod fork;
 pub mod instrument;
 pub mod kernel;

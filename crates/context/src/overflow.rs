@@ -4,7 +4,8 @@
 //! nothing but that. [`install`] puts one in front of whoever handles the signal already, in most
 //! programs the Rust standard library, which tells of the overflows of threads. It looks up the
 //! faulting address: in a guard of ours it prints a line and aborts, as std does; any other fault
-//! goes on to the earlier handler as if this one were not there.
+//! goes on to the earlier handler as if this one were not there. (But for SIGBUS where
+//! a [`file`](mod@crate::file) is read that was cut short.)
 //!
 //! The handler cannot run on the stack that has overflowed. It asks for the kernel thread's
 //! alternate signal stack; std gives its threads one, and [`ensure_alternate_stack`] gives one to
@@ -26,6 +27,7 @@
 //! unseen. `CAREFREE_GUARD` makes guards larger; deep calls into such code belong on a large stack
 //! ([`call_on_stack`](crate::coroutine::call_on_stack)), whose guard is 1 MiB.
 
+use crate::file;
 use crate::stack::{self, StackInfo, sys};
 use std::cell::Cell;
 use std::io;
@@ -141,6 +143,9 @@ unsafe extern "C" fn on_fault(
             report(&slot);
             // SAFETY: has no preconditions, and is async-signal-safe.
             unsafe { libc::abort() };
+        }
+        if signal == libc::SIGBUS && file::give_up(address) {
+            return;
         }
     }
     // SAFETY: the same signal's arguments.
