@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::bed;
 use crate::deadlock;
-use crate::fiber::{ALIVE, FiberRef, Kind};
+use crate::fiber::{ALIVE, FINISHED, FiberRef, Kind};
 use crate::mapped::Text;
 use crate::reason::Reason;
 use crate::registry;
@@ -16,8 +16,8 @@ use crate::registry;
 const NAMED: usize = 100;
 
 /// What the carriers and the fibers of this process do just now, for people: a line for each
-/// runtime, then one for each fiber (the first hundred), which says what it waits for. Plain threads
-/// are listed while they wait for fibers.
+/// runtime, then one for each fiber (the first hundred), which says what it waits for, or that it has
+/// ended and was not joined yet. Plain threads are listed while they wait for fibers.
 ///
 /// For a program that seems to hang: call it from a plain thread, say one that waits for a signal.
 /// Nothing is stopped meanwhile, so the lines are of slightly different moments.
@@ -118,12 +118,41 @@ fn line(text: &mut Text, header: FiberRef, number: u64) -> fmt::Result {
         _ => Reason::Runs,
     };
     let cancelled = if header.cancel.peek() { " (cancelled)" } else { "" };
+    let ended = header.join.load(Ordering::Acquire) & FINISHED != 0;
     write!(text, "  {kind} {number}")?;
     header.write_name(number, [" '", "'"], text)?;
-    writeln!(text, " {reason}{cancelled}")?;
-    let ended = header.run.load(Ordering::Acquire) != ALIVE;
-    if ended || header.id.load(Ordering::Relaxed) != number {
+    match ended {
+        false => writeln!(text, " {reason}{cancelled}")?,
+        true => writeln!(text, " has ended; a handle to it is neither joined nor dropped")?,
+    }
+    let gone = header.run.load(Ordering::Acquire) != ALIVE;
+    if gone || header.id.load(Ordering::Relaxed) != number {
         text.truncate(length);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn::Builder;
+
+    #[test]
+    fn a_fiber_that_has_ended_does_not_run() {
+        let ended = Builder::new().name("the ended".into()).spawn(|| ()).unwrap();
+        while !ended.is_finished() {
+            std::thread::yield_now();
+        }
+        let header = ended.thread().as_ref();
+        let number = header.id.load(Ordering::Relaxed);
+        let said = |number| {
+            let mut text = Text::new();
+            line(&mut text, header, number).unwrap();
+            text.as_str().to_owned()
+        };
+        let words = format!(" {number} 'the ended' has ended; a handle to it");
+        assert!(said(number).contains(&words), "{}", said(number));
+        assert_eq!(said(number + 1), "", "another one's");
+        ended.join().unwrap();
+    }
 }
