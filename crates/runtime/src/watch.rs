@@ -37,6 +37,8 @@
 
 mod backtrace;
 mod capture;
+#[cfg(test)]
+mod damage;
 mod desk;
 mod image;
 mod kernel;
@@ -48,9 +50,9 @@ mod unwind;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use carefree_context::stack;
@@ -59,6 +61,7 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::Carrier;
 use crate::deadlock;
 use crate::fiber::{FiberRef, Kind};
+use crate::launch::launch_unchecked;
 use crate::mapped::Mapped;
 use crate::registry;
 use crate::runtime::Shared;
@@ -127,13 +130,37 @@ pub(crate) fn start() {
         let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
         BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
         let desk = Desk::start();
-        let watches = move || Watchdog::new(threshold, desk).watch(bed);
-        if thread::Builder::new().name("carefree-watch".into()).spawn(watches).is_ok() {
-            THREADS.fetch_add(1, Ordering::SeqCst);
+        if start_thread("carefree-watch", move || Watchdog::new(threshold, desk).watch(bed)) {
             rescue::start(threshold);
         }
     }
     carrier_woke();
+}
+
+/// Starts a thread that runs `f` for good; whether there is one to be had.
+///
+/// It handles no signals but faults of its own: a handler of the program's may ask for memory, or wait.
+fn start_thread(name: &str, f: impl FnOnce() + Send + 'static) -> bool {
+    // Not what the program gives its threads, which may be little: RUST_MIN_STACK is for fibers too.
+    const STACK: usize = 2 << 20;
+    let runs = move || {
+        let mut signals = MaybeUninit::uninit();
+        // SAFETY: `signals` is written by the first call, and changed or read by the others.
+        unsafe {
+            libc::sigfillset(signals.as_mut_ptr());
+            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+                libc::sigdelset(signals.as_mut_ptr(), fault);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut());
+        }
+        f();
+    };
+    // SAFETY: the function borrows nothing.
+    let started = unsafe { launch_unchecked(Some(name), Some(STACK), runs) }.is_ok();
+    if started {
+        THREADS.fetch_add(1, Ordering::SeqCst);
+    }
+    started
 }
 
 /// Forgets the watchdog: in the child of a fork, where the next runtime starts one.

@@ -365,6 +365,9 @@ fn check(name: &str, words: &[&str]) {
         .env(CASE, name)
         .env("CAREFREE_CARRIERS", "2")
         .env("CAREFREE_WATCH", "10")
+        // What a program may have for its fibers' sake.
+        .env("RUST_MIN_STACK", "16384")
+        .env("CAREFREE_STACK", "256K")
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();

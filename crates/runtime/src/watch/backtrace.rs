@@ -22,6 +22,8 @@ use super::unwind::Frame;
 const FUNCTIONS: usize = 32;
 /// Characters of a line at most, which its reader's terminal has as a rule.
 const WIDTH: usize = 120;
+/// Bytes of a function's name in a file at most; what is longer is none.
+const NAME: usize = 64 * 1024;
 /// What stands before each function.
 const MARGIN: usize = 6;
 /// What stands before each place.
@@ -75,9 +77,12 @@ fn functions(frames: &[Frame], images: &mut Images) -> Functions {
     let count = frames.len().min(symbols::MOST);
     let symbols = symbols::look_up(images, &of[..count], &addresses[..count], &mut paths);
     let mut functions = Functions { list: Mapped::new(), text: Text::new() };
-    let mut whole = Text::new();
+    let (mut copy, mut whole) = (Mapped::new(), Text::new());
     for Symbol { index, name, file, line } in symbols.iter().copied() {
-        let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()) else {
+        // A copy, for the file may change.
+        copy.truncate(0);
+        let name = name.filter(|name| name.len() <= NAME && copy.extend(name));
+        let Some(name) = name.and_then(|_| std::str::from_utf8(&copy).ok()) else {
             functions.add_place(addresses[index], of[index], images);
             continue;
         };

@@ -16,13 +16,12 @@
 //! never waits for one to be printed.
 
 use std::sync::atomic::Ordering;
-use std::thread;
 
 use carefree_context::lock::Lock;
 use carefree_reactor::Idle;
 
 use super::report::{PER_SECOND, Report};
-use super::{REPORTS, THREADS};
+use super::{REPORTS, start_thread};
 
 /// Reports that wait, at most.
 const PLACES: usize = PER_SECOND as usize;
@@ -61,10 +60,7 @@ impl Desk {
     pub(super) fn start() -> Option<&'static Desk> {
         let desk: &'static Desk =
             Box::leak(Box::new(Desk { bed: Idle::new(), waiting: Lock::new(Waiting::new()) }));
-        let prints = thread::Builder::new().name("carefree-report".into());
-        prints.spawn(move || desk.print_all()).ok()?;
-        THREADS.fetch_add(1, Ordering::SeqCst);
-        Some(desk)
+        start_thread("carefree-report", move || desk.print_all()).then_some(desk)
     }
 
     pub(super) fn has_room(&self) -> bool {

@@ -2,10 +2,12 @@
 //!
 //! The loader is not asked: it goes through its list under a lock, which a fiber may hold that never
 //! gets on. Nor is the memory looked at that the objects are loaded to, which may be unmapped
-//! meanwhile: `/proc/self/maps` names the file, and that is mapped once more.
+//! meanwhile: `/proc/self/maps` names the file, and that is mapped once more. The file may be another
+//! one by now, or be written just then: nothing in it is taken for granted.
 
 use std::ffi::CStr;
 
+use carefree_context::file::MappedFile;
 use carefree_context::kernel;
 use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, ProgramHeader64};
@@ -16,22 +18,25 @@ use crate::mapped::{Mapped, read_file};
 /// Bytes at the beginning of a file that tell whether it is the one that was loaded.
 const HEAD: usize = 4096;
 
-/// An object of the process (the program, a library, the kernel's page of code).
+/// An object of the process: the program, a library, the kernel's page of code (the vDSO).
 #[derive(Clone, Copy)]
 pub(super) struct Image {
-    /// The file; of the kernel's page, its memory.
-    bytes: *const u8,
-    len: usize,
-    /// Whether `bytes` is a mapping of ours.
-    ours: bool,
+    contents: Contents,
     /// What is added to the file's addresses.
     pub(super) bias: u64,
     /// Where its name is in the list.
     name: (usize, usize),
 }
 
+#[derive(Clone, Copy)]
+pub(super) enum Contents {
+    File(MappedFile),
+    /// Memory that nobody writes or unmaps: the kernel's page.
+    Memory(*const u8, usize),
+}
+
 // SAFETY: what it points to is never written, and stays until it is closed, by any thread.
-unsafe impl Send for Image {}
+unsafe impl Send for Contents {}
 
 /// The objects of the process.
 pub(super) struct Images {
@@ -44,6 +49,8 @@ pub(super) struct Images {
 struct Line<'a> {
     begin: u64,
     end: u64,
+    /// Whether it is code.
+    runs: bool,
     offset: u64,
     name: &'a [u8],
 }
@@ -54,9 +61,10 @@ impl<'a> Line<'a> {
         let number = |field: &[u8]| u64::from_str_radix(std::str::from_utf8(field).ok()?, 16).ok();
         let mut extent = fields.next()?.split(|byte| *byte == b'-');
         let (begin, end) = (number(extent.next()?)?, number(extent.next()?)?);
-        let offset = number(fields.nth(1)?)?;
+        let runs = fields.next()?.contains(&b'x');
+        let offset = number(fields.next()?)?;
         let name = fields.nth(2).unwrap_or_default().trim_ascii();
-        Some(Line { begin, end, offset, name })
+        Some(Line { begin, end, runs, offset, name })
     }
 }
 
@@ -66,6 +74,14 @@ impl Images {
         Images { list, found: Mapped::new() }
     }
 
+    /// Nothing but an object with these contents, which has no name.
+    #[cfg(test)]
+    pub(super) fn of(contents: Contents, bias: u64) -> Images {
+        let mut found = Mapped::new();
+        assert!(found.push(Image { contents, bias, name: (0, 0) }));
+        Images { list: Mapped::new(), found }
+    }
+
     /// The object that is loaded at `address`.
     pub(super) fn find(&mut self, address: u64) -> Option<usize> {
         if let Some(known) = self.found.iter().position(|image| image.has(address)) {
@@ -73,17 +89,20 @@ impl Images {
         }
         let lines = self.list.split(|byte| *byte == b'\n').filter_map(Line::parse);
         let line = { lines }.find(|line| (line.begin..line.end).contains(&address))?;
-        let name = line.name.as_ptr() as usize - self.list.as_ptr() as usize;
-        let name = (name, name + line.name.len());
-        let place = line.offset + (address - line.begin);
-        let image = match line.name {
+        // A stack has all kinds of addresses. What is no code may be a device's, which is not opened.
+        if !line.runs {
+            return None;
+        }
+        let place = line.offset.checked_add(address - line.begin)?;
+        let contents = match line.name {
             b"[vdso]" => {
-                let len = (line.end - line.begin) as usize;
-                Image { bytes: line.begin as *const u8, len, ours: false, bias: 0, name }
+                Contents::Memory(line.begin as *const u8, (line.end - line.begin) as usize)
             }
-            [b'/', ..] => Image { bias: 0, name, ..self.open(line.name, address, place)? },
+            [b'/', ..] => self.open(line.name, address, place)?,
             _ => return None,
         };
+        let name = line.name.as_ptr() as usize - self.list.as_ptr() as usize;
+        let image = Image { contents, bias: 0, name: (name, name + line.name.len()) };
         let Some(image) = image.loaded(address, place) else {
             image.close();
             return None;
@@ -96,15 +115,19 @@ impl Images {
     }
 
     /// The file that was loaded, of which `place` is at `address`.
-    fn open(&self, name: &[u8], address: u64, place: u64) -> Option<Image> {
+    fn open(&self, name: &[u8], address: u64, place: u64) -> Option<Contents> {
         let mut path = Mapped::new();
         let whole = path.extend(name) && path.push(0);
         let path = CStr::from_bytes_with_nul(&path).ok().filter(|_| whole);
-        // The program itself is found though its file was replaced or removed.
-        [path, Some(c"/proc/self/exe")].into_iter().flatten().find_map(|path| {
-            let image = Image::map(path)?;
-            if image.is_at(address, place) {
-                return Some(image);
+        // The program itself is found though its file was replaced or removed. Of another object it is
+        // not the file; where memory cannot be read, to tell them apart, it is not looked at.
+        let program = Some((c"/proc/self/exe", false));
+        let paths = [path.map(|path| (path, true)), program];
+        paths.into_iter().flatten().find_map(|(path, unread)| {
+            let contents = Contents::File(MappedFile::open(path)?);
+            let image = Image { contents, bias: 0, name: (0, 0) };
+            if image.is_at(address, place).unwrap_or(unread) {
+                return Some(contents);
             }
             image.close();
             None
@@ -130,40 +153,22 @@ impl Drop for Images {
 }
 
 impl Image {
-    fn map(path: &CStr) -> Option<Image> {
-        // Should it be a FIFO by now, it does not wait.
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK) as usize;
-        let (here, path) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
-        let (shared, read) = (libc::MAP_PRIVATE as usize, libc::PROT_READ as usize);
-        // SAFETY: the kernel reads the path; a descriptor of ours, and a new mapping where nothing is.
-        unsafe {
-            let file = kernel::call(libc::SYS_openat, [here, path, flags, 0, 0, 0]).ok()?;
-            let end = libc::SEEK_END as usize;
-            let len = kernel::call(libc::SYS_lseek, [file, 0, end, 0, 0, 0]).unwrap_or(0);
-            let bytes = kernel::call(libc::SYS_mmap, [0, len, read, shared, file, 0]);
-            let _ = kernel::call(libc::SYS_close, [file, 0, 0, 0, 0, 0]);
-            Some(Image { bytes: bytes.ok()? as *const u8, len, ours: true, bias: 0, name: (0, 0) })
-        }
-    }
-
     fn close(&self) {
-        if self.ours {
-            let mapping = [self.bytes as usize, self.len, 0, 0, 0, 0];
-            // SAFETY: the mapping is ours; `Images`, which all borrow from, is done with it.
-            let _ = unsafe { kernel::call(libc::SYS_munmap, mapping) };
+        if let Contents::File(file) = self.contents {
+            // SAFETY: once, by `Images`, which all borrow from that use it; or before it is known there.
+            unsafe { file.close() };
         }
     }
 
-    /// Whether the file is the one of which `place` is at `address`: they begin alike. So it is taken
-    /// to be where memory cannot be read.
-    fn is_at(&self, address: u64, place: u64) -> bool {
-        let Some(begin) = self.loaded(address, place).and_then(|image| image.address_of(0)) else {
-            return self.header().is_some();
-        };
+    /// Whether the file is the one of which `place` is at `address`: they begin alike. `None` where
+    /// memory cannot be read.
+    fn is_at(&self, address: u64, place: u64) -> Option<bool> {
+        let Some(image) = self.loaded(address, place) else { return Some(false) };
+        let begin = image.address_of(0)?;
         let mut memory = [0u8; HEAD];
         let read = read_memory(begin, &mut memory);
-        let head = &self.bytes()[..self.len.min(read)];
-        memory[..head.len()] == *head
+        let head = self.bytes().len().min(read);
+        (head > 0).then(|| memory[..head] == self.bytes()[..head])
     }
 
     /// The image as loaded so that `place` of the file is at `address`.
@@ -173,15 +178,20 @@ impl Image {
             let (begin, len) = s.file_range(LittleEndian);
             (begin..begin.saturating_add(len)).contains(&place)
         })?;
-        let there = place - segment.p_offset.get(LittleEndian) + segment.p_vaddr.get(LittleEndian);
+        let within = place - segment.p_offset(LittleEndian);
+        let there = within.wrapping_add(segment.p_vaddr(LittleEndian));
         Some(Image { bias: address.wrapping_sub(there), ..self })
     }
 
     /// The file.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for as long as the `Images` are there that this is borrowed from; or the
-        // kernel's page, which is there for good.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
+        match self.contents {
+            // SAFETY: closed when the `Images` are dropped that this is borrowed from, which one thread
+            // has at a time.
+            Contents::File(file) => unsafe { file.bytes() },
+            // SAFETY: it is there for good.
+            Contents::Memory(begin, len) => unsafe { std::slice::from_raw_parts(begin, len) },
+        }
     }
 
     pub(super) fn header(&self) -> Option<&FileHeader64<LittleEndian>> {
@@ -221,7 +231,7 @@ impl Image {
             there.wrapping_sub(s.p_vaddr(LittleEndian)) < s.p_filesz(LittleEndian)
                 && (!code || s.p_flags(LittleEndian) & PF_X != 0)
         })?;
-        let within = (there - segment.p_vaddr(LittleEndian)) as usize;
+        let within = there.wrapping_sub(segment.p_vaddr(LittleEndian)) as usize;
         segment.data(LittleEndian, self.bytes()).ok()?.get(within..)
     }
 }
@@ -250,10 +260,10 @@ mod tests {
         let line =
             b"7f00-7f10 r-xp 00001000 fe:01 1234                   /usr/lib/a b.so (deleted)";
         let line = Line::parse(line).unwrap();
-        assert_eq!((line.begin, line.end, line.offset), (0x7f00, 0x7f10, 0x1000));
+        assert_eq!((line.begin, line.end, line.runs, line.offset), (0x7f00, 0x7f10, true, 0x1000));
         assert_eq!(line.name, b"/usr/lib/a b.so (deleted)");
         let nameless = Line::parse(b"7f00-7f10 rw-p 00000000 00:00 0 ").unwrap();
-        assert_eq!(nameless.name, b"");
+        assert!(nameless.name.is_empty() && !nameless.runs);
         assert!(Line::parse(b"").is_none() && Line::parse(b"7f00 r-xp").is_none());
     }
 

@@ -7,14 +7,13 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use carefree_reactor::{Idle, clock};
 
 use crate::carrier::Carrier;
 
-use super::{THREADS, Visits};
+use super::{Visits, start_thread};
 
 /// Where the thread sleeps; null without it. Never freed.
 static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
@@ -23,8 +22,7 @@ static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 pub(super) fn start(threshold: u64) {
     let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
     let helps = move || help(bed, Duration::from_nanos(threshold / 2));
-    if thread::Builder::new().name("carefree-rescue".into()).spawn(helps).is_ok() {
-        THREADS.fetch_add(1, Ordering::SeqCst);
+    if start_thread("carefree-rescue", helps) {
         BED.store(ptr::from_ref(bed).cast_mut(), Ordering::Release);
     }
 }

@@ -157,6 +157,10 @@ fn names<'a>(image: &'a Image, addresses: &[u64], wanted: u64) -> [Option<&'a [u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::damage::{Damage, damage_times};
+    use crate::watch::image::Contents;
+    use crate::watch::unwind::{Copy, Registers, walk};
+    use carefree_context::file::MappedFile;
 
     #[inline(never)]
     fn outer(found: &mut Vec<(String, String, Option<u32>)>) -> u32 {
@@ -227,5 +231,71 @@ mod tests {
         let mut paths = Text::new();
         let symbols = look_up(&images, &of, &[7, 8], &mut paths);
         assert!(symbols.iter().map(|s| (s.index, s.name)).eq([(0, None), (1, None)]));
+    }
+
+    /// Reads what a file says of `addresses`, however wrong: names, and how to walk from there.
+    fn read_all(images: &mut Images, addresses: &[u64]) -> usize {
+        let of = vec![Some(0); addresses.len()];
+        let stack: Vec<u8> = (0..4096u32).flat_map(|n| u64::from(n * 8).to_ne_bytes()).collect();
+        for address in addresses {
+            let registers = Registers::new(*address, 0x1000);
+            let stack = Copy { address: 0x1000, bytes: &stack };
+            assert!(walk(registers, &stack, images).len() <= MOST);
+        }
+        let mut paths = Text::new();
+        let symbols = look_up(images, &of, addresses, &mut paths);
+        symbols.iter().filter(|symbol| symbol.name.is_some()).count()
+    }
+
+    /// The smallest object that there is: the kernel's own.
+    #[test]
+    fn a_damaged_object_does_no_harm() {
+        // SAFETY: asks for a number.
+        let begin = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        let mut images = Images::read();
+        let Some(page) = images.find(begin) else { return eprintln!("skipped: there is no vDSO") };
+        let whole: Vec<u64> = images.get(page).bytes().chunks_exact(8).map(word).collect();
+        let mut bytes = whole.clone();
+        let bias = 0x7000_0000_0000;
+        let functions = images.get(page).bytes().len() as u64;
+        let addresses: Vec<u64> = (0..MOST as u64).map(|n| bias + n * functions / 64).collect();
+        let (mut damage, mut named) = (Damage(1), 0);
+        for round in 0..damage_times(300) {
+            bytes.copy_from_slice(&whole);
+            let len = if round % 8 == 7 { damage.below(bytes.len()) } else { bytes.len() };
+            for _ in 0..round % 8 {
+                let at = damage.below(bytes.len());
+                // Headers and tables of sections more often than code.
+                let at = if damage.below(2) == 0 { at % 64 } else { at };
+                bytes[at] = damage.of_word(bytes[at]);
+            }
+            let contents = Contents::Memory(bytes.as_ptr().cast(), len * 8);
+            named += read_all(&mut Images::of(contents, bias), &addresses);
+        }
+        // (An emulator's has hardly any functions.)
+        assert!(named > 0 || cfg!(target_arch = "aarch64"));
+    }
+
+    fn word(bytes: &[u8]) -> u64 {
+        u64::from_ne_bytes(bytes.try_into().unwrap())
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_has_no_names() {
+        carefree_context::overflow::install().unwrap();
+        let here = a_file_that_is_cut_short_has_no_names as fn() as usize as u64;
+        let mut images = Images::read();
+        let program = images.find(here).unwrap();
+        let bias = images.get(program).bias;
+        let path = std::env::temp_dir().join(format!("carefree-program-{}", std::process::id()));
+        std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let file = MappedFile::open(&name).unwrap();
+        let mut images = Images::of(Contents::File(file), bias);
+        assert!(read_all(&mut images, &[here + 1]) > 0);
+        let cut = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        cut.set_len(images.get(0).bytes().len() as u64 / 2).unwrap();
+        assert_eq!(read_all(&mut images, &[here + 1]), 0);
+        std::fs::remove_file(path).unwrap();
     }
 }

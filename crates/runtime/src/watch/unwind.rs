@@ -14,8 +14,8 @@ use std::ffi::c_int;
 use std::ffi::c_void;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule,
-    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, NativeEndian, Pointer, Register,
+    RegisterRule, UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
 };
 use object::LittleEndian;
 use object::elf::PT_GNU_EH_FRAME;
@@ -170,7 +170,7 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>, images: &mut Imag
             // kernel, and of some hand-written code. Such have just been called, as a rule.
             frames.push(Frame { address, function: address });
             let Some(returns) = stack.word(before) else { break };
-            registers.values[number::STACK_POINTER] = Some(before + 8);
+            registers.values[number::STACK_POINTER] = Some(before.wrapping_add(8));
             address = returns.saturating_sub(1);
             continue;
         };
@@ -211,6 +211,10 @@ impl Step<'_> {
         let header = image.headers().iter().find(|h| h.p_type(LittleEndian) == PT_GNU_EH_FRAME)?;
         let table = image.bias.wrapping_add(header.p_vaddr(LittleEndian));
         let bytes = header.data(LittleEndian, image.bytes()).ok()?;
+        // As linkers write it; gimli's arithmetic is for numbers of entries that are not larger.
+        if *bytes.get(2)? != gimli::DW_EH_PE_udata4.0 {
+            return None;
+        }
         let bases = BaseAddresses::default().set_eh_frame_hdr(table);
         let index = EhFrameHdr::new(bytes, NativeEndian).parse(&bases, 8).ok()?;
         let Pointer::Direct(frames) = index.eh_frame_ptr() else { return None };
@@ -218,8 +222,12 @@ impl Step<'_> {
         // How long it is, nothing says; it ends by itself, and within its segment.
         let section = EhFrame::new(image.from(frames, false)?, NativeEndian);
         let table = index.table()?;
-        let entry = table.fde_for_address(&section, &bases, address, EhFrame::cie_from_offset);
-        let entry = entry.ok()?;
+        let Pointer::Direct(entry) = table.lookup(address, &bases).ok()? else { return None };
+        let entry = EhFrameOffset(entry.checked_sub(frames)?.try_into().ok()?);
+        let entry = section.fde_from_offset(&bases, entry, EhFrame::cie_from_offset).ok()?;
+        if !entry.contains(address) {
+            return None;
+        }
         let row = entry.unwind_info_for_address(&section, &bases, context, address).ok();
         let function = entry.initial_address();
         let Some(row) = row else { return Some((function, None)) };
@@ -279,8 +287,8 @@ fn called_from(
             _ => false,
         }
     };
-    let begin = registers.stack_pointer().next_multiple_of(8);
-    let end = stack.address + stack.bytes.len() as u64;
+    let begin = registers.stack_pointer().checked_next_multiple_of(8)?;
+    let end = stack.address.saturating_add(stack.bytes.len() as u64);
     let mut places = (begin..end).step_by(8);
     places.find(|place| stack.word(*place).is_some_and(follows_call)).map(|place| place + 8)
 }

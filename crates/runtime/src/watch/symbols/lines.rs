@@ -129,7 +129,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Calls `row` with the addresses of each row and its file and line.
-    fn run(&self, row: &mut impl FnMut(u64, u64, u64, u32)) -> Option<()> {
+    pub(super) fn run(&self, row: &mut impl FnMut(u64, u64, u64, u32)) -> Option<()> {
         let mut program = self.program;
         let first_special = self.arguments.len() as u64 + 1;
         let (mut address, mut file, mut line) = (0u64, 1u64, 1i64);
@@ -220,6 +220,10 @@ impl<'a> Lines<'a> {
                 let mut found: &[u8] = b"";
                 for _ in 0..folder {
                     found = folders.read_null_terminated_slice().ok()?.slice();
+                    if found.is_empty() {
+                        // The end of the list.
+                        return None;
+                    }
                 }
                 (name, found)
             }
@@ -229,6 +233,11 @@ impl<'a> Lines<'a> {
                 (name, folder.map_or(&b""[..], |(folder, _)| folder))
             }
         };
+        /// Bytes of a part at most; a table with longer ones is damaged.
+        const LONGEST: usize = 4096;
+        if [compiled_in, folder, name].iter().any(|part| part.len() > LONGEST) {
+            return None;
+        }
         let begin = to.len();
         for part in [compiled_in, folder, name] {
             // What is whole needs nothing before it.
@@ -252,6 +261,10 @@ impl<'a> List<'a> {
             input.read_uleb128().ok()?;
         }
         let count = input.read_uleb128().ok()?;
+        // Each entry has a byte at least: so there are no more of them than bytes.
+        if fields == 0 && count > 0 {
+            return None;
+        }
         let list = List { format, fields, count, entries: *input };
         for _ in 0..count {
             list.field_by_field(input, wide, |_, _| ())?;

@@ -422,6 +422,9 @@ pub(super) fn look_up<'a>(
     }
 }
 
+/// Functions of a unit that are looked at, at most: a table that has more for one stack is damaged.
+const FUNCTIONS: usize = 4096;
+
 /// Finds the functions of a unit, each after those it is inlined in.
 fn functions<'a>(
     sections: &Sections<'a>,
@@ -433,7 +436,7 @@ fn functions<'a>(
     let layouts = Layouts::read(sections, unit.header.debug_abbrev_offset().0, None)?;
     let mut at = UnitOffset(unit.header.size_of_header());
     let end = unit.header.length_including_self();
-    while at.0 < end {
+    while at.0 < end && found.len() < FUNCTIONS {
         let (code, attributes) = unit.code(at)?;
         if code == 0 {
             at = attributes;
@@ -458,4 +461,117 @@ fn functions<'a>(
         }
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::damage::{Damage, damage_times};
+    use object::LittleEndian;
+    use object::elf::FileHeader64;
+    use object::read::elf::{FileHeader as _, SectionHeader as _};
+
+    const NAMES: [&str; 9] = [
+        ".debug_info",
+        ".debug_abbrev",
+        ".debug_line",
+        ".debug_ranges",
+        ".debug_rnglists",
+        ".debug_addr",
+        ".debug_str_offsets",
+        ".debug_str",
+        ".debug_line_str",
+    ];
+
+    fn sections<'a>(contents: &[&'a [u8]]) -> Option<Sections<'a>> {
+        Sections::of(|name| contents[NAMES.iter().position(|n| *n == name).unwrap()])
+    }
+
+    /// Where each entry of a unit lies in the tables of this program.
+    struct Place {
+        begin: usize,
+        end: usize,
+        abbreviations: usize,
+        lines: usize,
+        addresses: Vec<u64>,
+    }
+
+    /// A small unit with functions.
+    fn place(sections: &Sections<'_>) -> Option<Place> {
+        let mut units = sections.info.units();
+        let mut best: Option<Place> = None;
+        while let Ok(Some(header)) = units.next() {
+            let begin = header.offset().as_debug_info_offset().unwrap().0;
+            let end = begin + header.length_including_self();
+            let mut unit = Unit::new(header);
+            let (Some(root), true) = (unit.root(sections), end - begin > 2000) else { continue };
+            let smaller = best.as_ref().is_none_or(|best| end - begin < best.end - best.begin);
+            let Some(lines) = root.lines.filter(|_| smaller) else { continue };
+            let mut addresses = Vec::new();
+            let table = Lines::at(sections.lines, lines).unwrap();
+            table.run(&mut |from, _, _, _| addresses.push(from));
+            addresses.truncate(MOST);
+            if addresses.len() > 8 {
+                let abbreviations = unit.header.debug_abbrev_offset().0;
+                best = Some(Place { begin, end, abbreviations, lines, addresses });
+            }
+        }
+        best
+    }
+
+    /// As a file may be that is written just now, or another one than was loaded.
+    #[test]
+    fn damaged_tables_do_no_harm() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let header = FileHeader64::<LittleEndian>::parse(&*file).unwrap();
+        let table = header.sections(LittleEndian, &*file).unwrap();
+        let mut whole = NAMES.map(|name| {
+            let found = table.section_by_name(LittleEndian, name.as_bytes());
+            found.map_or(&[][..], |(_, s)| s.data(LittleEndian, &*file).unwrap()).to_vec()
+        });
+        let all = sections(&whole.each_ref().map(|bytes| &**bytes));
+        let Some(place) = all.as_ref().and_then(place) else {
+            return eprintln!("skipped: there is no debug information");
+        };
+        whole[0] = whole[0][place.begin..place.end].to_vec();
+        let regions = [
+            (0, 0, whole[0].len()),
+            (0, 0, 64),
+            (1, place.abbreviations, 1000),
+            (2, place.lines, 64),
+            (2, place.lines, 2000),
+        ];
+        let mut damage = Damage(2);
+        let (mut functions, mut places) = (0, 0);
+        for round in 0..damage_times(60) {
+            let mut undo = Vec::new();
+            for _ in 0..round % 6 {
+                let (section, begin, len) = regions[damage.below(regions.len())];
+                let at = begin + damage.below(len);
+                let Some(byte) = whole[section].get_mut(at) else { continue };
+                undo.push((section, at, *byte));
+                *byte = damage.of_byte(*byte);
+            }
+            let mut contents = whole.each_ref().map(|bytes| &**bytes);
+            if round % 6 == 5 {
+                let (section, begin, len) = regions[damage.below(regions.len())];
+                let cut = (begin + damage.below(len)).min(contents[section].len());
+                contents[section] = &contents[section][..cut];
+                // Of the unit nothing may be left.
+                contents[7] = &contents[7][..damage.below(contents[7].len())];
+            }
+            if let Some(sections) = sections(&contents) {
+                let wanted = u64::MAX >> (MOST - place.addresses.len());
+                let mut paths = Text::new();
+                look_up(&sections, &place.addresses, wanted, &mut paths, &mut |symbol| {
+                    functions += usize::from(symbol.name.is_some());
+                    places += usize::from(symbol.file.is_some());
+                });
+            }
+            for (section, at, byte) in undo.into_iter().rev() {
+                whole[section][at] = byte;
+            }
+        }
+        assert!(functions > 0 && places > 0);
+    }
 }
