@@ -9,7 +9,8 @@ use crate::program::{Buffer, Lies, List};
 
 /// The longest buffer that is there.
 const ROOM: usize = 256 * 1024;
-const PAGE: usize = 64 * 1024;
+/// Bytes that are not to be written, and of each gap.
+pub(crate) const PAGE: usize = 64 * 1024;
 /// Buffers that one call may have.
 const ARENAS: usize = 5;
 
