@@ -360,19 +360,26 @@ pub(crate) unsafe fn receive_message(
             // SAFETY: as above.
             return unsafe { steps.elsewhere(|| plain_message(number, fd, message, flags)) };
         }
-    } else if is_worth_a_try(file, fd) {
-        // SAFETY: as above.
-        let tried = unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
-        if let Some(file) = file {
-            file.tried(tried != Err(libc::EAGAIN));
-        }
-        if tried != Err(libc::EAGAIN) {
-            return tried;
-        }
-        // SAFETY: the kernel has found all of it readable.
-        let mut buffers = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
-        // SAFETY: as above.
-        unsafe { buffers.seen() };
+    } else {
+        let buffers = if is_worth_a_try(file, fd) {
+            // SAFETY: as above.
+            let tried = unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
+            if let Some(file) = file {
+                file.tried(tried != Err(libc::EAGAIN));
+            }
+            if tried != Err(libc::EAGAIN) {
+                return tried;
+            }
+            // SAFETY: the kernel has found all of it readable.
+            let mut all = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
+            // SAFETY: as above.
+            unsafe { all.seen() };
+            all
+        } else {
+            // Of what is wrong with it a reactor may tell only when something has come.
+            // SAFETY: the caller's promise.
+            unsafe { Buffers::of_message(message) }?
+        };
         if buffers.left() == 0 && waits_for_nothing(fd) {
             // SAFETY: as above.
             return unsafe { steps.elsewhere(|| plain_message(number, fd, message, flags)) };
