@@ -424,6 +424,11 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
         // SAFETY: the caller's promise, who waits.
         return unsafe { seekable::elsewhere(to, plainly) };
     }
+    if count == 0 && target.kind == Kind::Pipe && blocking(to) {
+        // Room in the pipe is waited for even so.
+        // SAFETY: as above.
+        return unsafe { seekable::elsewhere(to, plainly) };
+    }
     // Nothing else without a position is sent.
     if source.storage == Storage::None || count == 0 || count > isize::MAX as usize {
         return plainly();
