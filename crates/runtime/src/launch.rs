@@ -20,20 +20,20 @@ use crate::process;
 /// Bytes of stack where none are asked for, as std has it.
 const STACK: usize = 2 << 20;
 
-/// A thread that was started: joined, or else left to itself.
+/// A thread that was started, by its `pthread_t`: joined, or else left to itself.
 #[derive(Debug)]
 #[must_use]
-pub struct Launched(libc::pthread_t);
+pub struct Launched(usize);
 
 impl Launched {
     /// Waits until the thread has ended.
     pub(crate) fn join(self) {
         // SAFETY: the thread was neither joined nor detached, and is forgotten.
-        unsafe { libc::pthread_join(self.into_raw(), ptr::null_mut()) };
+        unsafe { libc::pthread_join(self.into_raw() as libc::pthread_t, ptr::null_mut()) };
     }
 
-    /// The thread's number, for the caller to join or detach.
-    pub(crate) fn into_raw(self) -> libc::pthread_t {
+    /// The thread's `pthread_t`, for the caller to join or detach.
+    pub(crate) fn into_raw(self) -> usize {
         let thread = self.0;
         mem::forget(self);
         thread
@@ -43,7 +43,7 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         // SAFETY: neither joined nor detached before.
-        unsafe { libc::pthread_detach(self.0) };
+        unsafe { libc::pthread_detach(self.0 as libc::pthread_t) };
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) unsafe fn launch_unchecked(
     }
     // SAFETY: the caller's promise.
     let thread = unsafe { builder.spawn_unchecked(body) }?;
-    Ok(Launched(thread.into_pthread_t()))
+    Ok(Launched(thread.into_pthread_t() as usize))
 }
 
 /// What a thread of libc's alone is to run, and the name that the kernel gives it.
@@ -126,7 +126,7 @@ unsafe fn launch_bare<'a>(
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(code));
     }
-    Ok(Launched(thread))
+    Ok(Launched(thread as usize))
 }
 
 /// The function of a thread of libc's alone.

@@ -89,7 +89,7 @@ where
     // SAFETY: the caller's promise; what else the thread uses is its own.
     match unsafe { launch::launch_unchecked(name.as_deref(), stack_size, body) } {
         Ok(thread) => {
-            bed.set_joinable(thread.into_raw() as usize);
+            bed.set_joinable(thread.into_raw());
             Ok(JoinHandle::from_counted(me))
         }
         Err(error) => {
