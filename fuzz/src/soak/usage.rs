@@ -19,7 +19,7 @@ pub struct Usage {
 /// How much more of each may be there than after the warm-up: threads of the offload pool and idle
 /// stacks come and go, and so do their mappings. Stacks of the largest crowd so far are kept, and the
 /// longer it runs the larger one there has been.
-const MORE: Usage = Usage { files: 16, threads: 32, mappings: 256, memory: 256 * 1024 };
+const MORE: Usage = Usage { files: 16, threads: 32, mappings: 256, memory: 128 * 1024 };
 
 /// In which threads that have nothing to do end, as far as they do.
 const REST: Duration = Duration::from_millis(300);
