@@ -226,7 +226,9 @@ impl State {
                 id = *self.link(id);
             }
         }
-        for slab in self.slabs.iter_mut().filter(|slab| slab.taken > 0) {
+        for slab in self.slabs.iter_mut().filter(|slab| !slab.is_vacant()) {
+            // Also one of which nothing was ever taken: of two that are reserved at the same time, the
+            // first may do for both threads.
             if slab.idle == slab.taken {
                 slab.condemned = true;
                 slab.taken = slab.slots();
@@ -386,8 +388,8 @@ impl Class {
 
     /// Takes a batch of slots that hold no memory; tells whether they have guards.
     fn take_batch(&self, wanted: usize, batch: &mut Slots) -> io::Result<bool> {
+        let mut state = self.state.lock();
         loop {
-            let mut state = self.state.lock();
             // As many again as are in use: like a growing vector, ahead of demand by no more than
             // demand has been, so that a program of one fiber touches no page in vain.
             let count = wanted.max(state.in_use).min(MOST);
@@ -416,7 +418,9 @@ impl Class {
             let slab =
                 if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
             let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
-            self.state.lock().place(slab);
+            // Taken from under the same lock: it is not shed before.
+            state = self.state.lock();
+            state.place(slab);
         }
     }
 

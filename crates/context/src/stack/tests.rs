@@ -398,6 +398,25 @@ fn idle_stacks_make_room_where_there_is_none() {
     assert_adds_up(&pool, 1);
 }
 
+/// Two threads may reserve a slab at the same time, and both take from the first.
+#[test]
+fn a_slab_that_was_not_needed_is_shed() {
+    let threads = std::sync::Barrier::new(3);
+    for _ in 0..50 {
+        let pool = pool(GuardMode::Madvise, 1 << 30);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    threads.wait();
+                    drop(pool.acquire(SIZE).unwrap());
+                });
+            }
+        });
+        pool.shed();
+        assert_eq!(pool.stats(), StackStats::default());
+    }
+}
+
 /// Slabs are shed while others acquire and release.
 #[test]
 fn shedding_amid_the_traffic() {
