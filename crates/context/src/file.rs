@@ -1,6 +1,6 @@
 //! Files that are read as memory, and may be cut short meanwhile.
 //!
-//! Who reads a page of a mapped file that the file has lost, or that its disk cannot give, gets
+//! A read of a page of a mapped file that the file has lost, or that its disk cannot give, raises
 //! SIGBUS. A file that is mapped here is then given up by the handler of [`overflow`](crate::overflow),
 //! where that is installed: it reads as zeros from then on, and its reader goes on. So what was read of
 //! a file may be another value when it is read again, and is to be checked each time that it is used.

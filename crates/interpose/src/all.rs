@@ -107,7 +107,7 @@ pub(crate) unsafe fn receive(
         // SAFETY: the caller's promise.
         let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
             Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
-                // SAFETY: the caller's promise, who waits.
+                // SAFETY: the caller's promise, and the caller waits.
                 unsafe { steps.elsewhere(|| receive_plainly(fd, rest, left, flags)) }
             }
             Parked::Answered(answer) => answer,
@@ -142,7 +142,7 @@ unsafe fn receive_before_mark(
         return Ok(got);
     }
     let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
-    // SAFETY: the caller's promise, who waits.
+    // SAFETY: the caller's promise, and the caller waits.
     or_so_far(got, unsafe { steps.elsewhere(|| receive_plainly(fd, rest, left, flags)) })
 }
 

@@ -6,7 +6,7 @@
 //! is. So such an end is opened once more, in non-blocking mode, for one call: the kernel decides, as it
 //! does for a thread.
 //!
-//! The pipe has one more writer meanwhile, which nobody can tell but by a look at this process's files.
+//! The pipe has one more writer meanwhile, which only a look at this process's files can tell.
 
 use std::ffi::c_int;
 use std::io::Write as _;

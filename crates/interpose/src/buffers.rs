@@ -32,7 +32,7 @@ impl Buffers {
         Buffers { first, count, left: None, copy: Vec::new() }
     }
 
-    /// The buffers of a message that nobody has looked at yet.
+    /// The buffers of a message whose header was not looked at yet.
     ///
     /// # Errors
     /// What is wrong with its header or with their descriptions: the kernel says so before it asks the

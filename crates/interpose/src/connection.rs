@@ -125,7 +125,7 @@ unsafe fn wait_for_connection(
     match unsafe { parking::perform(&op, on) } {
         Parked::Late => Err(libc::EAGAIN),
         Parked::Answered(Err(libc::EAGAIN)) => {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
         }
         Parked::Answered(answer) => answer,
@@ -140,7 +140,7 @@ unsafe fn accept_elsewhere(fd: c_int, plain: [usize; 6]) -> Answer {
     let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
     let readable = Op::Poll { fd, events: libc::POLLIN as u32 };
-    // SAFETY: the caller's promise, who waits.
+    // SAFETY: the caller's promise, and the caller waits.
     let accept = || unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) };
     loop {
         // SAFETY: it points to nothing.
@@ -238,7 +238,7 @@ unsafe fn connect_in_steps(fd: c_int, address: *const sockaddr, length: socklen_
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(libc::EINPROGRESS),
             Parked::Unsupported => {
-                // SAFETY: the caller's promise, who waits.
+                // SAFETY: the caller's promise, and the caller waits.
                 return unsafe { offload(|| kernel::call(libc::SYS_connect, plain)) };
             }
         }

@@ -262,10 +262,10 @@ impl File {
     /// What [`prepare_to_close`] says.
     #[inline]
     fn prepare_to_close(&self, beside_parent: bool) -> bool {
-        // In the child of a vfork, those who wait in the parent go on to do so.
+        // In the child of a vfork, what waits in the parent goes on waiting.
         if !beside_parent {
             self.closes.fetch_add(1, Ordering::Relaxed);
-            // Who goes on after a part sees that, or is seen here: see `steps`.
+            // A call that goes on after a part sees that, or is seen here: see `steps`.
             fence(Ordering::SeqCst);
             if self.waiters.is_waited_on() && !self.waiters.close() {
                 return false;

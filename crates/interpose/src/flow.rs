@@ -56,7 +56,7 @@ pub(crate) unsafe fn perform(call: &Call) -> Answer {
         return unsafe { call.plainly() };
     }
     if call.given.single().is_some_and(|one| one.iov_len > LONGEST) {
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         return unsafe { seekable::elsewhere(call.fd, || call.plainly()) };
     }
     let file = files::file(call.fd);
@@ -92,7 +92,7 @@ unsafe fn without_a_byte(call: &Call, kind: Kind) -> Answer {
     match kind {
         // SAFETY: the caller's promise.
         Kind::Socket | Kind::Pipe => unsafe { call.plainly() },
-        // SAFETY: the caller's promise, who waits. A few wait (an inotify for an event).
+        // SAFETY: the caller's promise, and the caller waits. A few wait (an inotify for an event).
         _ if files::is_blocking(call.fd) => unsafe {
             seekable::elsewhere(call.fd, || call.plainly())
         },
@@ -250,7 +250,7 @@ unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
         let more = match unsafe { parking::perform(&op, on) } {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest(call, &buffers, got);
-                // SAFETY: the caller's promise, who waits.
+                // SAFETY: the caller's promise, and the caller waits.
                 unsafe { steps.elsewhere(|| rest.plainly()) }
             }
             Parked::Answered(answer) => answer,
@@ -346,7 +346,7 @@ unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
         };
     }
     if is_socket {
-        // Who has sent a part is told of an error by the next call alone, and so is the signal.
+        // A call that has sent a part leaves the error and the signal to the next one.
         let message = header(&buffers);
         // SAFETY: the caller's promise.
         match unsafe { socket::transmit_rest(fd, &message, 0, put > 0, &mut steps) } {
@@ -370,7 +370,7 @@ unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
         let answer = match parked {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest(call, &buffers, put);
-                // SAFETY: the caller's promise, who waits.
+                // SAFETY: the caller's promise, and the caller waits.
                 unsafe { steps.elsewhere(|| rest.plainly()) }
             }
             Parked::Answered(answer) => answer,

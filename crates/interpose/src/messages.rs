@@ -119,8 +119,8 @@ unsafe fn receive_messages(
         // SAFETY: as above.
         let tried = unsafe { at_once(libc::SYS_recvmmsg, fd, rest, most, flags) };
         let answer = match tried {
-            // Somebody else was faster; or the socket is shut down, and of datagrams that is told to those
-            // alone who wait.
+            // Another receiver was faster; or the socket is shut down, and of datagrams only a call that
+            // waits is told so.
             // SAFETY: as above.
             Err(libc::EAGAIN) if got == 0 || !of_one => unsafe {
                 receive_one(fd, rest, flags, &mut steps)

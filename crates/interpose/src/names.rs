@@ -37,7 +37,7 @@ interpose! {
         hints: *const addrinfo,
         found: *mut *mut addrinfo,
     ) -> c_int {
-        // SAFETY: the caller's promise, who waits or has what is used later copied.
+        // SAFETY: the caller's promise; the caller waits, or has what is used later copied.
         unsafe {
             if needs_no_lookup(node, service, hints) {
                 return original(node, service, hints, found);
@@ -73,7 +73,7 @@ interpose! {
         service_length: socklen_t,
         flags: c_int,
     ) -> c_int {
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         unsafe {
             let numbers = libc::NI_NUMERICHOST | libc::NI_NUMERICSERV;
             if flags & numbers == numbers {
@@ -206,7 +206,7 @@ macro_rules! elsewhere {
         interpose! {
             #[doc = concat!("`", stringify!($name), "(3)`, on a thread that may block.")]
             fn $name($($argument: $type),*) -> $result {
-                // SAFETY: the caller's promise, who waits. The two locations are those of the thread
+                // SAFETY: the caller's promise, and the caller waits. The two locations are those of the thread
                 // that made the call and of the fiber.
                 unsafe {
                     let (result, h_errno) =

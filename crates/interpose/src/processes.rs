@@ -116,7 +116,7 @@ interpose! {
 interpose! {
     /// `system(3)`, on a thread that may block. Not cut short: the command would go on.
     fn system(command: *const c_char) -> c_int, linked "__libc_system" {
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         unsafe { offload(|| original(command)) }
     }
 }
@@ -131,7 +131,7 @@ interpose! { anywhere
             // SAFETY: the caller's promise.
             return unsafe { original(stream) };
         }
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         unsafe { offload(|| original(stream)) }
     }
 }

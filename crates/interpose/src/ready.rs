@@ -136,7 +136,7 @@ interpose! {
         mask: *const sigset_t,
     ) -> c_int, else raw_ppoll {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             return unsafe { offload(|| original(files, count, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
@@ -186,7 +186,7 @@ interpose! {
         mask: *const sigset_t,
     ) -> c_int, else raw_pselect {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             return unsafe { offload(|| original(count, read, write, except, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
@@ -221,7 +221,7 @@ interpose! {
         mask: *const sigset_t,
     ) -> c_int, else raw_epoll_pwait {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
         }
         let deadline = deadline_of_millis(timeout);
@@ -240,7 +240,7 @@ interpose! {
         mask: *const sigset_t,
     ) -> c_int, else raw_epoll_pwait2 {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
         }
         // SAFETY: the caller's promise.
@@ -446,7 +446,7 @@ unsafe fn poll_until(form: Form, files: *mut pollfd, count: nfds_t, deadline: u6
 /// As for libc's.
 unsafe fn poll_elsewhere(form: Form, files: *mut pollfd, count: nfds_t, deadline: u64) -> Answer {
     let left = left(deadline);
-    // SAFETY: the caller's promise, who waits.
+    // SAFETY: the caller's promise, and the caller waits.
     unsafe { offload(|| glance::poll(form, files, count as usize, left)) }
 }
 
@@ -617,7 +617,7 @@ unsafe fn epoll_until(
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
                 let left = left(deadline);
-                // SAFETY: the caller's promise, who waits.
+                // SAFETY: the caller's promise, and the caller waits.
                 return unsafe { offload(|| glance::epoll(form, epoll, events, most, left)) };
             }
         }

@@ -112,7 +112,7 @@ interpose! {
                 time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
             }
             // Clocks that count a process's time, alarms, and what is no clock.
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             _ => unsafe { offload(|| original(clock, flags, time, left)) },
         }
     }

@@ -292,7 +292,7 @@ unsafe fn offload_receive(fd: c_int, to: *mut c_void, length: usize, flags: c_in
         // SAFETY: the caller's promise.
         unsafe { plain_receive(fd, to, length, flags, null, ptr::null_mut()) }
     };
-    // SAFETY: the caller's promise, who waits.
+    // SAFETY: the caller's promise, and the caller waits.
     unsafe { seekable::elsewhere(fd, call) }
 }
 
@@ -498,7 +498,7 @@ unsafe fn transmit_when_connected(
         Parked::Late => Err(libc::EINPROGRESS),
         Parked::Answered(Err(errno)) => Err(errno),
         // If the connection was refused, this says so.
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         Parked::Answered(Ok(_)) => unsafe { transmit_as(fd, buffer, length, flags, nobody, steps) },
         // SAFETY: as above.
         Parked::Unsupported => unsafe {

@@ -81,7 +81,7 @@ interpose! {
 interpose! {
     /// `msync(2)`: on a thread that may block if it waits for the disk (`MS_SYNC`).
     fn msync(memory: *mut c_void, length: usize, flags: c_int) -> c_int, else raw_msync {
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         unsafe {
             if flags & libc::MS_SYNC == 0 {
                 return original(memory, length, flags);

@@ -155,7 +155,7 @@ interpose! {
         length: usize,
         flags: c_uint,
     ) -> isize, else raw_copy_file_range {
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         unsafe { offload(|| original(from, from_offset, to, to_offset, length, flags)) }
     }
 }
@@ -312,7 +312,7 @@ unsafe fn splice_all_kinds(
         // SAFETY: the caller's promise.
         let splice = || undisturbed(|| unsafe { kernel::call(libc::SYS_splice, arguments) });
         Ok(match slow_end((from, source, from_offset), (to, target), length) {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             Some(slow) => unsafe { seekable::elsewhere(slow, splice) },
             None => splice(),
         })
@@ -421,7 +421,7 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
     let (source, target) = (look(from), look(to));
     if source.storage == Storage::None && offset.is_null() && count > 0 {
         // Later kernels send from a pipe, and wait for what comes.
-        // SAFETY: the caller's promise, who waits.
+        // SAFETY: the caller's promise, and the caller waits.
         return unsafe { seekable::elsewhere(to, plainly) };
     }
     if count == 0 && target.kind == Kind::Pipe && blocking(to) {
@@ -434,7 +434,7 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
         return plainly();
     }
     match target.kind {
-        // SAFETY: the caller's promise, who waits. There is nothing to be sent.
+        // SAFETY: the caller's promise, and the caller waits. There is nothing to be sent.
         _ if is_far_beyond_end((from, source, offset)) => unsafe {
             seekable::elsewhere(from, plainly)
         },
@@ -449,7 +449,7 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
         }
         // Of how many messages it is to be, the kernel knows.
         Kind::Socket if blocking(to) && option(to, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) => {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             unsafe { seekable::elsewhere(to, plainly) }
         }
         Kind::Socket | Kind::Device if blocking(to) => {
@@ -458,13 +458,13 @@ unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) ->
                 Some(sent) => Ok(sent),
                 // What is wrong with what is to be sent, the kernel says in its own words. A disk may have
                 // to fail once more for that.
-                // SAFETY: the caller's promise, who waits.
+                // SAFETY: the caller's promise, and the caller waits.
                 None => unsafe { seekable::elsewhere(from, plainly) },
             }
         }
         // The target is not waited for, but what is to be sent may be.
         _ => match slow_source((from, source, offset), count) {
-            // SAFETY: the caller's promise, who waits.
+            // SAFETY: the caller's promise, and the caller waits.
             Some(slow) => unsafe { seekable::elsewhere(slow, plainly) },
             None => plainly(),
         },

@@ -328,7 +328,7 @@ fn nothing_is_taken_out_of_another_pipe() {
 
 static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts the signals that say that nobody reads.
+/// Counts the SIGPIPEs.
 fn count_signals() {
     extern "C" fn count(_: c_int) {
         SIGNALS.fetch_add(1, Ordering::SeqCst);
@@ -338,7 +338,7 @@ fn count_signals() {
     unsafe { libc::signal(libc::SIGPIPE, count as libc::sighandler_t) };
 }
 
-/// Who has written a part hears of it by the next call that nobody reads any more.
+/// A call that has written a part returns that; the next one tells that there is no reader any more.
 #[test]
 fn a_part_is_written_without_a_signal() {
     if is_elsewhere("between::a_part_is_written_without_a_signal") {
