@@ -3,14 +3,14 @@
 //! On a thread that is one system call, which keeps its file whatever becomes of the number. Here each
 //! step goes by the number again, and before a later step another fiber or thread may have closed it,
 //! and it may have become another file's. So a call notes how often the number has been closed when it
-//! begins. When a part is done it enters among those who wait on the file, so that who closes it waits
-//! for the call to end, and looks whether that has changed. If so, the part is the answer.
+//! begins. When a part is done it enters among the waiters of the file, so that a close waits for the call
+//! to end, and looks whether that count has changed. If so, the part is the answer.
 //!
-//! *No close is missed.* Who closes counts the close and then looks for those who wait; the call enters
+//! *No close is missed.* A close is counted, and then looks for waiters; the call enters among these,
 //! and then looks at the count; between the two of each stands a fence. So one of them sees the other.
 //! (A call that begins while the number is being closed may find either file, as on threads.)
 //!
-//! A step that no close could end must not be made as one who waits: see [`Steps::elsewhere`].
+//! A step that no close could end must not be made by a waiter: see [`Steps::elsewhere`].
 
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
@@ -68,8 +68,8 @@ impl<'s> Steps<'s> {
         self.waiter = None;
     }
 
-    /// Has a thread of the pool make a step, as [`seekable::elsewhere`]: who closes the number does not
-    /// wait for its end.
+    /// Has a thread of the pool make a step, as [`seekable::elsewhere`]: a close of the number does
+    /// not wait for its end.
     ///
     /// # Safety
     /// As for that.

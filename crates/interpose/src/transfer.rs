@@ -540,7 +540,7 @@ unsafe fn copy(
         let (place, most) = (buffer.as_mut_ptr(), buffer.len().min(count - sent));
         // SAFETY: there is as much room.
         let read = unsafe { stream::read_at(from, place.cast(), most, begin + sent as off_t) };
-        // Who closes it need not wait until all is written.
+        // A close need not wait until all is written.
         reading.leave();
         if sent > 0 && !writing.go_on() {
             break Ok(());

@@ -101,7 +101,7 @@ impl Header {
         let _glance = self.glance().lock();
         // SAFETY: names are freed after they were taken from the header under the lock.
         let names = unsafe { self.names.load(Ordering::Acquire).as_ref() };
-        // The number is written before the names: who sees these sees whose they are.
+        // The number is written before the names: a reader that sees these sees whose they are.
         let own = self.id.load(Ordering::Relaxed) == number;
         match names.filter(|_| own).and_then(|names| names.given.as_deref()) {
             Some(name) => write!(out, "{before}{name}{after}"),

@@ -80,7 +80,7 @@ fn waits(file: &Arc<File>, me: FiberRef, side: usize) -> JoinHandle<()> {
     as_fiber(me, move || {
         let seat = Seat::new();
         file.wait(me, &file.sides[side], &seat);
-        // The frame is used for something else: loom reports who still looks at the record.
+        // The frame is used for something else: loom reports a closer that still looks at the record.
         seat.retire();
     })
 }
