@@ -16,10 +16,10 @@ use libc::c_int;
 use crate::common::*;
 
 /// A place for files of a test's own.
-struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    fn new() -> Directory {
+    pub(crate) fn new() -> Directory {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("carefree-files-{}-{number}", std::process::id());
@@ -28,7 +28,7 @@ impl Directory {
         Directory(path)
     }
 
-    fn fifo(&self) -> PathBuf {
+    pub(crate) fn fifo(&self) -> PathBuf {
         let path = self.0.join("fifo");
         let name = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: a string.
@@ -36,7 +36,7 @@ impl Directory {
         path
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         let path = self.0.join("file");
         fs::write(&path, [0; 100]).unwrap();
         path
@@ -210,7 +210,7 @@ impl Lock {
 
 const LOCKS: [Lock; 2] = [Lock::Flock, Lock::Open];
 
-fn open_both(path: &Path) -> File {
+pub(crate) fn open_both(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 

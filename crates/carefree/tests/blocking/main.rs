@@ -7,6 +7,7 @@ extern crate carefree_testing;
 mod busy;
 mod closing;
 mod common;
+mod cuts;
 mod files;
 mod flags;
 mod forking;
