@@ -38,6 +38,7 @@
 //! | `open`, `openat`, `creat` | `opening` |
 //! | `flock`, `lockf` | `locks` |
 //! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
+//! | `__gmon_start__`: libraries that are loaded | `library` |
 //! | `close`, `dup2`, `dup3`, `close_range`, `closefrom`, `fclose`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
 //!
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
@@ -63,6 +64,8 @@ mod futex;
 mod glance;
 mod hold;
 mod kind;
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+mod library;
 mod memory;
 mod object;
 mod option;

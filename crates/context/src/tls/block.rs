@@ -10,6 +10,7 @@ use crate::lock::Lock;
 
 use super::layout::{DTV_FROM_TP, Layout};
 use super::pristine::UNALLOCATED;
+use super::statics::{Module, Statics};
 
 /// Ids given to fibers begin above every id the kernel gives to threads (`PID_MAX_LIMIT` is 2²²)
 /// and end below the bits the futex protocol keeps for itself (2³⁰).
@@ -48,9 +49,12 @@ pub(super) fn renew() {
     // the upper one.
     let far = std::process::id().wrapping_mul(0x9e37_79b9);
     FURTHER.fetch_add(far, Ordering::Relaxed);
-    for retired in RETIRED.lock().iter_mut() {
+    let mut blocks = BLOCKS.lock();
+    for retired in &mut blocks.retired {
         retired.id = new_id();
     }
+    // The parent's fibers stay behind. The one that has called `fork` is a thread of libc's now.
+    blocks.built.fill(0);
 }
 
 /// What outlives a block whose memory is given back.
@@ -69,29 +73,73 @@ struct Word {
     value: u64,
 }
 
-static RETIRED: Lock<Vec<Retired>> = Lock::new(Vec::new());
+/// All blocks of the process.
+#[derive(Debug)]
+struct Blocks {
+    retired: Vec<Retired>,
+    /// The lowest addresses of those that are not retired, in use or idle; 0 where there is none.
+    built: Vec<usize>,
+    /// Where in `built` there is none.
+    vacant: Vec<u32>,
+}
+
+static BLOCKS: Lock<Blocks> =
+    Lock::new(Blocks { retired: Vec::new(), built: Vec::new(), vacant: Vec::new() });
+
+impl Blocks {
+    /// Notes a block; returns where.
+    fn note(&mut self, low: *mut u8) -> u32 {
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.built.push(0);
+            (self.built.len() - 1) as u32
+        });
+        self.built[number as usize] = low as usize;
+        number
+    }
+
+    fn forget(&mut self, number: u32) {
+        self.built[number as usize] = 0;
+        self.vacant.push(number);
+    }
+}
+
+/// Gives the variables of `module` their initial values in all blocks, fibers running on them or not.
+///
+/// # Safety
+/// Blocks are of the layout that `statics` were gathered for, and no fiber uses these variables yet.
+pub(super) unsafe fn fill(statics: &Statics, module: &Module) {
+    // Longer than locks here are held as a rule. A block that is being built is noted under the lock,
+    // and one that is retired is forgotten under it: those here are there.
+    let blocks = BLOCKS.lock();
+    for low in blocks.built.iter().filter(|low| **low != 0) {
+        // SAFETY: a block that is built; the rest is the caller's promise.
+        unsafe { statics.write_module(*low as *mut u8, module) };
+    }
+}
 
 /// Keeps others from making and retiring blocks until [`release`].
 pub(super) fn hold() {
-    RETIRED.hold();
+    BLOCKS.hold();
 }
 
 /// # Safety
 /// As for [`Lock::release`].
 pub(super) unsafe fn release() {
     // SAFETY: the caller's promise.
-    unsafe { RETIRED.release() };
+    unsafe { BLOCKS.release() };
 }
 
 /// A block of thread-local storage at the top of a fiber's stack.
 ///
 /// Owns what the block refers to outside of itself (the dynamic thread vector, caches of libc),
-/// not the memory it lies in. [`Block::retire`] must be called before that memory goes away, or
-/// what it owns is lost until the process ends.
+/// not the memory it lies in. [`Block::retire`] must be called before that memory goes away: a library
+/// that is loaded writes to all blocks that are not retired.
 #[derive(Debug)]
 pub struct Block {
     tp: NonNull<u8>,
     layout: &'static Layout,
+    /// Where it is noted among [`Blocks`].
+    number: u32,
 }
 
 // SAFETY: a block is plain memory; the functions that change it take it mutably or by value.
@@ -106,7 +154,8 @@ impl Block {
     ///
     /// # Safety
     /// `stack` is writable memory that nobody else uses; the part of it that the block takes
-    /// ([`Layout::size`] bytes plus alignment at its end) reads as zero.
+    /// ([`Layout::size`] bytes plus alignment at its end) reads as zero. It stays mapped and the block's
+    /// until [`Block::retire`].
     pub unsafe fn build(layout: &'static Layout, stack: Range<*mut u8>) -> io::Result<Block> {
         let after = layout.size - layout.tp;
         let highest = stack.end.wrapping_sub(after);
@@ -115,7 +164,7 @@ impl Block {
         let vector = allocate_vector(layout, low)?;
         let reserve = &layout.reserve;
         // SAFETY: `low..low + size` lies in `stack`, which is the caller's to give.
-        unsafe {
+        let number = unsafe {
             // The reserve stays untouched: it is zero already.
             for part in [0..reserve.start, reserve.end..layout.size] {
                 let image = layout.image.as_ptr().cast::<u8>().add(part.start);
@@ -126,12 +175,21 @@ impl Block {
                 let word = words.add(*index as usize);
                 *word += low as u64;
             }
-            layout.libraries.current().write(low);
+            let statics = layout.libraries.current();
+            statics.write(low);
             tp.add(DTV_FROM_TP).cast::<*mut [usize; 2]>().write(vector);
             low.add(layout.stack_base).cast::<*mut u8>().write(stack.start);
             let length = stack.end as usize - stack.start as usize;
             low.add(layout.stack_size).cast::<usize>().write(length);
-            let former = RETIRED.lock().pop();
+            let (former, number) = {
+                let mut blocks = BLOCKS.lock();
+                // Either `fill` finds the block noted, or this finds what was published before `fill`.
+                let latest = layout.libraries.current();
+                if !std::ptr::eq(statics, latest) {
+                    latest.write(low);
+                }
+                (blocks.retired.pop(), blocks.note(low))
+            };
             let id = match former {
                 None => new_id(),
                 Some(former) => {
@@ -143,9 +201,10 @@ impl Block {
                 }
             };
             low.add(layout.tid).cast::<u32>().write(id);
-        }
+            number
+        };
         // SAFETY: `tp` lies within `stack` and so is not null.
-        Ok(Block { tp: unsafe { NonNull::new_unchecked(tp) }, layout })
+        Ok(Block { tp: unsafe { NonNull::new_unchecked(tp) }, layout, number })
     }
 
     /// What the thread pointer must be while a fiber runs on this block.
@@ -191,7 +250,7 @@ impl Block {
         let layout = self.layout;
         let low = self.low();
         // SAFETY: a block of this layout's; no fiber runs on it.
-        unsafe { layout.libraries.current().write(low) };
+        unsafe { layout.libraries.write_current(low) };
         let image = layout.image.as_ptr().cast::<u8>();
         for position in &layout.anew {
             // SAFETY: as above; positions of 32-bit words within the block and its image.
@@ -267,7 +326,9 @@ impl Block {
         // SAFETY: allocated with calloc (by us or, enlarged, by libc), and the block ends here.
         unsafe { libc::free(self.vector().sub(1).cast()) };
         let retired = Retired { id, words: words.into() };
-        RETIRED.lock().push(retired);
+        let mut blocks = BLOCKS.lock();
+        blocks.retired.push(retired);
+        blocks.forget(self.number);
     }
 }
 

@@ -23,8 +23,9 @@
 use std::ffi::{CStr, c_void};
 
 use super::layout::{DTV_FROM_TP, Layout, debugger_field};
-use super::libraries::{Changes, Libraries, Statics};
+use super::libraries::{Changes, Libraries};
 use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, stack_size};
+use super::statics::Statics;
 use super::symbols::{STATIC, symbol};
 
 /// What the runtime's bookkeeping and the first frames of a fiber are given of its first page
@@ -149,6 +150,8 @@ pub(super) fn discover() -> Result<Layout, String> {
             return Err("libc has nothing that frees what it keeps for a thread".into());
         }
     }
+    // What was just being loaded is to be looked at again.
+    let seen = if found.unsettled { Changes::NONE } else { seen };
     Ok(Layout {
         size,
         align,

@@ -5,8 +5,47 @@
 //! a variable; the loader (`__tls_get_addr`) does that on a fiber as on a thread. But if its code
 //! uses the *initial-exec* model (or, on aarch64, TLS descriptors while the loader has room) the
 //! loader gives it a place in the block next to those taken, and writes the initial values into the
-//! blocks of all threads it knows. It does not know fibers. [`Layout::refresh`] makes good for it:
-//! it notices such a library, and blocks built or reset from then on have its initial values.
+//! blocks of all threads it knows. It does not know fibers.
+//!
+//! [`Layout::begin`] makes good for it, and is called at the one moment that is right for it: when the
+//! loader has given the library its place and its initial values in all threads, and none of its code
+//! has run. That is the first thing a library does: its function `_init`, which the linker makes of what
+//! libc gives to it (`crti.o`), calls `__gmon_start__` if there is one. The room that stands in for
+//! libc's functions defines it, and tells by the return address which library begins. So `dlopen` stays
+//! libc's own, whichever way and from wherever it is called: how it looks for files, what `dlerror`
+//! says, on which thread constructors run.
+//!
+//! A library that was linked without `crti.o` (`-nostartfiles`) does not call it, nor one in a namespace of
+//! its own. [`Layout::refresh`] notices it later, and blocks built or
+//! reset from then on have its initial values.
+//!
+//! # Blocks that are in use
+//!
+//! `begin` writes to blocks on which fibers run. It writes where the variables of this library lie and
+//! nowhere else, and no fiber uses these: the library's code has not run yet, and nothing else uses that
+//! part of the reserve. (What a library of the same place, unloaded since, has left there is written
+//! over. Of two libraries that need each other, one begins first: what its constructors have the other
+//! write, before that one begins, is written over as well.) So what is to be shown is that each block has
+//! the values when `begin` returns, whatever happens to it meanwhile. `begin` publishes the new
+//! [`Statics`] first and then goes through the blocks under the lock under which they are noted when they
+//! are built:
+//!
+//! * A block noted before is among them.
+//! * One noted after is built of the new `Statics`: `build` looks under the lock which are current.
+//! * One that is reset meanwhile may be overwritten with what was current before, if a library that
+//!   was unloaded had variables in the same place. `reset` looks afterwards whether it wrote what is
+//!   current, and if not, writes again. It may look before its writes are seen by others, for a load
+//!   may overtake stores; so `begin` has the kernel interrupt the process's other threads
+//!   (`membarrier`) after it has published: a `reset` that has looked before that has its writes done
+//!   before those of `begin`, one that looks after it sees what is current. (A kernel without
+//!   `membarrier` leaves it to the system calls in between, which take thousands of times as long as
+//!   stores do to be seen.) Both may write a word at the same time: they write the same.
+//!
+//! # Locks
+//!
+//! The loader holds a lock of its own while libraries begin. So nothing here asks it for what takes
+//! that lock (`dlsym` does; starting a thread and going through the objects do not) while `looking` is
+//! held: `begin` could wait for a carrier that waits for the loader.
 //!
 //! # Carriers that build and reset meanwhile
 //!
@@ -15,15 +54,17 @@
 //! Since a set that was there before is published again instead of a copy, a program that loads
 //! and unloads the same plug-ins for ever does not grow.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::io;
-use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
+use super::block;
 use super::layout::Layout;
-use super::pristine::{self, Findings};
+use super::pristine;
+use super::statics::{Misfit, Statics};
+use crate::kernel;
 use crate::loader;
 use crate::lock::Lock;
 
@@ -33,103 +74,16 @@ use crate::lock::Lock;
 /// "wants a fixed place" and never got one; nobody's relocation takes that long.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// One object's variables at their place in a block: the executable's, or those of a library.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Module {
-    /// libc's number for it, an index into the dynamic thread vector.
-    pub(super) id: usize,
-    pub(super) place: Range<usize>,
-}
-
-/// An object whose variables do not fit into a block.
-#[derive(Debug)]
-pub(super) struct Misfit {
-    id: usize,
-    size: usize,
-    /// Bytes by which a block would have to be longer.
-    short: usize,
-}
-
-/// What is copied into a block as it is built and whenever it is reset. Immutable.
-#[derive(Debug, PartialEq)]
-pub(super) struct Statics {
-    /// All objects with a fixed place but libc.
-    pub(super) modules: Box<[Module]>,
-    /// Where they lie, neighbours put together.
-    pub(super) areas: Box<[Range<usize>]>,
-    /// Initial values; of the size of a block, zero outside of `areas`.
-    image: Box<[u64]>,
-    /// Indices of the words of `image` that hold a position in the block. None, as a rule: no
-    /// linker can write an address of a thread-local variable into another's initial value. But a
-    /// library that was told of the pristine thread's start may have.
-    rebase: Box<[u32]>,
-}
-
-impl Statics {
-    /// Gathers what the pristine thread saw, for blocks of `size` bytes whose thread pointer is at
-    /// `tp`.
-    pub(super) fn gather(found: &Findings, size: usize, tp: usize) -> Result<Statics, Misfit> {
-        let mut modules = Vec::new();
-        let mut image = vec![0; size / 8].into_boxed_slice();
-        for module in found.modules().iter().filter(|m| m.id != found.libc) {
-            let start = tp as isize + module.from_tp;
-            let end = start + module.size as isize;
-            // Which of the two can happen depends on the side that the reserve lies on.
-            let short = (-start).max(end - size as isize);
-            if short > 0 {
-                return Err(Misfit { id: module.id, size: module.size, short: short as usize });
-            }
-            let place = start as usize..end as usize;
-            found.copy_to(&mut image, &place, tp);
-            modules.push(Module { id: module.id, place });
-        }
-        modules.sort_by_key(|m| m.place.start);
-        let mut areas: Vec<Range<usize>> = Vec::new();
-        let libc = found.libc_place(tp);
-        for Module { place, .. } in &modules {
-            match areas.last_mut() {
-                // Nothing but padding lies between two neighbours that are this near.
-                Some(last)
-                    if place.start < last.end + 64
-                        && !(last.end..place.start).contains(&libc.start) =>
-                {
-                    last.end = last.end.max(place.end);
-                }
-                _ => areas.push(place.clone()),
-            }
-        }
-        let mut rebase = Vec::new();
-        for (index, word) in image.iter_mut().enumerate() {
-            if let Some(position) = found.position(*word as usize, tp) {
-                *word = position as u64;
-                rebase.push(index as u32);
-            }
-        }
-        Ok(Statics { modules: modules.into(), areas: areas.into(), image, rebase: rebase.into() })
-    }
-
-    /// Gives the variables of all objects but libc their initial values.
-    ///
-    /// # Safety
-    /// `low` is the lowest address of a block of the layout these were gathered for, and no fiber
-    /// runs on it.
-    #[inline]
-    pub(super) unsafe fn write(&self, low: *mut u8) {
-        let image = self.image.as_ptr().cast::<u8>();
-        for area in &self.areas {
-            // SAFETY: an area is a piece of the image, whose beginning corresponds to `low`, and a
-            // block of this layout is as long as the image. Nobody runs on the block, so nobody
-            // else uses its variables; the image is memory of our own, elsewhere.
-            unsafe {
-                low.add(area.start).copy_from_nonoverlapping(image.add(area.start), area.len());
-            }
-        }
-        for index in &self.rebase {
-            // SAFETY: as above: the index is one of the image's words, blocks are aligned to more
-            // than a word, and this word was just copied: it holds a position within the block.
-            unsafe { *low.cast::<u64>().add(*index as usize) += low as u64 };
-        }
-    }
+/// Has all threads of the process that run just now execute a memory barrier, where the kernel can.
+fn interrupt_others() {
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    let command = |command: libc::c_int| {
+        // SAFETY: no memory is involved.
+        unsafe { kernel::call(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]) }
+    };
+    let _ = command(REGISTER_PRIVATE_EXPEDITED);
+    let _ = command(PRIVATE_EXPEDITED);
 }
 
 /// The current [`Statics`] and what they were gathered from.
@@ -171,6 +125,26 @@ impl Libraries {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
+    /// As [`Statics::write`], of what is current when it returns.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub(super) unsafe fn write_current(&self, low: *mut u8) {
+        let mut statics = self.current();
+        loop {
+            // SAFETY: the caller's promise.
+            unsafe { statics.write(low) };
+            // The other side of `interrupt_others`: see the description of the module.
+            compiler_fence(Ordering::SeqCst);
+            let latest = self.current();
+            if ptr::eq(statics, latest) {
+                return;
+            }
+            statics = latest;
+        }
+    }
+
     fn seen(&self) -> Changes {
         Changes {
             loads: self.loads.load(Ordering::Relaxed),
@@ -187,6 +161,9 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// What the loader never says: it has loaded the program.
+    pub(super) const NONE: Changes = Changes { loads: 0, unloads: 0 };
+
     pub(super) fn now() -> Changes {
         let mut changes = Changes { loads: 0, unloads: 0 };
         loader::any_object(|info| {
@@ -227,16 +204,46 @@ impl Layout {
     /// that names the library and a sufficient `CAREFREE_TLS_RESERVE`: its variables would lie in
     /// fibers' frames.
     pub fn refresh(&self) -> io::Result<()> {
-        let now = Changes::now();
-        if now == self.libraries.seen() {
+        if Changes::now() == self.libraries.seen() {
             return Ok(());
         }
         let mut looking = self.libraries.looking.lock();
-        // Before the look, so that what happens meanwhile is noticed the next time.
-        let now = Changes::now();
-        if now == self.libraries.seen() {
+        // Another caller may have looked meanwhile.
+        if Changes::now() == self.libraries.seen() {
             return Ok(());
         }
+        self.publish(&mut looking)
+    }
+
+    /// Gives the variables of the library that `code` lies in their initial values in all blocks,
+    /// fibers running on them or not. To be called when the loader calls the library's `_init`, and
+    /// before its constructors; on any thread or fiber, as long as what it calls of libc does not lead
+    /// to other fibers.
+    ///
+    /// # Errors
+    /// The thread to look at could not be started.
+    ///
+    /// # Aborts
+    /// As [`refresh`](Self::refresh).
+    pub fn begin(&self, code: *const c_void) -> io::Result<()> {
+        let Some(id) = number(code as usize) else { return Ok(()) };
+        // Held until the blocks are filled, so that what is current has this library's variables.
+        let mut looking = self.libraries.looking.lock();
+        // Whatever was seen before: a library that is there again may have the numbers it had.
+        self.publish(&mut looking)?;
+        let current = self.libraries.current();
+        if let Some(module) = current.modules.iter().find(|module| module.id == id) {
+            interrupt_others();
+            // SAFETY: there is one layout; that these variables are not in use yet is argued above.
+            unsafe { block::fill(current, module) };
+        }
+        Ok(())
+    }
+
+    /// Looks which libraries there are, and has blocks made of them from now on.
+    fn publish(&self, looking: &mut Looking) -> io::Result<()> {
+        // Before the look, so that what happens meanwhile is noticed the next time.
+        let now = Changes::now();
         let found = pristine::look(false).map_err(io::Error::other)?;
         let statics = match Statics::gather(&found, self.size, self.tp) {
             Ok(statics) => statics,
@@ -281,6 +288,27 @@ impl Layout {
         );
         std::process::abort()
     }
+}
+
+/// libc's number for the object that `address` lies in; `None` where it has no thread-local variables.
+fn number(address: usize) -> Option<usize> {
+    let mut number = 0;
+    loader::any_object(|info| {
+        if info.dlpi_phdr.is_null() {
+            return false;
+        }
+        // SAFETY: as the loader describes it.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let holds = headers.iter().any(|header| {
+            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            header.p_type == libc::PT_LOAD && address.wrapping_sub(start) < header.p_memsz as usize
+        });
+        if holds {
+            number = info.dlpi_tls_modid;
+        }
+        holds
+    });
+    (number != 0).then_some(number)
 }
 
 /// Calls `visit` with libc's number and the file name of each loaded object, until it says true.

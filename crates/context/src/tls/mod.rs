@@ -70,9 +70,9 @@
 //!   a stand-in for libc's functions does so.
 //! * A library loaded with `dlopen` that is given a *fixed place* in every thread's block (see
 //!   `libraries.rs` for which are) gets one in every fiber's too: that is what the reserve is for
-//!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). Fibers that start after the next
-//!   [`Layout::refresh`] find its initial values there. Those that were alive before, among them
-//!   the one that called `dlopen`, find zeros in their place.
+//!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). All fibers find its initial values there if
+//!   [`Layout::begin`] was called when it began; else those that start after the next
+//!   [`Layout::refresh`], and those that were alive before find zeros.
 //! * `dlclose`, and a `dlopen` that enlarges the global scope, wait until no thread is in the
 //!   middle of binding a symbol before they free what was searched. They do not wait for fibers.
 //!   Programs that bind at the start (`-z now`, as Rust's do) have no such middle.
@@ -91,6 +91,7 @@ mod probe;
 mod robust;
 mod selftest;
 mod setxid;
+mod statics;
 mod symbols;
 
 use std::sync::OnceLock;
@@ -129,8 +130,7 @@ pub(crate) fn renew() {
 /// Where libc keeps a thread's restartable-sequences area, seen from its thread pointer; `None` if it
 /// has none.
 pub fn rseq_offset() -> Option<isize> {
-    // SAFETY: glibc's constant of this type.
-    unsafe { symbols::symbol(c"__rseq_offset").cast::<isize>().as_ref() }.copied()
+    symbols::constants().rseq_offset
 }
 
 /// How fibers of this process see thread-local storage.
@@ -169,6 +169,17 @@ pub fn mode() -> &'static Mode {
         // Fibers may outlive everything else, so what they are built from is never freed.
         Box::leak(Box::new(choose()))
     })
+}
+
+/// The layout of blocks, if the mode is fixed and there is one.
+///
+/// ```
+/// use carefree_context::tls::{known, mode};
+/// let layout = mode().layout();
+/// assert_eq!(known().is_some(), layout.is_some());
+/// ```
+pub fn known() -> Option<&'static Layout> {
+    MODE.get().and_then(|mode| mode.layout())
 }
 
 /// Has fibers share their carrier's thread-local storage, unless `CAREFREE_TLS` says otherwise.

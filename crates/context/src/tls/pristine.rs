@@ -13,7 +13,7 @@ use std::ptr;
 use super::attributes::pthread_attr_setstack;
 use super::layout::DTV_FROM_TP;
 use super::probe::Probes;
-use super::symbols::{STATIC, symbol};
+use super::symbols::{STATIC, constants};
 use crate::arch;
 use crate::loader;
 
@@ -132,8 +132,9 @@ impl Findings {
 /// Starts the pristine thread and waits for what it sees: the libraries only, or (`thorough`)
 /// libc's ways as well.
 pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
-    let pthread_size = super::layout::debugger_size(c"_thread_db_sizeof_pthread")
-        .ok_or("libc does not tell the size of its thread control block")?;
+    let constants = constants();
+    let pthread_size =
+        constants.pthread_size.ok_or("libc does not tell the size of its thread control block")?;
     let mut findings = Box::new(Findings {
         thorough,
         pthread_size,
@@ -141,7 +142,7 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
         pthread: 0,
         tid: 0,
         errno: 0,
-        modules: Box::new([Found::default(); MODULES]),
+        modules: vec![Found::default(); MODULES].try_into().expect("as many"),
         count: 0,
         vector: Box::new([0; MODULES]),
         entries: 0,
@@ -152,8 +153,7 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
         below: 0,
         above: 0,
         snapshot: vec![0; BLOCK_MAX / 8].into_boxed_slice(),
-        // Here, not on the thread: what is not there leaves traces in dlerror and errno.
-        rseq: rseq_from_tp(),
+        rseq: constants.rseq(),
         probes: Probes::new(thorough),
         stack: 0..0,
         failure: None,
@@ -384,27 +384,4 @@ fn wants_fixed_place(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr]) ->
             _ => entry = entry.wrapping_add(1),
         }
     }
-}
-
-/// Where libc keeps the restartable-sequences area, relative to the thread pointer.
-///
-/// The area is there even where registering it was turned off or failed (`__rseq_size` is 0 then),
-/// and libc reads it all the same, in `sched_getcpu`. glibc before 2.35 has none.
-fn rseq_from_tp() -> Option<Range<isize>> {
-    /// The kernel's original size of it, which is also the least.
-    const ORIGINAL: usize = 32;
-    /// The auxiliary vector's entry for the size that the kernel knows.
-    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-    let offset = symbol(c"__rseq_offset").cast::<isize>();
-    let size = symbol(c"__rseq_size").cast::<u32>();
-    if offset.is_null() || size.is_null() {
-        return None;
-    }
-    // SAFETY: glibc exports both as constants of these types; getauxval has no preconditions.
-    let (offset, size, known) =
-        unsafe { (offset.read(), size.read() as usize, libc::getauxval(AT_RSEQ_FEATURE_SIZE)) };
-    // glibc 2.41 and later make it as large as the kernel says; earlier ones have the original. It
-    // cannot reach over the thread pointer, nor is it put right below.
-    let size = if size > ORIGINAL { size.max(known as usize) } else { ORIGINAL };
-    (offset != 0).then(|| offset..offset + size.next_multiple_of(ORIGINAL) as isize)
 }
