@@ -1,16 +1,14 @@
 //! What can be asked for on the command line.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::str::FromStr;
 
 use carefree_lab::fetch::Encoding;
+use carefree_lab::named::Unknown;
 use carefree_lab::report::Format;
 use carefree_lab::workload::Workload;
-use clap::builder::{StringValueParser, TypedValueParser, ValueParser};
-use clap::{Args, Parser, Subcommand};
-
-use crate::usage;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Threads at the price of fibers.
 #[derive(Debug, Parser)]
@@ -20,9 +18,9 @@ use crate::usage;
     arg_required_else_help = true,
     disable_help_subcommand = true
 )]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,7 +51,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// What to measure; the first five unless named.
-    #[arg(value_name = "WORKLOAD", value_parser = named::<Workload>())]
+    #[arg(value_name = "WORKLOAD", hide_possible_values = true, value_parser = named::<Workload, _>(Workload::ALL.map(Workload::name)))]
     pub(crate) workloads: Vec<Workload>,
 
     /// Runtimes to measure, as ruby or python@3.13 or go@all; everything installed unless named.
@@ -89,9 +87,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
-    /// How to show it: text, json, markdown, csv, html or svg [default: by the name of --out,
-    /// else text].
-    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
+    /// How to show it [default: by the name of --out, else text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format, _>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
     /// Write it to a file instead of standard output.
@@ -159,11 +156,12 @@ pub(crate) struct Fetch {
     #[arg(long, value_name = "BYTES", default_value_t = 1024, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub(crate) body: u64,
 
-    /// How the answer's end is known: fixed (its length comes first) or chunked.
-    #[arg(long, value_name = "ENCODING", default_value = "fixed", value_parser = named::<Encoding>())]
+    /// How the end of the answer is known: by its length, which comes first, or by chunks.
+    #[arg(long, value_name = "ENCODING", default_value = "fixed", value_parser = named::<Encoding, _>(Encoding::ALL.map(Encoding::name)))]
     pub(crate) encoding: Encoding,
 
-    /// Bytes a program asks its client for at a time; 0: as its client likes. 1 is a trap.
+    /// Bytes a program reads at a time; 0 is the client's default, 1 reproduces byte-at-a-time
+    /// reads.
     #[arg(long, value_name = "BYTES", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub(crate) read_size: u64,
 }
@@ -196,11 +194,11 @@ pub(crate) struct Report {
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 pub(crate) struct Compare {
-    /// What it was.
+    /// Baseline record.
     #[arg(value_name = "OLD")]
     pub(crate) old: String,
 
-    /// What it is.
+    /// Record to compare.
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
 
@@ -231,9 +229,9 @@ pub(crate) struct History {
 /// Where records are, and how to show what they say.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// How to show it: text, markdown, csv or html; report and compare have json, and report has
-    /// svg [default: by the name of --out, else text].
-    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>())]
+    /// How to show it; svg for report alone, json for report and compare [default: by the name of
+    /// --out, else text].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format, _>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
     /// Write it to a file instead of standard output.
@@ -248,8 +246,8 @@ pub(crate) struct Shown {
 /// The orders of `carefree doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// How to show it: text or json.
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = named::<DoctorFormat>())]
+    /// How to show it.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DoctorFormat::Text)]
     pub(crate) format: DoctorFormat,
 
     /// A folder of targets besides ours, as for bench.
@@ -258,42 +256,21 @@ pub(crate) struct Doctor {
 }
 
 /// How to show what the doctor found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DoctorFormat {
     Text,
     Json,
 }
 
-impl FromStr for DoctorFormat {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<DoctorFormat, String> {
-        match name {
-            "text" => Ok(DoctorFormat::Text),
-            "json" => Ok(DoctorFormat::Json),
-            _ => Err(format!("there is no format '{name}'; the formats are text and json")),
-        }
-    }
-}
-
-/// A value that says itself, in one line, what the right ones are.
-fn named<T>() -> ValueParser
+/// A value by its name, of which there are these.
+fn named<T, const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = T>
 where
-    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
+    T: FromStr<Err = Unknown> + Clone + Send + Sync + 'static,
 {
-    StringValueParser::new().try_map(|name| name.parse::<T>()).into()
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
 }
 
 fn workloads() -> String {
     let lines = Workload::ALL.map(|w| format!("  {:<11} {}", w.name(), w.summary()));
     format!("Workloads:\n{}\n\nSee docs/methodology.md for what the figures say.", lines.join("\n"))
-}
-
-/// Reads the command line.
-///
-/// # Errors
-/// The exit code, when there is nothing to do or the words make no sense; what there was to say
-/// has been said.
-pub(crate) fn parse() -> Result<Command, ExitCode> {
-    Cli::try_parse().map(|cli| cli.command).map_err(|error| usage::report(&error))
 }

@@ -22,8 +22,8 @@ use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
 use carefree_lab::sample::Trial;
-use carefree_lab::target::lineup::{Lineup, Sizes, Wishes};
-use carefree_lab::target::{self, Folders};
+use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
+use carefree_lab::targets::{self, Folders};
 use carefree_lab::workload::{Size, Workload};
 
 use crate::args::Bench;
@@ -61,7 +61,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     let mut bar = Bar::new();
     folders_are_there(&orders.targets).map_err(usage)?;
     let folders = Folders::open(&orders.targets).map_err(failed)?;
-    let (targets, mistakes) = target::read_all(folders.targets());
+    let (targets, mistakes) = targets::read_all(folders.targets());
     mistakes.iter().for_each(|mistake| complain(mistake));
     let wishes = Wishes {
         runtimes: orders.runtimes.clone(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use carefree_lab::env::Environment;
+use carefree_lab::metric;
 use carefree_lab::noise::Warning;
 use carefree_lab::record::{self, Heading, Line, Reading, Record, RunFacts, Store, Subject};
 use carefree_lab::run::Taken;
@@ -92,7 +93,7 @@ impl Kept {
     pub(crate) fn time(&self, trial: &Trial) -> Option<Duration> {
         let subject = Subject::from(trial);
         let reading = self.readings.iter().find(|reading| reading.subject == subject)?;
-        Some(Duration::from_secs_f64(reading.figures.get("time")?.max(0.0) / 1e3))
+        Some(Duration::from_secs_f64(reading.figures.get(metric::TIME.name)?.max(0.0) / 1e3))
     }
 
     /// Adds a sample that was taken.

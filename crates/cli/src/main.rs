@@ -10,27 +10,26 @@ mod records;
 mod sample;
 mod targets;
 mod terminal;
-mod usage;
 
 use std::process::ExitCode;
 
-use args::Command;
+use args::{Cli, Command};
 use carefree_lab::fetch::CountingAllocator;
+use clap::Parser;
 
 /// So that `fetch` can tell what a Rust program allocates.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn main() -> ExitCode {
-    match args::parse() {
-        Ok(Command::Bench(orders)) => bench::bench(&orders),
-        Ok(Command::Report(orders)) => records::report(&orders),
-        Ok(Command::Compare(orders)) => records::compare(&orders),
-        Ok(Command::History(orders)) => records::history(&orders),
-        Ok(Command::Doctor(orders)) => doctor::doctor(&orders),
-        Ok(Command::Fibers) => doctor::try_fibers(),
-        Ok(Command::Sample { orders }) => sample::sample(&orders),
-        Err(code) => code,
+    match Cli::parse().command {
+        Command::Bench(orders) => bench::bench(&orders),
+        Command::Report(orders) => records::report(&orders),
+        Command::Compare(orders) => records::compare(&orders),
+        Command::History(orders) => records::history(&orders),
+        Command::Doctor(orders) => doctor::doctor(&orders),
+        Command::Fibers => doctor::try_fibers(),
+        Command::Sample { orders } => sample::sample(&orders),
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use carefree_lab::compare::Comparison;
 use carefree_lab::history;
+use carefree_lab::metric;
 use carefree_lab::record::{self, Record};
 use carefree_lab::report::{self, Format};
 
@@ -65,7 +66,7 @@ fn judge(orders: &Compare) -> Result<ExitCode, String> {
         complain(&format!(
             "{} {}: {}",
             pair.new.subject,
-            pair.new.metric.replace('_', " "),
+            metric::spoken(&pair.new.metric),
             pair.change.words(&pair.new.metric)
         ));
     }

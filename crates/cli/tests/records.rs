@@ -184,7 +184,7 @@ fn a_record_is_shown_in_every_format_and_kept_where_asked() {
         ("markdown", "### Performance Summary"),
         ("csv", "runtime,version"),
         ("json", r#"{"type":"environment""#),
-        ("html", "<!doctype html>"),
+        ("html", "<!DOCTYPE html>"),
     ] {
         let output = run(["report", &one, "--format", format]);
         assert!(output.status.success(), "{output:?}");
@@ -193,7 +193,7 @@ fn a_record_is_shown_in_every_format_and_kept_where_asked() {
     let page = folder.path().join("page.html").display().to_string();
     let output = run(["report", &one, "--out", &page]);
     assert!(output.status.success() && stdout(&output).is_empty(), "{output:?}");
-    assert!(fs::read_to_string(&page).expect("written").starts_with("<!doctype html>"));
+    assert!(fs::read_to_string(&page).expect("written").starts_with("<!DOCTYPE html>"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! far the figures can be trusted.
 //!
 //! A [`plan::Plan`] says which samples to take, of our own units and of those of the runtimes that
-//! [`target`] finds; a [`run::Runner`] takes each in a [`process`] of its own, which for our units
+//! [`targets`] finds; a [`run::Runner`] takes each in a [`process`] of its own, which for our units
 //! calls [`own::take`]; a [`record::Record`] keeps them with the medians, their intervals, the
 //! [`env::Environment`] and the reasons for doubt ([`noise`]); [`report`] shows it. What each figure means, and what it does not, is in `docs/methodology.md`.
 
@@ -15,8 +15,12 @@ pub mod fetch;
 pub mod history;
 pub mod limits;
 pub mod memory;
+pub mod metric;
+pub mod named;
 pub mod noise;
+mod number;
 pub mod own;
+pub mod parameters;
 pub mod plan;
 pub mod process;
 pub mod record;
@@ -26,6 +30,6 @@ pub mod run;
 pub mod sample;
 pub mod stats;
 mod sys;
-pub mod target;
+pub mod targets;
 pub mod unit;
 pub mod workload;

@@ -8,10 +8,11 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
+use crate::metric::WHOLE_MEMORY_PER_UNIT;
+use crate::named::list;
 use crate::record::{Measurement, Reading, RunFacts};
 use crate::stats::spread;
 use crate::sys::{self, Who};
-use crate::workload::list;
 
 /// A reason to doubt figures, with what would help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,7 +247,7 @@ pub(crate) fn warnings(
     }
     let by_meminfo = |taken: &Reading| {
         let method = taken.proof.get("memory").and_then(|memory| memory.get("whole_method"));
-        taken.figures.contains_key("whole_memory_per_unit")
+        taken.figures.contains_key(WHOLE_MEMORY_PER_UNIT.name)
             && method.and_then(|method| method.as_str()).is_some_and(|m| m.contains("meminfo"))
     };
     if taken.iter().any(by_meminfo) {

@@ -51,8 +51,8 @@ impl<'a> Words<'a> {
 }
 
 /// Something that cannot be done, and nothing known that would help.
-pub(crate) fn no(message: String) -> Failure {
-    Failure { message, advice: None }
+pub(crate) fn no(message: impl ToString) -> Failure {
+    Failure { message: message.to_string(), advice: None }
 }
 
 /// The orders of the gated workloads.

@@ -311,7 +311,7 @@ fn conclude(
     }
     Ok(Sample {
         process: remains.process,
-        parameters: trial.parameters.clone(),
+        units: trial.parameters.units(),
         switches_asked: account.switches_asked,
         switches_made: made,
         voluntary,
@@ -340,11 +340,11 @@ fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
             advice: Some("see docs/targets.md for what a program has to do".into()),
         })
     };
-    if account.units != parameters.units {
-        return wrong("units", account.units, parameters.units);
+    if account.units != parameters.units() {
+        return wrong("units", account.units, parameters.units());
     }
-    if account.rounds.len() as u64 != parameters.rounds {
-        return wrong("rounds", account.rounds.len() as u64, parameters.rounds);
+    if account.rounds.len() as u64 != parameters.rounds() {
+        return wrong("rounds", account.rounds.len() as u64, parameters.rounds());
     }
     let asked = parameters.switches_asked();
     if trial.workload.is_gated() && account.switches_asked != asked {
@@ -382,7 +382,7 @@ fn broken(trial: &Trial, remains: &Remains) -> Failure {
         ),
         // A thread that cannot have its signal stack aborts the process.
         Some(libc::SIGABRT) if trial.role == Role::Thread => {
-            limits::advice_for(trial.parameters.units)
+            limits::advice_for(trial.parameters.units())
         }
         _ => None,
     };

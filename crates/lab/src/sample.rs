@@ -12,8 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::fetch::course;
 use crate::memory::Memory;
+use crate::metric::{self, Figure, Quantity};
+use crate::parameters::Parameters;
 use crate::role::Role;
-use crate::workload::{Metric, Parameters, Workload};
+use crate::workload::Workload;
 
 /// A sample's orders.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -44,18 +46,15 @@ pub struct Trial {
 impl Trial {
     /// The orders as arguments, `key=value`.
     pub fn arguments(&self) -> Vec<String> {
-        let Parameters { units, switches, rounds, cores, orders } = &self.parameters;
         let mut arguments = vec![
             format!("unit={}", self.asked_unit()),
             format!("workload={}", self.workload),
-            format!("units={units}"),
-            format!("switches={switches}"),
-            format!("rounds={rounds}"),
+            format!("rounds={}", self.parameters.rounds()),
             format!("warmup={}", self.warmup),
-            format!("cores={cores}"),
             format!("phases={}", u8::from(self.weighs())),
         ];
-        arguments.extend(orders.iter().map(|(key, value)| format!("{key}={value}")));
+        let others = self.parameters.iter().filter(|(name, _)| *name != "rounds");
+        arguments.extend(others.map(|(name, value)| format!("{name}={value}")));
         arguments
     }
 
@@ -70,13 +69,9 @@ impl Trial {
 
     /// Whether memory is measured, and the program is to stop for it.
     pub fn weighs(&self) -> bool {
-        let of_memory = |metric: &Metric| {
-            matches!(
-                metric,
-                Metric::MemoryPerUnit | Metric::WholeMemoryPerUnit | Metric::PeakMemory
-            )
-        };
-        self.workload.metrics().iter().any(of_memory)
+        let of_memory =
+            |figure: &Figure| figure.value.is_some() && figure.metric.quantity == Quantity::Bytes;
+        metric::of(self.workload).any(of_memory)
     }
 }
 
@@ -142,8 +137,9 @@ pub struct Account {
 pub struct Sample {
     /// The process it ran in, which ran nothing else.
     pub process: u32,
-    /// The sizes it ran at.
-    pub parameters: Parameters,
+    /// Units it ran in each round.
+    #[serde(skip)]
+    pub units: u64,
     /// Switches the units were asked to make, over all rounds.
     pub switches_asked: u64,
     /// Switches they made: as the program counted, and of the kernel's threads no more than the
@@ -184,6 +180,12 @@ impl Sample {
     /// The switches a rate may be quoted on: no more than were asked for, none that was not made.
     pub fn switches_counted(&self) -> u64 {
         self.switches_made.min(self.switches_asked).max(1)
+    }
+
+    /// What the crowd took of memory. A crowd that warmed the process up has left it a larger heap:
+    /// what the units add to that is not what they take.
+    pub(crate) fn crowd_memory(&self) -> Option<&Memory> {
+        self.memory.as_ref().filter(|_| self.warmup.is_none())
     }
 }
 

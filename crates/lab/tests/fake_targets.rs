@@ -12,8 +12,8 @@ use carefree_lab::fetch::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::run::{Outcome, Runner};
-use carefree_lab::target::lineup::{Field, Lineup, Sizes, Wishes};
-use carefree_lab::target::{Folders, read_all};
+use carefree_lab::targets::lineup::{Field, Lineup, Sizes, Wishes};
+use carefree_lab::targets::{Folders, read_all};
 use carefree_lab::workload::{Size, Workload};
 use tempfile::TempDir;
 
@@ -223,7 +223,7 @@ fn a_program_that_does_as_it_is_told_has_its_figures_kept() {
     assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
     assert_eq!(outcome.taken.len(), 2);
     let sample = &outcome.taken[0].sample;
-    assert_eq!((sample.parameters.units, sample.switches_made), (5, 10));
+    assert_eq!((sample.units, sample.switches_made), (5, 10));
     assert_eq!(sample.rounds[0].total_ns(), 3_000);
     assert!(sample.gc.is_some_and(|gc| gc.on && gc.collections == Some(3)));
     assert_eq!(sample.figures["wishes"], 2.5);

@@ -10,8 +10,8 @@ use carefree_lab::fetch::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::run::Runner;
 use carefree_lab::sample::Trial;
-use carefree_lab::target::lineup::{Lineup, Sizes, Wishes};
-use carefree_lab::target::{Folders, Target, read_all};
+use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
+use carefree_lab::targets::{Folders, Target, read_all};
 use carefree_lab::workload::{Size, Workload};
 
 fn check(name: &str) {
@@ -46,7 +46,8 @@ fn check(name: &str) {
     let theirs = field.kinds.iter().filter(|trial| field.launch(trial).is_some());
     let mut kinds: Vec<Trial> = theirs.cloned().collect();
     for trial in &mut kinds {
-        trial.parameters.switches = trial.parameters.switches.min(200);
+        let switches = trial.parameters.number("switches").unwrap_or(0).min(200);
+        trial.parameters.set("switches", switches);
         trial.warmup = trial.warmup.min(1);
     }
     let plan = Plan {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use carefree_lab::env::Environment;
+use carefree_lab::metric::{self as m, Metric};
 use carefree_lab::noise::{Load, Warning, WarningKind};
 use carefree_lab::record::{
     Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject, published,
 };
 use carefree_lab::report::{Format, render, render_all};
 use carefree_lab::unit::Unit;
-use carefree_lab::workload::{self, Metric, Size, Workload};
+use carefree_lab::workload::{Size, Workload};
 
 fn environment() -> Environment {
     Environment {
@@ -51,7 +52,7 @@ fn subject(workload: Workload, unit: Unit) -> Subject {
         version: version.into(),
         unit: unit.name().into(),
         workload: workload.name().into(),
-        parameters: Parameters::from(&workload.parameters(Size::Full, cores)),
+        parameters: workload.parameters(Size::Full, cores),
     }
 }
 
@@ -59,8 +60,8 @@ fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> M
     Measurement {
         subject: subject(workload, unit),
         role: None,
-        metric: metric.name().into(),
-        value_unit: metric.value_unit().into(),
+        metric: metric.name.into(),
+        value_unit: metric.quantity.unit().into(),
         median,
         ci_low: Some(median * 0.97),
         ci_high: Some(median * 1.04),
@@ -70,20 +71,19 @@ fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> M
 
 /// Figures of the size that a fiber's and a thread's have.
 fn record() -> Record {
-    use Metric as M;
     use Workload as W;
-    let figures: [(W, M, [f64; 3]); 11] = [
-        (W::Alloc, M::TimePerUnit, [3_400.0, 4_405.0, 56_190.0]),
-        (W::Alloc, M::MemoryPerUnit, [4_198.4, 4_505.6, 9_807.0]),
-        (W::Alloc, M::WholeMemoryPerUnit, [4_326.0, 4_633.0, 35_786.0]),
-        (W::Switch, M::TimePerSwitch, [3.12, 26.04, 652.4]),
-        (W::Switch, M::SwitchesPerSecond, [320_512_820.0, 38_402_457.0, 1_532_801.0]),
-        (W::Warm, M::FirstTimePerUnit, [3_300.0, 4_300.0, 55_000.0]),
-        (W::Warm, M::LastTimePerUnit, [75.0, 165.0, 54_000.0]),
-        (W::Throughput, M::Time, [0.42, 2.9, 193.8]),
-        (W::Throughput, M::UnitsPerSecond, [2_380_952.0, 344_827.0, 5_160.0]),
-        (W::Parked, M::MemoryPerUnit, [4_190.0, 4_500.0, 9_806.0]),
-        (W::Parked, M::WholeMemoryPerUnit, [4_320.0, 4_628.0, 35_781.0]),
+    let figures: [(W, Metric, [f64; 3]); 11] = [
+        (W::Alloc, m::TIME_PER_UNIT, [3_400.0, 4_405.0, 56_190.0]),
+        (W::Alloc, m::MEMORY_PER_UNIT, [4_198.4, 4_505.6, 9_807.0]),
+        (W::Alloc, m::WHOLE_MEMORY_PER_UNIT, [4_326.0, 4_633.0, 35_786.0]),
+        (W::Switch, m::TIME_PER_SWITCH, [3.12, 26.04, 652.4]),
+        (W::Switch, m::SWITCHES_PER_SECOND, [320_512_820.0, 38_402_457.0, 1_532_801.0]),
+        (W::Warm, m::FIRST_TIME_PER_UNIT, [3_300.0, 4_300.0, 55_000.0]),
+        (W::Warm, m::LAST_TIME_PER_UNIT, [75.0, 165.0, 54_000.0]),
+        (W::Throughput, m::TIME, [0.42, 2.9, 193.8]),
+        (W::Throughput, m::UNITS_PER_SECOND, [2_380_952.0, 344_827.0, 5_160.0]),
+        (W::Parked, m::MEMORY_PER_UNIT, [4_190.0, 4_500.0, 9_806.0]),
+        (W::Parked, m::WHOLE_MEMORY_PER_UNIT, [4_320.0, 4_628.0, 35_781.0]),
     ];
     let units = [Unit::Coroutine, Unit::Fiber, Unit::Thread];
     let results = figures
@@ -292,7 +292,7 @@ fn a_difference_that_chance_may_have_made_is_not_claimed() {
 fn the_first_lines_claim_what_is_shown_of_every_runtime_that_has_both() {
     let mut both = record();
     let ruby = |unit: Unit, median: f64| {
-        let mut m = measurement(Workload::Alloc, unit, Metric::TimePerUnit, median);
+        let mut m = measurement(Workload::Alloc, unit, m::TIME_PER_UNIT, median);
         (m.subject.runtime, m.subject.version) = ("ruby".into(), "3.3.0".into());
         m
     };
@@ -341,7 +341,7 @@ fn what_a_runtime_traced_stands_beside_what_others_counted() {
         metric: metric.into(),
         value_unit: value_unit.into(),
         median,
-        ..measurement(Workload::Alloc, Unit::Thread, Metric::TimePerUnit, median)
+        ..measurement(Workload::Alloc, Unit::Thread, m::TIME_PER_UNIT, median)
     };
     let traced = [fetch("time", "ms", 40.0), fetch("bytes_traced_at_most", "bytes", 54_885.0)];
     record.results.extend(traced);
@@ -351,7 +351,7 @@ fn what_a_runtime_traced_stands_beside_what_others_counted() {
     assert!(table.contains("Traced") && table.contains("54,885"), "{text}");
     assert!(table.contains("tracemalloc") && !table.contains("Allocated"), "{text}");
     let page = render(&record, Format::Html, false);
-    assert!(page.contains("most memory in use at one moment, by the runtime&#39;s tracing"));
+    assert!(page.contains("most memory in use at one moment, by the runtime's tracing"));
 }
 
 /// Few samples of a busy machine: far apart, and yet not told apart. To call that "as fast as"
@@ -409,7 +409,7 @@ fn a_record_reads_back_as_it_was_written() {
 #[test]
 fn sizes_of_one_round_are_written_as_the_format_has_them() {
     let text = serde_json::to_string(&Workload::Alloc.parameters(Size::Full, 2)).expect("data");
-    assert_eq!(text, r#"{"units":10000,"switches":2,"cores":2}"#);
-    let back: workload::Parameters = serde_json::from_str(&text).expect("what was written");
-    assert_eq!(back.rounds, 1);
+    assert_eq!(text, r#"{"cores":2,"switches":2,"units":10000}"#);
+    let back: Parameters = serde_json::from_str(&text).expect("what was written");
+    assert_eq!(back.rounds(), 1);
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use carefree_lab::target::image::Engine;
-use carefree_lab::target::{self, Finding, Folders, Runtime, Target};
+use carefree_lab::targets::image::Engine;
+use carefree_lab::targets::{self, Finding, Folders, Runtime, Target};
 
 use super::checks::{Check, Verdict};
 
@@ -19,7 +19,7 @@ pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
             ];
         }
     };
-    let (targets, mistakes) = target::read_all(folders.targets());
+    let (targets, mistakes) = targets::read_all(folders.targets());
     let mut found: Vec<Check> = targets.iter().map(runtime).collect();
     found.push(engine());
     found.extend(mistakes.iter().map(|mistake| {

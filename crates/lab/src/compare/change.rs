@@ -1,6 +1,8 @@
 //! How two figures differ, and whether chance may have done it.
 
-use crate::record::{Measurement, fingerprint, more_is_better};
+use crate::metric::Quantity;
+use crate::number;
+use crate::record::{Measurement, fingerprint};
 use crate::stats::{Random, mann_whitney, ratio};
 
 /// Below this chance, the Mann-Whitney test calls a difference one.
@@ -73,7 +75,7 @@ impl Change {
         let apart = interval.is_some_and(|(low, high)| high < 1.0 || 1.0 < low);
         let verdict = if !apart || p.is_none_or(|p| p >= CHANCE) {
             Verdict::NoneShown
-        } else if (plain > 1.0) == more_is_better(&new.metric) {
+        } else if (plain > 1.0) == new.quantity().more_is_better() {
             Verdict::Better
         } else {
             Verdict::Worse
@@ -95,15 +97,9 @@ impl Change {
             // One of the two is nothing at all.
             return if self.ratio > 1.0 { "more than nothing" } else { "nothing any more" }.into();
         }
-        let rate = more_is_better(metric);
-        let timed = rate || metric.contains("time");
-        let word = match (timed, (self.ratio > 1.0) != rate) {
-            (true, true) => "slower",
-            (true, false) => "faster",
-            (false, true) => "more",
-            (false, false) => "less",
-        };
-        format!("{} {word}", crate::report::number::factor(self.factor()))
+        let [larger, smaller] = Quantity::of(metric).comparatives();
+        let word = if self.ratio > 1.0 { larger } else { smaller };
+        format!("{} {word}", number::factor(self.factor()))
     }
 }
 

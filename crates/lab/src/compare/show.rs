@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{Comparison, Pair, Verdict, change};
+use crate::metric::spoken;
 use crate::report::ink::Ink;
 use crate::report::table::{Align, Table, wrap};
-use crate::report::{Format, csv, html, number};
+use crate::report::{Format, csv, html};
 
 pub(super) fn render(
     comparison: &Comparison,
@@ -20,7 +21,7 @@ pub(super) fn render(
         Format::Html => Ok(html::comparison(
             comparison,
             &cautions(comparison),
-            sentences(comparison),
+            &sentences(comparison),
             &table(comparison),
         )),
         Format::Svg => Err(
@@ -74,7 +75,7 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
             pairs.len(),
             figures(pairs.len()),
             most.new.subject.spoken(),
-            most.new.metric.replace('_', " "),
+            spoken(&most.new.metric),
             most.change.words(&most.new.metric),
         ));
     }
@@ -111,7 +112,7 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
             true => format!(
                 "; the largest change is {} {}: {}",
                 most.new.subject.spoken(),
-                most.new.metric.replace('_', " "),
+                spoken(&most.new.metric),
                 most.change.words(&most.new.metric)
             ),
             false => String::new(),
@@ -167,9 +168,9 @@ fn table(comparison: &Comparison) -> Table {
             runtime(pair),
             new.subject.unit.clone(),
             workload(comparison, pair),
-            new.metric.replace('_', " "),
-            number::value(&old.metric, old.median),
-            number::value(&new.metric, new.median),
+            spoken(&new.metric),
+            old.shown(),
+            new.shown(),
             if change.ratio.is_finite() { format!("{:.2}", change.ratio) } else { "–".into() },
             change.interval.map_or_else(|| "–".into(), ends),
             change.p.map_or_else(|| "–".into(), chance),

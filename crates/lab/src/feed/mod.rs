@@ -10,62 +10,22 @@ mod processes;
 mod rust;
 pub(crate) mod sweep;
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
+use crate::named::named;
 use crate::sample::{Failure, Round};
 use crate::unit::Unit;
-use crate::workload::unknown;
 
 pub use sweep::Sweep;
 
-/// Over what the units are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// A unit each and nothing else: the kernel's threads on all cores; fibers, tasks and the like
-    /// all on one thread, as the experiment had them.
-    Units,
-    /// Fibers over a few threads.
-    Hybrid,
-    /// A few processes, each with fibers on one thread.
-    Processes,
-}
-
-impl How {
-    /// Every way, in the order in which reports show them.
-    pub const ALL: [How; 3] = [How::Units, How::Hybrid, How::Processes];
-
-    /// The name in orders.
-    pub fn name(self) -> &'static str {
-        match self {
-            How::Units => "units",
-            How::Hybrid => "hybrid",
-            How::Processes => "processes",
-        }
-    }
-}
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for How {
-    type Err = String;
-
-    /// Finds a way by its name.
-    ///
-    /// # Errors
-    /// One line that names the right ones.
-    fn from_str(name: &str) -> Result<How, String> {
-        How::ALL
-            .into_iter()
-            .find(|how| how.name() == name)
-            .ok_or_else(|| unknown("way", name, How::ALL.map(How::name)))
+named! {
+    /// Over what the units are spread.
+    pub enum How as "way" {
+        /// A unit each and nothing else: the kernel's threads on all cores; fibers, tasks and the
+        /// like all on one thread, as the experiment had them.
+        Units = "units",
+        /// Fibers over a few threads.
+        Hybrid = "hybrid",
+        /// A few processes, each with fibers on one thread.
+        Processes = "processes",
     }
 }
 

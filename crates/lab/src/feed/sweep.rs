@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::How;
-use crate::record;
+use crate::parameters::Parameters;
 use crate::role::Role;
 use crate::sample::{Account, Failure, Trial};
 use crate::workload::Size;
@@ -53,26 +53,21 @@ impl Sweep {
             // Threads over threads are threads, and processes of them are what the kernel has.
             Role::Thread => &[How::Units],
         };
-        let cores = base.parameters.cores;
+        let cores = base.parameters.cores();
         let mut trials = Vec::new();
         for &how in ways.unwrap_or(usual) {
             for yields in [true, false] {
                 for &nutrients in &self.nutrients {
                     for &people in &self.people {
                         let mut trial = base.clone();
-                        trial.parameters.units = people;
+                        trial.parameters.set("units", people);
                         // A just-in-time compiler has seen the meal once.
                         trial.warmup = base.warmup.min(1);
-                        trial.parameters.orders.extend(
-                            [
-                                ("nutrients", nutrients.to_string()),
-                                ("yields", u8::from(yields).to_string()),
-                                ("how", how.to_string()),
-                                // Even on one core there is a difference between one and two.
-                                ("workers", cores.max(2).to_string()),
-                            ]
-                            .map(|(key, value)| (key.to_owned(), value)),
-                        );
+                        trial.parameters.set("nutrients", nutrients);
+                        trial.parameters.set("yields", u64::from(yields));
+                        trial.parameters.set("how", how.name());
+                        // Even on one core there is a difference between one and two.
+                        trial.parameters.set("workers", cores.max(2));
                         trials.push(trial);
                     }
                 }
@@ -83,12 +78,12 @@ impl Sweep {
 }
 
 fn order<T: std::str::FromStr>(trial: &Trial, key: &str) -> Option<T> {
-    trial.parameters.orders.get(key)?.parse().ok()
+    trial.parameters.get(key)?.to_string().parse().ok()
 }
 
 /// Bites in all; 0 for what is no meal.
 pub(crate) fn bites(trial: &Trial) -> u64 {
-    trial.parameters.units * order::<u64>(trial, "nutrients").unwrap_or(0)
+    trial.parameters.units() * order::<u64>(trial, "nutrients").unwrap_or(0)
 }
 
 /// How long a sample of `trial` would take, by smaller meals of its kind: in proportion from as
@@ -107,7 +102,7 @@ pub(crate) fn forecast<'a>(
             == (&trial.runtime, &trial.version, &trial.unit, trial.workload)
             && way(other) == way(trial)
     };
-    let table = |trial: &Trial| (trial.parameters.units, order::<u64>(trial, "nutrients"));
+    let table = |trial: &Trial| (trial.parameters.units(), order::<u64>(trial, "nutrients"));
     let (people, nutrients) = table(trial);
     let mut fewer_people = Vec::new();
     let mut fewer_bites = Vec::new();
@@ -134,7 +129,7 @@ pub(crate) fn forecast<'a>(
         let bite = own(most.1, least.1) / (most.0 - least.0);
         most.1 + bite * (nutrients? as f64 - most.0)
     };
-    let rounds = (trial.parameters.rounds + trial.warmup) as f64;
+    let rounds = (trial.parameters.rounds() + trial.warmup) as f64;
     Some(Duration::from_secs_f64((round * rounds).min(1e9)))
 }
 
@@ -143,7 +138,7 @@ pub(crate) fn forecast<'a>(
 /// # Errors
 /// A failure that says what is missing.
 pub(crate) fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
-    let due = 3 * bites(trial) * trial.parameters.rounds;
+    let due = 3 * bites(trial) * trial.parameters.rounds();
     let eaten = account.more.get("eaten").and_then(serde_json::Value::as_u64);
     if eaten == Some(due) {
         return Ok(());
@@ -156,18 +151,18 @@ pub(crate) fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
 }
 
 /// The parameters under which a record keeps it.
-pub(crate) fn parameters(trial: &Trial) -> record::Parameters {
+pub(crate) fn parameters(trial: &Trial) -> Parameters {
     let how = match (order(trial, "how").unwrap_or(How::Units), trial.role) {
         (How::Units, Role::Thread) => "threads",
         (How::Units, Role::Fiber) => "fibers",
         (how, _) => how.name(),
     };
-    record::Parameters::default()
-        .with("people", trial.parameters.units)
+    Parameters::default()
+        .with("people", trial.parameters.units())
         .with("nutrients", order::<u64>(trial, "nutrients").unwrap_or(0))
         .with("yields", order::<u8>(trial, "yields") == Some(1))
         .with("how", how)
-        .with("cores", trial.parameters.cores)
+        .with("cores", trial.parameters.cores())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{Encoding, Server, Settings, Tally};
-use crate::record;
+use crate::parameters::Parameters;
 use crate::role::Role;
 use crate::sample::{Account, Failure, Trial};
 use crate::workload::Size;
@@ -54,22 +54,18 @@ impl Course {
     fn both(&self, base: &Trial, closed: &str, kept: &str, rounds: u64) -> Vec<Trial> {
         let of = |unit: &str, keep_alive| {
             let mut trial = Trial { unit: unit.to_owned(), ..base.clone() };
-            trial.parameters.units = self.requests;
-            trial.parameters.rounds = rounds;
+            trial.parameters.set("units", self.requests);
+            trial.parameters.set("rounds", rounds);
             // The first round makes the connections that the others use again.
             trial.warmup = base.warmup.clamp(1, 3);
             let Settings { latency, body, encoding, .. } = self.server;
-            trial.parameters.orders.extend(
-                [
-                    ("keep_alive", u8::from(keep_alive).to_string()),
-                    ("latency_ms", latency.as_millis().to_string()),
-                    ("body", body.to_string()),
-                    ("encoding", encoding.to_string()),
-                    ("read_size", self.read_size.to_string()),
-                    ("count", "1".to_owned()),
-                ]
-                .map(|(key, value)| (key.to_owned(), value)),
-            );
+            // Far below 2^64.
+            trial.parameters.set("latency_ms", latency.as_millis() as u64);
+            trial.parameters.set("keep_alive", u64::from(keep_alive));
+            trial.parameters.set("body", body);
+            trial.parameters.set("encoding", encoding.name());
+            trial.parameters.set("read_size", self.read_size);
+            trial.parameters.set("count", 1_u64);
             trial
         };
         vec![of(closed, false), of(kept, true)]
@@ -85,7 +81,7 @@ pub(crate) fn asked_unit(unit: &str) -> &str {
 }
 
 fn order<T: std::str::FromStr>(trial: &Trial, key: &str) -> Option<T> {
-    trial.parameters.orders.get(key)?.parse().ok()
+    trial.parameters.get(key)?.to_string().parse().ok()
 }
 
 /// Starts the server for one sample, and returns the orders with its address.
@@ -98,7 +94,7 @@ pub(crate) fn serve(trial: &Trial) -> io::Result<(Server, Trial)> {
         ..usual
     })?;
     let mut trial = trial.clone();
-    trial.parameters.orders.insert("url".into(), server.url());
+    trial.parameters.set("url", server.url().as_str());
     Ok((server, trial))
 }
 
@@ -112,7 +108,7 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
         Err(Failure { message, advice })
     };
     let said = |key: &str| account.more.get(key).and_then(serde_json::Value::as_u64);
-    let least = trial.parameters.units * (trial.parameters.rounds + trial.warmup);
+    let least = trial.parameters.units() * (trial.parameters.rounds() + trial.warmup);
     match said("requests") {
         Some(requests) if requests < least => {
             return wrong(format!("the program made {requests} requests in place of {least}"));
@@ -146,9 +142,9 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
         (true, true) if connections != 1 => {
             wrong(format!("{connections} connections: one was to be kept"))
         }
-        (true, false) if connections > trial.parameters.units => wrong(format!(
+        (true, false) if connections > trial.parameters.units() => wrong(format!(
             "{connections} connections for {} requests at a time: they were to be kept",
-            trial.parameters.units
+            trial.parameters.units()
         )),
         _ => Ok(()),
     }
@@ -157,22 +153,18 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
 /// What a reader of the figures should know of a sample: units that were to be under way at once
 /// and were not.
 pub(crate) fn remark(trial: &Trial, tally: &Tally) -> Option<String> {
-    let (units, at_once) = (trial.parameters.units, tally.at_once);
+    let (units, at_once) = (trial.parameters.units(), tally.at_once);
     let alone = asked_unit(&trial.unit) == SEQUENTIAL;
     (!alone && at_once * 2 < units)
         .then(|| format!("of {units} requests no more than {at_once} were under way at once"))
 }
 
 /// The parameters under which a record keeps it.
-pub(crate) fn parameters(trial: &Trial) -> record::Parameters {
-    let number = |key| order::<u64>(trial, key).unwrap_or(0);
-    record::Parameters::default()
-        .with("requests", trial.parameters.units)
-        .with("latency_ms", number("latency_ms"))
-        .with("body", number("body"))
-        .with("encoding", order::<String>(trial, "encoding").unwrap_or_default().as_str())
-        .with("read_size", number("read_size"))
-        .with("cores", trial.parameters.cores)
+pub(crate) fn parameters(trial: &Trial) -> Parameters {
+    let told = ["latency_ms", "body", "encoding", "read_size", "cores"];
+    let mut parameters = trial.parameters.clone().only(&told);
+    parameters.set("requests", trial.parameters.units());
+    parameters
 }
 
 #[cfg(test)]
@@ -264,7 +256,7 @@ mod tests {
         course.server.encoding = Encoding::Chunked;
         let trial = course.sequential(&base).remove(0);
         let (server, with_url) = serve(&trial).expect("a port on loopback");
-        let url = &with_url.parameters.orders["url"];
+        let url = &with_url.parameters.get("url").expect("its address").to_string();
         let mut answer = ureq::get(url).call().expect("an answer");
         assert_eq!(answer.headers()["transfer-encoding"], "chunked");
         assert_eq!(answer.body_mut().read_to_vec().expect("a body").len(), 1500);

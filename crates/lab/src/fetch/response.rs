@@ -1,61 +1,24 @@
 //! What the server answers.
 
-use std::fmt;
 use std::io::Write;
-use std::str::FromStr;
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
-
 use super::request::{Refusal, Request};
-use crate::workload::unknown;
+use crate::named::named;
 
 /// The longest chunk, bytes. Small, so that a body of the default size comes in more than one and
 /// a client that takes the first chunk for the whole is found out.
 const CHUNK_MOST: usize = 512;
 
-/// How a body's end is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Encoding {
-    /// Its length stands in the head.
-    #[default]
-    Fixed,
-    /// It comes in chunks, each with its length.
-    Chunked,
-}
-
-impl Encoding {
-    /// Both, in the order in which they are explained.
-    pub const ALL: [Encoding; 2] = [Encoding::Fixed, Encoding::Chunked];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Encoding::Fixed => "fixed",
-            Encoding::Chunked => "chunked",
-        }
-    }
-}
-
-impl fmt::Display for Encoding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Encoding {
-    type Err = String;
-
-    /// Finds an encoding by its name.
-    ///
-    /// # Errors
-    /// One line that names the right ones.
-    fn from_str(name: &str) -> Result<Encoding, String> {
-        Encoding::ALL
-            .into_iter()
-            .find(|encoding| encoding.name() == name)
-            .ok_or_else(|| unknown("encoding", name, Encoding::ALL.map(Encoding::name)))
+named! {
+    /// How a body's end is known.
+    #[derive(Default)]
+    pub enum Encoding as "encoding" {
+        /// Its length stands in the head.
+        #[default]
+        Fixed = "fixed",
+        /// It comes in chunks, each with its length.
+        Chunked = "chunked",
     }
 }
 

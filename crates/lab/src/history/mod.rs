@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use show::render;
 
 use crate::compare::{Change, Verdict};
+use crate::metric;
 use crate::record::{self, Measurement, Record, Subject, version_key};
-use crate::report::number;
 
 /// One figure of one unit of one runtime, on one machine, from the oldest version to the newest
 /// and, within a version, from the oldest record to the newest.
@@ -45,7 +45,7 @@ type Point<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
 /// A run that used samples of another again is no second point: of those that share samples, the
 /// one that has most stands for all.
 pub fn series(records: &[Record]) -> Vec<Series<'_>> {
-    type Key<'a> = (String, String, usize, &'a str, &'a str, String);
+    type Key<'a> = (&'a str, &'a str, (usize, &'a str), &'a str, String);
     let mut found: BTreeMap<Key<'_>, Vec<Point<'_>>> = BTreeMap::new();
     for record in records {
         let machine = record::machine_name(&record.environment);
@@ -57,10 +57,9 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
             let s = &m.subject;
             // Cores are the machine's part; the rest has to be the same.
             let key = (
-                s.runtime.clone(),
-                s.workload.clone(),
-                record::metric_rank(&m.metric),
-                &*m.metric,
+                &*s.runtime,
+                &*s.workload,
+                metric::rank(&s.workload, &m.metric),
                 &*s.unit,
                 format!("{} {machine}", s.parameters),
             );
@@ -121,7 +120,6 @@ impl Step<'_> {
     /// `ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)`.
     pub fn sentence(&self) -> String {
         let Step { old, new, between: (from, to), change } = self;
-        let value = |m: &Measurement| number::value(&m.metric, m.median);
         let subject = &new.subject;
         format!(
             "{}: {} {} {} from {from} to {to} ({} to {})",
@@ -129,29 +127,20 @@ impl Step<'_> {
             subject.unit,
             what(new),
             change.words(&new.metric),
-            value(old),
-            value(new),
+            old.shown(),
+            new.shown(),
         )
     }
 }
 
 /// What a figure is called in a sentence.
 fn what(m: &Measurement) -> String {
-    let plain = match (&*m.subject.workload, &*m.metric) {
-        ("alloc", "time_per_unit") => "allocation",
-        ("alloc", "memory_per_unit") => "memory",
-        ("alloc", "whole_memory_per_unit") => "memory, all told,",
-        ("parked", "memory_per_unit") => "memory when parked",
-        ("parked", "whole_memory_per_unit") => "memory when parked, all told,",
-        ("switch", "time_per_switch") => "switch",
-        ("warm", "first_time_per_unit") => "allocation, cold,",
-        ("warm", "last_time_per_unit") => "allocation, warm,",
-        ("throughput", "time") => "throughput",
-        ("feed", "time") => return format!("feeding ({})", m.subject.parameters),
-        ("fetch", "time") => return format!("fetching ({})", m.subject.parameters),
-        (workload, metric) => return format!("{workload} {}", metric.replace('_', " ")),
-    };
-    plain.to_owned()
+    let subject = &m.subject;
+    match metric::find(&subject.workload, &m.metric).filter(|figure| !figure.spoken.is_empty()) {
+        Some(figure) if figure.workload.is_gated() => figure.spoken.to_owned(),
+        Some(figure) => format!("{} ({})", figure.spoken, subject.parameters),
+        None => format!("{} {}", subject.workload, metric::spoken(&m.metric)),
+    }
 }
 
 /// What the steps of all figures come to, a sentence each, largest first. A rate is left out where
@@ -161,7 +150,7 @@ pub fn sentences(records: &[Record]) -> Vec<String> {
     let mut steps: Vec<Step<'_>> = all
         .iter()
         .flat_map(Series::steps)
-        .filter(|step| !record::more_is_better(&step.new.metric))
+        .filter(|step| !step.new.quantity().more_is_better())
         .collect();
     steps.sort_by(|a, b| b.change.factor().total_cmp(&a.change.factor()));
     steps.iter().map(Step::sentence).collect()

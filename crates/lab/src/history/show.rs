@@ -2,10 +2,10 @@
 
 use super::{Series, sentences, series};
 use crate::compare::{Change, Verdict};
+use crate::metric::spoken;
 use crate::record::Record;
 use crate::report::Format;
 use crate::report::ink::Ink;
-use crate::report::number;
 use crate::report::table::{Align, Table};
 use crate::report::{csv, html};
 
@@ -60,7 +60,7 @@ pub fn render(records: &[Record], format: Format, colour: bool) -> Result<String
                 (_, true) => vec![quiet.to_owned()],
                 _ => said.iter().map(|line| format!("{line}.")).collect(),
             };
-            html::history(records, said, &table(&all))
+            html::history(records, &said, &table(&all))
         }
         Format::Json | Format::Svg => {
             return Err(format!(
@@ -105,10 +105,10 @@ fn table(all: &[Series<'_>]) -> Table {
                 once(&subject.runtime),
                 once(&subject.unit),
                 once(&subject.workload),
-                once(&m.metric.replace('_', " ")),
+                once(&spoken(&m.metric)),
                 subject.version.clone(),
                 started.get(..10).unwrap_or_default().to_owned(),
-                number::value(&m.metric, m.median),
+                m.shown(),
                 since,
             ]);
             first = false;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Failed, Parameters, Reading, Record, RunFacts, Subject};
+use super::{Failed, Reading, Record, RunFacts, Subject};
 use crate::env::Environment;
 use crate::feed::sweep;
 use crate::fetch::course;
+use crate::metric;
 use crate::run::{self, Outcome, Taken};
 use crate::sample::Trial;
-use crate::workload::{self, Workload};
+use crate::workload::Workload;
 
 impl Record {
     /// Makes the record of a run that began as `begun` says: `readings` are its samples, those of earlier runs that it has
@@ -25,24 +26,6 @@ impl Record {
     }
 }
 
-impl From<&workload::Parameters> for Parameters {
-    /// Rounds are left out where there is but one.
-    fn from(sizes: &workload::Parameters) -> Parameters {
-        let parameters = Parameters::default()
-            .with("units", sizes.units)
-            .with("switches", sizes.switches)
-            .with("cores", sizes.cores);
-        let parameters =
-            if sizes.rounds == 1 { parameters } else { parameters.with("rounds", sizes.rounds) };
-        sizes.orders.iter().fold(parameters, |parameters, (name, value)| {
-            match value.parse::<u64>() {
-                Ok(number) => parameters.with(name, number),
-                Err(_) => parameters.with(name, value.as_str()),
-            }
-        })
-    }
-}
-
 impl From<&Trial> for Subject {
     /// What a sample with these orders is about.
     fn from(trial: &Trial) -> Subject {
@@ -54,7 +37,7 @@ impl From<&Trial> for Subject {
             parameters: match trial.workload {
                 Workload::Feed => sweep::parameters(trial),
                 Workload::Fetch => course::parameters(trial),
-                _ => Parameters::from(&trial.parameters),
+                _ => trial.parameters.clone(),
             },
         }
     }
@@ -76,9 +59,8 @@ impl Reading {
     /// A sample that the run which began at `run` took.
     pub fn of_sample(run: &str, taken: &Taken) -> Reading {
         let Taken { trial, position, sample } = taken;
-        let of_workload = trial.workload.metrics().iter().filter_map(|metric| {
-            Some((metric.name().to_owned(), metric.value(trial.workload, sample)?))
-        });
+        let of_workload = metric::of(trial.workload)
+            .filter_map(|figure| Some((figure.metric.name.to_owned(), (figure.value?)(sample)?)));
         let mut figures: BTreeMap<String, f64> = of_workload.collect();
         figures.extend(sample.figures.iter().map(|(name, &value)| (name.clone(), value)));
         let mut proof = match serde_json::to_value(sample) {
@@ -86,8 +68,7 @@ impl Reading {
             // A struct is an object.
             _ => serde_json::Map::new(),
         };
-        // They stand in the subject, and among the figures.
-        proof.remove("parameters");
+        // They stand among the figures.
         proof.remove("figures");
         Reading {
             subject: Subject::from(trial),

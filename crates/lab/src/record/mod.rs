@@ -4,7 +4,6 @@
 mod gather;
 mod line;
 mod machine;
-mod metric;
 mod order;
 mod published;
 mod reading;
@@ -17,18 +16,19 @@ use serde::{Deserialize, Serialize};
 
 pub use line::{Heading, Line, SCHEMA, Source};
 pub use machine::{differences, fingerprint, name as machine_name};
-pub(crate) use metric::rank as metric_rank;
-pub use metric::{more_is_better, value_unit};
 pub use order::{version_and_build, version_key};
 pub use published::{find, published};
 pub use reading::Reading;
 pub use store::{Store, default_folder};
-pub use subject::{Parameters, Side, Subject, Value};
+pub use subject::Subject;
 
 use crate::env::Environment;
+use crate::metric::Quantity;
 use crate::noise::{self, Load, Warning};
+pub use crate::parameters::{Parameters, Value};
+use crate::role::Role;
 use crate::stats::{self, Random};
-use crate::target::{Facts, version};
+use crate::targets::{Facts, version};
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,9 +114,24 @@ pub struct Failed {
 }
 
 impl Measurement {
+    /// What its values count.
+    pub fn quantity(&self) -> Quantity {
+        Quantity::of(&self.metric)
+    }
+
+    /// A value of this metric, with its unit.
+    pub(crate) fn show(&self, value: f64) -> String {
+        self.quantity().show(value)
+    }
+
+    /// The median, with its unit.
+    pub(crate) fn shown(&self) -> String {
+        self.show(self.median)
+    }
+
     /// Which side of the comparison the unit stands on.
-    pub fn side(&self) -> Side {
-        Side::of(self.role.as_deref(), &self.subject.unit)
+    pub fn role(&self) -> Role {
+        Role::of(self.role.as_deref(), &self.subject.unit)
     }
 }
 
@@ -189,7 +204,7 @@ fn measurements(seed: u64, samples: &[Reading]) -> Vec<Measurement> {
             subject: subject.clone(),
             role: roles.get(subject).copied().cloned().flatten(),
             metric: metric.to_owned(),
-            value_unit: value_unit(metric).to_owned(),
+            value_unit: Quantity::of(metric).unit().to_owned(),
             median: estimate.median,
             ci_low: Some(estimate.low),
             ci_high: Some(estimate.high),

@@ -1,8 +1,9 @@
 //! The order in which reports show things, whatever the order they were measured in.
 
-use super::{Measurement, metric};
+use super::Measurement;
+use crate::metric;
+use crate::workload::Workload;
 
-const WORKLOADS: [&str; 7] = ["alloc", "switch", "warm", "throughput", "parked", "feed", "fetch"];
 const OURS: [&str; 2] = ["carefree", "rust"];
 const UNITS: [&str; 3] = ["coroutine", "fiber", "thread"];
 
@@ -51,10 +52,11 @@ pub fn version_key(version: &str) -> Vec<(u8, u64, String)> {
 pub(super) fn sort(results: &mut [Measurement]) {
     results.sort_by(|a, b| {
         let (one, other) = (&a.subject, &b.subject);
-        place(&WORKLOADS, &one.workload)
-            .cmp(&place(&WORKLOADS, &other.workload))
-            .then_with(|| metric::rank(&a.metric).cmp(&metric::rank(&b.metric)))
-            .then_with(|| a.metric.cmp(&b.metric))
+        let workloads = Workload::ALL.map(Workload::name);
+        let rank = |m: &Measurement| metric::rank(&m.subject.workload, &m.metric).0;
+        place(&workloads, &one.workload)
+            .cmp(&place(&workloads, &other.workload))
+            .then_with(|| (rank(a), &a.metric).cmp(&(rank(b), &b.metric)))
             .then_with(|| place(&OURS, &one.runtime).cmp(&place(&OURS, &other.runtime)))
             .then_with(|| version_key(&one.version).cmp(&version_key(&other.version)))
             .then_with(|| place(&UNITS, &one.unit).cmp(&place(&UNITS, &other.unit)))

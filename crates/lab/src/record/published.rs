@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Record, store, version_key};
-use crate::workload::list;
+use crate::named::list;
 
 /// The name that stands for all published figures.
 const PUBLISHED: &str = "published";

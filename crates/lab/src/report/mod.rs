@@ -4,54 +4,36 @@ pub(crate) mod csv;
 pub(crate) mod html;
 pub(crate) mod ink;
 mod markdown;
-pub(crate) mod number;
 pub(crate) mod table;
 mod tables;
 mod text;
 mod view;
 mod words;
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
+use crate::named::named;
 use crate::record::Record;
-use crate::workload::unknown;
 
-/// How to show a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Tables for a terminal.
-    Text,
-    /// Everything, for programs and for later comparison.
-    Json,
-    /// The tables, ready to paste.
-    Markdown,
-    /// The figures, one a line.
-    Csv,
-    /// One page that needs nothing else.
-    Html,
-    /// One picture of the main figures.
-    Svg,
+named! {
+    /// How to show a record.
+    pub enum Format as "format" {
+        /// Tables for a terminal.
+        Text = "text",
+        /// Everything, for programs and for later comparison.
+        Json = "json",
+        /// The tables, ready to paste.
+        Markdown = "markdown",
+        /// The figures, one a line.
+        Csv = "csv",
+        /// One page that needs nothing else.
+        Html = "html",
+        /// One picture of the main figures.
+        Svg = "svg",
+    }
 }
 
 impl Format {
-    /// Every format.
-    pub const ALL: [Format; 6] =
-        [Format::Text, Format::Json, Format::Markdown, Format::Csv, Format::Html, Format::Svg];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Text => "text",
-            Format::Json => "json",
-            Format::Markdown => "markdown",
-            Format::Csv => "csv",
-            Format::Html => "html",
-            Format::Svg => "svg",
-        }
-    }
-
     /// The format that a file's extension asks for.
     pub fn of_file(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()? {
@@ -63,27 +45,6 @@ impl Format {
             "svg" => Some(Format::Svg),
             _ => None,
         }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    /// Finds a format by its name.
-    ///
-    /// # Errors
-    /// One line that names the right ones.
-    fn from_str(name: &str) -> Result<Format, String> {
-        Format::ALL
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or_else(|| unknown("format", name, Format::ALL.map(Format::name)))
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::number::{self, grouped, micros};
 use super::table::{Align, Table};
 use super::view::{Crew, Figure, Seat, View};
+use crate::metric::{self, spoken};
+use crate::number::{self, grouped, micros};
 use crate::record::{Measurement, Parameters, Value};
 
 /// What stands where nothing was measured.
@@ -125,8 +126,8 @@ fn one_crowd(parameters: &Parameters) -> String {
 fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let mut table = Table::new("Performance Summary").column("Runtime", Align::Left);
     let parts = [
-        ("alloc", "time_per_unit", "Alloc (μs)", "Allocation Ratio", 3),
-        ("switch", "time_per_switch", "Switch (μs)", "Switch Ratio", 4),
+        ("alloc", metric::TIME_PER_UNIT.name, "Alloc (μs)", "Allocation Ratio", 3),
+        ("switch", metric::TIME_PER_SWITCH.name, "Switch (μs)", "Switch Ratio", 4),
     ];
     let figures = parts.map(|(workload, metric, ..)| (workload, metric));
     let crews: Vec<Crew<'_>> =
@@ -175,7 +176,7 @@ fn range(m: &Measurement) -> Option<String> {
 }
 
 fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let figure = ("switch", "switches_per_second");
+    let figure = ("switch", metric::SWITCHES_PER_SECOND.name);
     let seats = seats(view, crews, figure.0, figure.1);
     let mut table = Table::new("Context Switching Performance").column("Runtime", Align::Left);
     for seat in &seats {
@@ -202,10 +203,10 @@ fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
 
 fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let kinds = [
-        ("alloc", "memory_per_unit", "own"),
-        ("alloc", "whole_memory_per_unit", "whole"),
-        ("parked", "memory_per_unit", "parked, own"),
-        ("parked", "whole_memory_per_unit", "parked, whole"),
+        ("alloc", metric::MEMORY_PER_UNIT.name, "own"),
+        ("alloc", metric::WHOLE_MEMORY_PER_UNIT.name, "whole"),
+        ("parked", metric::MEMORY_PER_UNIT.name, "parked, own"),
+        ("parked", metric::WHOLE_MEMORY_PER_UNIT.name, "parked, whole"),
     ];
     let columns: BTreeSet<Seat> =
         kinds.iter().flat_map(|(w, m, _)| seats(view, crews, w, m)).collect();
@@ -318,7 +319,7 @@ fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     table
         .notes
         .push(format!("Allocation in a process's first and last round ({}).", crowd(view, "warm")));
-    let metrics = ["first_time_per_unit", "last_time_per_unit"];
+    let metrics = [metric::FIRST_TIME_PER_UNIT.name, metric::LAST_TIME_PER_UNIT.name];
     by_mode(view, crews, table, "warm", metrics, &|first, last| {
         vec![
             micros(first.median, 3),
@@ -339,7 +340,7 @@ fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
         "The last, warm round, a unit for each request ({}).",
         crowd(view, "throughput")
     ));
-    let metrics = ["time", "units_per_second"];
+    let metrics = [metric::TIME.name, metric::UNITS_PER_SECOND.name];
     by_mode(view, crews, table, "throughput", metrics, &|time, rate| {
         vec![grouped(time.median, 1), grouped(units_of(time), 0), grouped(rate.median, 0)]
     })
@@ -395,7 +396,7 @@ fn feeding(view: &View<'_>) -> Option<Table> {
             .figures
             .iter()
             .copied()
-            .filter(|m| m.metric == "time" && meal(m, "people") == people)
+            .filter(|m| m.metric == metric::TIME.name && meal(m, "people") == people)
             .collect();
         let mut rows: Vec<(&str, String)> = Vec::new();
         for m in &of_family {
@@ -462,12 +463,12 @@ pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
                 // Where the rate was published too, it is what its authors compared by: their
                 // time is that of some iterations, and the rate that of all.
                 let rate = figures.iter().find(|other| {
-                    other.metric == "iterations_per_second" && other.subject == m.subject
+                    other.metric == metric::ITERATIONS_PER_SECOND.name && other.subject == m.subject
                 });
                 (&*m.subject.unit, rate.map_or(m.median, |rate| 1e3 / rate.median))
             };
             let mut ways: Vec<(&'a str, f64)> =
-                figures.iter().filter(|m| m.metric == "time").map(time).collect();
+                figures.iter().filter(|m| m.metric == metric::TIME.name).map(time).collect();
             ways.sort_by(|a, b| a.1.total_cmp(&b.1));
             found.push(Fetches { label: family.label.clone(), parameters, ways, figures });
         }
@@ -491,7 +492,7 @@ fn fetching(view: &View<'_>) -> Option<Table> {
         .column("Peak Memory", Align::Right);
     for fetches in fetches(view) {
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
-        let bytes = |way: &str| fetches.find(way, "bytes_allocated").map(|m| m.median);
+        let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name).map(|m| m.median);
         let least =
             fetches.ways.iter().filter_map(|(way, _)| bytes(way)).fold(f64::INFINITY, f64::min);
         let requests = fetches.parameters.number("requests").unwrap_or(0) as f64;
@@ -504,7 +505,7 @@ fn fetching(view: &View<'_>) -> Option<Table> {
                 factor if factor.is_finite() => "best".to_owned(),
                 _ => NOTHING.to_owned(),
             };
-            let deviation = fetches.find(way, "time").filter(|m| m.samples.len() > 1);
+            let deviation = fetches.find(way, metric::TIME.name).filter(|m| m.samples.len() > 1);
             let mut label = labels.next().unwrap_or_default();
             if at + 1 == fetches.ways.len() {
                 labels.by_ref().for_each(|line| label += &format!("\n{line}"));
@@ -521,11 +522,13 @@ fn fetching(view: &View<'_>) -> Option<Table> {
                 ),
                 grouped(requests * 1e3 / time, 1),
                 against(*time, best, "slower"),
-                cell(fetches.find(way, "bytes_allocated"), &|m| grouped(m.median, 0)),
+                cell(fetches.find(way, metric::BYTES_ALLOCATED.name), &|m| grouped(m.median, 0)),
                 bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
-                cell(fetches.find(way, "objects_allocated"), &|m| grouped(m.median, 0)),
-                cell(fetches.find(way, "bytes_traced_at_most"), &|m| grouped(m.median, 0)),
-                cell(fetches.find(way, "peak_memory"), &|m| number::size(m.median)),
+                cell(fetches.find(way, metric::OBJECTS_ALLOCATED.name), &|m| grouped(m.median, 0)),
+                cell(fetches.find(way, metric::BYTES_TRACED_AT_MOST.name), &|m| {
+                    grouped(m.median, 0)
+                }),
+                cell(fetches.find(way, metric::PEAK_MEMORY.name), &|m| number::size(m.median)),
             ]);
         }
     }
@@ -534,7 +537,7 @@ fn fetching(view: &View<'_>) -> Option<Table> {
          one). Comparisons are with the best way of the same runtime."
             .into(),
     );
-    if view.figures.iter().any(|figure| figure.m.metric == "bytes_traced_at_most") {
+    if view.figures.iter().any(|figure| figure.m.metric == metric::BYTES_TRACED_AT_MOST.name) {
         table.notes.push(
             "Traced at most: the bytes that were in use at one moment, by the runtime's own \
              tracing (Python's tracemalloc), and not the sum of all that were allocated."
@@ -565,9 +568,7 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
         let s = &m.subject;
         let sized = view.size(*place, &s.workload) == Some(&s.parameters.clone().without("cores"));
         let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
-        let bound = |end: Option<f64>| {
-            end.map_or_else(|| NOTHING.into(), |end| number::value(&m.metric, end))
-        };
+        let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| m.show(end));
         let outliers = crate::stats::outliers(&m.samples).len();
         let runtime = match view.places[*place].as_str() {
             "" => format!("{} {}", s.runtime, s.version),
@@ -581,8 +582,8 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
                 true => super::table::wrap(&s.parameters.to_string(), 24).join("\n"),
                 false => String::new(),
             },
-            m.metric.replace('_', " "),
-            number::value(&m.metric, m.median),
+            spoken(&m.metric),
+            m.shown(),
             bound(m.ci_low),
             bound(m.ci_high),
             if m.samples.is_empty() { NOTHING.into() } else { m.samples.len().to_string() },

@@ -3,7 +3,8 @@
 use super::ink::Ink;
 use super::table::Table;
 use super::view::View;
-use super::{number, tables, words};
+use super::{tables, words};
+use crate::number;
 use crate::record::{Record, Source};
 
 pub(super) fn render(records: &[Record], colour: bool) -> String {

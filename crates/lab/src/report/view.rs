@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{self, Measurement, Parameters, Record, Side};
+use crate::record::{self, Measurement, Parameters, Record};
+use crate::role::Role;
+use crate::workload::Workload;
 
 /// The figures that are shown.
 #[derive(Debug)]
@@ -53,13 +55,13 @@ impl Seat {
     pub(super) const ALL: [Seat; 3] = [Seat::Coroutine, Seat::Fiber, Seat::Thread];
 
     pub(super) fn of(m: &Measurement) -> Seat {
-        match m.side() {
-            Side::Thread => Seat::Thread,
+        match m.role() {
+            Role::Thread => Seat::Thread,
             // The bare one beside the scheduled one; elsewhere a coroutine is all there is.
-            Side::Fiber if m.subject.runtime == "carefree" && m.subject.unit == "coroutine" => {
+            Role::Fiber if m.subject.runtime == "carefree" && m.subject.unit == "coroutine" => {
                 Seat::Coroutine
             }
-            Side::Fiber => Seat::Fiber,
+            Role::Fiber => Seat::Fiber,
         }
     }
 
@@ -97,9 +99,6 @@ impl<'a> Crew<'a> {
         })
     }
 }
-
-/// The experiments of the fiber-vs-thread benchmark, whose units share its tables.
-const GATED: [&str; 5] = ["alloc", "switch", "warm", "throughput", "parked"];
 
 impl<'a> View<'a> {
     pub(super) fn new(records: &'a [Record]) -> View<'a> {
@@ -198,7 +197,7 @@ impl<'a> View<'a> {
         let mut units: BTreeMap<Who<'a>, Seat> = BTreeMap::new();
         for Figure { m, place } in &self.figures {
             let s = &m.subject;
-            if !GATED.contains(&&*s.workload) {
+            if !s.workload.parse().is_ok_and(Workload::is_gated) {
                 continue;
             }
             let who =

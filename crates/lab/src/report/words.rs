@@ -2,67 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::number::{grouped, times, value};
 use super::tables;
 use super::tables::meal;
 use super::view::{Crew, Seat, View, Who};
+use crate::metric::{Claim, FIGURES, Figure, TIME};
+use crate::number::{grouped, times};
 use crate::record::Measurement;
 
-/// A comparison worth a sentence. `{w}` is the unit that did better, `{l}` the other one, `{x}` how
-/// many times.
-struct Point {
-    topic: &'static str,
-    workload: &'static str,
-    metric: &'static str,
-    better: &'static str,
-    /// What to say where the samples cannot tell them apart.
-    equal: &'static str,
-    /// What the figures in brackets need said.
-    remark: &'static str,
+/// The figures that sentences compare, by what those are about.
+fn compared() -> Vec<(&'static Figure, Claim)> {
+    let mut all: Vec<(&Figure, Claim)> =
+        FIGURES.iter().filter_map(|figure| Some((figure, figure.claim?))).collect();
+    all.sort_by_key(|(_, claim)| claim.topic);
+    all
 }
-
-const POINTS: [Point; 5] = [
-    Point {
-        topic: "Starting",
-        workload: "alloc",
-        metric: "time_per_unit",
-        better: "Here a {w} starts {x} faster than a {l}",
-        equal: "Here a {w} starts as fast as a {l}",
-        remark: "",
-    },
-    Point {
-        topic: "Starting, once warm",
-        workload: "warm",
-        metric: "last_time_per_unit",
-        better: "Here, once warm, a {w} starts {x} faster than a {l}",
-        equal: "Here, once warm, a {w} starts as fast as a {l}",
-        remark: "",
-    },
-    Point {
-        topic: "Switching",
-        workload: "switch",
-        metric: "time_per_switch",
-        better: "Here a {w} switches {x} faster than a {l}",
-        equal: "Here a {w} switches as fast as a {l}",
-        remark: "",
-    },
-    Point {
-        topic: "Serving requests",
-        workload: "throughput",
-        metric: "time",
-        better: "Here {w}s serve requests {x} faster than {l}s",
-        equal: "Here {w}s serve requests as fast as {l}s",
-        remark: "",
-    },
-    Point {
-        topic: "Memory",
-        workload: "alloc",
-        metric: "whole_memory_per_unit",
-        better: "Here a {w} takes {x} less memory than a {l}",
-        equal: "Here a {w} takes as much memory as a {l}",
-        remark: ", all told",
-    },
-];
 
 /// All there is to say.
 pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
@@ -75,9 +28,9 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
 pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     let crews = view.crews();
     let mut topics = Vec::new();
-    for point in &POINTS {
+    for (figure, claim) in compared() {
         let outcomes: Vec<Outcome<'_>> =
-            crews.iter().filter_map(|crew| outcome(view, crew, point)).collect();
+            crews.iter().filter_map(|crew| outcome(view, crew, figure)).collect();
         let mut runs: Vec<Vec<Outcome<'_>>> = Vec::new();
         for outcome in outcomes {
             match runs.last_mut().filter(|run| run[0].joins(&outcome)) {
@@ -85,8 +38,8 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
                 None => runs.push(vec![outcome]),
             }
         }
-        let said = runs.iter().map(|run| sentence(view, point, run, crews.len() == 1)).collect();
-        topics.push((point.topic, said));
+        let said = runs.iter().map(|run| sentence(view, &claim, run, crews.len() == 1)).collect();
+        topics.push((claim.topic.title(), said));
     }
     topics.push(("Feeding", feeding(view)));
     topics.push(("Fetching", fetching(view)));
@@ -106,9 +59,9 @@ pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, St
     let mine: Vec<&Crew<'_>> = crews.iter().filter(here).collect();
     let mut runtimes = BTreeSet::new();
     let mut spans = BTreeMap::new();
-    for point in &POINTS {
+    for (figure, claim) in compared() {
         let outcomes: Vec<Outcome<'_>> =
-            mine.iter().filter_map(|crew| outcome(view, crew, point)).collect();
+            mine.iter().filter_map(|crew| outcome(view, crew, figure)).collect();
         runtimes.extend(outcomes.iter().map(|outcome| outcome.who.runtime));
         let mut ratios: Vec<(f64, &Outcome<'_>)> = outcomes
             .iter()
@@ -129,7 +82,7 @@ pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, St
             1 => of(most),
             _ => format!("{} to {}", of(least), of(most)),
         };
-        spans.insert(point.topic, span);
+        spans.insert(claim.topic.title(), span);
     }
     (runtimes.len() > 1 && !spans.is_empty()).then_some((runtimes.len(), spans))
 }
@@ -178,10 +131,10 @@ impl Outcome<'_> {
     }
 }
 
-fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, point: &Point) -> Option<Outcome<'a>> {
+fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Option<Outcome<'a>> {
     let find = |seat| {
         let who = crew.at(seat)?;
-        Some((who, view.find(who, point.workload, point.metric)?))
+        Some((who, view.find(who, figure.workload.name(), figure.metric.name)?))
     };
     let (_, thread) = find(Seat::Thread)?;
     let (who, light) = find(Seat::Fiber).or_else(|| find(Seat::Coroutine))?;
@@ -205,15 +158,15 @@ fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, point: &Point) -> Option<Outcom
     Some(Outcome { who, light, thread, verdict })
 }
 
-fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) -> String {
+fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) -> String {
     let first = &run[0];
     let (template, winner, loser) = match first.verdict {
-        Verdict::Thread => (point.better, first.thread, first.light),
-        Verdict::Open if !first.is_apart() => (point.equal, first.light, first.thread),
+        Verdict::Thread => (claim.better, first.thread, first.light),
+        Verdict::Open if !first.is_apart() => (claim.equal, first.light, first.thread),
         Verdict::Open if first.light.median > first.thread.median => {
-            (point.better, first.thread, first.light)
+            (claim.better, first.thread, first.light)
         }
-        Verdict::Light | Verdict::Open => (point.better, first.light, first.thread),
+        Verdict::Light | Verdict::Open => (claim.better, first.light, first.thread),
     };
     let mut factors: Vec<f64> = run.iter().map(Outcome::factor).collect();
     factors.sort_by(f64::total_cmp);
@@ -222,16 +175,16 @@ fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) ->
         least if least == most => most,
         least => format!("{least} to {most}"),
     };
-    let claim = template
+    let said = template
         .replace("{w}s", &plural(&noun(winner)))
         .replace("{l}s", &plural(&noun(loser)))
         .replace("{w}", &noun(winner))
         .replace("{l}", &noun(loser))
         .replace("{x}", &factor)
         .replace(" a async", " an async");
-    let claim = match alone {
-        true => claim,
-        false => claim.replacen("Here", &place(view, run), 1),
+    let said = match alone {
+        true => said,
+        false => said.replacen("Here", &place(view, run), 1),
     };
     let doubt = match first.verdict {
         Verdict::Open if first.is_apart() => " by the medians alone, for the intervals overlap",
@@ -239,15 +192,9 @@ fn sentence(view: &View<'_>, point: &Point, run: &[Outcome<'_>], alone: bool) ->
         _ => "",
     };
     if run.len() > 1 {
-        return format!("{claim}{doubt}.");
+        return format!("{said}{doubt}.");
     }
-    let figure = |median| value(point.metric, median);
-    format!(
-        "{claim}{doubt} ({} against {}{}).",
-        figure(winner.median),
-        figure(loser.median),
-        point.remark
-    )
+    format!("{said}{doubt} ({} against {}{}).", winner.shown(), loser.shown(), claim.remark)
 }
 
 /// A unit as one says it.
@@ -290,7 +237,7 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                 .figures
                 .iter()
                 .copied()
-                .filter(|m| m.metric == "time" && tables::yields(m) == yielding)
+                .filter(|m| m.metric == TIME.name && tables::yields(m) == yielding)
                 .collect();
             let people = all.iter().map(|m| meal(m, "people")).max().unwrap_or(0);
             let bites: BTreeSet<u64> = all.iter().map(|m| meal(m, "nutrients")).collect();
@@ -309,9 +256,9 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                     grouped(people as f64, 0),
                     grouped(bites as f64, 0),
                     spoken(best),
-                    value("time", best.median),
+                    best.shown(),
                     spoken(worst),
-                    value("time", worst.median),
+                    worst.shown(),
                 ));
             }
         }
@@ -341,8 +288,8 @@ fn fetching(view: &View<'_>) -> Vec<String> {
             "In {}, {requests} pages are there soonest by {best}: {} against {} one after the \
              other.",
             fetches.label,
-            value("time", *time),
-            value("time", *alone),
+            TIME.quantity.show(*time),
+            TIME.quantity.show(*alone),
         ));
     }
     said

@@ -18,41 +18,24 @@ mod fiber;
 mod gated;
 mod thread;
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
+use crate::named::named;
 use crate::role::Role;
 use crate::sample::{Failure, Round};
-use crate::workload::unknown;
 
-/// A kind of unit that this program measures itself. Those of other runtimes are measured by
-/// programs of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unit {
-    /// `carefree::Coroutine`: resumed and suspended by hand, on one core.
-    Coroutine,
-    /// `carefree::spawn`: ours, on all cores.
-    Fiber,
-    /// `std::thread`: the kernel's.
-    Thread,
+named! {
+    /// A kind of unit that this program measures itself. Those of other runtimes are measured by
+    /// programs of their own.
+    pub enum Unit as "unit" {
+        /// `carefree::Coroutine`: resumed and suspended by hand, on one core.
+        Coroutine = "coroutine",
+        /// `carefree::spawn`: ours, on all cores.
+        Fiber = "fiber",
+        /// `std::thread`: the kernel's.
+        Thread = "thread",
+    }
 }
 
 impl Unit {
-    /// Every unit, in the order in which reports show them.
-    pub const ALL: [Unit; 3] = [Unit::Coroutine, Unit::Fiber, Unit::Thread];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Coroutine => "coroutine",
-            Unit::Fiber => "fiber",
-            Unit::Thread => "thread",
-        }
-    }
-
     /// The runtime it belongs to.
     pub fn runtime(self) -> &'static str {
         match self {
@@ -88,27 +71,6 @@ impl Unit {
             Unit::Fiber => fiber::run(units, switches, all_alive),
             Unit::Thread => thread::run(units, switches, all_alive),
         }
-    }
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Unit {
-    type Err = String;
-
-    /// Finds a unit by its name.
-    ///
-    /// # Errors
-    /// One line that names the right ones.
-    fn from_str(name: &str) -> Result<Unit, String> {
-        Unit::ALL
-            .into_iter()
-            .find(|unit| unit.name() == name)
-            .ok_or_else(|| unknown("unit", name, Unit::ALL.map(Unit::name)))
     }
 }
 
@@ -176,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_wrong_unit_is_answered_with_the_right_ones() {
-        let line = "goroutine".parse::<Unit>().expect_err("no such unit");
+        let line = "goroutine".parse::<Unit>().expect_err("no such unit").to_string();
         assert!(line.starts_with("there is no unit 'goroutine'; the units are"), "{line}");
     }
 }

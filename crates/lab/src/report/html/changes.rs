@@ -1,11 +1,12 @@
 //! The pages of a comparison and of a history.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 
-use super::markup::{self, escape, figure};
-use super::{environment, list, page, past, subtitle};
+use super::markup::{self, figure, grid, list, percent};
+use super::{environment, page, past, subtitle};
 use crate::compare::{Change, Comparison, Pair, Verdict};
-use crate::record::{Record, more_is_better};
+use crate::metric;
+use crate::record::Record;
 use crate::report::table::{Align, Table};
 
 /// The page of a comparison: `cautions` before all, then what it comes to in `sentences`, the
@@ -13,32 +14,32 @@ use crate::report::table::{Align, Table};
 pub(crate) fn comparison(
     comparison: &Comparison,
     cautions: &[String],
-    sentences: Vec<String>,
+    sentences: &[String],
     table: &Table,
 ) -> String {
-    let cautions: String =
-        cautions.iter().map(|c| format!("<li><strong>{}</strong></li>\n", escape(c))).collect();
-    let cautions = match cautions.is_empty() {
-        true => cautions,
-        false => format!("<ul class=\"doubts\">\n{cautions}</ul>\n"),
+    let summary = html! {
+        @if !cautions.is_empty() {
+            ul class="doubts" { @for caution in cautions { li { strong { (caution) } } } }
+        }
+        (list(None, sentences))
     };
     let [old, new] = &comparison.sides;
     let sections = vec![
-        ("summary", "In plain words", cautions + &list(sentences.into_iter())),
+        ("summary", "In plain words", summary),
         ("charts", "What changed most", ratios(&comparison.pairs)),
         ("figures", "Every figure", sortable(table)),
         ("old", "The old side", environment(old)),
         ("new", "The new side", environment(new)),
     ];
-    let sides = format!("{} → {}", subtitle(old), subtitle(new));
-    let both = if subtitle(old) == subtitle(new) { subtitle(old) } else { sides };
+    let (before, after) = (subtitle(old), subtitle(new));
+    let both = if before == after { after } else { format!("{before} → {after}") };
     page("Old and New", &both, sections)
 }
 
 /// The page of a history: what `said` of it, its charts, and every point in `table`.
-pub(crate) fn history(records: &[Record], said: Vec<String>, table: &Table) -> String {
+pub(crate) fn history(records: &[Record], said: &[String], table: &Table) -> String {
     let sections = vec![
-        ("summary", "In plain words", list(said.into_iter())),
+        ("summary", "In plain words", list(None, said)),
         ("charts", "Charts", past::charts(records)),
         ("figures", "Every figure", sortable(table)),
         ("environment", "Where it was measured", environment(records)),
@@ -46,11 +47,8 @@ pub(crate) fn history(records: &[Record], said: Vec<String>, table: &Table) -> S
     page("What changed, and when", &subtitle(records), sections)
 }
 
-fn sortable(table: &Table) -> String {
-    match table.rows.is_empty() {
-        true => String::new(),
-        false => markup::table(table, &table.title) + &markup::notes(&table.notes),
-    }
+fn sortable(table: &Table) -> Markup {
+    html! { @if !table.rows.is_empty() { (markup::table(table, &table.title)) } }
 }
 
 /// So many changes fit a picture that somebody looks at; the table has them all.
@@ -61,10 +59,10 @@ const AXIS: usize = 24;
 
 /// The figures that changed beyond doubt, largest change first: the ratio with its interval, and a
 /// line where nothing has changed. Rates, which are times turned upside down, are left out.
-fn ratios(pairs: &[Pair]) -> String {
+fn ratios(pairs: &[Pair]) -> Markup {
     let told = |pair: &&Pair| {
         matches!(pair.change.verdict, Verdict::Better | Verdict::Worse)
-            && !more_is_better(&pair.new.metric)
+            && !pair.new.quantity().more_is_better()
             && pair.change.ratio > 0.0
             && pair.change.ratio.is_finite()
     };
@@ -73,58 +71,22 @@ fn ratios(pairs: &[Pair]) -> String {
     let more = shown.len().saturating_sub(MOST);
     shown.truncate(MOST);
     if shown.is_empty() {
-        return String::new();
+        return html! {};
     }
     let axis = Axis::of(shown.iter().map(|pair| &pair.change));
     let floor = shown.len() * ROW;
-    let height = floor + AXIS;
+    let ticks = axis.ticks().into_iter().map(|value| {
+        let class = if value == 1.0 { "reach" } else { "grid" };
+        (axis.at(value), format!("{value}x"), class)
+    });
     let spoken: Vec<String> =
         shown.iter().map(|pair| format!("{}: {}", name(pair), words(pair))).collect();
-    let mut svg = format!(
-        "<svg class=\"ratios\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n",
-        escape(&spoken.join("; "))
-    );
-    for value in axis.ticks() {
-        let x = axis.at(value);
-        let anchor = match x {
-            x if x < 4.0 => "start",
-            x if x > 93.0 => "end",
-            _ => "middle",
-        };
-        let class = if value == 1.0 { "reach" } else { "grid" };
-        let _ = write!(
-            svg,
-            "<line class=\"{class}\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"0\" y2=\"{floor}\"/>\
-             <text class=\"tick\" x=\"{x:.2}%\" y=\"{}\" text-anchor=\"{anchor}\">{value}x</text>",
-            height - 6,
-        );
-    }
-    svg.push('\n');
-    for (at, pair) in shown.iter().enumerate() {
-        let (top, change) = (at * ROW, &pair.change);
-        let (middle, x) = (top + 45, axis.at(change.ratio));
-        // The hues of threads and coroutines, which tell apart for every eye.
-        let class = if change.verdict == Verdict::Worse { "thread" } else { "coroutine" };
-        let _ = write!(
-            svg,
-            "<g class=\"{class}\"><text x=\"0\" y=\"{}\">{}</text>\
-             <text class=\"value\" x=\"0\" y=\"{}\">{}</text>",
-            top + 15,
-            escape(&name(pair)),
-            top + 32,
-            escape(&words(pair)),
-        );
-        if let Some((low, high)) = change.interval {
-            let _ = write!(
-                svg,
-                "<line class=\"reach\" x1=\"{:.2}%\" x2=\"{:.2}%\" y1=\"{middle}\" y2=\"{middle}\"/>",
-                axis.at(low),
-                axis.at(high),
-            );
+    let svg = html! {
+        svg class="ratios" height=(floor + AXIS) role="img" aria-label=(spoken.join("; ")) {
+            (grid(ticks, floor, floor + AXIS - 6))
+            @for (at, pair) in shown.iter().enumerate() { (row(axis, at * ROW, pair)) }
         }
-        let _ = writeln!(svg, "<circle class=\"dot\" cx=\"{x:.2}%\" cy=\"{middle}\" r=\"6\"/></g>");
-    }
-    svg.push_str("</svg>");
+    };
     let mut remark =
         "The new median by the old one, and its 95% interval; the line at 1x is where \
                       nothing has changed."
@@ -132,14 +94,31 @@ fn ratios(pairs: &[Pair]) -> String {
     if more > 0 {
         remark += &format!(" {more} smaller changes are in the table below.");
     }
-    let chart = figure("New by old", &remark, &svg, &behind(&shown));
-    format!("<div class=\"charts\">\n{chart}</div>\n")
+    html! { div class="charts" { (figure("New by old", &remark, &svg, &behind(&shown))) } }
+}
+
+fn row(axis: Axis, top: usize, pair: &Pair) -> Markup {
+    let change = &pair.change;
+    let (middle, at) = (top + 45, |ratio| percent(axis.at(ratio)));
+    // The hues of threads and coroutines, which tell apart for every eye.
+    let class = if change.verdict == Verdict::Worse { "thread" } else { "coroutine" };
+    html! {
+        g class=(class) {
+            text x="0" y=(top + 15) { (name(pair)) }
+            text class="value" x="0" y=(top + 32) { (words(pair)) }
+            @if let Some((low, high)) = change.interval {
+                line class="reach" x1=(at(low)) x2=(at(high)) y1=(middle) y2=(middle) {}
+            }
+            circle class="dot" cx=(at(change.ratio)) cy=(middle) r="6" {}
+        }
+        "\n"
+    }
 }
 
 /// `ruby fiber alloc, time per unit`.
 fn name(pair: &Pair) -> String {
     let s = &pair.new.subject;
-    format!("{} {} {}, {}", s.runtime, s.unit, s.workload, pair.new.metric.replace('_', " "))
+    format!("{} {} {}, {}", s.runtime, s.unit, s.workload, metric::spoken(&pair.new.metric))
 }
 
 fn words(pair: &Pair) -> String {
@@ -183,10 +162,10 @@ impl Axis {
         Axis { low: low / room, high: high * room }
     }
 
-    /// The place of a ratio, percent of the width.
+    /// The place of a ratio, from 0 to 1.
     fn at(self, ratio: f64) -> f64 {
         let place = (ratio.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln();
-        100.0 * place.clamp(0.0, 1.0)
+        place.clamp(0.0, 1.0)
     }
 
     /// Round ratios along it, 1 among them: of the coarsest steps that there are three of.
@@ -230,11 +209,11 @@ mod tests {
             let ticks = axis.ticks();
             assert!(ticks.contains(&1.0) && ticks.len() <= 7, "{ratio}: {ticks:?}");
             assert!(axis.at(low) <= axis.at(ratio) && axis.at(ratio) <= axis.at(high), "{axis:?}");
-            assert!(axis.at(1.0) > 0.0 && axis.at(1.0) < 100.0, "{axis:?}");
+            assert!(axis.at(1.0) > 0.0 && axis.at(1.0) < 1.0, "{axis:?}");
         }
         assert_eq!(Axis { low: 0.12, high: 8.2 }.ticks(), [0.2, 0.5, 1.0, 2.0, 5.0]);
         assert_eq!(Axis { low: 0.98, high: 3.9 }.ticks(), [1.0, 1.4, 2.0]);
         let axis = Axis { low: 0.25, high: 4.0 };
-        assert!((axis.at(2.0) + axis.at(0.5) - 100.0).abs() < 1e-9, "half is as far as twice");
+        assert!((axis.at(2.0) + axis.at(0.5) - 1.0).abs() < 1e-9, "half is as far as twice");
     }
 }

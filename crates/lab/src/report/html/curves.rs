@@ -1,11 +1,10 @@
 //! Curves: one metric of a few units over people, nutrients or versions.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 
-use super::markup::{escape, figure};
+use super::markup::{figure, percent};
 use super::scale::{Scale, tick};
-use crate::record::value_unit;
-use crate::report::number;
+use crate::metric::Quantity;
 use crate::report::table::{Align, Table};
 use crate::report::tables::NOTHING;
 
@@ -27,7 +26,7 @@ pub(super) struct Curve {
 pub(super) struct Chart<'a> {
     pub(super) title: String,
     pub(super) remark: String,
-    pub(super) metric: &'a str,
+    pub(super) quantity: Quantity,
     /// What stands across.
     pub(super) across: &'a str,
     /// The names of the places across, from left to right, evenly spaced.
@@ -53,112 +52,91 @@ impl Curve {
 
 impl Chart<'_> {
     /// The chart with its table.
-    pub(super) fn html(&self) -> String {
+    pub(super) fn html(&self) -> Markup {
         let values = || self.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
-        let scale = Scale::of(value_unit(self.metric), values().collect::<Vec<_>>().into_iter());
+        let scale = Scale::of(self.quantity, values().collect::<Vec<_>>().into_iter());
         let last = self.places.len().saturating_sub(1).max(1) as f64;
-        let across = |at: usize| 100.0 * at as f64 / last;
-        let mut html = format!(
-            "<div class=\"plot\"><svg role=\"img\" aria-label=\"{}\">\n",
-            escape(&self.spoken())
-        );
-        let mut labels = String::new();
-        for value in scale.ticks() {
-            let y = 100.0 * scale.at(value);
-            let _ = write!(
-                html,
-                "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{0:.2}%\" y2=\"{0:.2}%\"/>",
-                100.0 - y
-            );
-            let _ = write!(
-                labels,
-                "<span class=\"y\" aria-hidden=\"true\" style=\"bottom:{y:.2}%\">{}</span>",
-                escape(&tick(self.metric, value))
-            );
-        }
-        let longest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
-        let most = (LETTERS / (longest + 1)).clamp(2, 7);
-        let every = self.places.len().div_ceil(most).max(1);
-        for (at, place) in self.places.iter().enumerate() {
-            // From the right, so that the largest is always named.
-            if (self.places.len() - 1 - at) % every == 0 {
-                let inside = match at {
-                    _ if longest <= LONG => "",
-                    0 => " first",
-                    at if at + 1 == self.places.len() => " last",
-                    _ => "",
-                };
-                let _ = write!(
-                    labels,
-                    "<span class=\"x{inside}\" aria-hidden=\"true\" style=\"left:{:.2}%\">{}</span>",
-                    across(at),
-                    escape(place)
-                );
-            }
-        }
-        // The inner picture is stretched to the plot, lines and all but their width; the dots stay
-        // round in the outer one.
-        html.push_str("\n<svg viewBox=\"0 0 100 100\" preserveAspectRatio=\"none\">");
-        for curve in &self.curves {
-            for run in runs(&curve.values) {
-                let points: Vec<String> = run
-                    .iter()
-                    .map(|&(at, value)| {
-                        format!("{:.2},{:.2}", across(at), 100.0 * (1.0 - scale.at(value)))
-                    })
-                    .collect();
-                let dashed = curve.dashes();
-                let _ = write!(
-                    html,
-                    "<polyline class=\"curve {}{dashed}\" points=\"{}\"/>",
-                    curve.class,
-                    points.join(" ")
-                );
-            }
-        }
-        html.push_str("</svg>\n");
-        for curve in &self.curves {
-            let _ = write!(html, "<g class=\"{}\">", curve.class);
-            for (at, value) in curve.values.iter().enumerate() {
-                if let Some(value) = value {
-                    let _ = write!(
-                        html,
-                        "<circle class=\"dot\" cx=\"{:.2}%\" cy=\"{:.2}%\" r=\"4\"/>",
-                        across(at),
-                        100.0 * (1.0 - scale.at(*value))
-                    );
+        let across = |at: usize| at as f64 / last;
+        let down = |value: f64| 1.0 - scale.at(value);
+        let points = |run: Vec<(usize, f64)>| {
+            let point =
+                |(at, value)| format!("{:.2},{:.2}", 100.0 * across(at), 100.0 * down(value));
+            run.into_iter().map(point).collect::<Vec<_>>().join(" ")
+        };
+        let plot = html! {
+            div class="plot" {
+                svg role="img" aria-label=(self.spoken()) {
+                    @for value in scale.ticks() {
+                        @let y = percent(down(value));
+                        line class="grid" x1="0" x2="100%" y1=(y) y2=(y) {}
+                    }
+                    // Stretched to the plot, lines and all but their width; the dots stay round in
+                    // the outer picture.
+                    svg viewBox="0 0 100 100" preserveAspectRatio="none" {
+                        @for curve in &self.curves {
+                            @for run in runs(&curve.values) {
+                                polyline class={ "curve " (curve.class) (curve.dashes()) }
+                                    points=(points(run)) {}
+                            }
+                        }
+                    }
+                    @for curve in &self.curves {
+                        g class=(curve.class) {
+                            @for (at, value) in curve.values.iter().enumerate() {
+                                @if let Some(value) = value {
+                                    circle class="dot" cx=(percent(across(at)))
+                                        cy=(percent(down(*value))) r="4" {}
+                                }
+                            }
+                        }
+                    }
+                }
+                @for value in scale.ticks() {
+                    span class="y" aria-hidden="true"
+                        style={ "bottom:" (percent(scale.at(value))) } {
+                        (tick(self.quantity, value))
+                    }
+                }
+                @for (at, inside) in self.named() {
+                    span class={ "x" (inside) } aria-hidden="true"
+                        style={ "left:" (percent(across(at))) } { (self.places[at]) }
                 }
             }
-            html.push_str("</g>");
-        }
-        let _ = write!(
-            html,
-            "</svg>{labels}</div>\n<p class=\"axis\">{}</p>\n{}",
-            escape(self.across),
-            self.legend()
-        );
+            p class="axis" { (self.across) }
+            ul class="legend" {
+                @for curve in &self.curves {
+                    li {
+                        svg aria-hidden="true" class=(curve.class) {
+                            line class={ "curve" (curve.dashes()) }
+                                x1="0" x2="100%" y1="50%" y2="50%" {}
+                        }
+                        (curve.name)
+                    }
+                }
+            }
+        };
         let remark = match scale.is_logarithmic() {
             true => format!("{} The scale upwards goes by powers of ten.", self.remark),
             false => self.remark.clone(),
         };
-        figure(&self.title, remark.trim(), &html, &self.behind())
+        figure(&self.title, remark.trim(), &plot, &self.behind())
     }
 
-    fn legend(&self) -> String {
-        let items: String = self
-            .curves
-            .iter()
-            .map(|curve| {
-                let dashed = curve.dashes();
-                format!(
-                    "<li><svg aria-hidden=\"true\" class=\"{}\"><line class=\"curve{dashed}\" \
-                     x1=\"0\" x2=\"100%\" y1=\"50%\" y2=\"50%\"/></svg>{}</li>",
-                    curve.class,
-                    escape(&curve.name)
-                )
-            })
-            .collect();
-        format!("<ul class=\"legend\">{items}</ul>")
+    /// The places whose names there is room for, each with the class of those at the ends.
+    fn named(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let count = self.places.len();
+        let longest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
+        let most = (LETTERS / (longest + 1)).clamp(2, 7);
+        let every = count.div_ceil(most).max(1);
+        let inside = move |at: usize| match at {
+            _ if longest <= LONG => "",
+            0 => " first",
+            at if at + 1 == count => " last",
+            _ => "",
+        };
+        // From the right, so that the largest is always named.
+        let named = (0..count).filter(move |at| (count - 1 - at) % every == 0);
+        named.map(move |at| (at, inside(at)))
     }
 
     /// What a screen reader says in place of the picture: where each curve begins and ends.
@@ -171,7 +149,7 @@ impl Chart<'_> {
                 .filter_map(|(at, value)| Some((at, (*value)?)))
                 .collect();
             let point = |&(at, value): &(usize, f64)| {
-                format!("{} at {}", number::value(self.metric, value), self.places[at])
+                format!("{} at {}", self.quantity.show(value), self.places[at])
             };
             match (known.first(), known.last()) {
                 (Some(first), Some(last)) if first.0 != last.0 => {
@@ -194,7 +172,7 @@ impl Chart<'_> {
             let mut row = vec![place.clone()];
             row.extend(self.curves.iter().map(|curve| {
                 let value = curve.values.get(at).copied().flatten();
-                value.map_or_else(|| NOTHING.into(), |value| number::value(self.metric, value))
+                value.map_or_else(|| NOTHING.into(), |value| self.quantity.show(value))
             }));
             table.rows.push(row);
         }
@@ -227,7 +205,7 @@ mod tests {
         let chart = Chart {
             title: "Feeding".into(),
             remark: String::new(),
-            metric: "time",
+            quantity: Quantity::Milliseconds,
             across: "people",
             places: vec!["1".into(), "2,048".into()],
             curves: vec![Curve {
@@ -237,7 +215,7 @@ mod tests {
                 values: vec![Some(0.5), Some(12.0)],
             }],
         };
-        let html = chart.html();
+        let html = chart.html().into_string();
         let said = "Feeding, over people: fibers from 500 µs at 1 to 12.0 ms at 2,048";
         assert!(html.contains(&format!("aria-label=\"{said}\"")), "{html}");
         assert!(html.contains("<td class=\"right\" data-key=\"12000000\">12.0 ms</td>"), "{html}");

@@ -1,55 +1,52 @@
-//! Pieces of a page: text made safe, tables, and the figures that charts stand in.
+//! Pieces of a page: tables, and the figures that charts stand in.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 
 use crate::report::table::{Align, Table};
 
-/// Text that is shown as it is, in the page and in attributes.
-pub(super) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            letter => safe.push(letter),
-        }
-    }
-    safe
+/// A place across or down, as a share of the whole.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2}%", 100.0 * share)
 }
 
-/// A table whose columns can be sorted. Its first column names the rows.
-pub(super) fn table(table: &Table, caption: &str) -> String {
-    let class = |align| if align == Align::Right { " class=\"right\"" } else { "" };
-    let mut html = String::from("<div class=\"scroll\" tabindex=\"0\" role=\"region\" ");
-    let _ = write!(
-        html,
-        "aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption>\n<thead><tr>",
-        escape(caption)
-    );
-    for column in &table.columns {
-        let heading = escape(&column.heading);
-        let _ = write!(html, "<th scope=\"col\"{}>{heading}</th>", class(column.align));
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for (number, row) in table.rows.iter().enumerate() {
-        html.push_str("<tr>");
-        for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
-            // In text a name stands once above its rows; to be sorted, each row needs its own.
-            let cell = table.names.get(number).filter(|_| at == 0).unwrap_or(cell);
-            let key = key(cell).map_or_else(String::new, |key| format!(" data-key=\"{key}\""));
-            let text = escape(cell);
-            let _ = match at {
-                0 => write!(html, "<th scope=\"row\"{key}>{text}</th>"),
-                _ => write!(html, "<td{}{key}>{text}</td>", class(column.align)),
-            };
+/// A list of sentences; nothing where there are none.
+pub(super) fn list(class: Option<&str>, items: &[String]) -> Markup {
+    html! { @if !items.is_empty() { ul class=[class] { @for item in items { li { (item) } "\n" } } } }
+}
+
+/// A table whose columns can be sorted, with its notes. Its first column names the rows.
+pub(super) fn table(table: &Table, caption: &str) -> Markup {
+    let class = |align| (align == Align::Right).then_some("right");
+    // In text a name stands once above its rows; to be sorted, each row needs its own.
+    let name = |row: usize, cell| table.names.get(row).unwrap_or(cell);
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(caption) {
+            table class="sortable" {
+                caption { (caption) }
+                thead { tr {
+                    @for column in &table.columns {
+                        th scope="col" class=[class(column.align)] { (column.heading) }
+                    }
+                } }
+                tbody {
+                    @for (at, row) in table.rows.iter().enumerate() {
+                        tr {
+                            @for (number, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
+                                @if number == 0 {
+                                    @let cell = name(at, cell);
+                                    th scope="row" data-key=[key(cell)] { (cell) }
+                                } @else {
+                                    td class=[class(column.align)] data-key=[key(cell)] { (cell) }
+                                }
+                            }
+                        }
+                        "\n"
+                    }
+                }
+            }
         }
-        html.push_str("</tr>\n");
+        (list(Some("notes"), &table.notes))
     }
-    html.push_str("</tbody></table></div>\n");
-    html
 }
 
 /// What a cell with a unit is sorted by: `4.41 µs` by its nanoseconds, `1,000` by the number.
@@ -73,24 +70,38 @@ fn key(cell: &str) -> Option<f64> {
     Some(value * scale)
 }
 
-/// Lines under a table.
-pub(super) fn notes(notes: &[String]) -> String {
-    if notes.is_empty() {
-        return String::new();
+/// A chart with its title, and the table of what it shows.
+pub(super) fn figure(title: &str, remark: &str, chart: &Markup, behind: &Table) -> Markup {
+    html! {
+        figure class="card" {
+            figcaption { (title) small { (remark) } }
+            (chart)
+            details {
+                summary { "The figures behind this chart" }
+                (table(behind, title))
+            }
+        }
     }
-    let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
-    format!("<ul class=\"notes\">{items}</ul>\n")
 }
 
-/// A chart with its title, and the table of what it shows.
-pub(super) fn figure(title: &str, remark: &str, chart: &str, behind: &Table) -> String {
-    format!(
-        "<figure class=\"card\"><figcaption>{}<small>{}</small></figcaption>\n{chart}\n\
-         <details><summary>The figures behind this chart</summary>{}</details></figure>\n",
-        escape(title),
-        escape(remark),
-        table(behind, title),
-    )
+/// The grid of a scale across: a line for each tick, as high as `floor`, and its name below.
+pub(super) fn grid(
+    ticks: impl Iterator<Item = (f64, String, &'static str)>,
+    floor: usize,
+    below: usize,
+) -> Markup {
+    let anchor = |share: f64| match share {
+        share if share < 0.04 => "start",
+        share if share > 0.93 => "end",
+        _ => "middle",
+    };
+    html! {
+        @for (share, name, class) in ticks {
+            @let x = percent(share);
+            line class=(class) x1=(x) x2=(x) y1="0" y2=(floor) {}
+            text class="tick" x=(x) y=(below) text-anchor=(anchor(share)) { (name) }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -101,7 +112,7 @@ mod tests {
     fn nothing_in_a_record_becomes_part_of_the_page() {
         let mut evil = Table::new("x").column("<b>", Align::Left);
         evil.rows = vec![vec!["<script>alert('1')</script>".into()]];
-        let html = table(&evil, "\"quoted\"");
+        let html = table(&evil, "\"quoted\"").into_string();
         assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
         assert!(html.contains("aria-label=\"&quot;quoted&quot;\""), "{html}");
     }
@@ -124,7 +135,7 @@ mod tests {
         two.rows =
             vec![vec!["ruby 3.3".into(), "Fibers".into()], vec![String::new(), "Threads".into()]];
         two.names = vec!["ruby 3.3".into(); 2];
-        let html = table(&two, "x");
+        let html = table(&two, "x").into_string();
         assert_eq!(html.matches("<th scope=\"row\">ruby 3.3</th>").count(), 2, "{html}");
     }
 }

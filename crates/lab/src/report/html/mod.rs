@@ -13,15 +13,15 @@ mod past;
 pub(super) mod picture;
 mod scale;
 
-use std::fmt::Write;
-
-use markup::escape;
+use markup::list;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(crate) use changes::{comparison, history};
 
 use super::view::View;
-use super::{number, tables, text, words};
+use super::{tables, text, words};
 use crate::history as past_of;
+use crate::number;
 use crate::record::Record;
 
 const STYLE: &str = include_str!("style.css");
@@ -60,36 +60,50 @@ pub(super) fn render(records: &[Record]) -> String {
 
 /// A page of sections, each with what it goes by in links, its title and its body; those without a
 /// body are left out. The first is the summary.
-fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, String)>) -> String {
-    sections.retain(|(_, _, body)| !body.is_empty());
-    let links: String = sections
-        .iter()
-        .map(|(id, title, _)| format!("<li><a href=\"#{id}\">{title}</a></li>"))
-        .collect();
-    let bodies: String = sections
-        .iter()
-        .map(|(id, title, body)| {
-            format!(
-                "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">\
-                 {title}</h2>\n{body}</section>\n"
-            )
-        })
-        .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
-         'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}{PAGE}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#summary\">Skip to the summary</a>\n\
-         <header><div><h1>{title}</h1>\n<p class=\"soft\">{}</p></div>\n\
-         <button id=\"theme\" type=\"button\" hidden>Dark page</button></header>\n\
-         <nav aria-label=\"Sections\"><ul>{links}</ul></nav>\n<main>\n{bodies}</main>\n\
-         <footer>Made by carefree {}.</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        escape(subtitle),
-        env!("CARGO_PKG_VERSION"),
-    )
+fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, Markup)>) -> String {
+    const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
+                          script-src 'unsafe-inline'; img-src data:";
+    sections.retain(|(_, _, body)| !body.0.is_empty());
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(PAGE)) }
+            }
+            body {
+                a class="skip" href="#summary" { "Skip to the summary" }
+                header {
+                    div { h1 { (title) } p class="soft" { (subtitle) } }
+                    button id="theme" type="button" hidden { "Dark page" }
+                }
+                nav aria-label="Sections" {
+                    ul {
+                        @for (id, title, _) in &sections {
+                            li { a href={ "#" (id) } { (title) } }
+                        }
+                    }
+                }
+                main {
+                    @for (id, title, body) in &sections {
+                        section id=(id) aria-labelledby={ (id) "-title" } {
+                            h2 id={ (id) "-title" } { (title) }
+                            (body)
+                        }
+                        "\n"
+                    }
+                }
+                footer { "Made by carefree " (env!("CARGO_PKG_VERSION")) "." }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+        "\n"
+    };
+    page.into_string()
 }
 
 /// When and on what, in a line.
@@ -117,203 +131,175 @@ fn subtitle(records: &[Record]) -> String {
     }
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
-    let items: String = items.map(|item| format!("<li>{}</li>\n", escape(&item))).collect();
-    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
-}
+/// More sentences than these are told in a line for each topic, with the rest behind it.
+const FEW: usize = 8;
 
-fn summary(view: &View<'_>, records: &[Record]) -> String {
+fn summary(view: &View<'_>, records: &[Record]) -> Markup {
     let topics = words::topics(view);
-    let mut html = String::new();
-    // Few sentences need no help; many are told in a line for each topic, with the rest behind it.
-    let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > 8;
+    let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > FEW;
     let (runtimes, spans) = words::spans(view).unwrap_or_default();
-    let open = if many { "" } else { " open" };
-    if runtimes > 0 {
-        let _ = writeln!(
-            html,
-            "<p class=\"lead\">What a thread takes, in multiples of what the lighter unit (fiber, \
-             goroutine, task) takes: the least and the most of the {runtimes} runtimes measured \
-             here.</p>"
-        );
-    }
-    for (topic, said) in topics {
-        let sentences = list(said.into_iter());
-        let _ = match spans.get(topic) {
-            Some(span) => writeln!(
-                html,
-                "<details class=\"topic\"{open}><summary><h3>{topic}</h3>: {}</summary>{sentences}\
-                 </details>",
-                escape(span)
-            ),
-            None if many => writeln!(html, "<h3>{topic}</h3>\n{sentences}"),
-            None => writeln!(html, "{sentences}"),
-        };
-    }
-    let steps: Vec<String> = past_in_short(records).collect();
-    if !steps.is_empty() {
-        let _ = writeln!(html, "<h3>From version to version</h3>\n{}", list(steps.into_iter()));
-    }
-    if html.is_empty() {
-        html.push_str(
-            "<p>There is nothing to compare: no fiber and thread did the same work.</p>\n",
-        );
-    }
-    let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
-    if doubts > 0 {
-        let (is, word) = if doubts == 1 { ("is", "reason") } else { ("are", "reasons") };
-        let _ =
-            writeln!(html, "<p>There {is} <a href=\"#doubts\">{doubts} {word} for doubt</a>.</p>");
-    }
-    html
-}
-
-/// The largest steps of the history.
-fn past_in_short(records: &[Record]) -> impl Iterator<Item = String> + use<> {
-    past_of::sentences(records)
-        .into_iter()
+    let largest: Vec<String> = past_of::sentences(records)
+        .iter()
         .take(3)
-        .map(|step| format!("{}.", text::capitalized(&step)))
-}
-
-fn all_tables(view: &View<'_>) -> String {
-    let shown = |table: &super::table::Table| {
-        format!(
-            "<h3>{}</h3>\n{}{}",
-            escape(&table.title),
-            markup::table(table, &table.title),
-            markup::notes(&table.notes)
-        )
-    };
-    tables::published(view).iter().map(shown).collect()
-}
-
-fn figures(view: &View<'_>) -> String {
-    tables::intervals(view, true).map_or_else(String::new, |table| {
-        format!(
-            "<details><summary>All {} figures, with their intervals</summary>{}{}</details>\n",
-            table.rows.len(),
-            markup::table(&table, &table.title),
-            markup::notes(&table.notes)
-        )
-    })
-}
-
-fn doubts(records: &[Record]) -> String {
-    let mut items = String::new();
-    for record in records {
-        for warning in &record.warnings {
-            let _ = writeln!(
-                items,
-                "<li><strong>{}.</strong> What to do: {}.</li>",
-                escape(&text::capitalized(&warning.message)),
-                escape(&warning.advice)
-            );
-        }
-        for failed in &record.failures {
-            let advice = failed.advice.as_ref();
-            let advice =
-                advice.map_or_else(String::new, |advice| format!(" What to do: {advice}."));
-            let said = failed.stderr.as_ref();
-            let said = said.map_or_else(String::new, |s| format!("<pre>{}</pre>", escape(s)));
-            let _ = writeln!(
-                items,
-                "<li><strong>Failed: {}</strong>{}{said}</li>",
-                escape(&text::failure(failed)),
-                escape(&advice)
-            );
-        }
-        if record.run.interrupted {
-            items.push_str("<li>Broken off: these are the samples until then.</li>\n");
-        }
-    }
-    if items.is_empty() { items } else { format!("<ul class=\"doubts\">\n{items}</ul>\n") }
-}
-
-fn method(records: &[Record]) -> String {
-    let mut html = String::new();
-    if records.iter().any(|record| record.source.is_none()) {
-        html += &list(METHOD.into_iter().map(str::to_owned));
-    }
-    for source in records.iter().filter_map(|record| record.source.as_ref()) {
-        let title = escape(&source.title);
-        let title = match &source.address {
-            // Nothing else becomes a link, whatever a record says.
-            Some(address) if address.starts_with("https://") => {
-                format!("<a href=\"{}\">{title}</a>", escape(address))
+        .map(|step| format!("{}.", text::capitalized(step)))
+        .collect();
+    let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
+    html! {
+        @if runtimes > 0 {
+            p class="lead" {
+                "What a thread takes, in multiples of what the lighter unit (fiber, goroutine, \
+                 task) takes: the least and the most of the " (runtimes) " runtimes measured here."
             }
-            _ => title,
-        };
-        html += &format!("<h3>As published: {title}</h3>\n{}", list(source.notes.iter().cloned()));
+        }
+        @for (topic, said) in &topics {
+            @match spans.get(topic) {
+                Some(span) => details class="topic" open[!many] {
+                    summary { h3 { (topic) } ": " (span) }
+                    (list(None, said))
+                },
+                None => { @if many { h3 { (topic) } } (list(None, said)) },
+            }
+        }
+        @if !largest.is_empty() { h3 { "From version to version" } (list(None, &largest)) }
+        @if topics.is_empty() && largest.is_empty() {
+            p { "There is nothing to compare: no fiber and thread did the same work." }
+        }
+        @if doubts > 0 {
+            @let (is, word) = if doubts == 1 { ("is", "reason") } else { ("are", "reasons") };
+            p { "There " (is) " " a href="#doubts" { (doubts) " " (word) " for doubt" } "." }
+        }
     }
-    html
 }
 
-fn environment(records: &[Record]) -> String {
-    let mut html = String::new();
+fn all_tables(view: &View<'_>) -> Markup {
+    html! {
+        @for table in tables::published(view) {
+            h3 { (table.title) }
+            (markup::table(&table, &table.title))
+        }
+    }
+}
+
+fn figures(view: &View<'_>) -> Markup {
+    html! {
+        @if let Some(table) = tables::intervals(view, true) {
+            details {
+                summary { "All " (table.rows.len()) " figures, with their intervals" }
+                (markup::table(&table, &table.title))
+            }
+        }
+    }
+}
+
+fn doubts(records: &[Record]) -> Markup {
+    let of = |record: &Record| {
+        record.warnings.len() + record.failures.len() + usize::from(record.run.interrupted)
+    };
+    html! {
+        @if records.iter().any(|record| of(record) > 0) {
+            ul class="doubts" {
+                @for record in records {
+                    @for warning in &record.warnings {
+                        li {
+                            strong { (text::capitalized(&warning.message)) "." }
+                            " What to do: " (warning.advice) "."
+                        }
+                    }
+                    @for failed in &record.failures {
+                        li {
+                            strong { "Failed: " (text::failure(failed)) }
+                            @if let Some(advice) = &failed.advice { " What to do: " (advice) "." }
+                            @if let Some(said) = &failed.stderr { pre { (said) } }
+                        }
+                    }
+                    @if record.run.interrupted {
+                        li { "Broken off: these are the samples until then." }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn method(records: &[Record]) -> Markup {
+    html! {
+        @if records.iter().any(|record| record.source.is_none()) {
+            (list(None, &METHOD.map(str::to_owned)))
+        }
+        @for source in records.iter().filter_map(|record| record.source.as_ref()) {
+            // Nothing else becomes a link, whatever a record says.
+            @let address = source.address.as_ref().filter(|a| a.starts_with("https://"));
+            h3 {
+                "As published: "
+                @match address {
+                    Some(address) => a href=(address) { (source.title) },
+                    None => (source.title),
+                }
+            }
+            (list(None, &source.notes))
+        }
+    }
+}
+
+fn environment(records: &[Record]) -> Markup {
     // A folder has dozens of runs, each with as much to say.
     let folded = records.len() > 1;
-    for record in records {
-        let e = &record.environment;
-        let title = match (&record.source, e.started.as_str()) {
-            (Some(source), _) => source.title.clone(),
-            (None, "") => continue,
-            (None, started) => started.to_owned(),
-        };
-        let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let cores = match (e.cores_allowed, e.cores) {
-            (0, _) => None,
-            (allowed, cores) if allowed == cores => Some(cores.to_string()),
-            (allowed, cores) => Some(format!("{allowed} of {cores}")),
-        };
-        let variables: Vec<String> =
-            e.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mode = |mode: &str, reason: &str| known(mode).map(|mode| format!("{mode}: {reason}"));
-        let run = &record.run;
-        let measured = record.source.is_none();
-        let facts: [(&str, Option<String>); 18] = [
-            ("Processor", e.cpu.clone()),
-            ("Cores", cores),
-            ("Memory", e.memory.map(|bytes| number::size(bytes as f64))),
-            ("Virtual machine", e.virtual_machine.map(|is| if is { "yes" } else { "no" }.into())),
-            ("Container", e.container.clone()),
-            ("Frequency governor", e.governor.clone()),
-            ("Kernel", known(&e.kernel)),
-            ("C library", known(&e.libc)),
-            ("Page size", (e.page_size > 0).then(|| number::size(e.page_size as f64))),
-            ("Transparent huge pages", e.thp.clone()),
-            ("Address randomization", e.aslr.clone()),
-            ("carefree", known(&e.carefree)),
-            ("rustc", known(&e.rustc)),
-            ("Fibers' thread-local storage", mode(&e.tls_mode, &e.tls_reason)),
-            ("Guards of stacks", mode(&e.guard_mode, &e.guard_reason)),
-            ("Variables", known(&variables.join(", "))),
-            ("Samples of each", measured.then(|| run.samples.to_string())),
-            ("Seed", measured.then(|| run.seed.to_string())),
-        ];
-        let title = escape(&title);
-        let _ = match folded {
-            true => {
-                writeln!(html, "<details class=\"card\"><summary><h3>{title}</h3></summary><dl>")
-            }
-            false => writeln!(html, "<div class=\"card\"><h3>{title}</h3><dl>"),
-        };
-        for (name, fact) in facts {
-            if let Some(fact) = fact {
-                let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&fact));
+    html! {
+        @for record in records {
+            @let title = match &record.source {
+                Some(source) => &source.title,
+                None => &record.environment.started,
+            };
+            @let facts = html! {
+                dl { @for (name, fact) in facts(record) { dt { (name) } dd { (fact) } } }
+            };
+            @if title.is_empty() {
+            } @else if folded {
+                details class="card" { summary { h3 { (title) } } (facts) }
+            } @else {
+                div class="card" { h3 { (title) } (facts) }
             }
         }
-        for facts in &run.runtimes {
-            let _ = writeln!(html, "<dt>Runtime</dt><dd>{}</dd>", escape(&facts.to_string()));
-        }
-        if let Some(again) = text::used_again(record) {
-            let _ = writeln!(html, "<dt>Used again</dt><dd>{}</dd>", escape(&again));
-        }
-        if !run.command.is_empty() {
-            let command = escape(&run.command);
-            let _ = writeln!(html, "<dt>Command</dt><dd><code>{command}</code></dd>");
-        }
-        html.push_str(if folded { "</dl></details>\n" } else { "</dl></div>\n" });
     }
-    html
+}
+
+/// What is known of where and how a record was measured.
+fn facts(record: &Record) -> Vec<(&'static str, Markup)> {
+    let e = &record.environment;
+    let run = &record.run;
+    let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let cores = match (e.cores_allowed, e.cores) {
+        (0, _) => None,
+        (allowed, cores) if allowed == cores => Some(cores.to_string()),
+        (allowed, cores) => Some(format!("{allowed} of {cores}")),
+    };
+    let variables: Vec<String> =
+        e.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mode = |mode: &str, reason: &str| known(mode).map(|mode| format!("{mode}: {reason}"));
+    let measured = record.source.is_none();
+    let facts: [(&str, Option<String>); 18] = [
+        ("Processor", e.cpu.clone()),
+        ("Cores", cores),
+        ("Memory", e.memory.map(|bytes| number::size(bytes as f64))),
+        ("Virtual machine", e.virtual_machine.map(|is| if is { "yes" } else { "no" }.into())),
+        ("Container", e.container.clone()),
+        ("Frequency governor", e.governor.clone()),
+        ("Kernel", known(&e.kernel)),
+        ("C library", known(&e.libc)),
+        ("Page size", (e.page_size > 0).then(|| number::size(e.page_size as f64))),
+        ("Transparent huge pages", e.thp.clone()),
+        ("Address randomization", e.aslr.clone()),
+        ("carefree", known(&e.carefree)),
+        ("rustc", known(&e.rustc)),
+        ("Fibers' thread-local storage", mode(&e.tls_mode, &e.tls_reason)),
+        ("Guards of stacks", mode(&e.guard_mode, &e.guard_reason)),
+        ("Variables", known(&variables.join(", "))),
+        ("Samples of each", measured.then(|| run.samples.to_string())),
+        ("Seed", measured.then(|| run.seed.to_string())),
+    ];
+    let facts = facts.into_iter().filter_map(|(name, fact)| Some((name, html! { (fact?) })));
+    let runtimes = run.runtimes.iter().map(|facts| ("Runtime", html! { (facts) }));
+    let again = text::used_again(record).map(|again| ("Used again", html! { (again) }));
+    let command = known(&run.command).map(|c| ("Command", html! { code { (c) } }));
+    facts.chain(runtimes).chain(again).chain(command).collect()
 }

@@ -1,57 +1,48 @@
 //! Figures over versions and time.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
+use maud::{Markup, html};
+
+use super::bars::direction;
 use super::curves::{Chart, Curve};
-use super::markup::escape;
+use super::markup::list;
 use crate::history::{self, Series};
-use crate::record::{Record, Side, more_is_better, version_key};
+use crate::metric::{FIGURES, Figure, Metric, Quantity};
+use crate::record::{Record, version_key};
 use crate::report::text;
-
-/// The charts that tell most; the others are in the tables.
-const SHOWN: [(&str, &str, &str); 6] = [
-    ("alloc", "time_per_unit", "time of a unit"),
-    ("switch", "time_per_switch", "time of a switch"),
-    ("warm", "last_time_per_unit", "time of a unit, warm"),
-    ("throughput", "time", "time of a round of requests"),
-    ("alloc", "memory_per_unit", "memory of a unit in the process"),
-    ("alloc", "whole_memory_per_unit", "memory of a unit, all told"),
-];
 
 /// Steps, and charts, that are shown without being asked for.
 const AT_ONCE: usize = 8;
 const CHARTS: usize = 6;
 
-pub(super) fn render(records: &[Record]) -> String {
-    let mut html = String::new();
+pub(super) fn render(records: &[Record]) -> Markup {
     let said = history::sentences(records);
-    let item = |step: &String| format!("<li>{}.</li>\n", escape(&text::capitalized(step)));
+    let said: Vec<String> =
+        said.iter().map(|step| format!("{}.", text::capitalized(step))).collect();
     let (first, rest) = said.split_at(said.len().min(AT_ONCE));
-    if !first.is_empty() {
-        let _ = writeln!(html, "<ul>\n{}</ul>", first.iter().map(item).collect::<String>());
+    html! {
+        (list(None, first))
+        @if !rest.is_empty() {
+            details { summary { (rest.len()) " smaller steps" } (list(None, rest)) }
+        }
+        (charts(records))
     }
-    if !rest.is_empty() {
-        let rest_shown: String = rest.iter().map(item).collect();
-        let _ = writeln!(
-            html,
-            "<details><summary>{} smaller steps</summary><ul>\n{rest_shown}</ul></details>",
-            rest.len()
-        );
-    }
-    html + &charts(records)
 }
 
-/// The figures that tell most, over versions and time.
-pub(super) fn charts(records: &[Record]) -> String {
+/// The figures that tell most, over versions and time: times first, then memory.
+pub(super) fn charts(records: &[Record]) -> Markup {
     let all = history::series(records);
+    let mut figures: Vec<&Figure> = FIGURES.iter().filter(|f| !f.curve.is_empty()).collect();
+    figures.sort_by_key(|figure| figure.metric.quantity == Quantity::Bytes);
     let mut charts = Vec::new();
-    for (workload, metric, title) in SHOWN {
+    for figure in figures {
+        let Metric { name, quantity } = figure.metric;
         // Units of one runtime share a chart.
         let mut groups: BTreeMap<(&str, bool, String), Vec<&Series<'_>>> = BTreeMap::new();
         for series in &all {
             let (m, _) = series.points[0];
-            if (&*m.subject.workload, &*m.metric) == (workload, metric) {
+            if (&*m.subject.workload, &*m.metric) == (figure.workload.name(), name) {
                 let published = m.ci_low.is_none();
                 let key = (&*m.subject.runtime, published, m.subject.parameters.to_string());
                 groups.entry(key).or_default().push(series);
@@ -59,26 +50,21 @@ pub(super) fn charts(records: &[Record]) -> String {
         }
         for ((runtime, published, _), group) in groups {
             let published = if published { ", published" } else { "" };
-            charts.push(chart(&format!("{runtime}{published}: {title}"), metric, &group));
+            charts.push(chart(format!("{runtime}{published}: {}", figure.curve), quantity, &group));
         }
     }
-    let grid = |charts: &[String]| match charts.is_empty() {
-        true => String::new(),
-        false => format!("<div class=\"charts\">\n{}</div>\n", charts.concat()),
-    };
+    let grid =
+        |charts: &[Markup]| html! { div class="charts" { @for chart in charts { (chart) } } };
     let (first, rest) = charts.split_at(charts.len().min(CHARTS));
-    match rest.is_empty() {
-        true => grid(first),
-        false => format!(
-            "{}<details class=\"more\"><summary>{} more charts</summary>\n{}</details>\n",
-            grid(first),
-            rest.len(),
-            grid(rest)
-        ),
+    html! {
+        @if !first.is_empty() { (grid(first)) }
+        @if !rest.is_empty() {
+            details class="more" { summary { (rest.len()) " more charts" } (grid(rest)) }
+        }
     }
 }
 
-fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
+fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
     // Within one version, dates tell the points apart.
     let place = |series: &Series<'_>, at: usize| {
         let (m, started) = series.points[at];
@@ -102,7 +88,7 @@ fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
                 .collect();
             Curve {
                 name: m.subject.unit.clone(),
-                class: if m.side() == Side::Thread { "thread" } else { "fiber" },
+                class: m.role().name(),
                 turn: usize::from(m.subject.unit == "coroutine"),
                 values: places.iter().map(|place| points.get(place).copied()).collect(),
             }
@@ -119,9 +105,9 @@ fn chart(title: &str, metric: &str, group: &[&Series<'_>]) -> String {
         time.map_or_else(|| version.clone(), |time| format!("{version}, {time}"))
     });
     Chart {
-        title: title.to_owned(),
-        remark: if more_is_better(metric) { "More is better." } else { "Less is better." }.into(),
-        metric,
+        title,
+        remark: format!("{}.", direction(quantity)),
+        quantity,
         across: "version",
         places: names.collect(),
         curves,

@@ -1,6 +1,6 @@
 //! Where a value stands on an axis.
 
-use crate::report::number;
+use crate::metric::Quantity;
 
 /// An axis from a low to a high value.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +17,9 @@ pub(super) struct Scale {
 const WIDE: f64 = 30.0;
 
 impl Scale {
-    /// A scale for these values, in `unit`: even and from zero, or by powers of ten where they are far apart.
-    pub(super) fn of(unit: &str, values: impl Iterator<Item = f64> + Clone) -> Scale {
-        let binary = unit == "bytes";
+    /// A scale for these values: even and from zero, or by powers of ten where they are far apart.
+    pub(super) fn of(quantity: Quantity, values: impl Iterator<Item = f64> + Clone) -> Scale {
+        let binary = quantity == Quantity::Bytes;
         let high = values.clone().fold(0.0, f64::max);
         let low = values.filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
         if high <= 0.0 || !low.is_finite() {
@@ -81,12 +81,12 @@ impl Scale {
     }
 }
 
-/// A tick of `metric` as short as can be: `50 µs`, `0`.
-pub(super) fn tick(metric: &str, value: f64) -> String {
+/// A tick as short as can be: `50 µs`, `0`.
+pub(super) fn tick(quantity: Quantity, value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    let text = number::value(metric, value);
+    let text = quantity.show(value);
     let (digits, unit) = text.split_once(' ').unwrap_or((&text, ""));
     // Rates have their unit at the digits, and thousands set apart.
     if let Some(count) = digits.strip_suffix("/s") {
@@ -117,33 +117,33 @@ mod tests {
 
     #[test]
     fn values_close_together_are_shown_from_zero() {
-        let scale = Scale::of("ns", [3.0, 10.0].into_iter());
+        let scale = Scale::of(Quantity::Nanoseconds, [3.0, 10.0].into_iter());
         assert!(!scale.is_logarithmic());
         assert_eq!(scale.at(0.0), 0.0);
         assert!(scale.at(10.0) > 0.9 && scale.at(10.0) < 1.0);
         assert_eq!(scale.ticks(), [0.0, 5.0, 10.0]);
-        let bytes = Scale::of("bytes", [4_300.0, 44_000.0].into_iter());
+        let bytes = Scale::of(Quantity::Bytes, [4_300.0, 44_000.0].into_iter());
         assert_eq!(bytes.ticks(), [0.0, 16_384.0, 32_768.0]);
     }
 
     #[test]
     fn values_far_apart_are_shown_by_powers_of_ten() {
-        let scale = Scale::of("ns", [26.0, 56_000.0].into_iter());
+        let scale = Scale::of(Quantity::Nanoseconds, [26.0, 56_000.0].into_iter());
         assert!(scale.is_logarithmic());
         assert_eq!(scale.ticks(), [10.0, 100.0, 1_000.0, 10_000.0]);
         assert!(scale.at(26.0) > 0.0 && scale.at(56_000.0) < 1.0);
-        let wide = Scale::of("ns", [1.0, 1e12].into_iter());
+        let wide = Scale::of(Quantity::Nanoseconds, [1.0, 1e12].into_iter());
         assert!(wide.ticks().len() <= 6, "{:?}", wide.ticks());
         // Nothing measured is nothing to fall over.
-        assert_eq!(Scale::of("ns", [0.0].into_iter()).at(0.0), 0.0);
+        assert_eq!(Scale::of(Quantity::Nanoseconds, [0.0].into_iter()).at(0.0), 0.0);
     }
 
     #[test]
     fn ticks_are_short() {
-        assert_eq!(tick("time_per_unit", 50_000.0), "50 µs");
-        assert_eq!(tick("time_per_unit", 2_500.0), "2.5 µs");
-        assert_eq!(tick("units_per_second", 2_000_000.0), "2 M");
-        assert_eq!(tick("memory_per_unit", 4_096.0), "4 KiB");
-        assert_eq!(tick("time", 0.0), "0");
+        assert_eq!(tick(Quantity::Nanoseconds, 50_000.0), "50 µs");
+        assert_eq!(tick(Quantity::Nanoseconds, 2_500.0), "2.5 µs");
+        assert_eq!(tick(Quantity::Rate("units/s"), 2_000_000.0), "2 M");
+        assert_eq!(tick(Quantity::Bytes, 4_096.0), "4 KiB");
+        assert_eq!(tick(Quantity::Milliseconds, 0.0), "0");
     }
 }

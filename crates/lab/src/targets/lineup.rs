@@ -9,6 +9,7 @@ use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
 use crate::feed::{How, Sweep};
 use crate::fetch::Course;
 use crate::fetch::course::SEQUENTIAL;
+use crate::named::list;
 use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
@@ -16,7 +17,7 @@ use crate::role::Role;
 use crate::run::Failed;
 use crate::sample::Trial;
 use crate::unit::Unit;
-use crate::workload::{Size, Workload, list};
+use crate::workload::{Size, Workload};
 
 /// What was asked for.
 #[derive(Clone, Debug, Default)]
@@ -323,8 +324,8 @@ impl Lineup {
                     ..sizes.trial(workload, unit.kernel)
                 };
                 let most = unit.max_units.unwrap_or(u64::MAX);
-                if trial.parameters.units > most {
-                    trial.parameters.units = most;
+                if trial.parameters.units() > most {
+                    trial.parameters.set("units", most);
                     let why = unit.why.as_deref().unwrap_or_default();
                     let note = Warning {
                         kind: WarningKind::FewerUnits,
@@ -352,7 +353,7 @@ impl Lineup {
                         }
                         field.ready.insert(key(&trial), ready);
                         let trials = sizes.trials(&trial, unit.feed.as_deref()).into_iter();
-                        field.kinds.extend(trials.filter(|t| t.parameters.units <= most));
+                        field.kinds.extend(trials.filter(|t| t.parameters.units() <= most));
                     }
                     Err(NotReady { failure, stderr }) => {
                         // One that cannot be built fails in every workload, and is told of once.
@@ -399,10 +400,10 @@ impl Sizes {
         let (pin, cores) = place(workload, self.pin);
         let mut parameters = workload.parameters(self.size, cores);
         if kernel {
-            parameters.units = parameters.units.min(workload.most_threads());
+            parameters.set("units", parameters.units().min(workload.most_threads()));
         }
         if let Some(crowd) = self.crowd.filter(|_| workload.is_gated()) {
-            parameters.units = crowd;
+            parameters.set("units", crowd);
         }
         Trial {
             runtime: String::new(),

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::feed::How;
+use crate::named::list;
 use crate::role::Role;
-use crate::workload::{Workload, list};
+use crate::workload::Workload;
 
 /// The version of the format.
 const SCHEMA: u32 = 1;

@@ -102,7 +102,7 @@ fn unpack(cache: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::read_all;
+    use crate::targets::read_all;
 
     #[test]
     fn our_own_targets_are_unpacked_once_and_have_no_mistakes() {
