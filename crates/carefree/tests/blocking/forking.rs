@@ -190,6 +190,15 @@ fn a_once_that_was_under_way_is_done_by_the_child() {
     });
 }
 
+/// Sets what it refers to when it goes, be it by a panic.
+struct SetAtLast<'a>(&'a AtomicBool);
+
+impl Drop for SetAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Other fibers are in the midst of taking backtraces, which asks the loader for its libraries. (The
 /// child takes none: `std` locks while it does, and who has the lock may be missing.)
 #[test]
@@ -208,6 +217,8 @@ fn forks_while_other_fibers_take_backtraces() {
                     }
                 });
             }
+            // The scope waits for them, also when an assertion fails.
+            let _over = SetAtLast(&over);
             for _ in 0..10 {
                 let sum = forked(|| {
                     let fibers: Vec<_> = (0..10).map(|n| spawn(move || n)).collect();
@@ -215,7 +226,6 @@ fn forks_while_other_fibers_take_backtraces() {
                 });
                 assert_eq!(sum, Ok(45));
             }
-            over.store(true, Ordering::Relaxed);
         });
     });
 }
