@@ -70,6 +70,7 @@ mod memory;
 mod object;
 mod option;
 mod parking;
+mod part;
 mod patience;
 mod plain;
 mod scratch;

@@ -19,6 +19,7 @@ use crate::flow::{LONGEST, blocking};
 use crate::memory;
 pub(crate) use crate::option::option;
 use crate::parking::{self, Answer, On, Parked};
+use crate::part;
 use crate::plain::{or_so_far, plain_message, plain_receive, plain_send};
 use crate::ready::is_ready;
 use crate::seekable;
@@ -578,18 +579,12 @@ pub(crate) unsafe fn transmit_rest(
         let silent = flags | libc::MSG_NOSIGNAL;
         let op = Op::SendMessage { fd, message: &raw const rest, flags: silent };
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
-        // A part may have ended for want of room, or at a pointer that leads nowhere, which is not
-        // waited for.
-        let more = libc::MSG_DONTWAIT | silent;
-        let tried = match begun || sent > 0 {
-            // SAFETY: the caller's promise.
-            true => unsafe { plain_message(number, fd, &raw const rest, more) },
-            false => Err(libc::EAGAIN),
-        };
-        let parked = match tried {
-            // SAFETY: as above.
-            Err(libc::EAGAIN) => unsafe { parking::perform_until(&op, on, deadline) },
-            answer => Parked::Answered(answer),
+        // SAFETY: the caller's promise.
+        let parked = unsafe {
+            match begun || sent > 0 {
+                true => part::send_more(on, &rest, silent, deadline),
+                false => parking::perform_until(&op, on, deadline),
+            }
         };
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),

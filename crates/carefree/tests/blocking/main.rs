@@ -21,6 +21,7 @@ mod numbers;
 mod pointers;
 mod processes;
 mod ready;
+mod resets;
 mod signals;
 mod sleep;
 mod sockets;
