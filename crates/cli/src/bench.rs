@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Error, anyhow};
 use carefree_lab::env::Environment;
 use carefree_lab::feed::Sweep;
 use carefree_lab::fetch::Course;
@@ -37,32 +38,29 @@ use crate::{complain, exit, terminal};
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn bench(orders: &Bench) -> ExitCode {
-    match measure(orders) {
-        Ok(code) => code,
-        Err((code, line)) => {
-            complain(&line);
-            ExitCode::from(code)
-        }
-    }
+    measure(orders).unwrap_or_else(|(code, error)| {
+        complain(error);
+        ExitCode::from(code)
+    })
 }
 
-fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
-    let usage = |line| (exit::USAGE, line);
-    let failed = |line| (exit::FAILED, line);
+fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
+    let usage = |error| (exit::USAGE, error);
+    let failed = |error| (exit::FAILED, error);
     let format = orders
         .format
         .or_else(|| orders.out.as_deref().and_then(Format::of_file))
         .unwrap_or(Format::Text);
     let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
-    let program = env::current_exe()
-        .map_err(|error| failed(format!("cannot tell where this program is: {error}")))?;
+    let program =
+        env::current_exe().context("cannot tell where this program is").map_err(failed)?;
     let interrupted = catch_interrupts().map_err(failed)?;
 
     let mut bar = Bar::new();
     folders_are_there(&orders.targets).map_err(usage)?;
     let folders = Folders::open(&orders.targets).map_err(failed)?;
     let (targets, mistakes) = targets::read_all(folders.targets());
-    mistakes.iter().for_each(|mistake| complain(mistake));
+    mistakes.iter().for_each(complain);
     let wishes = Wishes {
         runtimes: orders.runtimes.clone(),
         units: orders.unit.clone(),
@@ -81,8 +79,10 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
         field
             .notes
             .iter()
-            .for_each(|note| complain(&format!("{} ({})", note.message, note.advice)));
-        return Err(usage("no runtime has these units and workloads; see carefree doctor".into()));
+            .for_each(|note| complain(format_args!("{} ({})", note.message, note.advice)));
+        return Err(usage(anyhow!(
+            "no runtime has these units and workloads; see carefree doctor"
+        )));
     }
     let mut plan = plan(orders, &sizes, field.kinds.clone());
     let environment = Environment::capture();
@@ -140,12 +140,12 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     let notes = field.notes.into_iter().chain(left_out).collect();
     let Finished { record, path, is_lost } = kept.into_inner().finish(environment, notes, outcome);
     if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
-        complain(&format!("recorded in {}", path.display()));
+        complain(format_args!("recorded in {}", path.display()));
     }
 
     let interrupted = record.run.interrupted;
     if interrupted && record.results.is_empty() {
-        return Err((exit::INTERRUPTED, "broken off before the first sample".into()));
+        return Err((exit::INTERRUPTED, anyhow!("broken off before the first sample")));
     }
     match out {
         Some(out) => {
@@ -168,10 +168,10 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, String)> {
     if orders.out.is_some() || format != Format::Text {
         let about = [WarningKind::LeftOut, WarningKind::FewerUnits];
         for note in record.warnings.iter().filter(|warning| about.contains(&warning.kind)) {
-            complain(&format!("{} ({})", note.message, note.advice));
+            complain(format_args!("{} ({})", note.message, note.advice));
         }
         for failure in &record.failures {
-            complain(&format!("{}: {}", failure.subject.spoken(), failure.message));
+            complain(format_args!("{}: {}", failure.subject.spoken(), failure.message));
         }
     }
     Ok(if interrupted {
@@ -312,7 +312,7 @@ fn chance() -> u64 {
 }
 
 /// Has Ctrl-C end the run and not the program; a second one ends the program.
-fn catch_interrupts() -> Result<Arc<AtomicBool>, String> {
+fn catch_interrupts() -> Result<Arc<AtomicBool>, Error> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
     ctrlc::set_handler(move || {
@@ -320,6 +320,6 @@ fn catch_interrupts() -> Result<Arc<AtomicBool>, String> {
             process::exit(i32::from(exit::INTERRUPTED));
         }
     })
-    .map_err(|error| format!("cannot catch Ctrl-C: {error}"))?;
+    .context("cannot catch Ctrl-C")?;
     Ok(interrupted)
 }

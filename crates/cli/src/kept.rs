@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Error, Result};
 use carefree_lab::env::Environment;
 use carefree_lab::metric;
 use carefree_lab::noise::Warning;
@@ -48,18 +49,20 @@ impl Kept {
         environment: &Environment,
         begun: RunFacts,
         force: bool,
-    ) -> Result<Kept, String> {
+    ) -> Result<Kept> {
         let is_named = folder.is_some();
         let mut store = None;
         if let Some(folder) = folder.or_else(record::default_folder) {
             match Store::open(&folder, Heading::new(environment.clone()), force) {
                 Ok(open) => store = Some(open),
                 Err(error) => {
-                    let line = format!("records cannot be kept in {}: {error}", folder.display());
+                    let place = folder.display();
+                    let error =
+                        Error::new(error).context(format!("records cannot be kept in {place}"));
                     if is_named {
-                        return Err(line);
+                        return Err(error);
                     }
-                    complain(&line);
+                    complain(error);
                 }
             }
         }
@@ -112,7 +115,7 @@ impl Kept {
     }
 
     fn give_up(&mut self, error: &std::io::Error) {
-        complain(&format!("the record cannot be written any more: {error}"));
+        complain(format_args!("the record cannot be written any more: {error}"));
         self.store = None;
         self.is_lost = true;
     }
@@ -148,7 +151,7 @@ impl Kept {
             match written {
                 Ok(()) => path = Some(store.path().to_owned()),
                 Err(error) => {
-                    complain(&format!("the record has no end: {error}"));
+                    complain(format_args!("the record has no end: {error}"));
                     is_lost = true;
                 }
             }

@@ -44,6 +44,6 @@ mod exit {
 }
 
 /// Says on standard error, in one line, what went wrong.
-fn complain(line: &str) {
-    eprintln!("carefree: {line}");
+fn complain(what: impl std::fmt::Display) {
+    eprintln!("carefree: {what:#}");
 }

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow};
+
 /// A file that can be written.
 #[derive(Debug)]
 pub(crate) enum Out {
@@ -27,8 +29,8 @@ impl Out {
     ///
     /// # Errors
     /// One line that says what is in the way.
-    pub(crate) fn check(path: &Path) -> Result<Out, String> {
-        let refused = |what: &str| format!("--out {}: {what}", path.display());
+    pub(crate) fn check(path: &Path) -> Result<Out> {
+        let refused = |what: &str| anyhow!("--out {}: {what}", path.display());
         // A link stays what it is; what it points to is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let there = match fs::metadata(&target) {
@@ -73,7 +75,7 @@ impl Out {
     ///
     /// # Errors
     /// One line that says what went wrong.
-    pub(crate) fn write(self, text: &str) -> Result<(), String> {
+    pub(crate) fn write(self, text: &str) -> Result<()> {
         let (name, outcome) = match self {
             Out::Replaced { target, beside } => {
                 let outcome = beside.replace(&target, text);
@@ -84,7 +86,7 @@ impl Out {
                 (name, outcome)
             }
         };
-        outcome.map_err(|error| format!("--out {}: {}", name.display(), plain(&error)))
+        outcome.map_err(|error| anyhow!("--out {}: {}", name.display(), plain(&error)))
     }
 }
 
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_said() {
         let folder = tempfile::tempdir().expect("a folder");
-        let refusal = |path: &Path| Out::check(path).expect_err("not writable");
+        let refusal = |path: &Path| Out::check(path).expect_err("not writable").to_string();
         let file = folder.path().join("file");
         fs::write(&file, "").expect("written");
         assert!(refusal(folder.path()).ends_with("this is a folder; name a file in it"));

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Result, bail};
 use carefree_lab::compare::Comparison;
-use carefree_lab::history;
 use carefree_lab::metric;
 use carefree_lab::record::{self, Record};
 use carefree_lab::report::{self, Format};
@@ -21,49 +21,48 @@ pub(crate) fn report(orders: &Report) -> ExitCode {
 
 pub(crate) fn history(orders: &History) -> ExitCode {
     done(collect(&orders.records, &orders.shown).and_then(|records| {
-        show(&orders.shown, |format, colour| history::render(&records, format, colour))
+        show(&orders.shown, |format, colour| report::history(&records, format, colour))
     }))
 }
 
 pub(crate) fn compare(orders: &Compare) -> ExitCode {
-    match judge(orders) {
-        Ok(code) => code,
-        Err(line) => done(Err(line)),
-    }
+    judge(orders).unwrap_or_else(|error| done(Err(error)))
 }
 
-fn judge(orders: &Compare) -> Result<ExitCode, String> {
+fn judge(orders: &Compare) -> Result<ExitCode> {
     let old = collect(std::slice::from_ref(&orders.old), &orders.shown)?;
     let new = collect(std::slice::from_ref(&orders.new), &orders.shown)?;
     let comparison = Comparison::new(&old, &new);
     let judged = orders.fail_on_regression.is_some();
     if judged && !orders.across_machines && !comparison.machines.is_empty() {
-        return Err(format!(
+        bail!(
             "--fail-on-regression would judge the machines, not the programs, for they differ \
              ({}): measure on one, or say --across-machines",
             comparison.machines.join("; ")
-        ));
+        );
     }
     if judged && comparison.pairs.is_empty() {
-        return Err(format!(
+        bail!(
             "{} and {} have no figure in common: there is nothing to judge",
-            orders.old, orders.new
-        ));
+            orders.old,
+            orders.new
+        );
     }
     if judged && !comparison.can_judge() {
-        return Err(format!(
+        bail!(
             "{} and {} have no figure that could be told from chance: both sides need samples of \
              their own, 4 or more of each; there is nothing to judge",
-            orders.old, orders.new
-        ));
+            orders.old,
+            orders.new
+        );
     }
-    show(&orders.shown, |format, colour| comparison.render(format, colour))?;
+    show(&orders.shown, |format, colour| report::comparison(&comparison, format, colour))?;
     let Some(percent) = orders.fail_on_regression else {
         return Ok(ExitCode::SUCCESS);
     };
     let worse = comparison.regressions(f64::from(percent));
     for pair in &worse {
-        complain(&format!(
+        complain(format_args!(
             "{} {}: {}",
             pair.new.subject,
             metric::spoken(&pair.new.metric),
@@ -75,29 +74,26 @@ fn judge(orders: &Compare) -> Result<ExitCode, String> {
 
 /// Names that mean nothing, and files that cannot be read or written, are mistakes of the command
 /// line; exit code 1 is a regression's.
-fn done(outcome: Result<(), String>) -> ExitCode {
+fn done(outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(line) => {
-            complain(&line);
+        Err(error) => {
+            complain(error);
             ExitCode::from(exit::USAGE)
         }
     }
 }
 
 /// The records of all names, in order.
-fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>, String> {
+fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
     let folder: Option<PathBuf> = shown.record.clone().or_else(record::default_folder);
-    let found: Result<Vec<Vec<Record>>, String> =
+    let found: Result<Vec<Vec<Record>>> =
         names.iter().map(|name| record::find(name, folder.as_deref())).collect();
     Ok(found?.into_iter().flatten().collect())
 }
 
 /// Renders, and hands the text to whoever is to have it.
-fn show(
-    shown: &Shown,
-    render: impl FnOnce(Format, bool) -> Result<String, String>,
-) -> Result<(), String> {
+fn show(shown: &Shown, render: impl FnOnce(Format, bool) -> Result<String>) -> Result<()> {
     let by_name = || shown.out.as_deref().and_then(Format::of_file);
     let format = shown.format.or_else(by_name).unwrap_or(Format::Text);
     match shown.out.as_deref() {

@@ -19,7 +19,7 @@ pub(crate) fn sample(orders: &[String]) -> ExitCode {
             }
         }
         Err(error) => {
-            complain(&format!("the sample could not be written: {error}"));
+            complain(format_args!("the sample could not be written: {error}"));
             ExitCode::from(exit::FAILED)
         }
     }

@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
+
 /// Refuses a folder that is not there or has no target in it: what was meant would be missing
 /// without a word.
 ///
 /// # Errors
 /// One line that names it.
-pub(crate) fn folders_are_there(folders: &[PathBuf]) -> Result<(), String> {
+pub(crate) fn folders_are_there(folders: &[PathBuf]) -> Result<()> {
     folders.iter().try_for_each(|folder| {
         let wrong = match folder {
             _ if !folder.is_dir() => "there is no such folder",
@@ -16,7 +18,7 @@ pub(crate) fn folders_are_there(folders: &[PathBuf]) -> Result<(), String> {
             _ if is_target(folder) => "this is a target; name the folder that it is in",
             _ => "no folder in it has a target.toml; see docs/targets.md",
         };
-        Err(format!("--targets {}: {wrong}", folder.display()))
+        bail!("--targets {}: {wrong}", folder.display())
     })
 }
 

@@ -3,6 +3,8 @@
 use std::env;
 use std::io::{self, IsTerminal, Write};
 
+use anyhow::{Context, Result};
+
 /// Whether standard output takes colours: on a terminal, unless <https://no-color.org> says no.
 pub(crate) fn wants_colour() -> bool {
     let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -15,11 +17,11 @@ pub(crate) fn wants_colour() -> bool {
 /// # Errors
 /// One line that says what went wrong. A reader that has had enough, as in `carefree bench |
 /// head`, is no failure of ours.
-pub(crate) fn print(text: &str) -> Result<(), String> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write to standard output: {error}"))
+            Err(error).context("cannot write to standard output")
         }
         _ => Ok(()),
     }

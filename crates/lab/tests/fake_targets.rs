@@ -172,7 +172,8 @@ impl Fake {
             pin: false,
             program: String::new(),
         };
-        Ok(Lineup::find(wishes, &targets)?.field(&sizes, &folders, &mut |_| true))
+        let lineup = Lineup::find(wishes, &targets).map_err(|error| format!("{error:#}"))?;
+        Ok(lineup.field(&sizes, &folders, &mut |_| true))
     }
 
     fn run(&self, units: &[&str], samples: u32, patience: Duration) -> Outcome {
@@ -385,9 +386,12 @@ fn a_program_that_was_named_takes_part() {
     let lineup = Lineup::find(&wish(mine), &targets).expect("it is there");
     let versions: Vec<String> = lineup.runtimes().iter().map(|r| r.version()).collect();
     assert_eq!(versions, ["3.0-mine"], "and nobody else does");
-    let wrong = Lineup::find(&wish("fake=/bin/true".into()), &targets).expect_err("no fake");
+    let wrong = format!(
+        "{:#}",
+        Lineup::find(&wish("fake=/bin/true".into()), &targets).expect_err("no fake")
+    );
     assert_eq!(wrong, "/bin/true is no fake: it told no version");
-    let wrong = Lineup::find(&wish("fake".into()), &targets).expect_err("no path");
+    let wrong = format!("{:#}", Lineup::find(&wish("fake".into()), &targets).expect_err("no path"));
     assert!(wrong.contains("as in ruby=/path/to/ruby"), "{wrong}");
 }
 
@@ -453,7 +457,7 @@ fn a_stand_in_with_nothing_behind_it_is_no_version() {
     assert_eq!(versions.len(), 2, "{versions:?}");
     let silent = target.silent().expect("one");
     assert!(silent.contains("versions/none/bin/fake is there, but asked for"), "{silent}");
-    let wrong = target.named(&bin.join("fake"), None).expect_err("no version");
+    let wrong = format!("{:#}", target.named(&bin.join("fake"), None).expect_err("no version"));
     assert!(wrong.ends_with("it failed; it said: no fake version to run was chosen"), "{wrong}");
 }
 

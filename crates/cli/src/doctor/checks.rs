@@ -56,7 +56,7 @@ impl Check {
 }
 
 /// Looks at everything. `tried` is what came of running fibers.
-pub(super) fn all(tried: Result<String, String>) -> Vec<Check> {
+pub(super) fn all(tried: anyhow::Result<String>) -> Vec<Check> {
     let mut found = vec![fibers(tried)];
     let platform = carefree::platform();
     found.push(tls(platform.tls, &platform.tls_reason));
@@ -76,11 +76,11 @@ pub(super) fn all(tried: Result<String, String>) -> Vec<Check> {
     found
 }
 
-fn fibers(tried: Result<String, String>) -> Check {
+fn fibers(tried: anyhow::Result<String>) -> Check {
     match tried {
         Ok(what) => Check::new("fibers", Verdict::Good, "work").means(format!("{what}.")),
         Err(why) => Check::new("fibers", Verdict::Bad, "do not work")
-            .reason(&why)
+            .reason(&format!("{why:#}"))
             .means("carefree::spawn cannot be used here.")
             .advice("try CAREFREE_TLS=threads carefree doctor, and report what it says"),
     }
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_did_not_work_is_said_with_its_reason() {
-        let check = fibers(Err("boom".into()));
+        let check = fibers(Err(anyhow::anyhow!("boom")));
         assert_eq!((check.verdict, check.reason.as_deref()), (Verdict::Bad, Some("boom")));
     }
 }

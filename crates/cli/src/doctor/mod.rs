@@ -17,8 +17,8 @@ use crate::{complain, exit, terminal};
 pub(crate) use trial::try_fibers;
 
 pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
-    if let Err(line) = folders_are_there(&orders.targets) {
-        complain(&line);
+    if let Err(error) = folders_are_there(&orders.targets) {
+        complain(error);
         return ExitCode::from(exit::USAGE);
     }
     let tried = trial::in_a_process_of_its_own();
@@ -33,8 +33,8 @@ pub(crate) fn doctor(orders: &Doctor) -> ExitCode {
     match terminal::print(&text) {
         Ok(()) if works => ExitCode::SUCCESS,
         Ok(()) => ExitCode::from(exit::FAILED),
-        Err(line) => {
-            complain(&line);
+        Err(error) => {
+            complain(error);
             ExitCode::from(exit::FAILED)
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
         Err(why) => {
             return vec![
                 Check::new("runtimes to measure", Verdict::Bad, "none")
-                    .reason(&why)
+                    .reason(&format!("{why:#}"))
                     .means("carefree bench cannot keep its targets and what it builds of them."),
             ];
         }
@@ -88,7 +88,7 @@ fn engine() -> Check {
         Ok(engine) => Check::new("container images", Verdict::Good, engine.name())
             .means("carefree bench --image measures runtimes in them."),
         Err(why) => Check::new("container images", Verdict::Note, "cannot be run")
-            .reason(&why)
+            .reason(&format!("{why:#}"))
             .means("carefree bench --image has no engine to run them.")
             .advice("apt install podman, or docker"),
     }

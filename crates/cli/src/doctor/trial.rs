@@ -7,6 +7,7 @@ use std::process::{self, ExitCode};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context, Error, Result, anyhow, bail};
 use carefree::TlsMode;
 
 use crate::{complain, exit};
@@ -21,22 +22,21 @@ thread_local! {
 }
 
 /// Has fibers run in another process, and tells what they did, or why they did not.
-pub(super) fn in_a_process_of_its_own() -> Result<String, String> {
-    let program = env::current_exe()
-        .map_err(|error| format!("cannot tell where this program is: {error}"))?;
+pub(super) fn in_a_process_of_its_own() -> Result<String> {
+    let program = env::current_exe().context("cannot tell where this program is")?;
     let output = process::Command::new(program)
         .arg("__fibers")
         .output()
-        .map_err(|error| format!("the process that tries them could not be started: {error}"))?;
+        .context("the process that tries them could not be started")?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let said = complaint.lines().map(str::trim).find(|line| !line.is_empty());
-    Err(match said {
-        Some(line) => line.strip_prefix("carefree: ").unwrap_or(line).to_owned(),
-        None => format!("the process that tried them ended with {}", output.status),
-    })
+    match said {
+        Some(line) => bail!("{}", line.strip_prefix("carefree: ").unwrap_or(line)),
+        None => bail!("the process that tried them ended with {}", output.status),
+    }
 }
 
 /// Runs fibers in this process.
@@ -44,25 +44,25 @@ pub(crate) fn try_fibers() -> ExitCode {
     // A hang is a finding too, and a thread of the kernel's can tell even when no fiber can.
     thread::spawn(|| {
         thread::sleep(PATIENCE);
-        complain(&format!("they did not come to an end within {} s", PATIENCE.as_secs()));
+        complain(format_args!("they did not come to an end within {} s", PATIENCE.as_secs()));
         process::exit(i32::from(exit::FAILED));
     });
     let tried = carefree::Builder::new().spawn(spawn_yield_join);
-    match tried.map_err(|error| error.to_string()).and_then(|fiber| {
-        fiber.join().unwrap_or_else(|_| Err("the fiber that starts the others panicked".into()))
+    match tried.map_err(Error::new).and_then(|fiber| {
+        fiber.join().unwrap_or_else(|_| bail!("the fiber that starts the others panicked"))
     }) {
         Ok(what) => {
             println!("{what}");
             ExitCode::SUCCESS
         }
         Err(why) => {
-            complain(&why);
+            complain(why);
             ExitCode::from(exit::FAILED)
         }
     }
 }
 
-fn spawn_yield_join() -> Result<String, String> {
+fn spawn_yield_join() -> Result<String> {
     let fibers = (0..FIBERS)
         .map(|number| {
             carefree::Builder::new().spawn(move || {
@@ -72,15 +72,15 @@ fn spawn_yield_join() -> Result<String, String> {
                 MINE.with(Cell::get)
             })
         })
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("a fiber could not be started: {error}"))?;
+        .collect::<std::io::Result<Vec<_>>>()
+        .context("a fiber could not be started")?;
     let kept: Vec<u64> = fibers
         .into_iter()
-        .map(|fiber| fiber.join().map_err(|_| "a fiber panicked".to_owned()))
-        .collect::<Result<_, _>>()?;
+        .map(|fiber| fiber.join().map_err(|_| anyhow!("a fiber panicked")))
+        .collect::<Result<_>>()?;
     let own = carefree::platform().tls != TlsMode::Shared;
     if own && !kept.into_iter().eq(0..FIBERS) {
-        return Err("fibers found each other's values in their thread-local storage".into());
+        bail!("fibers found each other's values in their thread-local storage");
     }
     if carefree::platform().tls == TlsMode::Threads {
         return Ok("1,000 threads in place of fibers yielded, slept and were joined".into());

@@ -7,13 +7,17 @@
 
 mod align;
 mod change;
-mod show;
 
 pub use change::{Change, Verdict};
 
 use std::collections::BTreeSet;
 
 use crate::record::{self, Measurement, Record};
+
+/// A change in figures that no samples stand behind is told from this factor on: nothing says how far
+/// chance alone takes them. Published ones agree with each other to about a tenth where nothing
+/// changed.
+pub(crate) const UNTESTED: f64 = 1.4;
 
 /// What changed.
 #[derive(Clone, Debug)]
@@ -61,6 +65,13 @@ pub struct Pair {
     pub shared: bool,
 }
 
+impl Pair {
+    /// Whether each side has samples enough to show a difference, however large.
+    pub(crate) fn could_tell(&self) -> bool {
+        change::could_tell(self.old.samples.len(), self.new.samples.len())
+    }
+}
+
 impl Comparison {
     /// Compares all of `old` with all of `new`. Where a side has a figure several times, its last
     /// record counts.
@@ -87,8 +98,7 @@ impl Comparison {
     /// Whether any of the figures has samples enough on both sides to show a difference, and others
     /// on one than on the other.
     pub fn can_judge(&self) -> bool {
-        let could_tell = |p: &Pair| change::could_tell(p.old.samples.len(), p.new.samples.len());
-        self.pairs.iter().any(|pair| !pair.shared && could_tell(pair))
+        self.pairs.iter().any(|pair| !pair.shared && pair.could_tell())
     }
 
     /// The figures that got worse, beyond doubt and by more than `percent`.
@@ -98,13 +108,5 @@ impl Comparison {
             .filter(|pair| pair.change.verdict == Verdict::Worse)
             .filter(|pair| pair.change.factor() > 1.0 + percent / 100.0)
             .collect()
-    }
-
-    /// Shows it, with colours where `colour` says so and the format has any.
-    ///
-    /// # Errors
-    /// One line, for a format that comparisons do not have.
-    pub fn render(&self, format: crate::report::Format, colour: bool) -> Result<String, String> {
-        show::render(self, format, colour)
     }
 }

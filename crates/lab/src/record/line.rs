@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{Failed, Measurement, Reading, Record, RunFacts};
@@ -78,8 +79,8 @@ impl Line {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(line: &str) -> Result<Line, String> {
-        serde_json::from_str(line).map_err(|error| error.to_string())
+    pub fn parse(line: &str) -> serde_json::Result<Line> {
+        serde_json::from_str(line)
     }
 }
 
@@ -102,7 +103,7 @@ impl Record {
     ///
     /// # Errors
     /// One line that says what is wrong, with its number.
-    pub fn from_lines(text: &str) -> Result<Record, String> {
+    pub fn from_lines(text: &str) -> Result<Record> {
         let mut record = Record::default();
         let mut finished = false;
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -111,27 +112,23 @@ impl Record {
                 Ok(parsed) => parsed,
                 Err(_) if at > 0 && at + 1 == lines.len() && !text.ends_with('\n') => break,
                 Err(error) if at == 0 => {
-                    return Err(format!("this is no record: its first line is not one ({error})"));
+                    bail!("this is no record: its first line is not one ({error})")
                 }
-                Err(error) => return Err(format!("line {}: {error}", at + 1)),
+                Err(error) => bail!("line {}: {error}", at + 1),
             };
             match parsed {
                 Line::Environment(heading) if heading.schema != SCHEMA => {
-                    return Err(format!(
+                    bail!(
                         "this is a record of format {}, and this program reads format {SCHEMA}",
                         heading.schema
-                    ));
+                    )
                 }
                 Line::Environment(heading) if at == 0 => {
                     record.environment = heading.environment;
                     record.source = heading.source;
                 }
-                Line::Environment(_) => {
-                    return Err(format!("line {}: a second environment", at + 1));
-                }
-                _ if at == 0 => {
-                    return Err("this is no record: it does not begin with an environment".into());
-                }
+                Line::Environment(_) => bail!("line {}: a second environment", at + 1),
+                _ if at == 0 => bail!("this is no record: it does not begin with an environment"),
                 Line::Run(run) => record.run = run,
                 Line::Sample(sample) => record.samples.push(sample),
                 Line::Result(result) => {
@@ -142,9 +139,7 @@ impl Record {
                 Line::Failure(failed) => record.failures.push(failed),
             }
         }
-        if lines.is_empty() {
-            return Err("this is no record: it is empty".into());
-        }
+        ensure!(!lines.is_empty(), "this is no record: it is empty");
         if !finished {
             record.conclude();
         }
@@ -156,12 +151,15 @@ impl Record {
     ///
     /// # Errors
     /// One line that names the file and says what is wrong.
-    pub fn read(path: &Path) -> Result<Vec<Record>, String> {
-        let wrong = |what: &str| format!("{}: {what}", path.display());
+    pub fn read(path: &Path) -> Result<Vec<Record>> {
+        Record::read_file(path).with_context(|| path.display().to_string())
+    }
+
+    fn read_file(path: &Path) -> Result<Vec<Record>> {
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => wrong("there is no such file"),
-            io::ErrorKind::InvalidData => wrong("this is no record: it is not text"),
-            _ => wrong(&error.to_string()),
+            io::ErrorKind::NotFound => anyhow!("there is no such file"),
+            io::ErrorKind::InvalidData => anyhow!("this is no record: it is not text"),
+            _ => error.into(),
         })?;
         let begins = text.match_indices("{\"type\":\"environment\"").map(|(at, _)| at);
         let begins: Vec<usize> = begins
@@ -172,7 +170,7 @@ impl Record {
         let part = |to: usize| {
             let part = &text[from..to];
             from = to;
-            Record::from_lines(part).map_err(|error| wrong(&error))
+            Record::from_lines(part)
         };
         begins.into_iter().map(part).collect()
     }

@@ -1,6 +1,7 @@
 //! A record: everything one run found, and what is needed to judge it. `docs/record-format.md`
 //! describes it as JSON Lines.
 
+mod doubts;
 mod gather;
 mod line;
 mod machine;
@@ -24,7 +25,7 @@ pub use subject::Subject;
 
 use crate::env::Environment;
 use crate::metric::Quantity;
-use crate::noise::{self, Load, Warning};
+use crate::noise::{Load, Warning};
 pub use crate::parameters::{Parameters, Value};
 use crate::role::Role;
 use crate::stats::{self, Random};
@@ -151,7 +152,8 @@ impl Record {
     /// Makes figures and warnings from the samples.
     fn conclude(&mut self) {
         self.results = measurements(self.run.seed, &self.samples);
-        self.warnings = noise::warnings(&self.environment, &self.run, &self.samples, &self.results);
+        self.warnings =
+            doubts::warnings(&self.environment, &self.run, &self.samples, &self.results);
     }
 
     /// What a store has yet to be told when the last sample is in it: how the run went, and what

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Result, bail, ensure};
+
 use super::{Record, store, version_key};
 use crate::named::list;
 
@@ -35,7 +37,7 @@ pub fn published() -> Vec<Record> {
 ///
 /// # Errors
 /// One line that says what is wrong.
-pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
+pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>> {
     let with_version = name.rsplit_once('@').filter(|(records, wanted)| {
         let is_there = [PUBLISHED, MINE].contains(records) || Path::new(records).exists();
         // A file may have an @ in its name.
@@ -55,15 +57,12 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
     let found: Vec<Record> = all.into_iter().filter_map(|r| r.of_version(wanted)).collect();
     if found.is_empty() {
         let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-        return Err(format!(
-            "{records} has no version and no build '{wanted}'; it has {}",
-            list(&versions)
-        ));
+        bail!("{records} has no version and no build '{wanted}'; it has {}", list(&versions));
     }
     Ok(found)
 }
 
-fn all(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
+fn all(name: &str, folder: Option<&Path>) -> Result<Vec<Record>> {
     let path = Path::new(name);
     // A file of that name is what a person sees; then "./mine" need not be written.
     if !path.exists() {
@@ -71,32 +70,30 @@ fn all(name: &str, folder: Option<&Path>) -> Result<Vec<Record>, String> {
             return Ok(published());
         }
         if name == MINE {
-            let folder = folder.ok_or_else(|| {
+            let folder = folder.context(
                 "there is no folder of records, for neither XDG_DATA_HOME nor HOME is set: name \
-                 one with --record DIR"
-                    .to_owned()
-            })?;
-            return match folder.is_dir() {
-                true => of_folder(folder),
-                false => Err(format!(
-                    "there are no records of yours in {} yet: run carefree bench first",
-                    folder.display()
-                )),
-            };
+                 one with --record DIR",
+            )?;
+            ensure!(
+                folder.is_dir(),
+                "there are no records of yours in {} yet: run carefree bench first",
+                folder.display()
+            );
+            return of_folder(folder);
         }
     }
     if path.is_dir() { of_folder(path) } else { Record::read(path) }
 }
 
-fn of_folder(folder: &Path) -> Result<Vec<Record>, String> {
-    let wrong = |what: &str| format!("{}: {what}", folder.display());
-    let paths = store::records(folder).map_err(|error| wrong(&error.to_string()))?;
-    let read: Result<Vec<Vec<Record>>, String> =
-        paths.iter().map(|path| Record::read(path)).collect();
+fn of_folder(folder: &Path) -> Result<Vec<Record>> {
+    let paths = store::records(folder).with_context(|| folder.display().to_string())?;
+    let read: Result<Vec<Vec<Record>>> = paths.iter().map(|path| Record::read(path)).collect();
     let mut found: Vec<Record> = read?.into_iter().flatten().collect();
-    if found.is_empty() {
-        return Err(wrong("there are no records in this folder (files named *.jsonl)"));
-    }
+    ensure!(
+        !found.is_empty(),
+        "{}: there are no records in this folder (files named *.jsonl)",
+        folder.display()
+    );
     // Names in a folder of one's own may begin with anything.
     found.sort_by(|a, b| a.environment.started.cmp(&b.environment.started));
     Ok(found)
@@ -154,18 +151,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let of = |name: &str| find(name, Some(folder.path()));
         assert_eq!(of("published").expect("built in").len(), FILES.len());
-        assert!(of("mine").expect_err("none yet").contains("no records"));
+        assert!(of("mine").expect_err("none yet").to_string().contains("no records"));
         let missing = folder.path().join("x.jsonl").display().to_string();
-        assert!(of(&missing).expect_err("not there").ends_with("there is no such file"));
+        let error = of(&missing).expect_err("not there");
+        assert_eq!(format!("{error:#}"), format!("{missing}: there is no such file"));
         std::fs::write(&missing, FILES[2].1).expect("written");
         assert_eq!(of("mine").expect("one").len(), 1);
         assert_eq!(of(&missing).expect("one"), of("mine").expect("one"));
         std::fs::write(&missing, FILES.map(|(_, text)| text).concat()).expect("written");
         assert_eq!(of(&missing).expect("all three"), published());
         std::fs::write(&missing, "{}\n").expect("written");
-        let error = of(&missing).expect_err("no record");
+        let error = format!("{:#}", of(&missing).expect_err("no record"));
         assert!(error.contains("this is no record"), "{error}");
-        assert!(find("mine", None).expect_err("nowhere").contains("--record"));
+        assert!(find("mine", None).expect_err("nowhere").to_string().contains("--record"));
     }
 
     #[test]
@@ -183,7 +181,7 @@ mod tests {
         found.dedup();
         assert_eq!(found, ["3.2"]);
         assert!(versions("published@3").len() > 5);
-        let error = of("published@4.0").expect_err("not yet");
+        let error = of("published@4.0").expect_err("not yet").to_string();
         assert!(
             error.starts_with("published has no version and no build '4.0'; it has "),
             "{error}"
@@ -191,7 +189,7 @@ mod tests {
         assert!(error.contains("ruby 2.5") && error.contains("ruby 3.5-rc"), "{error}");
         // A name with an @ of which nothing is there is a file that is not there.
         let error = of("/no/such@file.jsonl").expect_err("not there");
-        assert_eq!(error, "/no/such@file.jsonl: there is no such file");
+        assert_eq!(format!("{error:#}"), "/no/such@file.jsonl: there is no such file");
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Shows a record: for people as text or Markdown, for programs as JSON or CSV.
 
-pub(crate) mod csv;
-pub(crate) mod html;
-pub(crate) mod ink;
+mod comparison;
+mod csv;
+mod history;
+mod html;
+mod ink;
 mod markdown;
-pub(crate) mod table;
+mod table;
 mod tables;
 mod text;
 mod view;
 mod words;
 
 use std::path::Path;
+
+pub use comparison::comparison;
+pub use history::history;
 
 use crate::named::named;
 use crate::record::Record;

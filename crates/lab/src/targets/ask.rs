@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+
 use crate::sys;
 
 /// What a program answered.
@@ -21,7 +23,7 @@ pub(crate) struct Reply {
 ///
 /// # Errors
 /// One line: it could not be started, or did not end in time.
-pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply, String> {
+pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdin(Stdio::null())
@@ -29,7 +31,7 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply, St
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|error| format!("{name} could not be started: {error}"))?;
+        .with_context(|| format!("{name} could not be started"))?;
     let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -40,9 +42,9 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply, St
             Ok(None) => {
                 sys::end_group(child.id());
                 let _ = child.wait();
-                return Err(format!("{name} did not answer within {} s", patience.as_secs()));
+                bail!("{name} did not answer within {} s", patience.as_secs());
             }
-            Err(error) => return Err(format!("{name} was lost: {error}")),
+            Err(error) => return Err(error).with_context(|| format!("{name} was lost")),
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     };

@@ -100,7 +100,8 @@ impl Runtime {
     fn build(&self, program: &Program, cache: &Path) -> Result<(), (String, String)> {
         for words in &program.build {
             let mut command = self.command(words, Some(cache), &program.env, &[]);
-            let reply = ask(&mut command, PATIENCE).map_err(|error| (error, String::new()))?;
+            let reply = ask(&mut command, PATIENCE)
+                .map_err(|error| (format!("{error:#}"), String::new()))?;
             if !reply.status.success() {
                 let said = if reply.stderr.trim().is_empty() { reply.stdout } else { reply.stderr };
                 let end = said.len().saturating_sub(4096);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
+
 use super::ask::ask;
 use super::image::InImage;
 use super::place::{self, Places};
@@ -84,7 +86,7 @@ impl Target {
     pub fn silent(&self) -> Option<String> {
         self.places().find_map(|path| {
             let why = self.ask_version(&path).err()?;
-            Some(format!("{} is there, but {why}", path.display()))
+            Some(format!("{} is there, but {why:#}", path.display()))
         })
     }
 
@@ -144,22 +146,20 @@ impl Target {
     ///
     /// # Errors
     /// One line that says why it has none.
-    pub fn named(&self, path: &Path, build: Option<&str>) -> Result<Runtime, String> {
-        let wrong = |what: String| format!("{} is no {}: {what}", path.display(), self.name());
-        let path = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
-        let (version, _) = self.ask_version(&path).map_err(wrong)?;
+    pub fn named(&self, path: &Path, build: Option<&str>) -> Result<Runtime> {
+        let wrong = || format!("{} is no {}", path.display(), self.name());
+        let path = std::path::absolute(path).with_context(wrong)?;
+        let (version, _) = self.ask_version(&path).with_context(wrong)?;
         Ok(Runtime { build: build.map(str::to_owned), ..self.runtime(&path, version) })
     }
 
-    fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>), String> {
+    fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>)> {
         let words = self.version_command(&program.to_string_lossy());
         let reply = ask(Command::new(&words[0]).args(&words[1..]), PATIENCE)?;
         // A stand-in with nothing behind it says so, in words that are no version.
         if !reply.status.success() {
-            return Err(format!(
-                "asked for its version, it failed{}",
-                first_line(&reply.stdout, &reply.stderr)
-            ));
+            let said = first_line(&reply.stdout, &reply.stderr);
+            bail!("asked for its version, it failed{said}");
         }
         let version = self.version_in(&reply.stdout, &reply.stderr)?;
         let second = reply.stdout.lines().nth(1).map(str::trim).map(PathBuf::from);
@@ -174,12 +174,12 @@ impl Target {
             .fill_all(&self.spec.find.version)
     }
 
-    pub(super) fn version_in(&self, stdout: &str, stderr: &str) -> Result<String, String> {
+    pub(super) fn version_in(&self, stdout: &str, stderr: &str) -> Result<String> {
         let after = &self.spec.find.after;
         let found = version::of_output(stdout, after).or_else(|| version::of_output(stderr, after));
         found
             .map(str::to_owned)
-            .ok_or_else(|| format!("it told no version{}", first_line(stdout, stderr)))
+            .with_context(|| format!("it told no version{}", first_line(stdout, stderr)))
     }
 }
 

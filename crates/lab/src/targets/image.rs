@@ -7,6 +7,8 @@ use std::process::{self, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
+
 use super::ask::{Reply, ask};
 use super::find::in_path;
 use super::{Runtime, Target};
@@ -54,7 +56,7 @@ impl Engine {
     ///
     /// # Errors
     /// One line that says what was tried.
-    pub fn find() -> Result<Engine, String> {
+    pub fn find() -> Result<Engine> {
         let mut tried = Vec::new();
         for (name, question) in [("docker", "{{.Server.Version}}"), ("podman", "{{.Version}}")] {
             let Some(program) = in_path(name) else {
@@ -70,10 +72,10 @@ impl Engine {
                     let said = reply.stderr.lines().last().unwrap_or("nothing").to_owned();
                     tried.push(format!("{name} says: {said}"));
                 }
-                Err(error) => tried.push(error),
+                Err(error) => tried.push(format!("{error:#}")),
             }
         }
-        Err(format!("--image needs docker or podman, and neither answers: {}", tried.join("; ")))
+        bail!("--image needs docker or podman, and neither answers: {}", tried.join("; "))
     }
 
     /// Its name.
@@ -91,7 +93,7 @@ impl Engine {
     ///
     /// # Errors
     /// One line: what the engine or the program in the image said.
-    pub fn runtime(&self, target: &Target, image: &str) -> Result<Runtime, String> {
+    pub fn runtime(&self, target: &Target, image: &str) -> Result<Runtime> {
         let known = target.spec.image.as_ref();
         let program = known.map_or_else(|| target.name().to_owned(), |known| known.runtime.clone());
         let words = target.version_command(&program);
@@ -108,7 +110,7 @@ impl Engine {
                 Ok(Reply { status, stdout, stderr }) if status.success() => {
                     let version = target
                         .version_in(&stdout, &stderr)
-                        .map_err(|what| format!("image {}: {what}", image.image))?;
+                        .with_context(|| format!("image {}", image.image))?;
                     let bin = image.folder_of(&program, target);
                     let target = target.clone();
                     let (build, image, parts) = (None, Some(image), OnceCell::new());
@@ -118,11 +120,11 @@ impl Engine {
                 Ok(reply) if failed.is_empty() => {
                     failed = reply.stderr.lines().last().unwrap_or("it said nothing").to_owned();
                 }
-                Err(error) if failed.is_empty() => failed = error,
+                Err(error) if failed.is_empty() => failed = format!("{error:#}"),
                 _ => {}
             }
         }
-        Err(format!("image {image} could not be run: {failed}"))
+        bail!("image {image} could not be run: {failed}")
     }
 }
 

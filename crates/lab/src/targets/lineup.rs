@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use anyhow::{Context, Result, bail};
+
 use super::image::Engine;
 use super::spec::UnitSpec;
 use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
 use crate::feed::{How, Sweep};
 use crate::fetch::Course;
 use crate::fetch::course::SEQUENTIAL;
-use crate::named::list;
+use crate::named::{Unknown, list};
 use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
@@ -88,12 +90,12 @@ impl Lineup {
     ///
     /// # Errors
     /// One line: a name that leads nowhere, an image that cannot be run.
-    pub fn find(wishes: &Wishes, targets: &[Target]) -> Result<Lineup, String> {
+    pub fn find(wishes: &Wishes, targets: &[Target]) -> Result<Lineup> {
         known_units(&wishes.units, targets)?;
         let mut lineup =
             Lineup { ours: Vec::new(), runtimes: Vec::new(), units: wishes.units.clone() };
         let with = wishes.with.iter().map(|wish| named(wish, targets));
-        let with: Vec<Runtime> = with.collect::<Result<_, _>>()?;
+        let with: Vec<Runtime> = with.collect::<Result<_>>()?;
         let nothing_named =
             wishes.runtimes.is_empty() && wishes.with.is_empty() && wishes.images.is_empty();
         for wish in &wishes.runtimes {
@@ -109,7 +111,7 @@ impl Lineup {
             let engine = Engine::find()?;
             for image in &wishes.images {
                 let target =
-                    targets.iter().find(|target| target.is_in(image)).ok_or_else(|| {
+                    targets.iter().find(|target| target.is_in(image)).with_context(|| {
                         format!(
                             "no target says that it is in an image '{image}'; see docs/targets.md"
                         )
@@ -122,7 +124,7 @@ impl Lineup {
     }
 
     /// Leaves out what was named twice, and refuses two programs that records could not tell apart.
-    fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<()> {
         self.ours.sort_unstable();
         self.ours.dedup();
         let mut kept: Vec<Runtime> = Vec::new();
@@ -136,11 +138,11 @@ impl Lineup {
                 Some(other) if other.is_same_program(&runtime) => {}
                 Some(other) => {
                     let (one, two) = (other.program(), runtime.program());
-                    return Err(format!(
+                    bail!(
                         "{one} and {two} are both {name} {}: give each a name, as in --with \
                          {name}@base={one} --with {name}@patch={two}",
                         runtime.version()
-                    ));
+                    );
                 }
             }
         }
@@ -148,7 +150,7 @@ impl Lineup {
         Ok(())
     }
 
-    fn add(&mut self, wish: &str, targets: &[Target]) -> Result<(), String> {
+    fn add(&mut self, wish: &str, targets: &[Target]) -> Result<()> {
         let (name, wanted) = match wish.split_once('@') {
             Some((name, wanted)) => (name, Some(wanted)),
             None => (wish, None),
@@ -162,10 +164,7 @@ impl Lineup {
                 names.extend(Unit::ALL.map(Unit::runtime));
                 names.sort_unstable();
                 names.dedup();
-                return Err(format!(
-                    "there is no runtime '{name}'; the runtimes are {}",
-                    list(&names)
-                ));
+                return Err(Unknown::new("runtime", name, &names).into());
             }
             return Ok(());
         };
@@ -176,13 +175,13 @@ impl Lineup {
         };
         if found.is_empty() && ours.is_empty() {
             let all: Vec<String> = target.installed(&[]).map(|runtime| runtime.version()).collect();
-            return Err(match (wanted, all.is_empty()) {
+            match (wanted, all.is_empty()) {
                 (Some(wanted), false) => {
                     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-                    format!("there is no {name} {wanted} here; there is {}", list(&all))
+                    bail!("there is no {name} {wanted} here; there is {}", list(&all));
                 }
-                _ => format!("{name} is not installed; {} brings it", target.package()),
-            });
+                _ => bail!("{name} is not installed; {} brings it", target.package()),
+            }
         }
         self.runtimes.append(&mut found);
         Ok(())
@@ -440,8 +439,8 @@ fn without(trial: &Trial, why: &str) -> Warning {
 
 /// A program that was named, `ruby=/path/to/ruby`, with a name of its own where another of its
 /// version takes part, `ruby@patch=/path/to/ruby`.
-fn named(wish: &str, targets: &[Target]) -> Result<Runtime, String> {
-    let (name, path) = wish.split_once('=').ok_or_else(|| {
+fn named(wish: &str, targets: &[Target]) -> Result<Runtime> {
+    let (name, path) = wish.split_once('=').with_context(|| {
         format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
     })?;
     let (name, build) = match name.split_once('@') {
@@ -450,20 +449,20 @@ fn named(wish: &str, targets: &[Target]) -> Result<Runtime, String> {
     };
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_.+".contains(letter);
     if let Some(build) = build.filter(|b| b.is_empty() || !b.chars().all(is_plain)) {
-        return Err(format!(
+        bail!(
             "--with {name}@{build}: a name has letters, digits, '-', '_', '.' and '+', as in \
              {name}@patch"
-        ));
+        );
     }
     let target = targets.iter().find(|target| target.name() == name).ok_or_else(|| {
         let names: Vec<&str> = targets.iter().map(Target::name).collect();
-        format!("there is no runtime '{name}'; the runtimes are {}", list(&names))
+        Unknown::new("runtime", name, &names)
     })?;
     target.named(Path::new(path), build)
 }
 
 /// Refuses a unit that nobody has.
-fn known_units(units: &[String], targets: &[Target]) -> Result<(), String> {
+fn known_units(units: &[String], targets: &[Target]) -> Result<()> {
     let known = |name: &&String| {
         name.parse::<Role>().is_ok()
             || name.parse::<Unit>().is_ok()
@@ -478,5 +477,5 @@ fn known_units(units: &[String], targets: &[Target]) -> Result<(), String> {
     names.sort_unstable();
     names.dedup();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Err(format!("there is no unit '{wrong}'; the units are {}", list(&names)))
+    Err(Unknown::new("unit", wrong, &names).into())
 }

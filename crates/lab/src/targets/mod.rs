@@ -37,7 +37,7 @@ impl Target {
     ///
     /// # Errors
     /// One line that says where the mistake is and what would be right.
-    pub fn read(folder: &Path) -> Result<Target, String> {
+    pub fn read(folder: &Path) -> anyhow::Result<Target> {
         Ok(Target { spec: Spec::read(&folder.join("target.toml"))?, folder: folder.to_owned() })
     }
 
@@ -103,7 +103,7 @@ pub fn read_all(folders: &[PathBuf]) -> (Vec<Target>, Vec<String>) {
                     targets.retain(|known| known.name() != target.name());
                     targets.push(target);
                 }
-                Err(mistake) => mistakes.push(mistake),
+                Err(mistake) => mistakes.push(format!("{mistake:#}")),
             }
         }
     }

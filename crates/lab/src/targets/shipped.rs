@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, anyhow};
+
 use crate::record::fingerprint;
 
 include!(concat!(env!("OUT_DIR"), "/targets.rs"));
@@ -22,7 +24,7 @@ impl Folders {
     ///
     /// # Errors
     /// One line: the cache folder cannot be written.
-    pub fn open(more: &[PathBuf]) -> Result<Folders, String> {
+    pub fn open(more: &[PathBuf]) -> Result<Folders> {
         Folders::open_in(&cache_folder(), more)
     }
 
@@ -30,9 +32,9 @@ impl Folders {
     ///
     /// # Errors
     /// One line: that folder cannot be written.
-    pub fn open_in(cache: &Path, more: &[PathBuf]) -> Result<Folders, String> {
+    pub fn open_in(cache: &Path, more: &[PathBuf]) -> Result<Folders> {
         let failed = |error| {
-            format!(
+            anyhow!(
                 "{} cannot be written ({error}); XDG_CACHE_HOME names another place",
                 cache.display()
             )
@@ -43,8 +45,8 @@ impl Folders {
         let own = unpack(&cache).map_err(failed)?;
         let mut targets = vec![own];
         for folder in more {
-            let whole = fs::canonicalize(folder).map_err(|error| {
-                format!("the folder of targets {} cannot be read: {error}", folder.display())
+            let whole = fs::canonicalize(folder).with_context(|| {
+                format!("the folder of targets {} cannot be read", folder.display())
             })?;
             targets.push(whole);
         }

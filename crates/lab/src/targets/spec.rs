@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
 
 use crate::feed::How;
@@ -127,16 +128,15 @@ impl Spec {
     ///
     /// # Errors
     /// One line that says where the mistake is and what would be right.
-    pub(crate) fn read(path: &Path) -> Result<Spec, String> {
-        let text =
-            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    pub(crate) fn read(path: &Path) -> Result<Spec> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         Spec::parse(&text).map_err(|mistake| match mistake.line {
-            Some(line) => format!("{}, line {line}: {}", path.display(), mistake.what),
-            None => format!("{}: {}", path.display(), mistake.what),
+            Some(line) => anyhow!("{}, line {line}: {mistake}", path.display()),
+            None => anyhow!("{}: {mistake}", path.display()),
         })
     }
 
-    fn parse(text: &str) -> Result<Spec, Mistake> {
+    fn parse(text: &str) -> std::result::Result<Spec, Mistake> {
         let spec: Spec = toml::from_str(text).map_err(|error| Mistake {
             line: error.span().map(|span| {
                 text[..span.start.min(text.len())].bytes().filter(|&b| b == b'\n').count() + 1
@@ -144,30 +144,31 @@ impl Spec {
             // Some of the parser's messages have more than one line.
             what: error.message().replace('\n', ", "),
         })?;
-        spec.check().map_err(|what| Mistake { line: None, what })?;
+        spec.check().map_err(|what| Mistake { line: None, what: format!("{what:#}") })?;
         Ok(spec)
     }
 
     /// What the format alone does not tell.
-    fn check(&self) -> Result<(), String> {
-        if self.schema != SCHEMA {
-            return Err(format!("schema {} is unknown; this lab reads {SCHEMA}", self.schema));
-        }
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.schema == SCHEMA,
+            "schema {} is unknown; this lab reads {SCHEMA}",
+            self.schema
+        );
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '+';
-        if self.name.is_empty() || !self.name.chars().all(plain) {
-            return Err(format!(
-                "the name '{}' has something else in it than letters, digits, - and +",
-                self.name
-            ));
-        }
-        if self.find.version.is_empty() {
-            return Err("[find] version is empty; it asks the runtime for its version".into());
-        }
+        ensure!(
+            !self.name.is_empty() && self.name.chars().all(plain),
+            "the name '{}' has something else in it than letters, digits, - and +",
+            self.name
+        );
+        ensure!(
+            !self.find.version.is_empty(),
+            "[find] version is empty; it asks the runtime for its version"
+        );
         for (name, program) in &self.programs {
             let place = format!("[programs.{name}]");
-            if program.run.is_empty() || program.build.iter().any(Vec::is_empty) {
-                return Err(format!("{place} has an empty command"));
-            }
+            let mut commands = program.build.iter().chain([&program.run]);
+            ensure!(!commands.any(Vec::is_empty), "{place} has an empty command");
             known_workloads(&place, &program.workloads)?;
             self.known_parts(&place, &program.needs)?;
         }
@@ -179,13 +180,12 @@ impl Spec {
             }
             self.known_parts(&place, &unit.needs)?;
             for program in unit.programs.iter().flatten() {
-                if !self.programs.contains_key(program) {
-                    return Err(unknown(&place, "program", program, self.programs.keys()));
-                }
+                known(&place, "program", program, &self.programs)?;
             }
-            if unit.max_units.is_some() != unit.why.is_some() {
-                return Err(format!("{place}: max_units and why go together"));
-            }
+            ensure!(
+                unit.max_units.is_some() == unit.why.is_some(),
+                "{place}: max_units and why go together"
+            );
         }
         Ok(())
     }
@@ -198,37 +198,33 @@ impl Spec {
         words.any(|word| word.contains("{bin}"))
     }
 
-    fn known_parts(&self, place: &str, names: &[String]) -> Result<(), String> {
-        match names.iter().find(|name| !self.parts.contains_key(*name)) {
-            Some(name) => Err(unknown(place, "part", name, self.parts.keys())),
-            None => Ok(()),
-        }
+    fn known_parts(&self, place: &str, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| known(place, "part", name, &self.parts))
     }
 }
 
 /// A mistake in a file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
 struct Mistake {
     line: Option<usize>,
     what: String,
 }
 
-fn known_workloads(place: &str, names: &[String]) -> Result<(), String> {
-    match names.iter().find_map(|name| name.parse::<Workload>().err()) {
-        Some(error) => Err(format!("{place}: {error}")),
-        None => Ok(()),
-    }
+fn known_workloads(place: &str, names: &[String]) -> Result<()> {
+    names
+        .iter()
+        .try_for_each(|name| name.parse::<Workload>().map(drop).with_context(|| place.to_owned()))
 }
 
-fn unknown<'a>(
-    place: &str,
-    kind: &str,
-    name: &str,
-    right: impl Iterator<Item = &'a String>,
-) -> String {
-    let right: Vec<&str> = right.map(String::as_str).collect();
+fn known<T>(place: &str, kind: &str, name: &str, all: &BTreeMap<String, T>) -> Result<()> {
+    let right: Vec<&str> = all.keys().map(String::as_str).collect();
     let right = if right.is_empty() { "there are none".into() } else { list(&right) };
-    format!("{place}: there is no {kind} '{name}'; the {kind}s are: {right}")
+    ensure!(
+        all.contains_key(name),
+        "{place}: there is no {kind} '{name}'; the {kind}s are: {right}"
+    );
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,12 +1,8 @@
 //! What happened to a figure over versions and over time: which step made it what it is.
 
-mod show;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use show::render;
-
-use crate::compare::{Change, Verdict};
+use crate::compare::{Change, UNTESTED, Verdict};
 use crate::metric;
 use crate::record::{self, Measurement, Record, Subject, version_key};
 
@@ -31,9 +27,6 @@ pub struct Step<'a> {
     pub change: Change,
 }
 
-/// A step in figures that have no samples is told from this factor on: nothing says how far chance
-/// alone takes them. Published ones agree with each other to about a tenth where nothing changed.
-const UNTESTED: f64 = 1.4;
 /// A step in figures with samples is told from this factor on, where it is shown: a smaller one
 /// may be there and matters to nobody.
 const TESTED: f64 = 1.05;

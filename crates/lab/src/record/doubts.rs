@@ -1,143 +1,13 @@
-//! What may have disturbed the figures, as values: each warning says what was seen and what to do
-//! about it, and a report can show, count or ignore it.
+//! What there is to doubt about figures: what was seen, and what to do about it.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs;
 
-use serde::{Deserialize, Serialize};
-
+use super::{Measurement, Reading, RunFacts};
 use crate::env::Environment;
 use crate::metric::WHOLE_MEMORY_PER_UNIT;
 use crate::named::list;
-use crate::record::{Measurement, Reading, RunFacts};
+use crate::noise::{Warning, WarningKind};
 use crate::stats::spread;
-use crate::sys::{self, Who};
-
-/// A reason to doubt figures, with what would help.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
-    /// What it is about.
-    pub kind: WarningKind,
-    /// What was seen.
-    pub message: String,
-    /// What to do.
-    pub advice: String,
-}
-
-/// What a warning is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WarningKind {
-    /// The program was built without optimization.
-    Unoptimized,
-    /// The cores' frequency is not held.
-    Governor,
-    /// Other programs used the cores meanwhile.
-    OtherLoad,
-    /// The machine under this virtual one gave its cores to others.
-    Steal,
-    /// A control group allows less time than there are cores.
-    Quota,
-    /// Too few samples for an interval to say much.
-    FewSamples,
-    /// The samples differ a lot among themselves.
-    Spread,
-    /// Units made fewer switches than they were asked for.
-    SwitchesMissing,
-    /// Fibers share their carrier's thread-local storage.
-    SharedTls,
-    /// The whole memory could only be had for the whole machine.
-    SharedMemoryFigures,
-    /// Units ran in smaller crowds than the others, because more make no sense.
-    FewerUnits,
-    /// Something that was asked for, or would have been measured, is not here.
-    LeftOut,
-}
-
-/// What else the machine did while samples were taken, as shares of all its cores' time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Load {
-    /// Other programs, and the kernel on their behalf.
-    pub others: f64,
-    /// Time the machine below a virtual one gave to others.
-    pub steal: f64,
-}
-
-/// Measures [`Load`] between two moments.
-#[derive(Debug)]
-pub(crate) struct LoadMeter {
-    start: Option<Jiffies>,
-    own_ns: u64,
-    /// What samples took that are no children of ours, as those in containers: they tell.
-    told_ns: Cell<u64>,
-}
-
-/// The first line of /proc/stat, in hundredths of a second over all cores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Jiffies {
-    busy: u64,
-    steal: u64,
-    total: u64,
-}
-
-/// The clock of /proc/stat on every Linux architecture.
-const JIFFY_NS: u64 = 10_000_000;
-
-impl LoadMeter {
-    pub(crate) fn start() -> LoadMeter {
-        LoadMeter { start: jiffies(), own_ns: own_ns(), told_ns: Cell::new(0) }
-    }
-
-    /// Counts what a sample in a container took as ours: its engine is the one who waits for it.
-    pub(crate) fn add(&self, ns: u64) {
-        self.told_ns.set(self.told_ns.get() + ns);
-    }
-
-    fn ours(&self) -> u64 {
-        own_ns() - self.own_ns + self.told_ns.get()
-    }
-
-    pub(crate) fn finish(&self) -> Load {
-        match (self.start, jiffies()) {
-            (Some(start), Some(end)) => load(start, end, self.ours()),
-            _ => Load::default(),
-        }
-    }
-}
-
-/// Processor time of this process and of the samples it has waited for.
-fn own_ns() -> u64 {
-    let (own, samples) = (sys::usage(Who::Process), sys::usage(Who::Children));
-    own.user_ns + own.system_ns + samples.user_ns + samples.system_ns
-}
-
-fn jiffies() -> Option<Jiffies> {
-    parse_stat(&fs::read_to_string("/proc/stat").ok()?)
-}
-
-fn parse_stat(stat: &str) -> Option<Jiffies> {
-    let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
-    let mut next = || fields.next()?.parse::<u64>().ok();
-    let (user, nice, system, idle, waiting) = (next()?, next()?, next()?, next()?, next()?);
-    let (irq, softirq, steal) = (next()?, next()?, next().unwrap_or(0));
-    let busy = user + nice + system + irq + softirq;
-    Some(Jiffies { busy, steal, total: busy + idle + waiting + steal })
-}
-
-fn load(start: Jiffies, end: Jiffies, own_ns: u64) -> Load {
-    let total = end.total.saturating_sub(start.total);
-    // Under half a second the clock of /proc/stat is too coarse to tell anything.
-    if total < 50 {
-        return Load::default();
-    }
-    let share = |jiffies: u64| jiffies as f64 / total as f64;
-    let busy = end.busy.saturating_sub(start.busy);
-    Load {
-        others: share(busy.saturating_sub(own_ns / JIFFY_NS)),
-        steal: share(end.steal.saturating_sub(start.steal)),
-    }
-}
 
 /// Above these, a warning.
 const OTHERS: f64 = 0.05;
@@ -148,7 +18,7 @@ const SWITCHES: f64 = 0.95;
 const SAMPLES: usize = 8;
 
 /// Everything there is to doubt about `measurements`.
-pub(crate) fn warnings(
+pub(super) fn warnings(
     environment: &Environment,
     run: &RunFacts,
     taken: &[Reading],
@@ -328,6 +198,7 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::noise::Load;
     use crate::record::{Parameters, Subject};
 
     const CGROUP: &str = "cgroup2 memory.peak";
@@ -492,29 +363,5 @@ mod tests {
         };
         assert_eq!(of("parked"), [WarningKind::SharedMemoryFigures]);
         assert_eq!(of("switch"), []);
-    }
-
-    #[test]
-    fn what_a_sample_in_a_container_took_is_not_the_load_of_others() {
-        let meter = LoadMeter::start();
-        let before = meter.ours();
-        meter.add(3_000_000_000);
-        assert!(meter.ours() >= before + 3_000_000_000, "{meter:?}");
-    }
-
-    #[test]
-    fn the_load_of_others_is_what_is_busy_and_not_ours() {
-        let stat = "cpu  100 10 50 1000 20 5 5 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
-        let start = parse_stat(stat).expect("a line");
-        assert_eq!(start, Jiffies { busy: 170, steal: 30, total: 1220 });
-        let end = Jiffies { busy: 270, steal: 40, total: 1420 };
-        // 60 of the 100 busy hundredths were ours.
-        let found = load(start, end, 600_000_000);
-        assert!(
-            (found.others - 0.2).abs() < 1e-9 && (found.steal - 0.05).abs() < 1e-9,
-            "{found:?}"
-        );
-        let short = Jiffies { busy: 180, steal: 30, total: 1240 };
-        assert_eq!(load(start, short, 0), Load::default(), "too short to tell");
     }
 }

@@ -1,20 +1,21 @@
 //! A history, for people and for programs.
 
-use super::{Series, sentences, series};
+use anyhow::{Result, bail};
+
+use super::ink::Ink;
+use super::table::{Align, Table};
+use super::{Format, csv, html};
 use crate::compare::{Change, Verdict};
+use crate::history::{Series, sentences, series};
 use crate::metric::spoken;
 use crate::record::Record;
-use crate::report::Format;
-use crate::report::ink::Ink;
-use crate::report::table::{Align, Table};
-use crate::report::{csv, html};
 
 /// Shows what `records` tell of each figure over versions and time, the steps in plain words
 /// first; with colours where `colour` says so and the format has any.
 ///
 /// # Errors
 /// One line, for a format that histories do not have.
-pub fn render(records: &[Record], format: Format, colour: bool) -> Result<String, String> {
+pub fn history(records: &[Record], format: Format, colour: bool) -> Result<String> {
     let all = series(records);
     let said = sentences(records);
     let nothing = "No figure was measured twice, in two versions or at two times, on one machine.";
@@ -63,9 +64,7 @@ pub fn render(records: &[Record], format: Format, colour: bool) -> Result<String
             html::history(records, &said, &table(&all))
         }
         Format::Json | Format::Svg => {
-            return Err(format!(
-                "there is no history in {format}; the formats are text, markdown, csv and html"
-            ));
+            bail!("there is no history in {format}; the formats are text, markdown, csv and html")
         }
     })
 }

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{Comparison, Pair, Verdict, change};
-use crate::metric::spoken;
-use crate::report::ink::Ink;
-use crate::report::table::{Align, Table, wrap};
-use crate::report::{Format, csv, html};
+use anyhow::{Result, bail};
 
-pub(super) fn render(
-    comparison: &Comparison,
-    format: Format,
-    colour: bool,
-) -> Result<String, String> {
+use super::ink::Ink;
+use super::table::{Align, Table, wrap};
+use super::{Format, csv, html};
+use crate::compare::{self, Comparison, Pair, Verdict};
+use crate::metric::spoken;
+
+/// Shows a comparison, with colours where `colour` says so and the format has any.
+///
+/// # Errors
+/// One line, for a format that comparisons do not have.
+pub fn comparison(comparison: &Comparison, format: Format, colour: bool) -> Result<String> {
     match format {
         Format::Text => Ok(text(comparison, Ink::new(colour))),
         Format::Markdown => Ok(markdown(comparison)),
@@ -24,10 +26,9 @@ pub(super) fn render(
             &sentences(comparison),
             &table(comparison),
         )),
-        Format::Svg => Err(
+        Format::Svg => bail!(
             "there is no comparison in svg; the formats are text, markdown, csv, json and html, and \
              carefree report --format svg shows records side by side"
-                .into(),
         ),
     }
 }
@@ -87,10 +88,8 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
             figures(same)
         ));
     }
-    let too_few =
-        |pair: &&Pair| !change::could_tell(pair.old.samples.len(), pair.new.samples.len());
     let judged = comparison.pairs.iter().filter(|p| p.change.verdict == Verdict::NoneShown);
-    let few = judged.filter(too_few).count();
+    let few = judged.filter(|pair| !pair.could_tell()).count();
     if few > 0 {
         let of_them = if few == same {
             "None of these could".into()
@@ -108,7 +107,7 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     let most = untested.clone().max_by(|a, b| size(a).total_cmp(&size(b)));
     if let Some(most) = most {
         let count = untested.count();
-        let largest = match size(&most) >= UNTESTED {
+        let largest = match size(&most) >= compare::UNTESTED {
             true => format!(
                 "; the largest change is {} {}: {}",
                 most.new.subject.spoken(),
@@ -130,10 +129,6 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
     }
     found
 }
-
-/// Of figures that no samples stand behind, the largest change is told from this factor on, as in a
-/// history.
-const UNTESTED: f64 = 1.4;
 
 /// How the table is to be read.
 const NOTES: [&str; 2] = [
