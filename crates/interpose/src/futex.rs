@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use carefree_context::kernel;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::lot::{self, is_waited_after_change};
-use carefree_runtime::standard;
+use carefree_runtime::parker;
 use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
@@ -222,7 +222,7 @@ unsafe fn wait(
     let word = unsafe { AtomicU32::from_ptr(word as *mut u32) };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
     let validate = || word.load(Ordering::SeqCst) == value;
-    let reason = match value == standard::PARKED && standard::about_to_park(address) {
+    let reason = match value == parker::PARKED && parker::about_to_park(address) {
         true => Reason::StandardPark,
         false => Reason::Futex,
     };

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_ulong};
 
-use carefree_runtime::names::{KernelName, kernel_name, set_kernel_name};
+use carefree_runtime::kernel_name::{KernelName, kernel_name, set_kernel_name};
 
 use crate::fiber::answer;
 use crate::memory;

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::clock;
+use crate::current::{current, try_current};
 use crate::fiber::FiberRef;
 use crate::limits::{self, Limit};
-use crate::timeout::{self, TimedOut};
-use crate::wait;
+use crate::wake;
 
 /// The fiber was cancelled: see [`JoinHandle::cancel`](crate::JoinHandle::cancel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,24 @@ impl From<Cancelled> for std::io::Error {
     fn from(_: Cancelled) -> Self {
         // What a system call says that was cancelled; std has no kind for it.
         std::io::Error::from_raw_os_error(libc::ECANCELED)
+    }
+}
+
+/// The time limit was reached: see [`timeout`](crate::timeout()).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the time limit was reached")
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
+impl From<TimedOut> for std::io::Error {
+    fn from(timed_out: TimedOut) -> Self {
+        std::io::Error::new(std::io::ErrorKind::TimedOut, timed_out)
     }
 }
 
@@ -58,7 +76,7 @@ impl From<Interrupted> for std::io::Error {
 
 pub(crate) fn cancel(fiber: FiberRef) {
     fiber.cancel.send();
-    wait::wake_cancelled(fiber);
+    wake::wake_cancelled(fiber);
 }
 
 /// Whether the calling fiber should go on: `Err` once it has been cancelled, or a
@@ -72,7 +90,7 @@ pub(crate) fn cancel(fiber: FiberRef) {
 pub fn check() -> Result<(), Interrupted> {
     interrupted().inspect_err(|why| {
         if *why == Interrupted::TimedOut {
-            timeout::tell_timed_out();
+            limits::tell_timed_out();
         }
     })
 }
@@ -84,7 +102,7 @@ pub fn check() -> Result<(), Interrupted> {
 /// [`Interrupted`], with the reason.
 #[inline]
 pub fn interrupted() -> Result<(), Interrupted> {
-    let Some(me) = wait::try_current() else { return Ok(()) };
+    let Some(me) = try_current() else { return Ok(()) };
     let Some(limit) = limits::of(me) else { return Ok(()) };
     if me.cancel.peek() {
         return Err(Interrupted::Cancelled);
@@ -107,5 +125,5 @@ pub fn interrupted() -> Result<(), Interrupted> {
 /// assert!(handle.join().unwrap().is_err());
 /// ```
 pub fn shield<T>(f: impl FnOnce() -> T) -> T {
-    Limit::shield().during(wait::current(), f)
+    Limit::shield().during(current(), f)
 }

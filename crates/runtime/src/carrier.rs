@@ -1,7 +1,7 @@
 //! A carrier: a kernel thread that runs fibers.
 //!
 //! A fiber that waits or yields switches straight to the next one in its carrier's queue. Only when
-//! there is none, and every [`ROUND`] switches, does it switch to the carrier's own context, which
+//! there is none, and every `ROUND` switches, does it switch to the carrier's own context, which
 //! looks after timers, takes what other threads have submitted, steals, and sleeps.
 //!
 //! # Leaving a stack
@@ -11,33 +11,29 @@
 //! switches; and whoever runs next on this carrier does what was noted and unlocks the queue, before
 //! anything else ([`Carrier::settle`]).
 
-mod work;
-
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use carefree_context::arch::{self, ThreadContext};
 use carefree_reactor::{Op, TimerKey, Unsupported};
 
-use crate::clock::VirtualTime;
+use crate::bucket::Held;
+use crate::current::{current_fiber, set_current, try_current, without_parking};
 use crate::episode::Ticket;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, Furnished};
 use crate::injector::Injector;
 use crate::io::Io;
-use crate::join;
-use crate::lot::Held;
-use crate::queue::{Place, Queue};
+use crate::pin;
+use crate::policy::{Place, SPAWNED, YIELDED};
+use crate::queue::Queue;
 use crate::registry;
-use crate::runtime::Shared;
+use crate::sleepers::Sleepers;
 use crate::timers::Shard;
-use crate::wait::{self, current_fiber, set_current, try_current};
-
-/// Switches between two visits to the carrier's own context. Go and tokio use 61 as well: it is
-/// prime, so it does not beat with the program's own rhythm.
-const ROUND: u32 = 61;
+use crate::virtual_time::VirtualTime;
 
 /// What is to be done with a fiber that has left its stack.
 #[derive(Clone, Copy)]
@@ -50,25 +46,52 @@ pub(crate) enum Next {
     End,
 }
 
+/// What the carriers of a runtime share. Without carriers it starts threads in place of fibers.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) this: Weak<Shared>,
+    pub(crate) carriers: Box<[Box<Carrier>]>,
+    pub(crate) sleepers: Sleepers,
+    /// Fibers made ready by others than carriers, for any carrier.
+    pub(crate) injector: Injector<FiberRef>,
+    pub(crate) own_tls: bool,
+    /// In shared mode: counts spawned fibers to spread them over the carriers.
+    pub(crate) homes: AtomicUsize,
+    /// Fibers spawned by others than carriers.
+    pub(crate) submitted: AtomicU64,
+    /// Of those, threads that were started in place of fibers and have ended.
+    pub(crate) threads_ended: AtomicU64,
+    pub(crate) stopping: AtomicBool,
+    /// Who is just putting a fiber into a queue here without being one of the carriers, where that
+    /// fiber may run and end meanwhile, and be the last; and the watchdog while it looks.
+    pub(crate) visitors: AtomicUsize,
+    /// The process it belongs to, counted by forks.
+    pub(crate) process: u32,
+    /// Until when the sleeper sleeps that sees to the timers.
+    pub(crate) time_kept: AtomicU64,
+    /// The next runtime in the list of `runtimes`, under its lock.
+    pub(crate) next: AtomicUsize,
+}
+
 /// A kernel thread's share of a runtime.
 #[repr(align(128))]
 pub(crate) struct Carrier {
     /// What the owner alone touches.
     left: Cell<Option<(Next, FiberRef)>>,
-    round: Cell<u32>,
-    own_tls: bool,
+    pub(crate) round: Cell<u32>,
+    pub(crate) own_tls: bool,
     /// The kernel thread's own context, while a fiber runs.
-    native: UnsafeCell<ThreadContext>,
+    pub(crate) native: UnsafeCell<ThreadContext>,
     local: UnsafeCell<Local>,
     /// Checked where debug assertions are.
     local_in_use: Cell<bool>,
-    /// See [`shortage`].
-    calls_heard: AtomicU64,
-    random: Cell<u64>,
+    /// See `shortage`.
+    pub(crate) calls_heard: AtomicU64,
+    pub(crate) random: Cell<u64>,
 
-    index: usize,
+    pub(crate) index: usize,
     /// The kernel's number of its thread; 0 until that runs.
-    thread: AtomicI32,
+    pub(crate) thread: AtomicI32,
     runtime: Cell<*const Shared>,
     pub(crate) stats: Stats,
     /// The watchdog's: one more than the switches it had made when it was found to be kept busy.
@@ -76,11 +99,11 @@ pub(crate) struct Carrier {
 
     pub(crate) queue: Queue,
     /// In shared mode: fibers made ready elsewhere that may only run here.
-    inbox: Injector,
-    shard: Shard,
-    io: Io,
+    pub(crate) inbox: Injector<FiberRef>,
+    pub(crate) shard: Shard,
+    pub(crate) io: Io,
     /// Its runtime's, if that has time of its own.
-    time: Option<VirtualTime>,
+    pub(crate) time: Option<VirtualTime>,
 }
 
 // SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `random`, and `io` as far as
@@ -115,7 +138,7 @@ pub(crate) struct Local {
 
 thread_local! {
     /// On a carrier's own stack: the carrier. (A fiber knows its carrier from its header.)
-    static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
+    pub(crate) static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
 }
 
 /// The carrier the caller runs on.
@@ -141,7 +164,13 @@ pub(crate) fn forget() {
 pub(crate) fn of(me: FiberRef) -> &'static Carrier {
     // SAFETY: set when the fiber was entered; a carrier outlives the fibers of its runtime. The
     // borrow must not be held over a switch, after which the fiber may be elsewhere.
-    unsafe { &*me.carrier.get() }
+    unsafe { &*me.carrier.get().cast::<Carrier>() }
+}
+
+/// Notes which carrier runs `fiber`, or is to start it.
+#[inline(always)]
+pub(crate) fn assign(fiber: FiberRef, carrier: &Carrier) {
+    fiber.carrier.set(ptr::from_ref(carrier).cast());
 }
 
 /// Puts a fiber where a carrier will find it.
@@ -153,12 +182,38 @@ pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
         None => here(),
     };
     match carrier {
-        Some(carrier) if registry::belongs(fiber, carrier) => carrier.make_ready(fiber, place),
+        Some(carrier) if belongs(fiber, carrier) => carrier.make_ready(fiber, place),
         _ => {
             // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
-            let carrier = unsafe { &*fiber.carrier.get() };
+            let carrier = unsafe { &*fiber.carrier.get().cast::<Carrier>() };
             carrier.runtime().inject(fiber);
         }
+    }
+}
+
+/// Whether `fiber` belongs to `carrier`'s runtime.
+#[inline]
+fn belongs(fiber: FiberRef, carrier: &Carrier) -> bool {
+    let of = fiber.carrier.get().cast::<Carrier>();
+    // SAFETY: a fiber that is alive keeps its runtime, and so its carriers, alive.
+    ptr::eq(of, carrier) || !of.is_null() && ptr::eq(unsafe { (*of).runtime() }, carrier.runtime())
+}
+
+/// Gives one counted reference back, and with the last one the header.
+#[inline]
+pub(crate) fn release(fiber: FiberRef) {
+    if fiber.give_back() {
+        recycle(fiber);
+    }
+}
+
+fn recycle(fiber: FiberRef) {
+    if let Some(pinned) = registry::clear(fiber) {
+        without_parking(|| furnish::put(pinned));
+    }
+    match here().filter(|_| fiber.kind.get() == Kind::Fiber) {
+        Some(carrier) => carrier.with_local(|local| local.headers.put(fiber)),
+        None => registry::put(fiber),
     }
 }
 
@@ -183,16 +238,25 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     unsafe { carrier.go(me, to) };
 }
 
+/// Lets other fibers run. Returns at once if none is ready; on a plain thread, yields that.
+#[inline]
+pub fn yield_now() {
+    let Some(me) = current_fiber() else { return std::thread::yield_now() };
+    if !of(me).must_not_switch() {
+        yield_from(me);
+    }
+}
+
 /// Lets the others on this carrier run first.
 #[inline(always)]
-pub(crate) fn yield_from(me: FiberRef) {
+fn yield_from(me: FiberRef) {
     let carrier = of(me);
     // SAFETY: as in `leave`.
     let mut queue = unsafe { carrier.queue.lock() };
     // A yield counts even when nobody is there: who waits for something in a loop around a yield
     // must not keep the carrier from its timers.
     let to = if carrier.is_due() || (carrier.queue.is_empty() && carrier.has_submissions()) {
-        queue.push(me, Place::Last);
+        queue.push(me, YIELDED);
         None
     } else {
         let Some(next) = queue.rotate(me) else {
@@ -249,7 +313,7 @@ impl Carrier {
     #[inline(always)]
     pub(crate) fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
         // `f` may allocate, and an allocator may wait for a mutex.
-        wait::without_parking(|| {
+        without_parking(|| {
             debug_assert!(!self.local_in_use.replace(true), "a fiber was parked amid this");
             // SAFETY: only the carrier's thread comes here, and `f` neither switches nor comes
             // again.
@@ -263,7 +327,7 @@ impl Carrier {
     /// As for `switch_thread_from_rust`; the thread-local storage of `to` is its own in own mode,
     /// this thread's in shared mode.
     #[inline(always)]
-    unsafe fn switch(&self, from: *mut ThreadContext, to: *const ThreadContext) {
+    pub(crate) unsafe fn switch(&self, from: *mut ThreadContext, to: *const ThreadContext) {
         // SAFETY: the caller's promises.
         unsafe {
             if self.own_tls {
@@ -293,7 +357,7 @@ impl Carrier {
     unsafe fn go(&self, me: FiberRef, to: Option<FiberRef>) {
         let to = match to {
             Some(fiber) => {
-                fiber.carrier.set(self);
+                assign(fiber, self);
                 fiber.context.get().cast_const()
             }
             None => self.native.get().cast_const(),
@@ -318,7 +382,7 @@ impl Carrier {
 
     /// Finishes the leaving of who ran before.
     #[inline(always)]
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         // SAFETY: this runs on the carrier, and who left has locked its queue.
         let mut queue = unsafe { self.queue.locked() };
         let Some((next, fiber)) = self.left.take() else { return queue.unlock() };
@@ -327,7 +391,7 @@ impl Carrier {
                 count(&self.stats.parks);
                 if !fiber.episode.commit() {
                     // Woken on its way out.
-                    queue.push(fiber, Place::Last);
+                    queue.push(fiber, YIELDED);
                 }
                 queue.unlock();
             }
@@ -348,15 +412,15 @@ impl Carrier {
         // SAFETY: the fiber has left its stack for good, and nothing else looks at its context.
         unsafe { (*fiber.context.get()).forget() };
         // On the stack of the fiber that was just entered, which may be about to return from a wait.
-        wait::without_parking(|| {
-            join::bury(fiber, |stack| {
+        without_parking(|| {
+            pin::bury(fiber, |stack| {
                 // SAFETY: as above.
                 let stack = unsafe { Furnished::from_raw(stack) };
                 self.with_local(|local| local.stacks.put(stack));
             });
             count(&self.stats.ended);
             self.runtime().fiber_ended();
-            registry::release(fiber);
+            release(fiber);
         });
     }
 
@@ -428,7 +492,7 @@ impl Carrier {
             return self.runtime().inject_anywhere(fiber);
         }
         // SAFETY: as above.
-        unsafe { self.queue.push(fiber, Place::Last) };
+        unsafe { self.queue.push(fiber, SPAWNED) };
         self.runtime().notify();
     }
 
@@ -444,7 +508,7 @@ impl Carrier {
         fiber: FiberRef,
         ticket: Ticket,
     ) -> (*const Shard, TimerKey) {
-        let (key, first) = wait::without_parking(|| self.shard.insert(deadline, fiber, ticket));
+        let (key, first) = without_parking(|| self.shard.insert(deadline, fiber, ticket));
         if first {
             self.runtime().sooner(deadline);
         }
@@ -463,7 +527,7 @@ impl Carrier {
     /// Has the kernel do `op` for a fiber that runs here; `unheld`: without holding its file.
     pub(crate) fn submit(&self, token: u64, op: &Op, unheld: bool) -> Result<(), Unsupported> {
         // It may make the driver, and allocates, with its lock held.
-        wait::without_parking(|| {
+        without_parking(|| {
             // SAFETY: the caller runs here; the driver calls nobody back.
             unsafe { self.io.submit(token, op, unheld) }
         })
@@ -471,7 +535,7 @@ impl Carrier {
 
     /// Cancels an operation that was submitted here; for a fiber that runs here.
     pub(crate) fn cancel(&self, token: u64) {
-        wait::without_parking(|| {
+        without_parking(|| {
             // SAFETY: as above.
             unsafe { self.io.cancel(token) };
         });
@@ -494,16 +558,6 @@ impl Carrier {
     #[inline(always)]
     pub(crate) fn virtual_time(&self) -> Option<&VirtualTime> {
         self.time.as_ref()
-    }
-
-    /// Wakes the fibers whose operations are done, for a carrier that has been busy for long. For
-    /// threads that are not the carrier's.
-    pub(crate) fn rescue(&self) {
-        if self.time.is_some() {
-            // What comes when is the seed's to say.
-            return;
-        }
-        self.io.rescue();
     }
 }
 

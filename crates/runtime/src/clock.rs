@@ -4,21 +4,12 @@
 //! still while a fiber can run and jumps to the next deadline when all wait. Everything on its fibers
 //! that has a deadline asks here.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use carefree_reactor::clock as machine;
-pub(crate) use carefree_reactor::clock::Virtual;
 pub use carefree_reactor::clock::{NEVER, add, between, nanos};
 
 use crate::carrier;
-
-/// Time of a runtime's own, and the seed that its fibers' order is drawn from.
-#[derive(Clone, Debug)]
-pub(crate) struct VirtualTime {
-    pub(crate) seed: u64,
-    pub(crate) clock: Arc<Virtual>,
-}
 
 /// The time now, for the caller: nanoseconds on its runtime's clock if it is a fiber of one with
 /// virtual time, else on `CLOCK_MONOTONIC`.

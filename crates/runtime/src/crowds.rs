@@ -222,7 +222,7 @@ fn wakes(fibers: usize) -> u64 {
 
 /// Keys that are in one place, for one of which many wait: the others' waits are not theirs.
 fn wakes_beside(fibers: usize) -> u64 {
-    let keys = lot::keys_together(2);
+    let keys = crate::bucket::keys_together(2);
     let waits = |key| {
         spawn(move || {
             assert_eq!(

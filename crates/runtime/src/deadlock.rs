@@ -30,178 +30,91 @@
 //! `sem_post`. So where a fiber waits for a semaphore of C's and the program handles signals, there is
 //! a suspicion at most.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::bed;
 use crate::cancel::shield;
+use crate::carrier::Shared;
+use crate::census::{self, Seen};
+use crate::current;
 use crate::dump;
 use crate::fiber::FINISHED;
 use crate::mapped::{Text, read_file};
 use crate::offload;
 use crate::reason::Reason;
 use crate::registry;
-use crate::rest;
-use crate::runtime::Shared;
-use crate::wait;
+use crate::rest::sleep;
+use crate::runtimes;
 use crate::watch;
-use carefree_context::lock::Lock;
 
-/// Time between two looks.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// Looks without any sign of life before a suspicion is printed.
 const SUSPECT: u32 = 10;
 
-/// The first of the runtimes that are running, by its address, or 0; each knows the next. Nothing is
-/// allocated under the lock, for reports must come though the program's allocator hangs.
-static RUNTIMES: Lock<usize> = Lock::new(0);
-/// Plain threads that wait without a time limit, and nobody has ended their wait.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// Such waits begun since the start of the process.
-static WAITS: AtomicU64 = AtomicU64::new(0);
-
-pub(crate) fn register(runtime: &Shared) {
-    let mut first = RUNTIMES.lock();
-    runtime.next.store(0, Ordering::Relaxed);
-    let address = std::ptr::from_ref(runtime) as usize;
-    match listed(*first).last() {
-        Some(last) => last.next.store(address, Ordering::Relaxed),
-        None => *first = address,
-    }
-}
-
-pub(crate) fn unregister(runtime: &Shared) {
-    let address = std::ptr::from_ref(runtime) as usize;
-    let mut first = RUNTIMES.lock();
-    let next = runtime.next.load(Ordering::Relaxed);
-    if *first == address {
-        *first = next;
-        return;
-    }
-    // Not there in the child of a fork, if it is the parent's.
-    let mut others = listed(*first);
-    if let Some(before) = others.find(|other| other.next.load(Ordering::Relaxed) == address) {
-        before.next.store(next, Ordering::Relaxed);
-    }
-}
-
-/// The runtimes from the one at `address` on. The caller holds [`RUNTIMES`], and `address` is from
-/// there.
-fn listed<'a>(address: usize) -> impl Iterator<Item = &'a Shared> {
-    // SAFETY: registered while it lives, and unregistering waits for the lock.
-    let at = |address: usize| unsafe { (address as *const Shared).as_ref() };
-    std::iter::successors(at(address), move |other| at(other.next.load(Ordering::Relaxed)))
-}
-
-/// Keeps others from changing the list of runtimes until it is [released](release): see
-/// [`crate::fork`].
-pub(crate) fn hold() {
-    RUNTIMES.hold();
-}
-
-/// # Safety
-/// The caller holds it.
-pub(crate) unsafe fn release() {
-    // SAFETY: the caller's promise.
-    unsafe { RUNTIMES.release() };
-}
-
-/// Forgets the runtimes and the threads that wait: in the child of a fork.
-pub(crate) fn renew() {
-    *RUNTIMES.lock() = 0;
-    WAITING.store(0, Ordering::SeqCst);
-}
-
-/// Visits the runtimes of this process that are running. `visit` must not allocate.
-pub(crate) fn for_each_runtime(visit: impl FnMut(&Shared)) {
-    let first = RUNTIMES.lock();
-    listed(*first).for_each(visit);
-}
-
-/// A plain thread is about to wait without a time limit.
-pub(crate) fn thread_waits() {
-    WAITS.fetch_add(1, Ordering::SeqCst);
-    WAITING.fetch_add(1, Ordering::SeqCst);
-}
-
-/// Its wait was ended.
-pub(crate) fn thread_woken() {
-    WAITING.fetch_sub(1, Ordering::SeqCst);
-}
-
 /// Looks after the end of a runtime: its owner waits for its fibers, however long.
 pub(crate) fn watch_end(runtime: &Shared) {
-    let on_fiber = wait::current_fiber().is_some();
+    let on_fiber = current::current_fiber().is_some();
     if !on_fiber {
-        thread_waits();
+        census::thread_waits();
     }
-    let mut watch = Watch::default();
+    let mut seen = Seen::default();
     let mut steps = 0u32;
     while !runtime.has_stopped() {
         let step = Duration::from_micros(100 << steps.min(8));
         steps += 1;
         if on_fiber {
-            shield(|| rest::sleep(step));
+            shield(|| sleep(step));
             continue;
         }
         std::thread::sleep(step);
         if steps % 40 == 0 {
-            watch.look();
+            look(&mut seen);
         }
     }
     if !on_fiber {
-        thread_woken();
+        census::thread_woken();
     }
 }
 
-/// What the look before has seen.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    /// Switches made so far, if all runtimes were dormant.
-    activity: Option<u64>,
-    silent: u32,
-}
-
-impl Watch {
-    pub(crate) fn look(&mut self) {
-        let offload_threads = offload::threads();
-        let mut dormant = offload::under_way() == 0;
-        let (mut alive, mut carriers) = (0, 0);
-        let mut activity = WAITS.load(Ordering::SeqCst);
-        let mut threads = false;
-        for_each_runtime(|runtime| {
-            threads |= runtime.has_threads();
-            dormant &= runtime.is_dormant();
-            alive += runtime.alive();
-            activity += runtime.activity();
-            carriers += runtime.carriers.len();
-        });
-        if threads && dormant {
-            dormant = spawned_threads_wait();
-        }
-        let before = std::mem::replace(&mut self.activity, dormant.then_some(activity));
-        if !dormant || alive == 0 || before != Some(activity) {
-            self.silent = 0;
-            return;
-        }
-        self.silent += 1;
-        let status = read_file(c"/proc/self/status");
-        let status = status.as_deref().unwrap_or_default();
-        let threads = number_after(b"Threads:", 10, status).map_or(usize::MAX, |n| n as usize);
-        // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
-        // If one has ended meanwhile, the next look will tell.
-        let idle = offload_threads + WAITING.load(Ordering::SeqCst);
-        let nobody = threads == carriers + watch::threads() + idle
-            && offload::threads() == offload_threads
-            && !a_handler_may_wake(status);
-        if nobody {
-            report("deadlock: every fiber waits, and no thread is left that could wake one");
-            std::process::abort();
-        }
-        static SAID: AtomicBool = AtomicBool::new(false);
-        if self.silent == SUSPECT && !SAID.swap(true, Ordering::Relaxed) {
-            report("every fiber waits; unless another thread wakes one, this is a deadlock");
-        }
+/// A look of a plain thread that waits: see [`census`].
+pub(crate) fn look(seen: &mut Seen) {
+    let offload_threads = offload::threads();
+    let mut dormant = offload::under_way() == 0;
+    let (mut alive, mut carriers) = (0, 0);
+    let mut activity = census::waits();
+    let mut threads = false;
+    runtimes::for_each(|runtime| {
+        threads |= runtime.has_threads();
+        dormant &= runtime.is_dormant();
+        alive += runtime.alive();
+        activity += runtime.activity();
+        carriers += runtime.carriers.len();
+    });
+    if threads && dormant {
+        dormant = spawned_threads_wait();
+    }
+    let before = std::mem::replace(&mut seen.activity, dormant.then_some(activity));
+    if !dormant || alive == 0 || before != Some(activity) {
+        seen.silent = 0;
+        return;
+    }
+    seen.silent += 1;
+    let status = read_file(c"/proc/self/status");
+    let status = status.as_deref().unwrap_or_default();
+    let threads = number_after(b"Threads:", 10, status).map_or(usize::MAX, |n| n as usize);
+    // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
+    // If one has ended meanwhile, the next look will tell.
+    let idle = offload_threads + census::waiting();
+    let nobody = threads == carriers + watch::threads() + idle
+        && offload::threads() == offload_threads
+        && !a_handler_may_wake(status);
+    if nobody {
+        report("deadlock: every fiber waits, and no thread is left that could wake one");
+        std::process::abort();
+    }
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if seen.silent == SUSPECT && !SAID.swap(true, Ordering::Relaxed) {
+        report("every fiber waits; unless another thread wakes one, this is a deadlock");
     }
 }
 

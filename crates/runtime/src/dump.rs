@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 
 use crate::bed;
-use crate::deadlock;
 use crate::fiber::{ALIVE, FINISHED, FiberRef, Kind};
 use crate::mapped::Text;
 use crate::reason::Reason;
 use crate::registry;
+use crate::runtimes;
 
 /// Lines at most.
 const NAMED: usize = 100;
@@ -54,7 +54,7 @@ pub fn dump_to(file: impl AsFd) -> io::Result<()> {
 
 fn written() -> Text {
     let mut text = Text::new();
-    deadlock::for_each_runtime(|runtime| {
+    runtimes::for_each(|runtime| {
         if runtime.has_threads() {
             let alive = runtime.alive();
             return text.say(format_args!("runtime: {alive} threads in place of fibers\n"));

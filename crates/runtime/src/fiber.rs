@@ -8,10 +8,12 @@ use std::ptr::{self, NonNull};
 use carefree_context::arch::{self, ThreadContext};
 use carefree_context::extent::Place;
 
-use crate::carrier::Carrier;
 use crate::episode::Episode;
 use crate::furnish::FiberStack;
-use crate::glimpse::{Pointer, SharedKind};
+pub(crate) use crate::glimpse::Kind;
+use crate::glimpse::{Opaque, Pointer, SharedKind};
+#[cfg(not(loom))]
+use crate::injector::Linked;
 use crate::names::Names;
 use crate::reason::Reason;
 use crate::signal::Signal;
@@ -30,8 +32,9 @@ use crate::sync::{
 pub(crate) struct Header {
     /// Where the fiber goes on. Written by the switch away from it, read by the switch to it.
     pub(crate) context: UnsafeCell<ThreadContext>,
-    /// Who runs it, or ran it last, or (not yet started) where it was spawned. Of a thread: null.
-    pub(crate) carrier: Pointer<Carrier>,
+    /// The carrier that runs it, or ran it last, or (not yet started) where it was spawned: see
+    /// `carrier::of`. Of a thread: null.
+    pub(crate) carrier: Pointer<Opaque>,
     pub(crate) episode: Episode,
     /// What it waits for, for dumps.
     pub(crate) key: AtomicUsize,
@@ -82,12 +85,6 @@ const _: () = assert!(
 unsafe impl Sync for Header {}
 // SAFETY: as above.
 unsafe impl Send for Header {}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Fiber = 0,
-    Thread = 1,
-}
 
 /// Bits of [`Header::join`]. The fiber has ended, its result is there.
 pub(crate) const FINISHED: u32 = 1;
@@ -144,7 +141,7 @@ impl Header {
         self.join.store(0, Ordering::Relaxed);
         self.reason.store(Reason::NotStarted as u8, Ordering::Relaxed);
         if let Some(name) = name {
-            self.set_name(name);
+            self.names.store(Names::given(name), Ordering::Release);
         }
         self.run.store(ALIVE, Ordering::Release);
     }
@@ -204,24 +201,24 @@ impl FiberRef {
         true
     }
 
-    /// Brings what a switch to the fiber reads first into the cache: the top of its stack, and who
-    /// it is from its thread-local storage.
-    #[cfg(not(loom))]
-    #[inline(always)]
-    pub(crate) fn prefetch_stack(self) {
-        // SAFETY: a fiber in a queue is off its stack and not entered, so nobody writes its context.
-        let context = unsafe { &*self.context.get() };
-        let sp = context.stack_pointer();
-        for line in 0..3 {
-            arch::prefetch(sp.wrapping_add(line * 64));
-        }
-        arch::prefetch(context.thread_pointer().wrapping_offset(crate::wait::current_from_tp()));
-    }
-
     /// A key for waits that concern this fiber.
     #[inline(always)]
     pub(crate) fn key(self) -> usize {
         self.0.as_ptr() as usize
+    }
+}
+
+/// The link is that of the parking lot's lists: a fiber is out of those before it is made ready.
+#[cfg(not(loom))]
+impl Linked for FiberRef {
+    #[inline]
+    fn next(self) -> Option<Self> {
+        self.header().next.get()
+    }
+
+    #[inline]
+    fn set_next(self, next: Option<Self>) {
+        self.header().next.set(next);
     }
 }
 

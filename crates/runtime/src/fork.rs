@@ -34,19 +34,20 @@ use std::ptr;
 use carefree_context::{fork, kernel, tls};
 
 use crate::bed;
+use crate::bucket;
 use crate::carrier;
-use crate::deadlock;
+use crate::census;
+use crate::current;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish;
-use crate::lot;
-use crate::names;
+use crate::global;
+use crate::naming;
 use crate::offload;
 use crate::process;
 use crate::pthread;
 use crate::registry;
-use crate::runtime;
+use crate::runtimes;
 use crate::sync::membarrier;
-use crate::wait;
 use crate::watch;
 
 /// Has forks prepared from now on.
@@ -59,7 +60,7 @@ pub(crate) fn prepare_process() {
 
 /// Takes what the child needs to be whole, in the order in which others nest these locks.
 unsafe extern "C" fn prepare() {
-    deadlock::hold();
+    runtimes::hold();
     fork::hold();
 }
 
@@ -67,7 +68,7 @@ unsafe extern "C" fn in_parent() {
     // SAFETY: taken by `prepare`, on this thread or (in the child) its origin.
     unsafe {
         fork::release();
-        deadlock::release();
+        runtimes::release();
     }
 }
 
@@ -79,7 +80,7 @@ unsafe extern "C" fn in_child() {
         carefree_reactor::after_fork();
     }
     fork::renew();
-    let me = wait::try_current();
+    let me = current::try_current();
     if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
         // SAFETY: the caller is that fiber.
         unsafe {
@@ -88,23 +89,24 @@ unsafe extern "C" fn in_child() {
         }
     }
     carrier::forget();
-    deadlock::for_each_runtime(|runtime| {
+    runtimes::for_each(|runtime| {
         for carrier in &runtime.carriers {
             // SAFETY: the only thread is here.
             unsafe { carrier.abandon_reactor() };
         }
     });
-    deadlock::renew();
+    runtimes::renew();
+    census::renew();
     watch::renew();
     // SAFETY: as above.
     unsafe {
         offload::renew();
         furnish::renew();
         pthread::renew();
-        lot::renew();
-        names::renew();
+        bucket::renew();
+        naming::renew();
         registry::renew();
-        runtime::renew();
+        global::renew();
     }
     // The kernel's registration is the parent's.
     membarrier::register();

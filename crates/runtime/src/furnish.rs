@@ -18,7 +18,7 @@
 //! All of it shares the topmost page, so a fiber that has not gone deep costs one page. A stack
 //! stays furnished while it waits for its next fiber: first on its carrier, then in a pool of the
 //! process, and only above a watermark it is stripped and its memory given back; or when there is no
-//! memory for somebody else's stack ([`crate::shortage`]).
+//! memory for another stack (`shortage`).
 
 use std::io;
 use std::mem;
@@ -31,7 +31,6 @@ use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
 use once_cell::race::OnceNonZeroUsize;
 
-use crate::shortage;
 use crate::size;
 
 /// Furnished stacks of the default size a carrier keeps for itself.
@@ -46,6 +45,10 @@ pub(crate) struct FiberStack {
     stack: Stack,
     block: Option<Block>,
 }
+
+/// What is done when a stack of this size is refused for this reason: either it can be had after all, or
+/// the caller is told why not.
+pub(crate) type Refused = fn(StackSize, io::Error) -> io::Result<Stack>;
 
 /// Owns a [`FiberStack`] and the memory it lies in. Dropping it loses the stack for good; see
 /// [`put`].
@@ -224,11 +227,11 @@ impl Local {
     /// A furnished stack of at least `size`.
     ///
     /// # Errors
-    /// What [`StackPool::acquire`] says.
+    /// What `refused` says.
     #[inline]
-    pub(crate) fn take(&mut self, size: StackSize) -> io::Result<Furnished> {
+    pub(crate) fn take(&mut self, size: StackSize, refused: Refused) -> io::Result<Furnished> {
         if size != size::default() {
-            return self.take_other(size);
+            return self.take_other(size, refused);
         }
         match self.idle.pop() {
             Some(stack) => {
@@ -241,29 +244,29 @@ impl Local {
                 }
                 Ok(stack.reset())
             }
-            None => self.take_bare(),
+            None => self.take_bare(refused),
         }
     }
 
     #[cold]
-    fn take_bare(&mut self) -> io::Result<Furnished> {
+    fn take_bare(&mut self, refused: Refused) -> io::Result<Furnished> {
         // Furnished one by one as they are needed: what is written to a stack long before its
         // fiber runs has left the cache by then.
         match self.bare.pop() {
             Some(stack) => Furnished::new(stack),
-            None => self.refill(),
+            None => self.refill(refused),
         }
     }
 
     /// A stack of a size that is not kept here.
-    fn take_other(&mut self, size: StackSize) -> io::Result<Furnished> {
+    fn take_other(&mut self, size: StackSize, refused: Refused) -> io::Result<Furnished> {
         take_pooled(size, |refusal| {
             self.clear();
-            shortage::acquire(size, refusal)
+            refused(size, refusal)
         })
     }
 
-    fn refill(&mut self) -> io::Result<Furnished> {
+    fn refill(&mut self, refused: Refused) -> io::Result<Furnished> {
         {
             let pooled = &mut POOL.lock().idle[size::default().class()];
             let rest = pooled.len().saturating_sub(BATCH);
@@ -274,9 +277,9 @@ impl Local {
         }
         match StackPool::global().acquire_many(size::default(), BATCH, &mut self.bare) {
             Err(refusal) if self.bare.is_empty() => {
-                Furnished::new(shortage::acquire(size::default(), refusal)?)
+                Furnished::new(refused(size::default(), refusal)?)
             }
-            _ => self.take_bare(),
+            _ => self.take_bare(refused),
         }
     }
 
@@ -307,9 +310,9 @@ impl Local {
 /// A furnished stack, for a caller that is not on a carrier.
 ///
 /// # Errors
-/// What [`StackPool::acquire`] says.
-pub(crate) fn take(size: StackSize) -> io::Result<Furnished> {
-    take_pooled(size, |refusal| shortage::acquire(size, refusal))
+/// What `refused` says.
+pub(crate) fn take(size: StackSize, refused: Refused) -> io::Result<Furnished> {
+    take_pooled(size, |refusal| refused(size, refusal))
 }
 
 /// One from the pools; `otherwise` acquires the stack when it is refused.

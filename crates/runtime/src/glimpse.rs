@@ -4,7 +4,15 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use crate::fiber::Kind;
+/// Whether a header is a fiber's or a plain thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Fiber = 0,
+    Thread = 1,
+}
+
+/// What is pointed to by a module that stands below it.
+pub(crate) enum Opaque {}
 
 /// A pointer that others may glance at.
 pub(crate) struct Pointer<T>(AtomicPtr<T>);

@@ -6,6 +6,7 @@
 //! lock around the driver is biased.
 
 use std::cell::{Cell, UnsafeCell};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,9 +16,8 @@ use carefree_reactor::{Completion, Driver, Idle, Op, Unsupported, choice};
 use crossbeam_deque::{Injector, Steal};
 
 use crate::bias::Bias;
-use crate::clock::VirtualTime;
-use crate::operation;
-use crate::wait;
+use crate::current::without_parking;
+use crate::virtual_time::VirtualTime;
 
 /// A carrier's driver and what goes with it.
 pub(crate) struct Io {
@@ -67,8 +67,8 @@ impl Io {
         // SAFETY: the lock is held.
         let driver = unsafe { (*self.driver.get()).as_mut() };
         let result = driver.map(|driver| {
-            // It may ask the allocator for memory; whoever parked there would hold the lock.
-            let result = wait::without_parking(|| f(driver));
+            // It may ask the allocator for memory; a fiber that parked there would hold the lock.
+            let result = without_parking(|| f(driver));
             self.pending.store(driver.pending(), Ordering::Relaxed);
             result
         });
@@ -113,7 +113,7 @@ impl Io {
         }
         // The caller, a fiber, must not be moved to another carrier meanwhile: what is made asks for
         // std's locks, if only once in a process.
-        let made = wait::without_parking(|| {
+        let made = without_parking(|| {
             let idle = Arc::clone(&self.idle);
             match &self.time {
                 Some(time) => Driver::mock(time.seed, Arc::clone(&time.clock), idle),
@@ -122,7 +122,7 @@ impl Io {
         });
         match made {
             Ok(driver) => {
-                // SAFETY: who helps looks at `pending` first, and nothing has been submitted.
+                // SAFETY: a thread that helps looks at `pending` first, and nothing has been submitted.
                 unsafe { *self.driver.get() = Some(driver) };
                 Ok(())
             }
@@ -145,7 +145,7 @@ impl Io {
     /// Asks from elsewhere for an operation to be cancelled.
     pub(crate) fn leave_errand(&self, token: u64) {
         // It allocates, and gives the processor away when others push.
-        wait::without_parking(|| self.errands.push(token));
+        without_parking(|| self.errands.push(token));
     }
 
     pub(crate) fn has_errands(&self) -> bool {
@@ -163,42 +163,50 @@ impl Io {
         self.pending.load(Ordering::Relaxed) != 0
     }
 
-    /// Hands over what was submitted and completes what is done, without sleeping.
+    /// Hands over what was submitted and collects what is done, without sleeping. The list comes back
+    /// by [`reuse`](Self::reuse).
     ///
     /// # Safety
     /// The caller runs on the carrier, in its own context.
     #[inline]
-    pub(crate) unsafe fn poll(&self) {
+    pub(crate) unsafe fn poll(&self) -> Vec<Completion> {
         // SAFETY: the caller's promises.
         unsafe {
-            self.run_errands();
-            if self.is_waiting() {
-                let mut collected = std::mem::take(&mut *self.collected.get());
-                self.with(|driver| driver.poll(&mut collected));
-                complete_all(&mut collected);
-                *self.collected.get() = collected;
-            }
+            let mut collected = mem::take(&mut *self.collected.get());
+            self.with(|driver| driver.poll(&mut collected));
+            collected
         }
     }
 
-    /// Sleeps until an operation is done, until the carrier is woken, or until `deadline`.
+    /// Sleeps until an operation is done, until the carrier is woken, or until `deadline`; collects what
+    /// is done.
     ///
     /// # Safety
     /// As for [`poll`](Self::poll).
-    pub(crate) unsafe fn sleep(&self, deadline: Option<u64>) {
+    pub(crate) unsafe fn sleep(&self, deadline: Option<u64>) -> Vec<Completion> {
         if !self.is_waiting() {
-            return match (&self.time, deadline) {
+            match (&self.time, deadline) {
                 (Some(time), Some(deadline)) => self.skip(time, deadline),
                 _ => drop(self.idle.wait(deadline)),
-            };
+            }
+            return Vec::new();
         }
         // SAFETY: the caller's promises.
         unsafe {
-            let mut collected = std::mem::take(&mut *self.collected.get());
+            let mut collected = mem::take(&mut *self.collected.get());
             self.with(|driver| driver.wait(deadline, &mut collected));
-            complete_all(&mut collected);
-            *self.collected.get() = collected;
+            collected
         }
+    }
+
+    /// Takes a list of completions back, for the next ones.
+    ///
+    /// # Safety
+    /// As for [`poll`](Self::poll).
+    #[inline]
+    pub(crate) unsafe fn reuse(&self, collected: Vec<Completion>) {
+        // SAFETY: the caller's promises.
+        unsafe { *self.collected.get() = collected };
     }
 
     /// Lets virtual time pass, as the driver does while it has operations.
@@ -212,16 +220,8 @@ impl Io {
         }
     }
 
-    /// # Safety
-    /// As for [`poll`](Self::poll).
-    unsafe fn run_errands(&self) {
-        while let Some(token) = self.next_errand() {
-            // SAFETY: errands are tokens of operations whose fibers wait for this.
-            unsafe { operation::run_errand(token, |token| self.cancel(token)) };
-        }
-    }
-
-    fn next_errand(&self) -> Option<u64> {
+    /// The token of an operation to be cancelled.
+    pub(crate) fn next_errand(&self) -> Option<u64> {
         while !self.errands.is_empty() {
             match self.errands.steal() {
                 Steal::Success(token) => return Some(token),
@@ -243,20 +243,19 @@ impl Io {
         }
     }
 
-    /// Completes what is done for a carrier that has been busy for long, and runs its errands. For
-    /// threads that are not the carrier's.
-    pub(crate) fn rescue(&self) {
-        if !self.is_waiting() && !self.has_errands() {
-            return;
-        }
-        let mut collected = Vec::new();
-        let mut heard = Vec::new();
+    /// Collects what is done for a carrier that has been busy for long, and has those operations
+    /// cancelled whose tokens are errands. `is_done` says which of these need not be. For threads that
+    /// are not the carrier's.
+    ///
+    /// Returns the errands and the completions. Fibers are to be woken by the caller, when the lock is
+    /// free again.
+    pub(crate) fn rescue(&self, is_done: impl Fn(u64) -> bool) -> (Vec<u64>, Vec<Completion>) {
+        let (mut heard, mut collected) = (Vec::new(), Vec::new());
         self.lock.steal(|| {
             // SAFETY: the lock is held.
             if let Some(driver) = unsafe { (*self.driver.get()).as_mut() } {
                 while let Some(token) = self.next_errand() {
-                    // SAFETY: as in `run_errands`. Fibers are woken when the lock is free again.
-                    if !unsafe { operation::is_done(token) } {
+                    if !is_done(token) {
                         driver.cancel(token);
                     }
                     heard.push(token);
@@ -265,31 +264,8 @@ impl Io {
                 self.pending.store(driver.pending(), Ordering::Relaxed);
             }
         });
-        for token in heard {
-            // SAFETY: as above.
-            unsafe { operation::run_errand(token, |_| ()) };
-        }
-        complete_all(&mut collected);
+        (heard, collected)
     }
-}
-
-/// Completes all, and has what the next ones will touch fetched meanwhile: of a thousand connections
-/// neither the operation's record nor its fiber's header is in a cache.
-fn complete_all(collected: &mut Vec<Completion>) {
-    const HEADER_AHEAD: usize = 2;
-    const RECORD_AHEAD: usize = 4;
-    for (n, completion) in collected.iter().enumerate() {
-        if let Some(later) = collected.get(n + RECORD_AHEAD) {
-            operation::prefetch_record(later.token);
-        }
-        if let Some(later) = collected.get(n + HEADER_AHEAD) {
-            // SAFETY: a token as below, which is not completed yet.
-            unsafe { operation::prefetch_header(later.token) };
-        }
-        // SAFETY: tokens are given to drivers by `perform` only, and each is completed once.
-        unsafe { operation::complete(completion.token, completion.result) };
-    }
-    collected.clear();
 }
 
 impl std::fmt::Debug for Io {

@@ -6,20 +6,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr;
 use std::thread;
 
 use crate::bed;
-use crate::cancel::{Cancelled, Interrupted, cancel};
+use crate::cancel::{Cancelled, Interrupted, TimedOut, cancel};
 use crate::episode::Outcome;
-use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, Kind, PINNED, STORED};
-use crate::furnish::FiberStack;
+use crate::fiber::{AWAITED, DETACHED, FINISHED, FiberRef, STORED};
+use crate::limits;
 use crate::lot;
-use crate::queue::Place;
+use crate::policy::JOINED;
 use crate::reason::Reason;
 use crate::sync::Ordering;
 use crate::thread::Thread;
-use crate::timeout::{self, TimedOut};
 use crate::wait::{self, Until};
 
 /// Owns the right to wait for a fiber's end and take its value: as `std::thread::JoinHandle`.
@@ -90,7 +88,7 @@ impl<T> JoinHandle<T> {
             _ if self.is_finished() => Ok(()),
             Outcome::Cancelled => Err(Interrupted::Cancelled),
             _ => {
-                timeout::tell_timed_out();
+                limits::tell_timed_out();
                 Err(Interrupted::TimedOut)
             }
         }
@@ -196,47 +194,8 @@ pub(crate) fn await_end(fiber: FiberRef, until: Until) -> Outcome {
 pub(crate) fn finish(me: FiberRef) {
     let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
     if before & AWAITED != 0 {
-        // Last: who has spawned many and joins them in turn should not come back for each.
-        lot::unpark_to(me.key(), usize::MAX, Place::Last);
+        lot::unpark_to(me.key(), usize::MAX, JOINED);
     }
-}
-
-/// The stack of a fiber to which the caller has a counted reference, and which has not FINISHED: the
-/// fiber keeps it for as long as there is a reference.
-pub(crate) fn pin(fiber: FiberRef) -> Option<*mut FiberStack> {
-    let unfinished = |join: u32| (join & FINISHED == 0).then_some(join | PINNED);
-    let pinned = fiber.join.fetch_update(Ordering::AcqRel, Ordering::Acquire, unfinished);
-    match pinned {
-        Err(join) if join & PINNED == 0 => None,
-        // Pinned before it finished.
-        _ => Some(fiber.stack.load(Ordering::Acquire)),
-    }
-}
-
-/// Has `put` take back the stack of a fiber that has ended and left it for good; unless it is pinned, and
-/// [`take_pinned`]'s. The fiber's own reference is given back afterwards.
-///
-/// Nothing is pinned any more: FINISHED, which this thread has seen set, came first.
-#[inline(always)]
-pub(crate) fn bury(fiber: FiberRef, put: impl FnOnce(*mut FiberStack)) {
-    if fiber.join.load(Ordering::Relaxed) & PINNED == 0 {
-        put(fiber.stack.load(Ordering::Relaxed));
-        fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-}
-
-/// The stack of a fiber that was pinned, when no counted reference is left.
-#[inline(always)]
-pub(crate) fn take_pinned(fiber: FiberRef) -> Option<*mut FiberStack> {
-    if fiber.kind.get() != Kind::Fiber {
-        return None;
-    }
-    let stack = fiber.stack.load(Ordering::Relaxed);
-    if stack.is_null() {
-        return None;
-    }
-    fiber.stack.store(ptr::null_mut(), Ordering::Relaxed);
-    Some(stack)
 }
 
 /// Drops a result that nothing asks for. A panic of its destructor ends the process, as it does on a

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use carefree_context::extent::Extent;
 
 use crate::clock::{self, NEVER};
+use crate::current::try_current;
 use crate::fiber::{FiberRef, Kind as FiberKind};
 use crate::furnish;
 
@@ -109,7 +110,7 @@ fn look(me: FiberRef) -> Option<u64> {
 
 /// A call of `me` tells its caller that it was cut short: by the earliest limit, if that has ended.
 #[cold]
-pub(crate) fn tell(me: FiberRef) {
+fn tell(me: FiberRef) {
     let Some(earliest) = of(me).filter(|&at| at <= clock::now()) else { return };
     for_each(me, |limit| {
         if let Kind::Time { at, told } = &limit.kind {
@@ -118,4 +119,17 @@ pub(crate) fn tell(me: FiberRef) {
             }
         }
     });
+}
+
+/// Takes note that a call of the running fiber tells its caller that it was cut short by a limit: every
+/// [`timeout`](crate::timeout()) that ends at the limit's time returns `Err`.
+///
+/// For those who build calls on [`park`](crate::wait::park) and [`operation`](crate::operation): a wait that was
+/// cut short is not the end of a call that has something to return all the same. So the waits do not
+/// take note themselves; the call does, when nothing but the limit is left to be told.
+#[cold]
+pub fn tell_timed_out() {
+    if let Some(me) = try_current() {
+        tell(me);
+    }
 }

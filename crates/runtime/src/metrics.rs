@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::deadlock;
-use crate::runtime::Shared;
+use crate::carrier::Shared;
+use crate::runtimes;
 use crate::watch;
 
 /// What the runtimes of this process have done since their start. Counts may be some microseconds
@@ -35,7 +35,7 @@ pub struct Metrics {
 /// ```
 pub fn metrics() -> Metrics {
     let mut sum = Metrics { reports: watch::reports(), ..Metrics::default() };
-    deadlock::for_each_runtime(|runtime: &Shared| {
+    runtimes::for_each(|runtime: &Shared| {
         sum.carriers += runtime.carriers.len();
         sum.alive += runtime.alive();
         sum.spawned += runtime.submitted();

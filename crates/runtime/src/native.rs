@@ -20,15 +20,16 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::bed;
+use crate::carrier;
+use crate::carrier::Shared;
+use crate::current;
 use crate::fiber::{FiberRef, Kind};
 use crate::join::{self, JoinHandle, Stored};
 use crate::launch;
 use crate::reason::Reason;
 use crate::registry;
-use crate::runtime::Shared;
 use crate::shortage;
 use crate::size;
-use crate::wait;
 
 thread_local! {
     /// The runtime that the thread belongs to, if it was started in place of a fiber.
@@ -80,7 +81,7 @@ where
         // The first of its thread-local variables with a destructor, which is the last to end.
         MEMBER.set(Some(Member(theirs)));
         me.note_standard(thread::current());
-        wait::adopt(me);
+        current::adopt(me);
         me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         // SAFETY: the caller is the thread, and does so once.
@@ -93,8 +94,8 @@ where
             Ok(JoinHandle::from_counted(me))
         }
         Err(error) => {
-            registry::release(me);
-            registry::release(me);
+            carrier::release(me);
+            carrier::release(me);
             runtime.thread_did_not_begin();
             Err(shortage::of_threads("in place of a fiber", &error))
         }

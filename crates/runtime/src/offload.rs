@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::carrier;
-use crate::clock::Virtual;
+use crate::current;
 use crate::reason::Reason;
 use crate::wait;
+use carefree_reactor::clock::Virtual;
 
 use pool::{Job, Pool, Refused, Work};
 
@@ -79,7 +80,7 @@ unsafe fn offload_to<F, R>(pool: &'static Pool, f: F) -> R
 where
     F: FnOnce() -> R,
 {
-    let Some(me) = wait::current_fiber() else { return f() };
+    let Some(me) = current::current_fiber() else { return f() };
     if carrier::of(me).must_not_switch() {
         return f();
     }

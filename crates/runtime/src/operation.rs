@@ -34,16 +34,16 @@
 //! wake-up then ends the wait of another operation, of this fiber or of a later one under the same
 //! header, if one is under way: such waits look again.
 
-use carefree_context::arch;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 
 use crate::cancel::{self, Interrupted};
 use crate::carrier::{self, Carrier};
+use crate::current::current_fiber;
 use crate::episode::Outcome;
 use crate::fiber::FiberRef;
-use crate::flight::Flight;
 use crate::reason::Reason;
+use crate::record::Operation;
 use crate::sync::Cell;
 use crate::wait::{self, Until};
 use crate::work;
@@ -95,24 +95,6 @@ pub enum Ended {
     Pointless,
     /// Nothing was tried: the reactor has no such operation, or the caller cannot park.
     Unsupported,
-}
-
-/// An operation in flight. A record of its own for each, never moved.
-struct Operation {
-    /// Who waits for it.
-    fiber: FiberRef,
-    /// Whose reactor has it.
-    carrier: &'static Carrier,
-    result: Cell<i32>,
-    flight: Flight,
-}
-
-/// The memory is the fiber's again. loom reports those who touch the record later.
-#[cfg(loom)]
-impl Drop for Operation {
-    fn drop(&mut self) {
-        self.result.set(-1);
-    }
 }
 
 /// Has the kernel do `op` while the calling fiber is parked.
@@ -178,29 +160,13 @@ pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i
 
 /// Whether the caller may have operations done, and where.
 fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
-    let me = wait::current_fiber().ok_or(Ended::Unsupported)?;
+    let me = current_fiber().ok_or(Ended::Unsupported)?;
     let carrier = carrier::of(me);
     if carrier.must_not_switch() {
         return Err(Ended::Unsupported);
     }
     cancel::interrupted().map_err(Ended::Interrupted)?;
     Ok((me, carrier))
-}
-
-impl Operation {
-    fn new(fiber: FiberRef, carrier: &'static Carrier) -> Operation {
-        Operation { fiber, carrier, result: Cell::new(0), flight: Flight::new() }
-    }
-
-    /// Whether it was, now that it is done and its end was asked for.
-    fn was_cancelled(&self) -> bool {
-        // One that was under way says EINTR.
-        matches!(-self.result.get(), libc::ECANCELED | libc::EINTR)
-    }
-
-    fn token(&self) -> u64 {
-        (&raw const *self) as u64
-    }
 }
 
 /// Waits until one of `all` is done or the wait is interrupted; then says how.
@@ -256,56 +222,4 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
     while !over() {
         wait::await_signal(me, over, how.reason, Until::WOKEN_ONLY);
     }
-}
-
-/// Has the record of the operation `token` fetched into the cache.
-#[inline]
-pub(crate) fn prefetch_record(token: u64) {
-    arch::prefetch(token as *const u8);
-}
-
-/// Has the header fetched of the fiber that waits for the operation `token`.
-///
-/// # Safety
-/// `token` was given to a reactor by [`perform`] and has not been completed.
-#[inline]
-pub(crate) unsafe fn prefetch_header(token: u64) {
-    // SAFETY: the record lives until `done` is sent.
-    unsafe { (*(token as *const Operation)).fiber }.prefetch_header();
-}
-
-/// The operation `token` is done.
-///
-/// # Safety
-/// `token` was given to a reactor by [`perform`], and this is its one completion.
-pub(crate) unsafe fn complete(token: u64, result: i32) {
-    // SAFETY: the record lives until `done` is sent.
-    let operation = unsafe { &*(token as *const Operation) };
-    let fiber = operation.fiber;
-    operation.result.set(result);
-    // The last touch.
-    operation.flight.complete();
-    wait::wake_completed(fiber);
-}
-
-/// Whether the operation of an errand that has not been run needs no cancelling any more.
-///
-/// # Safety
-/// `token` comes from [`Carrier::send_errand`].
-pub(crate) unsafe fn is_done(token: u64) -> bool {
-    // SAFETY: the record lives until `heard` is sent.
-    unsafe { &*(token as *const Operation) }.flight.was_done()
-}
-
-/// Runs an errand on the carrier it was sent to, or in its stead: `cancel` is its reactor's.
-///
-/// # Safety
-/// `token` comes from [`Carrier::send_errand`].
-pub(crate) unsafe fn run_errand(token: u64, cancel: impl FnOnce(u64)) {
-    // SAFETY: the record lives until `heard` is sent.
-    let operation = unsafe { &*(token as *const Operation) };
-    let fiber = operation.fiber;
-    // The last touch.
-    operation.flight.hear(|| cancel(token));
-    wait::wake_completed(fiber);
 }

@@ -17,12 +17,14 @@ use std::sync::atomic::Ordering;
 use carefree_context::lock::Lock;
 
 use crate::bed;
+use crate::current;
 use crate::episode::Outcome;
 use crate::fiber::{FINISHED, FiberRef, Kind};
 use crate::furnish;
 use crate::join::{self, JoinHandle};
+use crate::pin;
 use crate::thread::Thread;
-use crate::wait::{self, Until};
+use crate::wait::Until;
 
 /// Room for what libc looks at of a thread, which is zero: a thread that is not there.
 #[repr(C, align(64))]
@@ -50,7 +52,7 @@ fn gone() -> usize {
 
 /// The `pthread_t` of a fiber to which the caller has a counted reference, good for as long.
 fn pin(fiber: FiberRef) -> usize {
-    match join::pin(fiber) {
+    match pin::pin(fiber) {
         // SAFETY: pinned, so it keeps its stack.
         Some(stack) => unsafe { furnish::pthread_of(stack) }.unwrap_or(gone()),
         None => gone(),
@@ -86,7 +88,7 @@ impl<T> JoinHandleExt for JoinHandle<T> {
             }
             let given_up = GivenUp { thread, fiber, _control: control };
             // The list grows under its lock, with which an allocator must not park the caller.
-            wait::without_parking(|| GIVEN_UP.lock().push(given_up));
+            current::without_parking(|| GIVEN_UP.lock().push(given_up));
         }
         thread as RawPthread
     }

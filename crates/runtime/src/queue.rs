@@ -16,29 +16,11 @@
 //! no thief sees the queue.
 
 use crate::bias::Bias;
+use crate::current::prefetch_stack;
 use crate::fiber::FiberRef;
+use crate::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STEAL_MAX};
 use crate::ring::Ring;
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
-
-/// Turns the LIFO slot gets before the queue is served.
-const LIFO_RUNS: u32 = 3;
-/// Fibers a thief takes at most.
-const STEAL_MAX: usize = 128;
-/// Fibers a queue has room for at first.
-const CAPACITY: usize = 512;
-
-/// How many switches ahead a stack is fetched, and its header as many again: a switch and what is
-/// done between two of them take a fraction of a miss.
-const AHEAD: usize = 2;
-
-/// Where a woken fiber is put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The LIFO slot: for who gets something from the one that runs.
-    Next,
-    /// The end: for who waits for many, one after the other.
-    Last,
-}
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -52,7 +34,7 @@ pub(crate) struct Queue {
 struct Inner {
     lifo: Option<FiberRef>,
     lifo_runs: u32,
-    ring: Ring,
+    ring: Ring<FiberRef>,
 }
 
 // SAFETY: `inner` is accessed under the bias only.
@@ -254,7 +236,7 @@ impl Inner {
     #[inline(always)]
     fn prefetch(&self) {
         if let Some(soon) = self.ring.get(AHEAD) {
-            soon.prefetch_stack();
+            prefetch_stack(soon);
             if let Some(later) = self.ring.get(2 * AHEAD) {
                 later.prefetch_header();
             }

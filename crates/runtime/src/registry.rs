@@ -14,11 +14,9 @@ use carefree_context::lock::Lock;
 use carefree_context::stack;
 
 use crate::bed;
-use crate::carrier::{self, Carrier};
 use crate::fiber::{ALIVE, FREE, FiberRef, Header, Kind};
-use crate::furnish::{self, Furnished};
-use crate::join;
-use crate::wait;
+use crate::furnish::Furnished;
+use crate::pin;
 use crate::work;
 
 /// Bytes of a slab: 2,047 headers, and a link.
@@ -230,34 +228,26 @@ fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
     Some(unsafe { &*slab })
 }
 
-/// Gives one counted reference back, and with the last one the header.
-#[inline]
-pub(crate) fn release(fiber: FiberRef) {
-    if fiber.give_back() {
-        recycle(fiber);
-    }
-}
-
-fn recycle(fiber: FiberRef) {
+/// Empties a header of which no counted reference is left; returns the stack that was pinned in it.
+pub(crate) fn clear(fiber: FiberRef) -> Option<Furnished> {
     fiber.run.store(FREE, Ordering::Relaxed);
     fiber.drop_names();
-    if let Some(pinned) = join::take_pinned(fiber) {
-        // SAFETY: its fiber has ended and left it here, and no reference to the header is left.
-        let stack = unsafe { Furnished::from_raw(pinned) };
-        wait::without_parking(|| furnish::put(stack));
-    }
-    if fiber.kind.get() == Kind::Thread {
-        REGISTRY.lock().threads.push(fiber);
-        return;
-    }
-    match carrier::here() {
-        Some(carrier) => carrier.with_local(|local| local.headers.put(fiber)),
-        None => REGISTRY.lock().free.push(fiber),
+    // SAFETY: its fiber has ended and left it here, and no reference to the header is left.
+    pin::take(fiber).map(|pinned| unsafe { Furnished::from_raw(pinned) })
+}
+
+/// Takes a header back that was [cleared](clear), from a caller that is not on a carrier.
+pub(crate) fn put(fiber: FiberRef) {
+    let mut registry = REGISTRY.lock();
+    match fiber.kind.get() {
+        Kind::Fiber => registry.free.push(fiber),
+        Kind::Thread => registry.threads.push(fiber),
     }
 }
 
 impl Local {
-    fn put(&mut self, fiber: FiberRef) {
+    /// [`put`] for a fiber's header, on its carrier.
+    pub(crate) fn put(&mut self, fiber: FiberRef) {
         self.free.push(fiber);
         if self.free.len > LOCAL {
             let mut half = Pile::EMPTY;
@@ -285,12 +275,4 @@ pub(crate) fn for_each_alive(mut visit: impl FnMut(FiberRef)) {
         }
         (slab, begun) = (*older, PER_SLAB);
     }
-}
-
-/// Whether `fiber` belongs to `carrier`'s runtime.
-#[inline]
-pub(crate) fn belongs(fiber: FiberRef, carrier: &Carrier) -> bool {
-    let of = fiber.carrier.get();
-    // SAFETY: a fiber that is alive keeps its runtime, and so its carriers, alive.
-    ptr::eq(of, carrier) || !of.is_null() && ptr::eq(unsafe { (*of).runtime() }, carrier.runtime())
 }

@@ -1,21 +1,10 @@
-//! The small waits of `std::thread`: yielding, sleeping, parking.
+//! The small waits of `std::thread`: sleeping, parking.
 
 use std::time::{Duration, Instant};
 
-use crate::carrier;
 use crate::clock;
 use crate::reason::Reason;
 use crate::wait::{self, Until};
-
-/// Lets other fibers run. Returns at once if none is ready; on a plain thread, yields that.
-#[inline]
-pub fn yield_now() {
-    let Some(me) = wait::current_fiber() else { return std::thread::yield_now() };
-    let carrier = carrier::of(me);
-    if !carrier.must_not_switch() {
-        carrier::yield_from(me);
-    }
-}
 
 /// Puts the calling fiber (or plain thread) to sleep for at least `duration`.
 ///

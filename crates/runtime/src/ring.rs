@@ -1,4 +1,4 @@
-//! A queue of fibers in a buffer that grows.
+//! A queue in a buffer that grows.
 //!
 //! Like `VecDeque`, with one operation more that makes a yield cheap: [`rotate`](Ring::rotate). And
 //! its memory comes from the kernel, not from the program's allocator, which may be the one that
@@ -9,19 +9,17 @@ use std::ptr::NonNull;
 
 use carefree_context::kernel;
 
-use crate::fiber::FiberRef;
-
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct Ring<T> {
     /// Its length is a power of two; the `len` places from `head` on, modulo that, are filled.
-    buffer: Buffer,
+    buffer: Buffer<T>,
     head: usize,
     len: usize,
 }
 
-impl Ring {
+impl<T: Copy> Ring<T> {
     /// An empty queue with room for `capacity`, a power of two.
-    pub(crate) fn new(capacity: usize) -> Ring {
+    pub(crate) fn new(capacity: usize) -> Ring<T> {
         assert!(capacity.is_power_of_two());
         Ring { buffer: Buffer::new(capacity), head: 0, len: 0 }
     }
@@ -32,14 +30,14 @@ impl Ring {
     }
 
     #[inline(always)]
-    fn place(&mut self, index: usize) -> &mut MaybeUninit<FiberRef> {
+    fn place(&mut self, index: usize) -> &mut MaybeUninit<T> {
         let mask = self.buffer.len() - 1;
         &mut self.buffer[(self.head + index) & mask]
     }
 
     /// The `index`th from the front.
     #[inline(always)]
-    pub(crate) fn get(&self, index: usize) -> Option<FiberRef> {
+    pub(crate) fn get(&self, index: usize) -> Option<T> {
         let mask = self.buffer.len() - 1;
         // SAFETY: the first `len` places are filled.
         (index < self.len).then(|| unsafe { self.buffer[(self.head + index) & mask].assume_init() })
@@ -54,30 +52,30 @@ impl Ring {
     }
 
     #[inline(always)]
-    pub(crate) fn push(&mut self, fiber: FiberRef) {
+    pub(crate) fn push(&mut self, value: T) {
         if self.len == self.buffer.len() {
             self.grow();
         }
         let end = self.len;
-        self.place(end).write(fiber);
+        self.place(end).write(value);
         self.len += 1;
     }
 
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<FiberRef> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let first = self.get(0)?;
         self.head += 1;
         self.len -= 1;
         Some(first)
     }
 
-    /// Puts `fiber` at the end and takes the first out: needs no room and keeps the length.
+    /// Puts `value` at the end and takes the first out: needs no room and keeps the length.
     #[inline(always)]
-    pub(crate) fn rotate(&mut self, fiber: FiberRef) -> Option<FiberRef> {
+    pub(crate) fn rotate(&mut self, value: T) -> Option<T> {
         let first = self.get(0)?;
         let end = self.len;
         // If the buffer is full, this is the first one's place, which was read just now.
-        self.place(end).write(fiber);
+        self.place(end).write(value);
         self.head += 1;
         Some(first)
     }
@@ -85,8 +83,8 @@ impl Ring {
     #[cold]
     fn grow(&mut self) {
         let mut larger = Ring::new(self.buffer.len() * 2);
-        while let Some(fiber) = self.pop() {
-            larger.push(fiber);
+        while let Some(value) = self.pop() {
+            larger.push(value);
         }
         *self = larger;
     }
@@ -94,16 +92,16 @@ impl Ring {
 
 /// Memory of its own for places in a queue.
 #[derive(Debug)]
-struct Buffer(NonNull<[MaybeUninit<FiberRef>]>);
+struct Buffer<T>(NonNull<[MaybeUninit<T>]>);
 
 // SAFETY: it owns the memory.
-unsafe impl Send for Buffer {}
+unsafe impl<T: Send> Send for Buffer<T> {}
 // SAFETY: shared, it only gives shared access.
-unsafe impl Sync for Buffer {}
+unsafe impl<T: Sync> Sync for Buffer<T> {}
 
-impl Buffer {
-    fn new(places: usize) -> Buffer {
-        let bytes = places * size_of::<FiberRef>();
+impl<T> Buffer<T> {
+    fn new(places: usize) -> Buffer<T> {
+        let bytes = places * size_of::<T>();
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
         // SAFETY: a new private mapping at an address of the kernel's choice.
@@ -111,18 +109,18 @@ impl Buffer {
             unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) };
         let first = match mapped.map(|address| NonNull::new(address as *mut _)) {
             Ok(Some(first)) => first,
-            // As an allocator would: who is being queued cannot be told.
+            // As an allocator does: there is no way to return an error from a wake-up.
             _ => std::alloc::handle_alloc_error(
-                std::alloc::Layout::array::<FiberRef>(places).expect("fibers fit in memory"),
+                std::alloc::Layout::array::<T>(places).expect("places fit in memory"),
             ),
         };
         Buffer(NonNull::slice_from_raw_parts(first, places))
     }
 }
 
-impl Drop for Buffer {
+impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        let bytes = self.0.len() * size_of::<FiberRef>();
+        let bytes = self.0.len() * size_of::<T>();
         // SAFETY: mapped by `new`, and nobody else has it.
         let _ = unsafe {
             kernel::call(libc::SYS_munmap, [self.0.as_ptr() as *mut u8 as usize, bytes, 0, 0, 0, 0])
@@ -130,8 +128,8 @@ impl Drop for Buffer {
     }
 }
 
-impl std::ops::Deref for Buffer {
-    type Target = [MaybeUninit<FiberRef>];
+impl<T> std::ops::Deref for Buffer<T> {
+    type Target = [MaybeUninit<T>];
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
@@ -140,7 +138,7 @@ impl std::ops::Deref for Buffer {
     }
 }
 
-impl std::ops::DerefMut for Buffer {
+impl<T> std::ops::DerefMut for Buffer<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
         // SAFETY: as above, and it is borrowed mutably.
@@ -152,11 +150,6 @@ impl std::ops::DerefMut for Buffer {
 mod tests {
     use super::*;
 
-    fn fiber(number: usize) -> FiberRef {
-        // SAFETY: never followed, only compared.
-        unsafe { FiberRef::from_ptr(std::ptr::without_provenance_mut(number * 128)) }
-    }
-
     #[test]
     fn behaves_as_a_queue_whatever_is_done_to_it() {
         let mut ring = Ring::new(2);
@@ -166,16 +159,16 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             match random >> 61 {
                 0..=3 => {
-                    ring.push(fiber(number));
-                    model.push_back(fiber(number));
+                    ring.push(number);
+                    model.push_back(number);
                 }
                 4 | 5 => assert_eq!(ring.pop(), model.pop_front()),
                 _ => {
                     let expected = model.pop_front();
                     if expected.is_some() {
-                        model.push_back(fiber(number));
+                        model.push_back(number);
                     }
-                    assert_eq!(ring.rotate(fiber(number)), expected);
+                    assert_eq!(ring.rotate(number), expected);
                 }
             }
             assert_eq!(ring.len(), model.len());

@@ -4,285 +4,34 @@ use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use carefree_context::arch;
-use carefree_context::lock::Lock;
 use carefree_context::overflow;
 use carefree_context::tls;
-use carefree_reactor::clock::NEVER;
+use carefree_reactor::clock::Virtual;
 
-use crate::carrier::{Carrier, Stats};
-use crate::clock::{self, Virtual, VirtualTime};
+use crate::carrier::{self, Shared};
+use crate::census;
+use crate::clock;
+use crate::current::{current_fiber, locate_current};
 use crate::deadlock;
-use crate::fiber::FiberRef;
 use crate::fork;
-use crate::injector::Injector;
-use crate::join::JoinHandle;
+use crate::furnish;
+use crate::global;
 use crate::launch::{Launched, launch};
+use crate::native;
 use crate::offload;
-use crate::process;
+use crate::runtimes;
 use crate::shortage;
 use crate::size;
-use crate::sleepers::{CARRIERS_MAX, Sleepers};
-use crate::spawn::Builder;
-use crate::sync::{light, membarrier};
-use crate::wait;
+use crate::sleepers::CARRIERS_MAX;
+use crate::sync::membarrier;
+use crate::virtual_time::VirtualTime;
 use crate::watch;
-
-/// What the carriers of a runtime share. Without carriers it starts threads in place of fibers.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    this: Weak<Shared>,
-    pub(crate) carriers: Box<[Box<Carrier>]>,
-    pub(crate) sleepers: Sleepers,
-    /// Fibers made ready by others than carriers, for any carrier.
-    pub(crate) injector: Injector,
-    own_tls: bool,
-    /// In shared mode: counts spawned fibers to spread them over the carriers.
-    homes: AtomicUsize,
-    /// Fibers spawned by others than carriers.
-    submitted: AtomicU64,
-    /// Of those, threads that were started in place of fibers and have ended.
-    threads_ended: AtomicU64,
-    stopping: AtomicBool,
-    /// Who is just putting a fiber into a queue here without being one of the carriers, where that
-    /// fiber may run and end meanwhile, and be the last; and the watchdog while it looks.
-    visitors: AtomicUsize,
-    /// The process it belongs to, counted by forks.
-    process: u32,
-    /// Until when the sleeper sleeps that sees to the timers.
-    time_kept: AtomicU64,
-    /// The next runtime in `deadlock`'s list, under its lock.
-    pub(crate) next: AtomicUsize,
-}
-
-impl Shared {
-    fn new(carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {
-        let own_tls = tls::mode().layout().is_some();
-        let shared = Arc::new_cyclic(|this| Shared {
-            this: Weak::clone(this),
-            carriers: (0..carriers)
-                .map(|i| Box::new(Carrier::new(i, own_tls, time.clone())))
-                .collect(),
-            sleepers: Sleepers::new(0),
-            injector: Injector::new(),
-            own_tls,
-            homes: AtomicUsize::new(0),
-            submitted: AtomicU64::new(0),
-            threads_ended: AtomicU64::new(0),
-            stopping: AtomicBool::new(false),
-            visitors: AtomicUsize::new(0),
-            process: process::generation(),
-            time_kept: AtomicU64::new(NEVER),
-            next: AtomicUsize::new(0),
-        });
-        for carrier in &shared.carriers {
-            carrier.join_runtime(Arc::as_ptr(&shared));
-        }
-        shared
-    }
-
-    /// There is something new for searchers to find.
-    #[inline(always)]
-    pub(crate) fn notify(&self) {
-        let sleeper = self.sleepers.notify();
-        if sleeper.is_some() {
-            self.wake(sleeper);
-        }
-    }
-
-    /// Wakes a carrier that the sleepers' protocol has named.
-    pub(crate) fn wake(&self, sleeper: Option<usize>) {
-        if let Some(index) = sleeper {
-            self.carriers[index].wake();
-        }
-    }
-
-    /// Whether this is the child of a fork, and the carriers are in the parent.
-    pub(crate) fn is_of_parent(&self) -> bool {
-        self.process != process::generation()
-    }
-
-    /// The runtime, if it can run fibers.
-    ///
-    /// # Errors
-    /// When the process was forked since.
-    pub(crate) fn refuse_after_fork(&self) -> io::Result<&Shared> {
-        if self.is_of_parent() {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this runtime was built before the process was forked, and its carriers, like all \
-                 threads, were left behind: build another, or use carefree::spawn",
-            ));
-        }
-        Ok(self)
-    }
-
-    /// Makes a fiber ready from anywhere.
-    pub(crate) fn inject(&self, fiber: FiberRef) {
-        if self.is_of_parent() {
-            return;
-        }
-        // Until the push, the fiber keeps the runtime alive; from then on, this does.
-        self.visitors.fetch_add(1, Ordering::Relaxed);
-        if self.own_tls {
-            self.injector.push(fiber);
-            self.notify();
-        } else {
-            // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
-            self.inject_to(fiber, unsafe { &*fiber.carrier.get() });
-        }
-        self.visitors.fetch_sub(1, Ordering::Release);
-    }
-
-    fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
-        carrier.deliver(fiber);
-        if self.sleepers.claim_one(carrier.index()) {
-            carrier.wake();
-        }
-    }
-
-    /// Starts a fiber that has not run yet, in shared mode on the carrier whose turn it is.
-    pub(crate) fn inject_anywhere(&self, fiber: FiberRef) {
-        let turn = self.homes.fetch_add(1, Ordering::Relaxed) % self.carriers.len();
-        let carrier = &*self.carriers[turn];
-        fiber.carrier.set(carrier);
-        if self.own_tls {
-            self.injector.push(fiber);
-            self.notify();
-        } else {
-            self.inject_to(fiber, carrier);
-        }
-    }
-
-    /// Starts a fiber that a plain thread, or a fiber of another runtime, has spawned.
-    pub(crate) fn submit(&self, fiber: FiberRef) {
-        self.submitted.fetch_add(1, Ordering::Relaxed);
-        self.inject_anywhere(fiber);
-    }
-
-    /// Fibers spawned by others than carriers.
-    pub(crate) fn submitted(&self) -> u64 {
-        self.submitted.load(Ordering::Relaxed)
-    }
-
-    /// Whether what is spawned here are threads.
-    #[inline]
-    pub(crate) fn has_threads(&self) -> bool {
-        self.carriers.is_empty()
-    }
-
-    /// A thread is to be started in place of a fiber: it keeps the runtime alive.
-    pub(crate) fn thread_begins(&self) -> Arc<Shared> {
-        self.submitted.fetch_add(1, Ordering::Relaxed);
-        self.this.upgrade().expect("a runtime that is used is alive")
-    }
-
-    /// It could not be started.
-    pub(crate) fn thread_did_not_begin(&self) {
-        self.submitted.fetch_sub(1, Ordering::Release);
-    }
-
-    /// It has ended.
-    pub(crate) fn thread_ended(&self) {
-        self.threads_ended.fetch_add(1, Ordering::Release);
-    }
-
-    /// No timer is due before this time.
-    #[inline]
-    pub(crate) fn next_timer(&self) -> u64 {
-        self.carriers.iter().map(|c| c.next_timer()).min().unwrap_or(NEVER)
-    }
-
-    /// A sleeper is about to sleep until `until` for the sake of the timers. False: another one
-    /// does so already.
-    pub(crate) fn keep_time(&self, until: u64) -> bool {
-        self.time_kept.fetch_min(until, Ordering::SeqCst) > until
-    }
-
-    /// That sleeper is awake.
-    pub(crate) fn kept_time(&self, until: u64) {
-        // If another one keeps an earlier time by now, that stands.
-        let _ = self.time_kept.compare_exchange(until, NEVER, Ordering::SeqCst, Ordering::Relaxed);
-    }
-
-    /// A timer was set that is the first of its carrier. If that carrier is busy for long, a
-    /// sleeper must see to it.
-    pub(crate) fn sooner(&self, deadline: u64) {
-        light();
-        if self.sleepers.sleeping() != 0 && deadline < self.time_kept.load(Ordering::Relaxed) {
-            self.wake(self.sleepers.claim());
-        }
-    }
-
-    /// A carrier has counted the end of a fiber.
-    #[inline]
-    pub(crate) fn fiber_ended(&self) {
-        if self.stopping.load(Ordering::Relaxed) && self.alive() == 0 {
-            self.wake_all();
-        }
-    }
-
-    /// Fibers spawned and not ended. Exact when it says 0 and no plain thread is spawning.
-    pub(crate) fn alive(&self) -> u64 {
-        // What has ended is read first: then a fiber that is spawned meanwhile makes the result
-        // too large, never too small.
-        let sum = |counter: fn(&Stats) -> &AtomicU64| {
-            self.carriers.iter().map(|c| counter(&c.stats).load(Ordering::Acquire)).sum::<u64>()
-        };
-        let ended = sum(|stats| &stats.ended) + self.threads_ended.load(Ordering::Acquire);
-        let spawned = sum(|stats| &stats.spawned) + self.submitted.load(Ordering::Acquire);
-        spawned - ended
-    }
-
-    pub(crate) fn has_stopped(&self) -> bool {
-        self.stopping.load(Ordering::Acquire) && self.alive() == 0
-    }
-
-    fn wake_all(&self) {
-        for carrier in &self.carriers {
-            carrier.wake();
-        }
-    }
-
-    /// The caller looks at the runtime, which does not end before it [leaves](Self::leave).
-    pub(crate) fn visit(&self) {
-        self.visitors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn leave(&self) {
-        self.visitors.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Switches and the like since the start: changes while anything goes on.
-    pub(crate) fn activity(&self) -> u64 {
-        self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Whether every carrier sleeps and no timer is set. (So where there are no carriers.)
-    pub(crate) fn is_dormant(&self) -> bool {
-        let all_sleep = || self.sleepers.sleeping() as usize == self.carriers.len();
-        all_sleep()
-            && self.next_timer() == NEVER
-            && self.injector.is_empty()
-            && self.carriers.iter().all(|c| c.is_empty() && !c.has_operations())
-            // Again: one may have found a fiber between the looks at it and at where it was.
-            && all_sleep()
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        deadlock::unregister(self);
-        while self.visitors.load(Ordering::Acquire) != 0 {
-            thread::yield_now();
-        }
-    }
-}
 
 /// Carriers of one's own, for programs that want them apart from the process's.
 ///
@@ -320,30 +69,6 @@ impl Runtime {
     pub(crate) fn shared(&self) -> &Shared {
         self.shared.as_ref().expect("a runtime has its carriers until it is dropped")
     }
-
-    /// Spawns a fiber on this runtime, as [`spawn`](crate::spawn) does on the process's.
-    ///
-    /// # Panics
-    /// If there is no memory for its stack: see [`Builder::spawn_on`] for an error instead.
-    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        Builder::new().spawn_on(self, f).expect("failed to spawn thread")
-    }
-
-    /// Runs `f` as a fiber of this runtime and returns its value. The caller waits.
-    ///
-    /// # Panics
-    /// With `f`'s panic, if it panics.
-    pub fn run<F, T>(&self, f: F) -> T
-    where
-        F: FnOnce() -> T + Send,
-        T: Send,
-    {
-        crate::spawn::run_on(Some(self.shared()), f)
-    }
 }
 
 impl Drop for Runtime {
@@ -356,8 +81,8 @@ impl Drop for Runtime {
         }
         shared.stopping.store(true, Ordering::SeqCst);
         shared.wake_all();
-        let on_carrier = crate::carrier::here().is_some_and(|c| ptr::eq(c.runtime(), &*shared));
-        if on_carrier || crate::native::runtime().is_some_and(|own| Arc::ptr_eq(&own, &shared)) {
+        let on_carrier = carrier::here().is_some_and(|c| ptr::eq(c.runtime(), &*shared));
+        if on_carrier || native::runtime().is_some_and(|own| Arc::ptr_eq(&own, &shared)) {
             // The carriers' threads, or those in place of fibers, own it from now on.
             return;
         }
@@ -477,7 +202,7 @@ impl RuntimeBuilder {
             // The thread waits for it.
             let _ = begin.send(Arc::clone(&shared));
         }
-        deadlock::register(&shared);
+        runtimes::register(&shared);
         if carriers > 0 {
             watch::start();
         }
@@ -531,7 +256,7 @@ fn available_carriers() -> usize {
 /// # Errors
 /// When the number of processors cannot be determined, as for `std::thread`'s function.
 pub fn available_parallelism() -> io::Result<NonZero<usize>> {
-    if let Some(carrier) = crate::carrier::here() {
+    if let Some(carrier) = carrier::here() {
         let carriers = NonZero::new(carrier.runtime().carriers.len());
         return Ok(carriers.expect("a runtime has a carrier"));
     }
@@ -555,16 +280,12 @@ fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
 /// # Errors
 /// When no kernel thread can be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
 pub(crate) fn global() -> io::Result<&'static Shared> {
-    // SAFETY: made from a leaked box below.
-    let started = || unsafe { GLOBAL.load(Ordering::Acquire).as_ref() };
-    if let Some(runtime) = started() {
-        return Ok(runtime.shared());
+    if let Some(runtime) = global::started() {
+        return Ok(runtime);
     }
-    // Not a `OnceLock`, which is for ever, nor one of std's locks, which stays locked in the child of
-    // a fork. Who waits here is a plain thread.
-    let _starting = STARTING.lock();
-    if let Some(runtime) = started() {
-        return Ok(runtime.shared());
+    let _starting = global::starting();
+    if let Some(runtime) = global::started() {
+        return Ok(runtime);
     }
     let mut builder = Runtime::builder();
     if let Some(asked) = asked_carriers() {
@@ -573,22 +294,8 @@ pub(crate) fn global() -> io::Result<&'static Shared> {
     }
     let runtime = builder.build()?;
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
-    GLOBAL.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+    global::set(runtime.shared());
     Ok(runtime.shared())
-}
-
-static GLOBAL: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
-/// Held while that is started.
-static STARTING: Lock<()> = Lock::new(());
-
-/// Forgets the process's runtime: in the child of a fork, where the next call starts another.
-///
-/// # Safety
-/// There is one thread, and it is not in here.
-pub(crate) unsafe fn renew() {
-    GLOBAL.store(ptr::null_mut(), Ordering::Release);
-    // SAFETY: the caller's promise.
-    unsafe { STARTING.renew(()) };
 }
 
 /// Does what is done once in a process, before its first carrier runs: reads what of the environment
@@ -603,8 +310,9 @@ pub fn prepare_process() {
         if carefree_settings::setting("CAREFREE_FSGSBASE").is_some_and(|v| v == "off") {
             arch::force_no_fsgsbase();
         }
-        wait::locate_current();
+        locate_current();
         fork::prepare_process();
+        census::set_look(deadlock::look);
         // SAFETY: it reads the running fiber's header and calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };
         // Without it an overflow still ends the process, only without saying why.
@@ -618,10 +326,10 @@ unsafe fn describe_overflow(
     write: &mut dyn FnMut(&[u8]),
 ) {
     const OTHER: &[u8] = b"a coroutine (or a call by on_large_stack)";
-    let Some(me) = wait::current_fiber() else { return write(OTHER) };
+    let Some(me) = current_fiber() else { return write(OTHER) };
     let own = me.stack.load(Ordering::Relaxed);
     // SAFETY: the running fiber's own stack.
-    if own.is_null() || unsafe { crate::furnish::base_of(own) } != stack.base {
+    if own.is_null() || unsafe { furnish::base_of(own) } != stack.base {
         write(OTHER);
         write(b" of ");
     }

@@ -12,14 +12,15 @@ use std::thread;
 use carefree_context::lock::Lock;
 
 use crate::cancel::Interrupted;
+use crate::current;
 use crate::episode::Outcome;
 use crate::join::{JoinHandle, drop_quietly};
+use crate::limits;
 use crate::lot;
 use crate::reason::Reason;
 use crate::semaphore::Semaphore;
 use crate::spawn::Builder;
 use crate::thread::Thread;
-use crate::timeout;
 use crate::wait::{self, Until};
 
 /// Runs `f`, which may spawn fibers that borrow from the caller; returns when all of them have
@@ -60,7 +61,7 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     // If the calling thread cannot be made to wait, it must turn out before it has to.
-    let owner = Thread::from_ref(wait::current());
+    let owner = Thread::from_ref(current::current());
     let scope = Scope { data: Arc::default(), owner, scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));
     if result.is_err() {
@@ -216,7 +217,7 @@ impl Builder {
 /// A wait of the scope's was cut short, and its fibers are to hear of it.
 fn told(outcome: Outcome) {
     if outcome == Outcome::TimedOut {
-        timeout::tell_timed_out();
+        limits::tell_timed_out();
     }
 }
 
@@ -327,7 +328,7 @@ impl Data {
     /// Notes a fiber, so that it can be cancelled.
     fn adopt(&self, fiber: &Thread) {
         // The list grows under its lock, with which an allocator must not park the caller.
-        wait::without_parking(|| {
+        current::without_parking(|| {
             let mut children = self.children.lock();
             if children.len() == children.capacity() {
                 children.retain(|child| !child.is_finished());

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cancel::Interrupted;
 use crate::episode::Outcome;
+use crate::limits;
 use crate::lot;
-use crate::queue::Place;
+use crate::policy::UNPARKED;
 use crate::reason::Reason;
-use crate::timeout;
 use crate::wait::{self, Until};
 
 /// Lets a limited number in at once.
@@ -68,7 +68,7 @@ impl Semaphore {
         match self.wait(Until::WOKEN, Reason::Semaphore) {
             Outcome::Cancelled => Err(Interrupted::Cancelled),
             Outcome::TimedOut => {
-                timeout::tell_timed_out();
+                limits::tell_timed_out();
                 Err(Interrupted::TimedOut)
             }
             Outcome::Unparked | Outcome::Invalid => Ok(Permit { semaphore: self }),
@@ -127,7 +127,7 @@ impl Semaphore {
 
     #[cold]
     fn hand_over(&self, count: usize) {
-        lot::unpark_then(self.key(), count, Place::Next, |woken, others| {
+        lot::unpark_then(self.key(), count, UNPARKED, |woken, others| {
             // If some permits are left nobody waits, so the flag goes with the first free permit.
             let flag = if others() { WAITED_FOR } else { 0 };
             let rest = (count - woken) * ONE;

@@ -6,29 +6,28 @@
 //! of another size. And a fiber that has been joined may not have left its stack yet. So whoever is
 //! refused calls in what idles, and tries again until nothing more is to come.
 //!
-//! *No call is missed.* Carriers look at [`CALLS`] whenever they are about to sleep, and a wake-up
+//! *No call is missed.* Carriers look at [`calls::made`] whenever they are about to sleep, and a wake-up
 //! that comes between look and sleep ends that sleep. One that is kept busy by its fiber may not
 //! hear in time: it is not waited for for long. One that sleeps, or whose fiber is about to leave,
 //! needs a processor for some microseconds only; but on a busy machine it may have to wait for that.
 
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use carefree_context::kernel;
 use carefree_context::stack::{Stack, StackPool, StackSize};
 use carefree_reactor::clock;
 
+use crate::calls;
 use crate::carrier;
-use crate::deadlock;
+use crate::current;
 use crate::fiber::{FINISHED, Kind, PINNED};
 use crate::furnish;
 use crate::registry;
-use crate::wait;
+use crate::runtimes;
 
-/// How often stacks have been called in.
-static CALLS: AtomicU64 = AtomicU64::new(0);
 /// How long carriers have to give back what they do not need that have only that to do. The caller
 /// may be a carrier itself, and keeps its fibers waiting meanwhile.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -36,13 +35,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const PATIENCE_WITH_BUSY: Duration = Duration::from_millis(10);
 /// Time between two tries.
 const PAUSE: Duration = Duration::from_micros(50);
-
-/// How often stacks have been called in: a carrier that has not heard as many calls gives back what
-/// it keeps at hand, and says so by [`Carrier::calls_heard`](carrier::Carrier::calls_heard).
-#[inline]
-pub(crate) fn calls() -> u64 {
-    CALLS.load(Ordering::SeqCst)
-}
 
 /// Acquires a stack of `size` after that was refused with `refusal`. The caller's carrier, if it is
 /// on one, has given back what it keeps at hand.
@@ -54,8 +46,8 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
     if refusal.kind() != io::ErrorKind::OutOfMemory {
         return Err(refusal);
     }
-    let call = CALLS.fetch_add(1, Ordering::SeqCst) + 1;
-    deadlock::for_each_runtime(|runtime| runtime.carriers.iter().for_each(|c| c.wake()));
+    let call = calls::make();
+    runtimes::for_each(|runtime| runtime.carriers.iter().for_each(|c| c.wake()));
     let begun = clock::now();
     loop {
         // Asked first: what they give back until the answer is found by this try.
@@ -76,7 +68,7 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
 fn patience_with_carriers(call: u64) -> Duration {
     let here = carrier::here().map(ptr::from_ref);
     let mut patience = Duration::ZERO;
-    deadlock::for_each_runtime(|runtime| {
+    runtimes::for_each(|runtime| {
         let others = runtime.carriers.iter().filter(|other| Some(ptr::from_ref(&***other)) != here);
         for other in others.filter(|other| other.calls_heard() < call) {
             patience = patience.max(if runtime.has_stopped() {
@@ -93,7 +85,7 @@ fn patience_with_carriers(call: u64) -> Duration {
 
 /// Whether a fiber that can be joined, other than the caller, has still to leave its stack.
 fn some_are_leaving() -> bool {
-    let me = wait::try_current();
+    let me = current::try_current();
     let mut found = false;
     registry::for_each_alive(|fiber| {
         found |= fiber.kind.get() == Kind::Fiber

@@ -10,7 +10,8 @@ use carefree_context::arch;
 use carefree_context::stack::StackSize;
 use carefree_context::tls;
 
-use crate::carrier::{self, Carrier, Next};
+use crate::carrier::{self, Carrier, Next, Shared};
+use crate::current::{current, is_spawned, set_current, without_parking};
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::join::{self, JoinHandle, drop_quietly};
@@ -18,10 +19,9 @@ use crate::native;
 use crate::process;
 use crate::reason::Reason;
 use crate::registry;
-use crate::runtime::{self, Runtime, Shared};
+use crate::runtime::{self, Runtime};
+use crate::shortage;
 use crate::size;
-use crate::thread::Thread;
-use crate::wait;
 
 /// How a fiber is to be: as `std::thread::Builder`.
 ///
@@ -154,10 +154,11 @@ impl Builder {
         match here {
             Some(carrier) => {
                 let fiber = allocate_here(carrier, size()?, name)?;
-                fiber.prepare_standard();
+                // The fiber is for this carrier, which the caller must not leave for an allocator.
+                without_parking(|| fiber.prepare_standard());
                 // SAFETY: the fiber is new and unknown to others.
                 unsafe { place(fiber, f) };
-                fiber.carrier.set(carrier);
+                carrier::assign(fiber, carrier);
                 carrier.spawned(fiber);
                 Ok(JoinHandle::from_counted(fiber))
             }
@@ -172,7 +173,7 @@ impl Builder {
                     return unsafe { native::start(name, self.stack_size, runtime, f) };
                 }
                 let fiber = allocate_elsewhere(size()?, name)?;
-                fiber.prepare_standard();
+                without_parking(|| fiber.prepare_standard());
                 // SAFETY: as above.
                 unsafe { place(fiber, f) };
                 runtime.submit(fiber);
@@ -190,7 +191,7 @@ fn allocate_here(
     name: Option<Box<str>>,
 ) -> io::Result<FiberRef> {
     carrier.with_local(|local| {
-        let stack = local.stacks.take(size)?;
+        let stack = local.stacks.take(size, shortage::acquire)?;
         let fiber = match local.headers.header() {
             Ok(fiber) => fiber,
             Err(error) => {
@@ -207,8 +208,8 @@ fn allocate_here(
 fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
     // A fiber of another runtime, perhaps: the pools' lists grow under their locks, with which an
     // allocator must not park it.
-    wait::without_parking(|| {
-        let stack = furnish::take(size)?;
+    without_parking(|| {
+        let stack = furnish::take(size, shortage::acquire)?;
         let fiber = match registry::header() {
             Ok(fiber) => fiber,
             Err(error) => {
@@ -307,7 +308,7 @@ where
 
 /// What a fiber does first.
 fn arrive(me: FiberRef) {
-    wait::set_current(Some(me));
+    set_current(Some(me));
     carrier::of(me).entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     if let Some(layout) = tls::mode().layout() {
@@ -406,19 +407,40 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    if on.is_none() && wait::is_spawned() {
+    if on.is_none() && is_spawned() {
         return f();
     }
     // If the calling thread cannot be made to wait, it must turn out before it has to.
-    wait::current();
+    current();
     // SAFETY: joined below, whatever happens: `join_uncancellable` returns when the fiber has ended.
     let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn thread");
     handle.join_uncancellable().unwrap_or_else(|payload| panic::resume_unwind(payload))
 }
 
-/// A handle to the fiber that calls, or to the plain thread.
-pub fn current() -> Thread {
-    Thread::from_ref(wait::current())
+impl Runtime {
+    /// Spawns a fiber on this runtime, as [`spawn`](crate::spawn) does on the process's.
+    ///
+    /// # Panics
+    /// If there is no memory for its stack: see [`Builder::spawn_on`] for an error instead.
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Builder::new().spawn_on(self, f).expect("failed to spawn thread")
+    }
+
+    /// Runs `f` as a fiber of this runtime and returns its value. The caller waits.
+    ///
+    /// # Panics
+    /// With `f`'s panic, if it panics.
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        run_on(Some(self.shared()), f)
+    }
 }
 
 #[allow(dead_code, reason = "asserts at compile time what headers are laid out for")]

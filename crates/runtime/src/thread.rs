@@ -5,8 +5,8 @@ use std::num::NonZero;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::cancel;
+use crate::carrier;
 use crate::fiber::{FINISHED, FiberRef};
-use crate::registry;
 use crate::sync::Ordering;
 use crate::wait;
 
@@ -74,6 +74,11 @@ impl Thread {
     }
 }
 
+/// A handle to the fiber that calls, or to the plain thread.
+pub fn current() -> Thread {
+    Thread::from_ref(crate::current::current())
+}
+
 impl Clone for Thread {
     fn clone(&self) -> Self {
         Thread::from_ref(self.0)
@@ -83,7 +88,7 @@ impl Clone for Thread {
 impl Drop for Thread {
     #[inline]
     fn drop(&mut self) {
-        registry::release(self.0);
+        carrier::release(self.0);
     }
 }
 

@@ -1,29 +1,11 @@
 //! A time limit on everything a piece of code waits for.
 
-use std::fmt;
 use std::time::Duration;
 
+use crate::cancel::TimedOut;
 use crate::clock;
-use crate::limits::{self, Limit};
-use crate::wait;
-
-/// The time limit was reached: see [`timeout`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedOut;
-
-impl fmt::Display for TimedOut {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("the time limit was reached")
-    }
-}
-
-impl std::error::Error for TimedOut {}
-
-impl From<TimedOut> for std::io::Error {
-    fn from(timed_out: TimedOut) -> Self {
-        std::io::Error::new(std::io::ErrorKind::TimedOut, timed_out)
-    }
-}
+use crate::current::current;
+use crate::limits::Limit;
 
 /// Runs `f`; whatever it still waits for when `duration` has passed is cut short.
 ///
@@ -83,21 +65,8 @@ pub fn timeout_with_value<T>(
     duration: Duration,
     f: impl FnOnce() -> T,
 ) -> (T, Result<(), TimedOut>) {
-    let me = wait::current();
+    let me = current();
     let limit = Limit::until(clock::after(duration));
     let value = limit.during(me, f);
     (value, if limit.is_told() { Err(TimedOut) } else { Ok(()) })
-}
-
-/// Takes note that a call of the running fiber tells its caller that it was cut short by a limit: every
-/// [`timeout`] that ends at the limit's time returns `Err`.
-///
-/// For those who build calls on [`park`](wait::park) and [`operation`](crate::operation): a wait that was
-/// cut short is not the end of a call that has something to return all the same. So the waits do not
-/// take note themselves; the call does, when nothing but the limit is left to be told.
-#[cold]
-pub fn tell_timed_out() {
-    if let Some(me) = wait::try_current() {
-        limits::tell(me);
-    }
 }

@@ -8,27 +8,22 @@ use std::mem;
 use carefree_context::kernel;
 
 use crate::bed;
-use crate::carrier::{self, Next};
+use crate::bucket;
+use crate::carrier::{self, Next, yield_now};
+use crate::census;
 use crate::clock::{self, NEVER};
-#[cfg_attr(loom, allow(unused_imports, reason = "the models use a part"))]
-pub(crate) use crate::current::{
-    adopt, current, current_fiber, current_from_tp, is_spawned, locate_current, set_current,
-    try_current,
-};
+use crate::current::current;
 pub use crate::current::{on_fiber, without_parking};
-use crate::deadlock::{self, Watch};
 use crate::episode::{
     BY_CANCEL, BY_COMPLETION, BY_TOKEN, COUNTED, Claim, OF_THREAD, Outcome, Ticket,
 };
 use crate::fiber::{FiberRef, Kind};
 use crate::limits;
 use crate::lot;
-use crate::queue::Place;
+use crate::policy::UNPARKED;
 use crate::reason::Reason;
-use crate::rest::yield_now;
 use crate::sync::Ordering;
-use crate::timeout;
-use crate::work;
+use crate::wake::wake;
 
 /// When a wait ends if nobody wakes the waiter.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +79,7 @@ pub fn park_tagged(
         return Outcome::Invalid;
     };
     let outcome = wait(me, ticket, &plan);
-    lot::leave(me);
+    bucket::leave(me);
     outcome
 }
 
@@ -103,7 +98,7 @@ fn park_held(
     // SAFETY: `me` is the caller, running on its carrier, and its wait has begun.
     unsafe { carrier::leave(me, Next::ParkHeld(held)) };
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    lot::leave(me);
+    bucket::leave(me);
     me.episode.finish()
 }
 
@@ -125,7 +120,7 @@ pub fn park_after(
     if !then() {
         // `Invalid` cannot be noted in the episode, and nobody else would end a wait that way.
         let outcome = give_up(me, ticket, Outcome::TimedOut);
-        lot::leave(me);
+        bucket::leave(me);
         if outcome == Outcome::Unparked {
             // Meant for somebody who waits.
             lot::unpark(key, 1);
@@ -133,7 +128,7 @@ pub fn park_after(
         return Outcome::Invalid;
     }
     let outcome = wait(me, ticket, &plan);
-    lot::leave(me);
+    bucket::leave(me);
     outcome
 }
 
@@ -142,7 +137,7 @@ pub fn park_after(
 #[cfg(all(test, loom))]
 pub(crate) fn go_on_parking(me: FiberRef, ticket: Ticket) -> Outcome {
     let outcome = wait(me, ticket, &Plan::new(me, Reason::Other, Until::WOKEN_ONLY, 0));
-    lot::leave(me);
+    bucket::leave(me);
     outcome
 }
 
@@ -175,7 +170,7 @@ impl Plan {
 
     fn begin(&self, me: FiberRef, key: usize) -> Ticket {
         if self.flags & COUNTED != 0 {
-            deadlock::thread_waits();
+            census::thread_waits();
         }
         self.note(me, key);
         me.episode.begin(self.flags)
@@ -190,7 +185,7 @@ impl Plan {
     /// Takes note of a limit that has cut a wait short whose caller is told so by `outcome`.
     fn tell(&self, outcome: Outcome) {
         if outcome == Outcome::TimedOut && self.limit <= self.deadline {
-            timeout::tell_timed_out();
+            limits::tell_timed_out();
         }
     }
 
@@ -227,13 +222,13 @@ pub(crate) fn unpark(fiber: FiberRef) {
         fiber.token.send();
         claim = fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked);
         if claim == Claim::Lost {
-            // Perhaps it is parked by std, or is about to be: see `standard::about_to_park`.
+            // Perhaps it is parked by std, or is about to be: see `parker::about_to_park`.
             if let Some(standard) = fiber.header().standard() {
                 standard.unpark();
             }
         }
     }
-    wake(fiber, claim, Place::Next);
+    wake(fiber, claim, UNPARKED);
 }
 
 /// Puts the calling fiber (or plain thread) to sleep until `deadline`, on
@@ -262,11 +257,6 @@ pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> 
     }
 }
 
-/// Ends the wait `ticket`.
-pub(crate) fn end_claimed(fiber: FiberRef, ticket: Ticket) {
-    wake(fiber, fiber.episode.claim(ticket, Outcome::Unparked), Place::Last);
-}
-
 /// Waits for the completion of an operation of the kernel's, or returns at once if `over` says so
 /// when the wait has begun. Also returns whether a [`timeout`](crate::timeout) would cut it short first.
 pub(crate) fn await_signal(
@@ -282,38 +272,11 @@ pub(crate) fn await_signal(
     (outcome, plan.limit <= plan.deadline)
 }
 
-/// Ends the wait of a fiber for an operation.
-pub(crate) fn wake_completed(fiber: FiberRef) {
-    work::step();
-    wake(fiber, fiber.episode.claim_by(BY_COMPLETION, Outcome::Unparked), Place::Last);
-}
-
-/// Ends the wait of a cancelled fiber.
-pub(crate) fn wake_cancelled(fiber: FiberRef) {
-    wake(fiber, fiber.episode.claim_by(BY_CANCEL, Outcome::Cancelled), Place::Last);
-}
-
-/// Ends the wait `ticket` because its deadline has passed.
-pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
-    wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut), Place::Last);
-}
-
-fn wake(fiber: FiberRef, claim: Claim, place: Place) {
-    match claim {
-        Claim::Lost | Claim::Early => {}
-        Claim::Thread { counted } => wake_thread(fiber, counted),
-        Claim::Ready => {
-            lot::leave(fiber);
-            carrier::make_ready(fiber, place);
-        }
-    }
-}
-
 /// A wait has begun, but there is no need for it: ends it with `outcome`, unless somebody else
 /// was faster.
 fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     if me.episode.claim(ticket, outcome) == (Claim::Thread { counted: true }) {
-        deadlock::thread_woken();
+        census::thread_woken();
     }
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     me.episode.finish()
@@ -363,14 +326,14 @@ fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) 
     let idle = &bed::of(me).idle;
     // Where threads stand for fibers, the others look: they may be ten thousand.
     let looks = deadline == NEVER && reason.is_for_fibers() && !bed::is_spawned(me);
-    let mut watch = looks.then(Watch::default);
+    let mut seen = looks.then(census::Seen::default);
     while !me.episode.is_woken() {
-        match &mut watch {
-            Some(watch) => {
-                let look = clock::after(deadlock::LOOK);
+        match &mut seen {
+            Some(seen) => {
+                let look = clock::after(census::LOOK);
                 idle.wait(Some(look));
                 if clock::now() >= look && !me.episode.is_woken() {
-                    watch.look();
+                    census::look(seen);
                 }
             }
             None if deadline == NEVER => {
@@ -404,15 +367,6 @@ pub(crate) fn nap() {
     // SAFETY: the kernel reads the time, and nothing else is asked of it. That a signal ends it
     // early does no harm.
     let _ = unsafe { kernel::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
-}
-
-/// Wakes a thread whose wait the caller has ended.
-pub(crate) fn wake_thread(thread: FiberRef, counted: bool) {
-    if counted {
-        deadlock::thread_woken();
-    }
-    // At worst it is another thread's by now, which looks whether it was meant.
-    bed::of(thread).idle.wake();
 }
 
 /// Runs `f` for a caller whose frame fibers borrow from: that frame must not be left by a panic,

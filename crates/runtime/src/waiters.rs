@@ -52,12 +52,14 @@
 
 use std::ptr;
 
+use crate::carrier::yield_now;
+use crate::current;
 use crate::fiber::FiberRef;
 use crate::lot;
 use crate::reason::Reason;
-use crate::rest::yield_now;
 use crate::sync::{AtomicPtr, AtomicU32, Cell, Lock, Ordering, const_fn};
 use crate::wait::{self, Until};
+use crate::wake::wake_completed;
 use crate::work;
 
 /// In [`Waiters::word`]: it is being closed.
@@ -272,7 +274,7 @@ impl Waiters {
     /// thing is just being closed.
     #[inline]
     pub fn enter<'w>(&'w self, seat: &'w Seat) -> Option<Waiter<'w>> {
-        let me = wait::current_fiber().map_or(ptr::null_mut(), FiberRef::as_ptr);
+        let me = current::current_fiber().map_or(ptr::null_mut(), FiberRef::as_ptr);
         match self.enter_as(me, seat) {
             Ok(waiter) => Some(waiter),
             Err(late) => {
@@ -295,7 +297,7 @@ impl Waiters {
         let wake = |fiber: *mut u8| {
             if !fiber.is_null() {
                 // SAFETY: it comes from `enter`.
-                wait::wake_completed(unsafe { FiberRef::from_ptr(fiber) });
+                wake_completed(unsafe { FiberRef::from_ptr(fiber) });
             }
         };
         self.close_by(wake, |some| {

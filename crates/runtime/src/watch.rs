@@ -52,19 +52,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_context::stack;
 use carefree_reactor::{Idle, clock};
 
-use crate::carrier::Carrier;
-use crate::deadlock;
+use crate::carrier::{Carrier, Shared};
 use crate::fiber::{FiberRef, Kind};
 use crate::launch::launch_unchecked;
+use crate::lookout;
 use crate::mapped::Mapped;
 use crate::registry;
-use crate::runtime::Shared;
+use crate::runtimes;
 
 use capture::Capture;
 use desk::Desk;
@@ -87,11 +87,7 @@ static ASKED: AtomicU64 = AtomicU64::new(THRESHOLD);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Reports printed.
 static REPORTS: AtomicU64 = AtomicU64::new(0);
-/// Whether the watchdog is about to sleep until a carrier wakes.
-static RESTS: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// Where the watchdog sleeps; never freed.
-static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 
 /// Reads `CAREFREE_WATCH`.
 ///
@@ -128,13 +124,13 @@ pub(crate) fn start() {
     }
     if !STARTED.swap(true, Ordering::SeqCst) {
         let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
-        BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
+        lookout::set(bed);
         let desk = Desk::start();
         if start_thread("carefree-watch", move || Watchdog::new(threshold, desk).watch(bed)) {
             rescue::start(threshold);
         }
     }
-    carrier_woke();
+    lookout::carrier_woke();
 }
 
 /// Starts a thread that runs `f` for good; whether there is one to be had.
@@ -166,8 +162,7 @@ fn start_thread(name: &str, f: impl FnOnce() + Send + 'static) -> bool {
 /// Forgets the watchdog: in the child of a fork, where the next runtime starts one.
 pub(crate) fn renew() {
     STARTED.store(false, Ordering::SeqCst);
-    RESTS.store(false, Ordering::SeqCst);
-    BED.store(ptr::null_mut(), Ordering::SeqCst);
+    lookout::renew();
     THREADS.store(0, Ordering::SeqCst);
     rescue::renew();
 }
@@ -182,24 +177,9 @@ pub(crate) fn reports() -> u64 {
     REPORTS.load(Ordering::Relaxed)
 }
 
-/// A carrier has got up.
-///
-/// It has just taken its bit out of those of the sleepers, and the watchdog sets [`RESTS`] before it
-/// looks at those bits: both by sequentially consistent operations, so either this sees the flag or
-/// the watchdog sees that the carrier is up.
-#[inline]
-pub(crate) fn carrier_woke() {
-    if RESTS.load(Ordering::SeqCst) && RESTS.swap(false, Ordering::SeqCst) {
-        // SAFETY: never freed.
-        if let Some(bed) = unsafe { BED.load(Ordering::SeqCst).as_ref() } {
-            bed.wake();
-        }
-    }
-}
-
 fn all_sleep() -> bool {
     let mut all = true;
-    deadlock::for_each_runtime(|runtime| {
+    runtimes::for_each(|runtime| {
         all &=
             runtime.has_stopped() || runtime.sleepers.sleeping() as usize == runtime.carriers.len();
     });
@@ -219,7 +199,7 @@ impl Visits {
 
     /// Calls `look` for each carrier, of the runtimes that there is memory to remember.
     fn for_each_carrier(&mut self, mut look: impl FnMut(&Shared, &Carrier)) {
-        deadlock::for_each_runtime(|runtime| {
+        runtimes::for_each(|runtime| {
             if self.0.push(runtime) {
                 runtime.visit();
             }
@@ -314,12 +294,13 @@ impl Watchdog {
 
     fn watch(mut self, bed: &Idle) {
         loop {
-            RESTS.store(true, Ordering::SeqCst);
-            if all_sleep() {
-                self.tracks.truncate(0);
-                bed.wait(None);
-            }
-            RESTS.store(false, Ordering::SeqCst);
+            lookout::rest(bed, || {
+                let all = all_sleep();
+                if all {
+                    self.tracks.truncate(0);
+                }
+                all
+            });
             let next = clock::after(self.threshold / 2);
             while clock::now() < next {
                 bed.wait(Some(next));
@@ -479,7 +460,7 @@ fn trouble_code(trouble: &Trouble) -> Option<i64> {
 fn who_runs(carrier: &Carrier, base: usize) -> Option<(FiberRef, u64)> {
     let mut found = None;
     registry::for_each_alive(|fiber| {
-        let here = fiber.kind.get() == Kind::Fiber && ptr::eq(fiber.carrier.get(), carrier);
+        let here = fiber.kind.get() == Kind::Fiber && ptr::eq(fiber.carrier.get().cast(), carrier);
         if !here || fiber.episode.is_waiting() {
             return;
         }

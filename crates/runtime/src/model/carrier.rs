@@ -3,18 +3,17 @@
 use carefree_reactor::{Op, TimerKey, Unsupported};
 use loom::sync::{Condvar, Mutex};
 
+use crate::bucket::Held;
 use crate::episode::Ticket;
-use crate::fiber::FiberRef;
+use crate::fiber::{FREE, FiberRef};
 use crate::furnish;
 use crate::glimpse::Pointer;
-use crate::join;
-use crate::lot::Held;
-use crate::operation;
-use crate::queue::Place;
-use crate::registry;
-use crate::sync::UnsafeCell;
+use crate::pin;
+use crate::policy::Place;
+use crate::record;
+use crate::sync::{Ordering, UnsafeCell};
 use crate::timers::Shard;
-use crate::wait;
+use crate::wake::wake_timed_out;
 
 /// As the real one.
 #[derive(Clone, Copy)]
@@ -59,7 +58,11 @@ unsafe impl Send for Carrier {}
 
 pub(crate) fn of(fiber: FiberRef) -> &'static Carrier {
     // SAFETY: the model keeps it until its end.
-    unsafe { &*fiber.carrier.get() }
+    unsafe { &*fiber.carrier.get().cast::<Carrier>() }
+}
+
+pub(crate) fn assign(fiber: FiberRef, carrier: &Carrier) {
+    fiber.carrier.set(std::ptr::from_ref(carrier).cast());
 }
 
 /// Leaves the calling fiber's stack, until its turn comes.
@@ -79,8 +82,8 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
         }
         Next::ParkHeld(held) => held.release(),
         Next::End => {
-            join::bury(me, furnish::put);
-            return registry::release(me);
+            pin::bury(me, furnish::put);
+            return release(me);
         }
     }
     let mut turn = carrier.turn.lock().unwrap();
@@ -91,9 +94,12 @@ pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
     drop(turn);
     carrier.context.with_mut(|_| ());
     if !carrier.moves_to.get().is_null() {
-        me.carrier.set(carrier.moves_to.get());
+        me.carrier.set(carrier.moves_to.get().cast());
     }
 }
+
+/// Lets the other threads of the model run.
+pub(crate) use loom::thread::yield_now;
 
 pub(crate) fn make_ready(fiber: FiberRef, _place: Place) {
     // As the injector, whose link is that of the parking lot's lists.
@@ -103,8 +109,15 @@ pub(crate) fn make_ready(fiber: FiberRef, _place: Place) {
     carrier.give_turn();
 }
 
-pub(crate) fn for_each_alive(_visit: impl FnMut(FiberRef)) {
-    unreachable!()
+/// As the real one: headers go back with their last counted reference.
+pub(crate) fn release(fiber: FiberRef) {
+    if fiber.give_back() {
+        fiber.run.store(FREE, Ordering::Relaxed);
+        if let Some(stack) = pin::take(fiber) {
+            furnish::put(stack);
+        }
+        of(fiber).header_is_free();
+    }
 }
 
 impl Carrier {
@@ -162,7 +175,7 @@ impl Carrier {
         let mut due = Vec::new();
         self.shard.expire(u64::MAX - 1, &mut due);
         for (fiber, ticket) in due {
-            wait::wake_timed_out(fiber, ticket);
+            wake_timed_out(fiber, ticket);
         }
     }
 
@@ -217,18 +230,18 @@ impl Carrier {
             if let Some(token) = reactor.errands.pop() {
                 drop(reactor);
                 // SAFETY: from `send_errand`.
-                unsafe { operation::run_errand(token, |token| self.cancel(token)) };
+                unsafe { record::run_errand(token, |token| self.cancel(token)) };
             } else if reactor.read < reactor.arrived && !reactor.under_way.is_empty() {
                 reactor.read += 1;
                 let (token, _) = reactor.under_way.remove(0);
                 drop(reactor);
                 // SAFETY: from `submit`, once.
-                unsafe { operation::complete(token, 1) };
+                unsafe { record::complete(token, 1) };
             } else if let Some(at) = cancelled {
                 let (token, _) = reactor.under_way.remove(at);
                 drop(reactor);
                 // SAFETY: from `submit`, once.
-                unsafe { operation::complete(token, -libc::ECANCELED) };
+                unsafe { record::complete(token, -libc::ECANCELED) };
             } else if reactor.has_ended {
                 assert!(reactor.under_way.is_empty(), "an operation was left behind");
                 return;

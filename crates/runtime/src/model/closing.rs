@@ -70,7 +70,7 @@ impl File {
     /// As a completion, for one that came late too.
     fn arrive(&self, fiber: FiberRef, side: usize) {
         self.sides[side].data.send();
-        wait::wake_completed(fiber);
+        crate::wake::wake_completed(fiber);
     }
 }
 

@@ -33,11 +33,3 @@ pub fn on_fiber() -> bool {
 pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
-
-pub(crate) use {unneeded as adopt, unneeded as current_from_tp};
-pub(crate) use {unneeded as is_spawned, unneeded as locate_current};
-
-/// What the models do not call.
-pub(crate) fn unneeded() -> ! {
-    unreachable!()
-}

@@ -5,9 +5,11 @@ use loom::thread;
 
 use super::world::fire;
 use super::{World, as_fiber, bounded, run};
+use crate::carrier;
 use crate::episode::Outcome;
 use crate::fiber::FiberRef;
 use crate::join::{self, JoinHandle};
+use crate::pin;
 use crate::sync::UnsafeCell;
 use crate::wait::Until;
 
@@ -87,7 +89,7 @@ fn a_thread_joins<const WORDS: usize>() {
     assert_eq!(dropped.times(), 1);
     thread.join().unwrap();
     all_is_given_back(&world, fiber);
-    crate::registry::release(me);
+    carrier::release(me);
 }
 
 #[test]
@@ -266,13 +268,13 @@ fn a_pinned_stack_stays_with_the_header() {
     bounded(3, || {
         let world = World::default();
         let (fiber, handle, dropped, thread) = start::<SMALL>(&world);
-        if let Some(stack) = join::pin(fiber) {
+        if let Some(stack) = pin::pin(fiber) {
             assert!(!stack.is_null());
             // SAFETY: the world keeps the record.
             let stack = unsafe { &*stack };
             stack.touch();
             // Again, perhaps after the end.
-            assert!(join::pin(fiber).is_some());
+            assert!(pin::pin(fiber).is_some());
             stack.touch();
         }
         drop(handle);

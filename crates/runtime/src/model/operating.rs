@@ -102,7 +102,7 @@ fn the_next_operation_is_another_one() {
         let fiber = as_fiber(me, move || {
             let early = read(&TIMED);
             // Back to the first one, where it would be cancelled.
-            me.carrier.set(first);
+            carrier::assign(me, first);
             assert_eq!(read(&FOR_EVER), Ended::Done(1), "after {early:?}");
             early
         });
@@ -171,7 +171,7 @@ fn a_pointless_wait_takes_nothing() {
         });
         let ending = thread::spawn(move || {
             gone.swap(true, Ordering::AcqRel);
-            crate::wait::wake_completed(me);
+            crate::wake::wake_completed(me);
         });
         first.arrive();
         let ended = fiber.join().unwrap();

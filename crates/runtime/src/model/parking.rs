@@ -6,6 +6,7 @@ use loom::thread;
 use super::world::fire;
 use super::{World, as_fiber, bounded};
 use crate::bed;
+use crate::bucket;
 use crate::cancel::cancel;
 use crate::clock;
 use crate::episode::{Claim, Outcome, Ticket};
@@ -69,8 +70,8 @@ impl Door {
 
 #[test]
 fn keys_are_where_the_models_want_them() {
-    assert_ne!(lot::index(KEYS[0]), lot::index(KEYS[1]));
-    assert_eq!(lot::index(KEYS[0]), lot::index(NEIGHBOUR));
+    assert_ne!(bucket::index(KEYS[0]), bucket::index(KEYS[1]));
+    assert_eq!(bucket::index(KEYS[0]), bucket::index(NEIGHBOUR));
 }
 
 fn a_door_and_one_fiber(until: Until) {
@@ -145,7 +146,7 @@ fn an_unpark_is_not_spent_on_who_has_timed_out() {
         let ticket = enter(first, door.key);
         let theirs = door.clone();
         let other = as_fiber(second, move || theirs.wait(Until::WOKEN_ONLY));
-        let timer = thread::spawn(move || wait::wake_timed_out(first, ticket));
+        let timer = thread::spawn(move || crate::wake::wake_timed_out(first, ticket));
         let woken = lot::unpark(door.key, 1);
         timer.join().unwrap();
         let woken = woken + door.open();
@@ -164,7 +165,7 @@ fn waits_twice(again: usize, until: Until) {
     let ticket = enter(me, first.key);
     let theirs = second.clone();
     let fiber = as_fiber(me, move || (wait::go_on_parking(me, ticket), theirs.pass(until)));
-    let timer = thread::spawn(move || wait::wake_timed_out(me, ticket));
+    let timer = thread::spawn(move || crate::wake::wake_timed_out(me, ticket));
     let woken = lot::unpark(first.key, 1);
     second.open();
     timer.join().unwrap();
@@ -228,7 +229,7 @@ fn nothing_but_an_unpark_ends_a_wait_for_it_alone() {
             let over = me.episode.begin(0);
             assert_ne!(me.episode.claim(over, Outcome::Unparked), Claim::Lost);
             me.episode.finish();
-            let late = thread::spawn(move || wait::wake_timed_out(me, over));
+            let late = thread::spawn(move || crate::wake::wake_timed_out(me, over));
             let outcome = theirs.pass(Until::WOKEN_ONLY);
             late.join().unwrap();
             outcome
@@ -247,7 +248,7 @@ fn moved(to: usize) {
     let me = world.fiber();
     let ticket = enter(me, from);
     let fiber = as_fiber(me, move || wait::go_on_parking(me, ticket));
-    let timer = thread::spawn(move || wait::wake_timed_out(me, ticket));
+    let timer = thread::spawn(move || crate::wake::wake_timed_out(me, ticket));
     let (_, moved) = lot::requeue(from, to, 0, 1, || true).expect("the condition holds");
     let woken = lot::unpark(to, 1);
     timer.join().unwrap();

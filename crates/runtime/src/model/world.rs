@@ -7,8 +7,8 @@ use loom::thread::{self, JoinHandle};
 
 use crate::bed::{self, Bed};
 use crate::carrier::{self, Carrier, Next};
+use crate::census;
 use crate::current::set_current;
-use crate::deadlock;
 use crate::fiber::{FiberRef, Header, Kind};
 use crate::furnish::FiberStack;
 use crate::join;
@@ -43,7 +43,7 @@ impl World {
         };
         // SAFETY: just made, and dropped with the world.
         let fiber = FiberRef::new(unsafe { &*made.header });
-        fiber.carrier.set(made.carrier);
+        fiber.carrier.set(made.carrier.cast());
         match kind {
             Kind::Fiber => fiber.stack.store(made.stack, Ordering::Relaxed),
             Kind::Thread => bed::make(fiber),
@@ -83,7 +83,7 @@ impl Drop for World {
         if std::thread::panicking() {
             return;
         }
-        assert_eq!(deadlock::waiting(), 0, "a thread is counted that does not wait");
+        assert_eq!(census::waiting(), 0, "a thread is counted that does not wait");
         for made in self.made.get_mut() {
             // SAFETY: made by `make`; the model's threads have ended.
             unsafe {

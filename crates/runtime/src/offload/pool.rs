@@ -40,7 +40,7 @@ use crate::episode::Ticket;
 use crate::fiber::FiberRef;
 use crate::launch::launch;
 use crate::process;
-use crate::wait;
+use crate::wake::end_claimed;
 
 /// How long a worker stays without a job.
 pub(super) const LINGER: Duration = Duration::from_secs(10);
@@ -124,7 +124,7 @@ unsafe fn perform(job: *const Job) {
         process::end();
     }
     if let Some((fiber, ticket)) = waiter {
-        wait::end_claimed(fiber, ticket);
+        end_claimed(fiber, ticket);
     }
     // Only now: see `deadlock`.
     UNDER_WAY.fetch_sub(1, Ordering::SeqCst);

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use carefree_context::stack;
 
+use crate::current;
 use crate::fiber::{FiberRef, Kind};
 use crate::furnish;
 use crate::mapped::Mapped;
@@ -232,7 +233,7 @@ unsafe fn running_fiber(
     registers: &Registers,
     answer: &mut Answer,
 ) -> Option<(FiberRef, u64, Registers)> {
-    let fiber = wait::try_current().filter(|me| me.kind.get() == Kind::Fiber)?;
+    let fiber = current::try_current().filter(|me| me.kind.get() == Kind::Fiber)?;
     let pointer = registers.stack_pointer() as usize;
     let found = stack::find(pointer)?;
     let own = fiber.stack.load(Ordering::Relaxed);

@@ -159,6 +159,7 @@ fn text(subject: &Subject, backtrace: impl FnOnce(&mut Text) -> bool, left_out: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carrier;
     use crate::fiber::Kind;
     use crate::registry;
 
@@ -218,6 +219,6 @@ mod tests {
         let subject = Subject::new(header, 3, since, Trouble::Runs);
         let said = text(&subject, |_| false, 9);
         assert!(said.starts_with("carefree: fiber 3 has run for 23 ms"), "{said}");
-        registry::release(header);
+        carrier::release(header);
     }
 }

@@ -8,19 +8,14 @@ use carefree_context::arch::ThreadContext;
 use carefree_context::{overflow, tls};
 use carefree_reactor::clock::NEVER;
 
-use super::{CARRIER, Carrier, ROUND, count};
+use crate::calls;
+use crate::carrier::{CARRIER, Carrier, assign, count};
+use crate::current::set_current;
 use crate::fiber::FiberRef;
 use crate::injector::Injector;
-use crate::queue::Place;
-use crate::wait::{self, set_current};
-use crate::{shortage, watch};
-
-/// Fibers taken from the injector at once.
-const INJECTED: usize = 64;
-/// Visits between two looks for libraries that were loaded meanwhile.
-const REFRESH: u64 = 16;
-/// How much later than the first sleeper the others look at the timers: in case it is busy again.
-const STAGGER: u64 = 1_000_000;
+use crate::lookout;
+use crate::policy::{INJECTED, REFRESH, ROUND, STAGGER, SUBMITTED};
+use crate::wake::wake_timed_out;
 
 impl Carrier {
     /// The body of the carrier's thread.
@@ -38,7 +33,7 @@ impl Carrier {
             self.hear_calls();
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
-            unsafe { self.io.poll() };
+            unsafe { self.poll() };
             if visit % REFRESH == 0 {
                 notice_libraries();
             }
@@ -60,7 +55,7 @@ impl Carrier {
 
     /// Runs fibers, this one first, until one of them comes back here.
     fn enter(&self, fiber: FiberRef) {
-        fiber.carrier.set(self);
+        assign(fiber, self);
         // SAFETY: this is the carrier's thread; unlocked by `settle`. The fiber is suspended and in
         // no queue; this context waits for the switch back.
         unsafe {
@@ -94,9 +89,9 @@ impl Carrier {
     }
 
     /// Moves fibers from `from` to the queue.
-    fn accept(&self, from: &Injector) {
+    fn accept(&self, from: &Injector<FiberRef>) {
         // SAFETY: this is the carrier's thread, in its own context.
-        from.take(INJECTED, |fiber| unsafe { self.queue.push(fiber, Place::Last) });
+        from.take(INJECTED, |fiber| unsafe { self.queue.push(fiber, SUBMITTED) });
     }
 
     /// Looks for a fiber everywhere, sleeping in between. `None` when the runtime has stopped.
@@ -108,7 +103,7 @@ impl Carrier {
             self.hear_calls();
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
-            unsafe { self.io.poll() };
+            unsafe { self.poll() };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
                 runtime.wake(sleepers.found());
@@ -121,13 +116,13 @@ impl Carrier {
             // Counted as searching again: by ourselves, or by who woke us, and then we leave it at
             // that.
             sleepers.wake_up(self.index);
-            watch::carrier_woke();
+            lookout::carrier_woke();
         }
     }
 
-    /// Gives back the stacks it keeps at hand if they have been [called in](shortage).
+    /// Gives back the stacks it keeps at hand if they have been [called in](calls).
     fn hear_calls(&self) {
-        let calls = shortage::calls();
+        let calls = calls::made();
         if self.calls_heard.load(Ordering::Relaxed) != calls {
             self.with_local(|local| local.stacks.clear());
             self.calls_heard.store(calls, Ordering::SeqCst);
@@ -152,21 +147,17 @@ impl Carrier {
     fn sleep(&self) {
         let runtime = self.runtime();
         let next = runtime.next_timer();
+        // SAFETY: this is the carrier's own context.
+        let lie = |deadline| unsafe { self.lie(deadline) };
         if next == NEVER {
-            self.lie(None);
+            lie(None);
         } else if runtime.keep_time(next) {
-            self.lie(Some(next));
+            lie(Some(next));
             runtime.kept_time(next);
         } else {
             // Another sleeper sees to the timers; this one only if that one is kept busy.
-            self.lie(Some(next.saturating_add(STAGGER)));
+            lie(Some(next.saturating_add(STAGGER)));
         }
-    }
-
-    /// Lies down until woken, until an operation is done, or until `deadline`.
-    fn lie(&self, deadline: Option<u64>) {
-        // SAFETY: this is the carrier's own context.
-        unsafe { self.io.sleep(deadline) };
     }
 
     /// Takes fibers from another carrier.
@@ -214,7 +205,7 @@ impl Carrier {
             carrier.shard.expire(now, &mut due);
         }
         for (fiber, ticket) in due {
-            wait::wake_timed_out(fiber, ticket);
+            wake_timed_out(fiber, ticket);
         }
     }
 }

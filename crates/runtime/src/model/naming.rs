@@ -1,0 +1,13 @@
+//! Names in headers: there are none.
+
+use crate::fiber::Header;
+
+impl Header {
+    pub(crate) fn name(&self) -> Option<&str> {
+        None
+    }
+
+    pub(crate) fn standard(&self) -> Option<&std::thread::Thread> {
+        None
+    }
+}

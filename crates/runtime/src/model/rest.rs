@@ -1,3 +1,0 @@
-//! Yielding: to loom.
-
-pub(crate) use loom::thread::yield_now;

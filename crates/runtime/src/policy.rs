@@ -1,0 +1,55 @@
+//! What scheduling is tuned by: where a fiber is put that is ready, and how many of what.
+
+/// Where a ready fiber is put in its carrier's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The LIFO slot, in front: what the fiber needs is still in the cache.
+    Next,
+    /// The end.
+    Last,
+}
+
+/// Unparked: as a rule it gets something from the fiber that runs.
+pub(crate) const UNPARKED: Place = Place::Next;
+/// A fiber that it joins has ended. One that has spawned many and joins them in turn should not run
+/// between each two.
+pub(crate) const JOINED: Place = Place::Last;
+/// Its operation was completed, with many others as a rule; or its offloaded call has returned.
+pub(crate) const COMPLETED: Place = Place::Last;
+/// Its deadline has passed, or it was cancelled.
+pub(crate) const CUT_SHORT: Place = Place::Last;
+/// Just spawned: the one that spawns goes on spawning.
+pub(crate) const SPAWNED: Place = Place::Last;
+/// It yields, or was woken while it left its stack.
+pub(crate) const YIELDED: Place = Place::Last;
+/// Submitted by another thread.
+pub(crate) const SUBMITTED: Place = Place::Last;
+
+/// Switches between two visits to the carrier's own context. Go and tokio use 61 as well: it is
+/// prime, so it does not beat with the program's own rhythm.
+#[cfg(not(loom))]
+pub(crate) const ROUND: u32 = 61;
+/// Fibers that a carrier takes at once of those submitted by other threads.
+#[cfg(not(loom))]
+pub(crate) const INJECTED: usize = 64;
+/// Visits to the carrier's own context between two looks for libraries that were loaded meanwhile.
+#[cfg(not(loom))]
+pub(crate) const REFRESH: u64 = 16;
+/// Nanoseconds by which the other sleepers look at the timers later than the first one: in case that
+/// one is busy again.
+#[cfg(not(loom))]
+pub(crate) const STAGGER: u64 = 1_000_000;
+
+/// Turns in a row that the LIFO slot gets before the queue is served.
+#[cfg(not(loom))]
+pub(crate) const LIFO_RUNS: u32 = 3;
+/// Fibers that a thief takes at most.
+#[cfg(not(loom))]
+pub(crate) const STEAL_MAX: usize = 128;
+/// Fibers that a queue has room for at first.
+#[cfg(not(loom))]
+pub(crate) const CAPACITY: usize = 512;
+/// How many switches ahead a stack is fetched, and its header as many again: a switch and what is
+/// done between two of them take a fraction of a miss.
+#[cfg(not(loom))]
+pub(crate) const AHEAD: usize = 2;
