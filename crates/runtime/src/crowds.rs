@@ -14,13 +14,25 @@ use std::time::{Duration, Instant};
 
 use carefree_reactor::{Op, clock};
 
-use crate::operation::{self, Ended, Wait};
-use crate::wait::Until;
-use crate::waiters::{Seat, Waiters};
-use crate::{
-    Interrupted, JoinHandle, Outcome, Reason, Semaphore, lot, metrics, registry, run, scope, sleep,
-    spawn, timeout, wait, work, yield_now,
-};
+use crate::Interrupted;
+use crate::JoinHandle;
+use crate::Outcome;
+use crate::Reason;
+use crate::Semaphore;
+use crate::fiber::registry;
+use crate::metrics;
+use crate::protocol::work;
+use crate::run;
+use crate::scope;
+use crate::sleep;
+use crate::spawn;
+use crate::timeout;
+use crate::wait::lot;
+use crate::wait::operation::{self, Ended, Wait};
+use crate::wait::park;
+use crate::wait::park::Until;
+use crate::wait::waiters::{Seat, Waiters};
+use crate::yield_now;
 
 /// Fibers of the larger count; of the smaller one a quarter.
 const MANY: usize = if cfg!(debug_assertions) { 4_000 } else { 100_000 };
@@ -176,7 +188,7 @@ fn joins(fibers: usize) -> u64 {
     const GATE: usize = 1;
     static OPEN: AtomicUsize = AtomicUsize::new(0);
     let shut = || OPEN.load(Ordering::Acquire) == 0;
-    let one = |_| Some(spawn(move || wait::park(GATE, shut, Reason::Other, Until::WOKEN)));
+    let one = |_| Some(spawn(move || park::park(GATE, shut, Reason::Other, Until::WOKEN)));
     let mut all: Vec<_> = (0..fibers).map(one).collect();
     until_waiting(fibers, Reason::Other);
     let joined = |n: usize| {
@@ -204,7 +216,7 @@ fn wakes(fibers: usize) -> u64 {
     let waits = |key| {
         spawn(move || {
             assert_eq!(
-                wait::park(key, || true, Reason::Other, Until::WOKEN_ONLY),
+                park::park(key, || true, Reason::Other, Until::WOKEN_ONLY),
                 Outcome::Unparked
             )
         })
@@ -222,11 +234,11 @@ fn wakes(fibers: usize) -> u64 {
 
 /// Keys that are in one place, for one of which many wait: the others' waits are not theirs.
 fn wakes_beside(fibers: usize) -> u64 {
-    let keys = crate::bucket::keys_together(2);
+    let keys = crate::carrier::bucket::keys_together(2);
     let waits = |key| {
         spawn(move || {
             assert_eq!(
-                wait::park(key, || true, Reason::Other, Until::WOKEN_ONLY),
+                park::park(key, || true, Reason::Other, Until::WOKEN_ONLY),
                 Outcome::Unparked
             )
         })

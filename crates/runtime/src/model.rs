@@ -10,7 +10,7 @@ use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(test)]
 pub(crate) use world::{World, as_fiber, bounded, run};
 
-use crate::clock;
+use crate::carrier::clock;
 
 #[cfg(test)]
 mod closing;

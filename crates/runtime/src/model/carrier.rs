@@ -3,17 +3,17 @@
 use carefree_reactor::{Op, TimerKey, Unsupported};
 use loom::sync::{Condvar, Mutex};
 
-use crate::bucket::Held;
-use crate::episode::Ticket;
-use crate::fiber::{FREE, FiberRef};
-use crate::furnish;
-use crate::glimpse::Pointer;
-use crate::pin;
-use crate::policy::Place;
-use crate::record;
-use crate::sync::{Ordering, UnsafeCell};
-use crate::timers::Shard;
-use crate::wake::wake_timed_out;
+use crate::carrier::bucket::Held;
+use crate::carrier::policy::Place;
+use crate::carrier::record;
+use crate::carrier::timers::Shard;
+use crate::carrier::wake::wake_timed_out;
+use crate::fiber::furnish;
+use crate::fiber::glimpse::Pointer;
+use crate::fiber::header::{FREE, FiberRef};
+use crate::fiber::pin;
+use crate::protocol::episode::Ticket;
+use crate::protocol::sync::{Ordering, UnsafeCell};
 
 /// As the real one.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::protocol::sync::{AtomicUsize, Ordering};
 
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub(crate) use carefree_reactor::clock::NEVER;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::protocol::sync::{AtomicU64, Ordering};
 
 loom::lazy_static! {
     static ref NOW: AtomicU64 = AtomicU64::new(0);

@@ -4,12 +4,12 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use super::{World, as_fiber, bounded};
-use crate::fiber::FiberRef;
-use crate::reason::Reason;
-use crate::signal::Signal;
-use crate::sync::{AtomicBool, Ordering, UnsafeCell};
-use crate::wait::{self, Until};
-use crate::waiters::{Seat, Waiters};
+use crate::fiber::header::FiberRef;
+use crate::protocol::reason::Reason;
+use crate::protocol::signal::Signal;
+use crate::protocol::sync::{AtomicBool, Ordering, UnsafeCell};
+use crate::wait::park::{self, Until};
+use crate::wait::waiters::{Seat, Waiters};
 
 /// What is waited for, by two fibers at most.
 struct File {
@@ -50,7 +50,7 @@ impl File {
         side.used.with(|_| ());
         let over = || side.data.is_sent() || !waiter.holds();
         while !over() {
-            wait::await_signal(me, over, Reason::Other, Until::WOKEN_ONLY);
+            park::await_signal(me, over, Reason::Other, Until::WOKEN_ONLY);
         }
         side.used.with(|_| ());
     }
@@ -70,7 +70,7 @@ impl File {
     /// As a completion, for one that came late too.
     fn arrive(&self, fiber: FiberRef, side: usize) {
         self.sides[side].data.send();
-        crate::wake::wake_completed(fiber);
+        crate::carrier::wake::wake_completed(fiber);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::fiber::{FiberRef, Kind};
+use crate::fiber::header::{FiberRef, Kind};
 
 loom::thread_local! {
     static CURRENT: Cell<Option<FiberRef>> = Cell::new(None);

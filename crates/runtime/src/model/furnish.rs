@@ -1,6 +1,6 @@
 //! Stacks: a cell for the memory of each, which loom watches.
 
-use crate::sync::UnsafeCell;
+use crate::protocol::sync::UnsafeCell;
 
 #[derive(Debug)]
 pub(crate) struct FiberStack {

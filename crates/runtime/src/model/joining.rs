@@ -5,13 +5,13 @@ use loom::thread;
 
 use super::world::fire;
 use super::{World, as_fiber, bounded, run};
-use crate::carrier;
-use crate::episode::Outcome;
-use crate::fiber::FiberRef;
-use crate::join::{self, JoinHandle};
-use crate::pin;
-use crate::sync::UnsafeCell;
-use crate::wait::Until;
+use crate::carrier::carrier;
+use crate::fiber::header::FiberRef;
+use crate::fiber::pin;
+use crate::handle::join::{self, JoinHandle};
+use crate::protocol::episode::Outcome;
+use crate::protocol::sync::UnsafeCell;
+use crate::wait::park::Until;
 
 /// What a fiber's function returns: says how often it was dropped.
 struct Value<const WORDS: usize> {
@@ -61,7 +61,7 @@ impl<const WORDS: usize> Drop for Value<WORDS> {
 /// When all is quiet.
 fn all_is_given_back(world: &World, fiber: FiberRef) {
     assert_eq!(world.stack_of(fiber).times_given_back(), 1, "of its stack");
-    assert_eq!(crate::carrier::of(fiber).times_freed(), 1, "of its header");
+    assert_eq!(crate::carrier::carrier::of(fiber).times_freed(), 1, "of its header");
 }
 
 /// A fiber, and how often its value was dropped.
@@ -205,7 +205,7 @@ fn a_wait_for_the_end_has_a_deadline() {
 
 #[test]
 fn a_wait_for_the_end_can_be_cancelled() {
-    bounded(2, || cut_short(crate::cancel::cancel, Until::WOKEN));
+    bounded(2, || cut_short(crate::wait::cancel::cancel, Until::WOKEN));
 }
 
 /// A join that is cancelled just as the fiber ends has the value, or leaves it to be dropped.
@@ -217,9 +217,9 @@ fn a_join_that_is_cancelled_has_the_value_or_detaches() {
         let me = world.fiber();
         let joiner = as_fiber(me, move || match handle.join() {
             Ok(value) => drop(value),
-            Err(why) => assert!(why.is::<crate::cancel::Cancelled>()),
+            Err(why) => assert!(why.is::<crate::wait::cancel::Cancelled>()),
         });
-        crate::cancel::cancel(me);
+        crate::wait::cancel::cancel(me);
         joiner.join().unwrap();
         thread.join().unwrap();
         assert_eq!(dropped.times(), 1);

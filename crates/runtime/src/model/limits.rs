@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use crate::clock::NEVER;
-use crate::fiber::FiberRef;
+use crate::carrier::clock::NEVER;
+use crate::fiber::header::FiberRef;
 
 pub(crate) struct Limit(Cell<bool>);
 

@@ -1,6 +1,6 @@
 //! Names in headers: there are none.
 
-use crate::fiber::Header;
+use crate::fiber::header::Header;
 
 impl Header {
     pub(crate) fn name(&self) -> Option<&str> {

@@ -3,11 +3,11 @@
 use loom::thread;
 
 use super::{World, as_fiber, bounded};
-use crate::cancel::{Interrupted, cancel};
-use crate::carrier::{self, Carrier};
-use crate::clock::NEVER;
-use crate::operation::{Ended, Wait, perform, perform_any};
-use crate::reason::Reason;
+use crate::carrier::carrier::{self, Carrier};
+use crate::carrier::clock::NEVER;
+use crate::protocol::reason::Reason;
+use crate::wait::cancel::{Interrupted, cancel};
+use crate::wait::operation::{Ended, Wait, perform, perform_any};
 use carefree_reactor::Op;
 
 /// What is waited for; the model's reactor does not look at it.
@@ -157,7 +157,7 @@ fn the_others_of_several_are_left_when_the_fiber_has_moved() {
 /// One that waits for nothing any more leaves what it would have read.
 #[test]
 fn a_pointless_wait_takes_nothing() {
-    use crate::sync::{AtomicBool, Ordering};
+    use crate::protocol::sync::{AtomicBool, Ordering};
     bounded(2, || {
         let world = World::default();
         let me = world.fiber();
@@ -171,7 +171,7 @@ fn a_pointless_wait_takes_nothing() {
         });
         let ending = thread::spawn(move || {
             gone.swap(true, Ordering::AcqRel);
-            crate::wake::wake_completed(me);
+            crate::carrier::wake::wake_completed(me);
         });
         first.arrive();
         let ended = fiber.join().unwrap();

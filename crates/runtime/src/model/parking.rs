@@ -5,16 +5,16 @@ use loom::thread;
 
 use super::world::fire;
 use super::{World, as_fiber, bounded};
-use crate::bed;
-use crate::bucket;
-use crate::cancel::cancel;
-use crate::clock;
-use crate::episode::{Claim, Outcome, Ticket};
-use crate::fiber::FiberRef;
-use crate::lot;
-use crate::reason::Reason;
-use crate::sync::{AtomicBool, Ordering, UnsafeCell};
-use crate::wait::{self, Until};
+use crate::carrier::bucket;
+use crate::carrier::clock;
+use crate::fiber::bed;
+use crate::fiber::header::FiberRef;
+use crate::protocol::episode::{Claim, Outcome, Ticket};
+use crate::protocol::reason::Reason;
+use crate::protocol::sync::{AtomicBool, Ordering, UnsafeCell};
+use crate::wait::cancel::cancel;
+use crate::wait::lot;
+use crate::wait::park::{self, Until};
 
 /// Keys by the bucket they are in.
 const KEYS: [usize; 2] = [16, 80];
@@ -54,7 +54,7 @@ impl Door {
 
     fn wait(&self, until: Until) -> Outcome {
         let shut = || !self.open.load(Ordering::Acquire);
-        wait::park(self.key, shut, Reason::Other, until)
+        park::park(self.key, shut, Reason::Other, until)
     }
 
     /// Waits, and goes in.
@@ -146,7 +146,7 @@ fn an_unpark_is_not_spent_on_who_has_timed_out() {
         let ticket = enter(first, door.key);
         let theirs = door.clone();
         let other = as_fiber(second, move || theirs.wait(Until::WOKEN_ONLY));
-        let timer = thread::spawn(move || crate::wake::wake_timed_out(first, ticket));
+        let timer = thread::spawn(move || crate::carrier::wake::wake_timed_out(first, ticket));
         let woken = lot::unpark(door.key, 1);
         timer.join().unwrap();
         let woken = woken + door.open();
@@ -164,8 +164,8 @@ fn waits_twice(again: usize, until: Until) {
     let me = world.fiber();
     let ticket = enter(me, first.key);
     let theirs = second.clone();
-    let fiber = as_fiber(me, move || (wait::go_on_parking(me, ticket), theirs.pass(until)));
-    let timer = thread::spawn(move || crate::wake::wake_timed_out(me, ticket));
+    let fiber = as_fiber(me, move || (park::go_on_parking(me, ticket), theirs.pass(until)));
+    let timer = thread::spawn(move || crate::carrier::wake::wake_timed_out(me, ticket));
     let woken = lot::unpark(first.key, 1);
     second.open();
     timer.join().unwrap();
@@ -229,7 +229,7 @@ fn nothing_but_an_unpark_ends_a_wait_for_it_alone() {
             let over = me.episode.begin(0);
             assert_ne!(me.episode.claim(over, Outcome::Unparked), Claim::Lost);
             me.episode.finish();
-            let late = thread::spawn(move || crate::wake::wake_timed_out(me, over));
+            let late = thread::spawn(move || crate::carrier::wake::wake_timed_out(me, over));
             let outcome = theirs.pass(Until::WOKEN_ONLY);
             late.join().unwrap();
             outcome
@@ -247,8 +247,8 @@ fn moved(to: usize) {
     let from = KEYS[0];
     let me = world.fiber();
     let ticket = enter(me, from);
-    let fiber = as_fiber(me, move || wait::go_on_parking(me, ticket));
-    let timer = thread::spawn(move || crate::wake::wake_timed_out(me, ticket));
+    let fiber = as_fiber(me, move || park::go_on_parking(me, ticket));
+    let timer = thread::spawn(move || crate::carrier::wake::wake_timed_out(me, ticket));
     let (_, moved) = lot::requeue(from, to, 0, 1, || true).expect("the condition holds");
     let woken = lot::unpark(to, 1);
     timer.join().unwrap();
@@ -291,7 +291,7 @@ fn who_unlocks_after_its_wait_has_begun_misses_no_unpark() {
             while !*told {
                 let mut guard = Some(told);
                 let unlock = || guard.take().is_some();
-                let outcome = wait::park_after(KEYS[0], unlock, Reason::Condition, Until::WOKEN);
+                let outcome = park::park_after(KEYS[0], unlock, Reason::Condition, Until::WOKEN);
                 assert_eq!(outcome, Outcome::Unparked);
                 told = theirs.lock().unwrap();
             }
@@ -315,7 +315,7 @@ fn an_unpark_of_one_that_gives_up_reaches_the_next() {
                 waker = Some(thread::spawn(|| lot::unpark(KEYS[0], 1)));
                 false
             };
-            let outcome = wait::park_after(KEYS[0], quit, Reason::Condition, Until::WOKEN);
+            let outcome = park::park_after(KEYS[0], quit, Reason::Condition, Until::WOKEN);
             assert_eq!(outcome, Outcome::Invalid);
             assert_eq!(waker.unwrap().join().unwrap(), 1);
         });
@@ -333,12 +333,12 @@ fn an_unpark_hides_no_cancellation() {
         let me = world.fiber();
         let fiber = as_fiber(me, move || {
             let mut unparked = 0;
-            while wait::park_self(Until::WOKEN) == Outcome::Unparked {
+            while park::park_self(Until::WOKEN) == Outcome::Unparked {
                 unparked += 1;
             }
             assert!(unparked <= 2);
         });
-        let unparker = thread::spawn(move || wait::unpark(me));
+        let unparker = thread::spawn(move || park::unpark(me));
         cancel(me);
         unparker.join().unwrap();
         fiber.join().unwrap();
@@ -353,13 +353,13 @@ fn what_the_unparker_wrote_is_seen() {
         let written = Door::new(KEYS[0]);
         let theirs = written.clone();
         let fiber = as_fiber(me, move || {
-            assert_eq!(wait::park_self(Until::WOKEN), Outcome::Unparked);
+            assert_eq!(park::park_self(Until::WOKEN), Outcome::Unparked);
             // SAFETY: loom looks whether it is.
             theirs.behind.with(|behind| assert_eq!(unsafe { *behind }, 1));
         });
         // SAFETY: loom looks whether it is.
         written.behind.with_mut(|behind| unsafe { *behind = 1 });
-        wait::unpark(me);
+        park::unpark(me);
         fiber.join().unwrap();
     });
 }
@@ -369,9 +369,9 @@ fn every_unpark_lets_a_park_through() {
     bounded(3, || {
         let world = World::default();
         let me = world.fiber();
-        let fiber = as_fiber(me, move || wait::park_self(Until::WOKEN));
-        let other = thread::spawn(move || wait::unpark(me));
-        wait::unpark(me);
+        let fiber = as_fiber(me, move || park::park_self(Until::WOKEN));
+        let other = thread::spawn(move || park::unpark(me));
+        park::unpark(me);
         other.join().unwrap();
         assert_eq!(fiber.join().unwrap(), Outcome::Unparked);
     });
@@ -383,9 +383,9 @@ fn a_deadline_ends_a_wait_once() {
     bounded(3, || {
         let world = World::default();
         let me = world.fiber();
-        let fiber = as_fiber(me, move || wait::park_self(Until { deadline: 1, cancellable: true }));
+        let fiber = as_fiber(me, move || park::park_self(Until { deadline: 1, cancellable: true }));
         let timer = thread::spawn(move || fire(me));
-        wait::unpark(me);
+        park::unpark(me);
         timer.join().unwrap();
         let outcome = fiber.join().unwrap();
         assert!(matches!(outcome, Outcome::Unparked | Outcome::TimedOut));
@@ -405,7 +405,7 @@ fn a_thread_has_a_deadline() {
             clock::set(1);
             bed::of(me).idle.pass();
         });
-        let outcome = wait::park(KEYS[0], || true, Reason::Other, TIMED);
+        let outcome = park::park(KEYS[0], || true, Reason::Other, TIMED);
         let woken = opener.join().unwrap();
         timer.join().unwrap();
         assert_eq!(woken == 1, outcome == Outcome::Unparked);

@@ -5,14 +5,14 @@ use std::ptr;
 
 use loom::thread::{self, JoinHandle};
 
-use crate::bed::{self, Bed};
-use crate::carrier::{self, Carrier, Next};
-use crate::census;
-use crate::current::set_current;
-use crate::fiber::{FiberRef, Header, Kind};
-use crate::furnish::FiberStack;
-use crate::join;
-use crate::sync::Ordering;
+use crate::carrier::carrier::{self, Carrier, Next};
+use crate::carrier::census;
+use crate::fiber::bed::{self, Bed};
+use crate::fiber::current::set_current;
+use crate::fiber::furnish::FiberStack;
+use crate::fiber::header::{FiberRef, Header, Kind};
+use crate::handle::join;
+use crate::protocol::sync::Ordering;
 
 /// All interleavings with so many preemptions: without a bound three threads take hours.
 pub(crate) fn bounded(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {

@@ -1,0 +1,378 @@
+//! Fibers that borrow from the one that spawned them.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use carefree_context::lock::Lock;
+
+use crate::api::semaphore::Semaphore;
+use crate::api::spawn::Builder;
+use crate::fiber::current;
+use crate::handle::join::{JoinHandle, drop_quietly};
+use crate::handle::thread::Thread;
+use crate::protocol::episode::Outcome;
+use crate::protocol::reason::Reason;
+use crate::wait::cancel::Interrupted;
+use crate::wait::limits;
+use crate::wait::lot;
+use crate::wait::park::{self, Until};
+
+/// Runs `f`, which may spawn fibers that borrow from the caller; returns when all of them have
+/// ended: as `std::thread::scope`.
+///
+/// ```
+/// let words = vec![String::from("a"), String::from("fiber")];
+/// let lengths: Vec<usize> = carefree_runtime::scope(|s| {
+///     let handles: Vec<_> = words.iter().map(|word| s.spawn(move || word.len())).collect();
+///     handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+/// });
+/// assert_eq!(lengths, [1, 5]);
+/// ```
+///
+/// The wait at the end cannot be cut short: what the fibers borrow must outlive them.
+/// When the caller is cancelled meanwhile, so are they.
+///
+/// Nothing that ends with the scope can be taken out of it, neither by a fiber nor by a handle:
+///
+/// ```compile_fail,E0373
+/// carefree_runtime::scope(|s| {
+///     let inside = String::from("ends before the fiber does");
+///     s.spawn(|| inside.len());
+/// });
+/// ```
+///
+/// ```compile_fail,E0521
+/// let mut escaped = None;
+/// carefree_runtime::scope(|s| escaped = Some(s.spawn(|| 1)));
+/// ```
+///
+/// # Panics
+/// With `f`'s panic; or, with "a scoped thread panicked", if a fiber panicked whose handle was not
+/// joined.
+#[track_caller]
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    // If the calling thread cannot be made to wait, it must turn out before it has to.
+    let owner = Thread::from_ref(current::current());
+    let scope = Scope { data: Arc::default(), owner, scope: PhantomData, env: PhantomData };
+    let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    if result.is_err() {
+        scope.data.failed();
+    }
+    park::or_abort(|| scope.data.wait());
+    match result {
+        Err(payload) => panic::resume_unwind(payload),
+        Ok(_) if scope.data.panics.load(Ordering::Relaxed) > 0 => {
+            panic!("a scoped thread panicked")
+        }
+        Ok(value) => value,
+    }
+}
+
+/// Spawns fibers that end before it does: see [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    data: Arc<Data>,
+    /// The fiber or thread that waits for the others.
+    owner: Thread,
+    // Invariant in both lifetimes, as std's.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+// As std's: a panic leaves nothing half done in what a scope shares, which is atomic or locked.
+impl RefUnwindSafe for Scope<'_, '_> {}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Spawns a fiber that may borrow what outlives the scope.
+    ///
+    /// # Panics
+    /// If there is no memory for its stack: [`Builder::spawn_scoped`] returns an error instead.
+    pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        Builder::new().spawn_scoped(self, f).expect("failed to spawn thread")
+    }
+
+    /// When a fiber of this scope panics, cancels the others. (Those that end well do not count as
+    /// failed, whatever they return; see [`cancel`](Self::cancel).)
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let result = std::panic::catch_unwind(|| {
+    ///     carefree_runtime::scope(|s| {
+    ///         s.cancel_on_failure();
+    ///         s.spawn(|| carefree_runtime::sleep(Duration::from_secs(3600)));
+    ///         s.spawn(|| panic!("no use"));
+    ///     })
+    /// });
+    /// assert!(result.is_err()); // and at once
+    /// ```
+    pub fn cancel_on_failure(&self) {
+        self.data.cancel_on_failure.store(true, Ordering::Relaxed);
+    }
+
+    /// Cancels all fibers of this scope, those to come included.
+    pub fn cancel(&self) {
+        self.data.cancel();
+    }
+
+    /// Lets at most `fibers` of this scope run at once: from now on, spawning one more waits until
+    /// another has ended. To be called before the first is spawned.
+    ///
+    /// A fiber of the scope that spawns another keeps its own place while it waits for one more: when
+    /// all that run wait so, none ever ends.
+    ///
+    /// # Panics
+    /// If `fibers` is 0, or the scope has a limit or a fiber already.
+    ///
+    /// ```
+    /// carefree_runtime::scope(|s| {
+    ///     s.limit(2);
+    ///     for _ in 0..100 {
+    ///         s.spawn(|| carefree_runtime::yield_now());
+    ///     }
+    /// });
+    /// ```
+    pub fn limit(&self, fibers: usize) {
+        assert!(fibers > 0, "a scope that lets 0 fibers run would wait for ever");
+        assert!(
+            self.data.running.load(Ordering::Relaxed) == 0,
+            "a scope's limit is set before its first fiber is spawned"
+        );
+        let set = self.data.places.set(Semaphore::new(fibers.min(usize::MAX / 4)));
+        assert!(set.is_ok(), "a scope's limit is set once");
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Scope")
+            .field("num_running_threads", &self.data.running.load(Ordering::Relaxed))
+            .field("a_thread_panicked", &(self.data.panics.load(Ordering::Relaxed) > 0))
+            .field("main_thread", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Spawns a fiber in a scope: as `std::thread::Builder::spawn_scoped`.
+    ///
+    /// # Errors
+    /// As for [`Builder::spawn`].
+    ///
+    /// # Panics
+    /// If the name has a NUL byte in it.
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        // Before the scope counts on the fiber's end.
+        self.refuse_nul();
+        scope.data.enter();
+        let slot = Arc::new(Lock::new(None));
+        let (data, result) = (Arc::clone(&scope.data), Arc::clone(&slot));
+        let child = move || {
+            let outcome = panic::catch_unwind(AssertUnwindSafe(f));
+            if outcome.is_err() {
+                data.panics.fetch_add(1, Ordering::Relaxed);
+                data.failed();
+            }
+            *result.lock() = Some(outcome);
+            // If the handle is gone, this drops the value: it may borrow from the scope, so
+            // before the scope is told.
+            drop_quietly(result);
+            data.leave();
+        };
+        // SAFETY: `scope` waits for `leave`, which the fiber calls when it needs nothing borrowed
+        // any more: `f` and its value are gone, or the value is the handle's, which cannot outlive
+        // the scope. What is left of `child` are references to the scope's own heap data.
+        let handle = match unsafe { self.spawn_unchecked(child) } {
+            Ok(handle) => handle,
+            Err(error) => {
+                scope.data.leave();
+                return Err(error);
+            }
+        };
+        scope.data.adopt(handle.thread());
+        Ok(ScopedJoinHandle { handle, slot, data: Arc::clone(&scope.data), scope: PhantomData })
+    }
+}
+
+/// A wait of the scope's was cut short, and its fibers are to hear of it.
+fn told(outcome: Outcome) {
+    if outcome == Outcome::TimedOut {
+        limits::tell_timed_out();
+    }
+}
+
+type Slot<T> = Arc<Lock<Option<Result<T, Box<dyn Any + Send>>>>>;
+
+/// Owns the right to wait for a scoped fiber's end and take its value.
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<()>,
+    slot: Slot<T>,
+    data: Arc<Data>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits for the fiber to end and returns its value, or what it panicked with.
+    ///
+    /// # Errors
+    /// As for [`JoinHandle::join`].
+    pub fn join(self) -> thread::Result<T> {
+        let ScopedJoinHandle { handle, slot, data, .. } = self;
+        // The fiber itself does not panic, so an error is that of an interrupted wait.
+        handle.join()?;
+        let outcome = slot.lock().take();
+        let outcome = outcome.expect("a scoped fiber leaves its outcome when it ends");
+        if outcome.is_err() {
+            // Told to somebody; the scope need not panic for it.
+            data.panics.fetch_sub(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Waits for the fiber to end: see [`JoinHandle::wait`].
+    ///
+    /// # Errors
+    /// As for [`JoinHandle::wait`].
+    pub fn wait(&self) -> Result<(), Interrupted> {
+        self.handle.wait()
+    }
+
+    /// Whether the fiber has ended.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// The fiber.
+    #[must_use]
+    pub fn thread(&self) -> &Thread {
+        self.handle.thread()
+    }
+
+    /// Asks the fiber to end soon: see [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ScopedJoinHandle").finish_non_exhaustive()
+    }
+}
+
+/// What a scope and its fibers share; on the heap, since the last fiber still wakes the waiting
+/// scope after telling it that it has ended.
+#[derive(Default)]
+struct Data {
+    /// Fibers that have not ended.
+    running: AtomicUsize,
+    /// Panics nobody has been told of.
+    panics: AtomicUsize,
+    cancel_on_failure: AtomicBool,
+    cancelled: AtomicBool,
+    /// Places for fibers, where their number is limited.
+    places: OnceLock<Semaphore>,
+    /// The fibers, to cancel them.
+    children: Lock<Vec<Thread>>,
+}
+
+impl Data {
+    fn key(&self) -> usize {
+        (&raw const self.running) as usize
+    }
+
+    /// One more fiber is to run: waits for a place.
+    fn enter(&self) {
+        if let Some(places) = self.places.get() {
+            let outcome = places.wait(Until::WOKEN, Reason::Limit);
+            if matches!(outcome, Outcome::Cancelled | Outcome::TimedOut) {
+                // The spawning fiber is to end, so those it waits for should.
+                told(outcome);
+                self.cancel();
+                places.wait(Until::WOKEN_ONLY, Reason::Limit);
+            }
+        }
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A fiber has ended.
+    fn leave(&self) {
+        if let Some(places) = self.places.get() {
+            places.release(1);
+        }
+        if self.running.fetch_sub(1, Ordering::Release) == 1 {
+            lot::unpark(self.key(), usize::MAX);
+        }
+    }
+
+    /// Notes a fiber, so that it can be cancelled.
+    fn adopt(&self, fiber: &Thread) {
+        // The list grows under its lock, with which an allocator must not park the caller.
+        current::without_parking(|| {
+            let mut children = self.children.lock();
+            if children.len() == children.capacity() {
+                children.retain(|child| !child.is_finished());
+                // Room for as many again, or the next one would look through them all again.
+                let more = children.len();
+                children.reserve(more);
+            }
+            children.push(fiber.clone());
+        });
+        if self.cancelled.load(Ordering::SeqCst) {
+            fiber.cancel();
+        }
+    }
+
+    /// Waits until no fiber runs.
+    fn wait(&self) {
+        let running = || self.running.load(Ordering::Acquire) > 0;
+        // Interrupted once at most: then the children are told, and the wait goes on.
+        let mut until = Until::WOKEN;
+        while running() {
+            let outcome = park::park(self.key(), running, Reason::Scope, until);
+            if running() && matches!(outcome, Outcome::Cancelled | Outcome::TimedOut) {
+                told(outcome);
+                self.cancel();
+                until = Until::WOKEN_ONLY;
+            }
+        }
+    }
+
+    /// A fiber, or the scope's own function, has panicked.
+    fn failed(&self) {
+        if self.cancel_on_failure.load(Ordering::Relaxed) {
+            self.cancel();
+        }
+    }
+
+    fn cancel(&self) {
+        // Once: those that come later see it, and when many fail together each would cancel all.
+        if self.cancelled.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let children = std::mem::take(&mut *self.children.lock());
+        for child in &children {
+            child.cancel();
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A counter of permits to wait for.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::carrier::policy::UNPARKED;
+use crate::protocol::episode::Outcome;
+use crate::protocol::reason::Reason;
+use crate::wait::cancel::Interrupted;
+use crate::wait::limits;
+use crate::wait::lot;
+use crate::wait::park::{self, Until};
+
+/// Lets a limited number in at once.
+///
+/// Who waits longest is served first: a permit that is given back goes to them, and nobody can
+/// snatch it. Works between fibers and plain threads.
+///
+/// ```
+/// use carefree_runtime::Semaphore;
+///
+/// static DOOR: Semaphore = Semaphore::new(2);
+/// let first = DOOR.acquire().unwrap();
+/// let _second = DOOR.acquire().unwrap();
+/// assert!(DOOR.try_acquire().is_none());
+/// drop(first);
+/// assert!(DOOR.try_acquire().is_some());
+/// ```
+pub struct Semaphore {
+    /// Free permits, times [`ONE`], and [`WAITED_FOR`].
+    ///
+    /// Who finds no permit sets the flag under the lock of the list of waiters, as it enters the
+    /// list; the flag is cleared under that lock too, once the list is empty. So while somebody
+    /// waits the flag is set, and while it is set no permit is free: who gives one back then takes
+    /// the lock and hands it over.
+    state: AtomicUsize,
+}
+
+/// Somebody may wait.
+const WAITED_FOR: usize = 1;
+const ONE: usize = 2;
+const MAX: usize = usize::MAX / 4;
+
+impl Semaphore {
+    /// A semaphore with `permits` free permits.
+    ///
+    /// # Panics
+    /// If there are more than `usize::MAX / 4`.
+    pub const fn new(permits: usize) -> Semaphore {
+        assert!(permits <= MAX, "a semaphore has at most usize::MAX / 4 permits");
+        Semaphore { state: AtomicUsize::new(permits * ONE) }
+    }
+
+    /// Takes a permit if one is free.
+    pub fn try_acquire(&self) -> Option<Permit<'_>> {
+        let take = |state: usize| (state >= ONE).then(|| state - ONE);
+        let taken = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
+        // Not `then_some`: a permit that was made for nothing would give one back.
+        taken.is_ok().then(|| Permit { semaphore: self })
+    }
+
+    /// Waits for a permit.
+    ///
+    /// # Errors
+    /// [`Interrupted`] when the fiber is cancelled, or a [`timeout`](crate::timeout) it is in ends,
+    /// while no permit is free.
+    pub fn acquire(&self) -> Result<Permit<'_>, Interrupted> {
+        match self.wait(Until::WOKEN, Reason::Semaphore) {
+            Outcome::Cancelled => Err(Interrupted::Cancelled),
+            Outcome::TimedOut => {
+                limits::tell_timed_out();
+                Err(Interrupted::TimedOut)
+            }
+            Outcome::Unparked | Outcome::Invalid => Ok(Permit { semaphore: self }),
+        }
+    }
+
+    /// Takes a permit, waiting as `until` says. Any outcome but `Cancelled` and `TimedOut` means
+    /// that one was taken.
+    pub(crate) fn wait(&self, until: Until, reason: Reason) -> Outcome {
+        if let Some(permit) = self.try_acquire() {
+            std::mem::forget(permit);
+            return Outcome::Invalid;
+        }
+        // Under the lock of the list of waiters: takes a permit that has become free, or says that
+        // somebody waits.
+        let validate = || {
+            let take = |state: usize| if state >= ONE { state - ONE } else { state | WAITED_FOR };
+            let found = self
+                .state
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| Some(take(state)));
+            found.is_ok_and(|state| state < ONE)
+        };
+        // Woken means that a permit was handed over.
+        park::park(self.key(), validate, reason, until)
+    }
+
+    /// Free permits at this moment.
+    pub fn available(&self) -> usize {
+        self.state.load(Ordering::Relaxed) / ONE
+    }
+
+    /// Adds `count` permits, for those that were [forgotten](Permit::forget) or to raise the
+    /// number.
+    ///
+    /// # Panics
+    /// If there were more than `usize::MAX / 4` then.
+    pub fn release(&self, count: usize) {
+        let full = "a semaphore has at most usize::MAX / 4 permits";
+        assert!(count <= MAX, "{full}");
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & WAITED_FOR == 0 {
+            assert!(state / ONE + count <= MAX, "{full}");
+            let more = state + count * ONE;
+            match self.state.compare_exchange_weak(
+                state,
+                more,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
+        self.hand_over(count);
+    }
+
+    #[cold]
+    fn hand_over(&self, count: usize) {
+        lot::unpark_then(self.key(), count, UNPARKED, |woken, others| {
+            // If some permits are left nobody waits, so the flag goes with the first free permit.
+            let flag = if others() { WAITED_FOR } else { 0 };
+            let rest = (count - woken) * ONE;
+            let add = |state: usize| Some(((state & !WAITED_FOR) + rest) | flag);
+            let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add);
+        });
+    }
+
+    fn key(&self) -> usize {
+        (&raw const self.state) as usize
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Semaphore").field("available", &self.available()).finish()
+    }
+}
+
+/// A permit of a [`Semaphore`]; dropping it gives it back.
+#[derive(Debug)]
+#[must_use = "the permit is given back when this is dropped"]
+pub struct Permit<'a> {
+    semaphore: &'a Semaphore,
+}
+
+impl Permit<'_> {
+    /// Keeps the permit for ever, or until [`Semaphore::release`].
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.semaphore.release(1);
+    }
+}

@@ -1,0 +1,453 @@
+//! Starting fibers.
+
+use std::ffi::CString;
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
+
+use carefree_context::arch;
+use carefree_context::stack::StackSize;
+use carefree_context::tls;
+
+use crate::carrier::carrier::{self, Carrier, Next, Shared};
+use crate::fiber::current::{current, is_spawned, set_current, without_parking};
+use crate::fiber::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
+use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::registry;
+use crate::fiber::size;
+use crate::handle::join::{self, JoinHandle, drop_quietly};
+use crate::process::native;
+use crate::process::runtime::{self, Runtime};
+use crate::process::shortage;
+use crate::protocol::generation;
+use crate::protocol::reason::Reason;
+
+/// How a fiber is to be: as `std::thread::Builder`.
+///
+/// ```
+/// let handle = carefree_runtime::Builder::new()
+///     .name("worker".into())
+///     .stack_size(1 << 20)
+///     .spawn(|| carefree_runtime::current().name().map(str::to_owned))?;
+/// assert_eq!(handle.join().unwrap().as_deref(), Some("worker"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "must eventually spawn the thread"]
+pub struct Builder {
+    name: Option<String>,
+    stack_size: Option<usize>,
+}
+
+impl Builder {
+    /// An unnamed fiber with a stack of the default size.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// The fiber's name, for reports and for the program's own use.
+    pub fn name(mut self, name: String) -> Builder {
+        self.name = Some(name);
+        self
+    }
+
+    /// Bytes of stack that the fiber can use, at least: thread-local storage, the guard and what the
+    /// runtime keeps there come on top, and all of it is rounded up to a power of two. Memory is
+    /// taken only for what is touched of it.
+    ///
+    /// By default what `CAREFREE_STACK` in the environment says (bytes, or a number with `K`, `M` or
+    /// `G`), or else `RUST_MIN_STACK`; or else all of it together is 256 KiB, of which 64 KiB are
+    /// guard.
+    pub fn stack_size(mut self, bytes: usize) -> Builder {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Spawns the fiber on the runtime of the caller: that of the fiber that calls, or else the
+    /// process's.
+    ///
+    /// # Errors
+    /// When there is no memory for its stack, naming the limit that was reached; when the size asked
+    /// for is out of range; or when the process's runtime cannot be started, be it that
+    /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
+    ///
+    /// # Panics
+    /// If the name has a NUL byte in it.
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: what `f` and its value borrow lives for ever.
+        unsafe { self.spawn_unchecked(f) }
+    }
+
+    /// Spawns the fiber on a given runtime; else as [`spawn`](Self::spawn).
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn); and when this process was forked after `runtime` was built.
+    pub fn spawn_on<F, T>(self, runtime: &Runtime, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: what `f` and its value borrow lives for ever.
+        unsafe { self.start(Some(runtime.shared()), f) }
+    }
+
+    /// [`spawn`](Self::spawn) without the promise that what `f` and its value borrow outlives the
+    /// fiber.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    ///
+    /// # Safety
+    /// The caller makes sure that the fiber has ended (its handle's `join` has returned, or
+    /// something that happens last in `f` was waited for) before anything ends that `f` or its
+    /// value borrows.
+    pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { self.start(None, f) }
+    }
+
+    /// # Panics
+    /// If the name has a NUL byte in it, as std does when it spawns.
+    pub(crate) fn refuse_nul(&self) {
+        if let Some(name) = &self.name {
+            CString::new(name.as_str()).expect("thread name may not contain interior null bytes");
+        }
+    }
+
+    /// # Safety
+    /// As for [`spawn_unchecked`](Self::spawn_unchecked).
+    unsafe fn start<F, T>(self, on: Option<&Shared>, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        if size_of::<F>() > CLOSURE_MAX || align_of::<F>() > 64 {
+            let f = Box::new(f);
+            // SAFETY: the caller's promise.
+            return unsafe { self.start_small(on, move || (*f)()) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.start_small(on, f) }
+    }
+
+    unsafe fn start_small<F, T>(self, on: Option<&Shared>, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        self.refuse_nul();
+        let name = self.name.map(String::into_boxed_str);
+        let size = || match self.stack_size {
+            None => Ok(size::default()),
+            Some(bytes) => size::of(bytes).map_err(io::Error::from),
+        };
+        let here = carrier::here().filter(|c| on.is_none_or(|on| std::ptr::eq(on, c.runtime())));
+        match here {
+            Some(carrier) => {
+                let fiber = allocate_here(carrier, size()?, name)?;
+                // The fiber is for this carrier, which the caller must not leave for an allocator.
+                without_parking(|| fiber.prepare_standard());
+                // SAFETY: the fiber is new and unknown to others.
+                unsafe { place(fiber, f) };
+                carrier::assign(fiber, carrier);
+                carrier.spawned(fiber);
+                Ok(JoinHandle::from_counted(fiber))
+            }
+            None => {
+                let own = if on.is_none() { native::runtime() } else { None };
+                let runtime = match on.or(own.as_deref()) {
+                    Some(runtime) => runtime.refuse_after_fork()?,
+                    None => runtime::global()?,
+                };
+                if runtime.has_threads() {
+                    // SAFETY: the caller's promise.
+                    return unsafe { native::start(name, self.stack_size, runtime, f) };
+                }
+                let fiber = allocate_elsewhere(size()?, name)?;
+                without_parking(|| fiber.prepare_standard());
+                // SAFETY: as above.
+                unsafe { place(fiber, f) };
+                runtime.submit(fiber);
+                Ok(JoinHandle::from_counted(fiber))
+            }
+        }
+    }
+}
+
+/// A header and a stack from what the carrier keeps at hand.
+#[inline]
+fn allocate_here(
+    carrier: &Carrier,
+    size: StackSize,
+    name: Option<Box<str>>,
+) -> io::Result<FiberRef> {
+    carrier.with_local(|local| {
+        let stack = local.stacks.take(size, shortage::acquire)?;
+        let fiber = match local.headers.header() {
+            Ok(fiber) => fiber,
+            Err(error) => {
+                local.stacks.put(stack);
+                return Err(error);
+            }
+        };
+        begin(fiber, local.headers.number(), name, stack);
+        Ok(fiber)
+    })
+}
+
+/// The same from the process's pools.
+fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
+    // A fiber of another runtime, perhaps: the pools' lists grow under their locks, with which an
+    // allocator must not park it.
+    without_parking(|| {
+        let stack = furnish::take(size, shortage::acquire)?;
+        let fiber = match registry::header() {
+            Ok(fiber) => fiber,
+            Err(error) => {
+                furnish::put(stack);
+                return Err(error);
+            }
+        };
+        begin(fiber, registry::number(), name, stack);
+        Ok(fiber)
+    })
+}
+
+#[inline]
+fn begin(fiber: FiberRef, number: u64, name: Option<Box<str>>, stack: Furnished) {
+    fiber.stack.store(stack.into_raw(), Ordering::Relaxed);
+    // One reference is the fiber's own, one the handle's.
+    fiber.begin(Kind::Fiber, number, name, 2);
+}
+
+/// Where a closure lies on a fiber's stack.
+#[inline(always)]
+fn closure<F>(stack: *mut FiberStack) -> *mut F {
+    let top = stack.cast::<u8>();
+    let address = (top as usize - size_of::<F>()) & !(align_of::<F>().max(16) - 1);
+    top.wrapping_sub(top as usize - address).cast()
+}
+
+/// Writes the closure and the first frame to the fiber's stack.
+///
+/// # Safety
+/// The fiber is new, has a stack, and nobody else knows it.
+#[inline(always)]
+unsafe fn place<F, T>(fiber: FiberRef, f: F)
+where
+    F: FnOnce() -> T,
+{
+    let stack = fiber.stack.load(Ordering::Relaxed);
+    let place = closure::<F>(stack);
+    // SAFETY: the fiber's stack is ours, and closures are small against it.
+    unsafe {
+        place.write(f);
+        let furnished = Furnished::from_raw(stack);
+        let tp = furnished.thread_pointer();
+        // Still the fiber's.
+        let _ = furnished.into_raw();
+        let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
+        fiber.context.get().write(context);
+    }
+}
+
+/// A fiber's first function.
+unsafe extern "C" fn entry<F, T>(data: *mut u8) -> !
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: `place` passes the fiber.
+    let me = unsafe { FiberRef::from_ptr(data) };
+    arrive(me);
+    // SAFETY: the fiber has just begun.
+    unsafe { live::<F, T>(me) }
+}
+
+/// A fiber's life. A function of its own so that, in unoptimized programs, a large value makes its
+/// frame large and not that of `entry`: an overflow comes after the fiber is known by its name.
+///
+/// # Safety
+/// The calling fiber is `me`, it was made by [`place`] for the same types, and this is its first
+/// call.
+unsafe fn live<F, T>(me: FiberRef) -> !
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: `place` put the closure there, and it is taken once.
+    let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
+    let run = || {
+        let result = panic::catch_unwind(AssertUnwindSafe(f));
+        if me.kind.get() == Kind::Thread {
+            // It has forked, and this is the child, of which it was the only thread. It does not go
+            // back to std's function, which could wait for ever: see `launch`.
+            drop_quietly(result);
+            end_thread_locals(me);
+            generation::end();
+        }
+        result
+    };
+    let result = match me.take_prepared() {
+        None => run(),
+        Some(prepared) => prepared.run(run),
+    };
+    fetch_end(me);
+    // Here, where its destructor still finds the fiber's thread-local variables.
+    // SAFETY: the fiber's own header, once, and it has not finished.
+    unsafe { join::leave(me, result) };
+    finish(me)
+}
+
+/// What a fiber does first.
+fn arrive(me: FiberRef) {
+    set_current(Some(me));
+    carrier::of(me).entered(me);
+    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+    if let Some(layout) = tls::mode().layout() {
+        // SAFETY: the fiber has just begun to run on its block.
+        unsafe { layout.enter() };
+    }
+}
+
+/// What a fiber does last.
+///
+/// Once [`end_thread_locals`] has returned, nothing here may touch a thread-local variable that has a
+/// destructor: it would be registered again, and run by the next fiber that gets this storage.
+fn finish(me: FiberRef) -> ! {
+    end_thread_locals(me);
+    join::finish(me);
+    // SAFETY: nothing on this stack is needed any more.
+    unsafe { carrier::leave(me, Next::End) };
+    unreachable!("a fiber that has ended was run again")
+}
+
+/// Has what the end of thread-local storage looks at brought into the cache meanwhile.
+#[inline(always)]
+fn fetch_end(me: FiberRef) {
+    if let Some(layout) = tls::mode().layout() {
+        // SAFETY: the running fiber's context; only the switch away from it writes it.
+        layout.prefetch_end(unsafe { (*me.context.get()).thread_pointer() });
+    }
+}
+
+fn end_thread_locals(me: FiberRef) {
+    if let Some(layout) = tls::mode().layout() {
+        // SAFETY: the fiber runs on its block and is about to end.
+        unsafe {
+            let context = &*me.context.get();
+            layout.run_destructors(context.thread_pointer());
+        }
+    }
+}
+
+/// Starts a fiber that runs `f`: as `std::thread::spawn` starts a thread.
+///
+/// It works from any thread and any fiber, without set-up: the first call starts the process's
+/// runtime, with one carrier (kernel thread) a processor, or `CAREFREE_CARRIERS` of them. A fiber
+/// spawned by a fiber runs on the same runtime. Dropping the handle lets the fiber go on by itself;
+/// the process does not wait for it.
+///
+/// # Panics
+/// If there is no memory for its stack: [`Builder::spawn`] returns an error instead.
+///
+/// ```
+/// let handle = carefree_runtime::spawn(|| 6 * 7);
+/// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+///
+/// What a fiber uses must be its own, and may be sent:
+///
+/// ```compile_fail,E0373
+/// let text = String::from("borrowed");
+/// carefree_runtime::spawn(|| text.len());
+/// ```
+///
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// carefree_runtime::spawn(move || *shared);
+/// ```
+#[inline]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    Builder::new().spawn(f).expect("failed to spawn thread")
+}
+
+/// Runs `f` as a fiber and returns its value; the caller waits. On a fiber, `f` is simply called.
+///
+/// What `f` borrows need not be `'static`, since the caller waits for it.
+///
+/// # Panics
+/// With `f`'s panic, if it panics; and as [`spawn`].
+///
+/// ```
+/// let words = vec!["a", "fiber"];
+/// assert_eq!(carefree_runtime::run(|| words.len()), 2);
+/// ```
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    run_on(None, f)
+}
+
+pub(crate) fn run_on<F, T>(on: Option<&Shared>, f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    if on.is_none() && is_spawned() {
+        return f();
+    }
+    // If the calling thread cannot be made to wait, it must turn out before it has to.
+    current();
+    // SAFETY: joined below, whatever happens: `join_uncancellable` returns when the fiber has ended.
+    let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn thread");
+    handle.join_uncancellable().unwrap_or_else(|payload| panic::resume_unwind(payload))
+}
+
+impl Runtime {
+    /// Spawns a fiber on this runtime, as [`spawn`](crate::spawn) does on the process's.
+    ///
+    /// # Panics
+    /// If there is no memory for its stack: see [`Builder::spawn_on`] for an error instead.
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Builder::new().spawn_on(self, f).expect("failed to spawn thread")
+    }
+
+    /// Runs `f` as a fiber of this runtime and returns its value. The caller waits.
+    ///
+    /// # Panics
+    /// With `f`'s panic, if it panics.
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        run_on(Some(self.shared()), f)
+    }
+}
+
+#[allow(dead_code, reason = "asserts at compile time what headers are laid out for")]
+const HEADER_FITS_TWO_LINES: PhantomData<()> = {
+    // Where a sanitizer is built in, contexts are larger.
+    assert!(
+        size_of::<crate::fiber::header::Header>() == 128 || size_of::<arch::ThreadContext>() > 16
+    );
+    PhantomData
+};

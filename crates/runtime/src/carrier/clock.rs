@@ -1,0 +1,32 @@
+//! The clock that deadlines are on: the machine's, or a runtime's own.
+//!
+//! A runtime built with [`virtual_time`](crate::RuntimeBuilder::virtual_time) has a clock that stands
+//! still while a fiber can run and jumps to the next deadline when all wait. Everything on its fibers
+//! that has a deadline asks here.
+
+use std::time::Duration;
+
+use carefree_reactor::clock as machine;
+pub use carefree_reactor::clock::{NEVER, add, between, nanos};
+
+use crate::carrier::carrier;
+
+/// The time now, for the caller: nanoseconds on its runtime's clock if it is a fiber of one with
+/// virtual time, else on `CLOCK_MONOTONIC`.
+#[inline]
+pub fn now() -> u64 {
+    virtual_now().unwrap_or_else(machine::now)
+}
+
+/// The virtual time, if the caller's is; in nanoseconds, from one second on.
+#[inline]
+pub fn virtual_now() -> Option<u64> {
+    let time = carrier::here()?.virtual_time()?;
+    Some(time.clock.now())
+}
+
+/// The moment `duration` from [`now`], [`NEVER`] when that is beyond counting.
+#[inline]
+pub fn after(duration: Duration) -> u64 {
+    add(now(), duration)
+}

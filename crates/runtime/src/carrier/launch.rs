@@ -1,0 +1,142 @@
+//! Threads of the kernel that the runtime starts: carriers, workers, and those in place of fibers.
+//!
+//! They are std's threads, which have a name there and a report of stack overflow. But each thread of
+//! std's takes a lock of std's while it begins and ends (that of the table in which the report looks
+//! for stacks), and no handler of `fork` sees to that lock. So the child of a fork that came while
+//! any thread of the program began or ended could start no thread of std's: it would wait for the
+//! lock for ever. There, threads are libc's alone. What is lost is std's name of the thread, and the
+//! report.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem;
+use std::os::unix::thread::JoinHandleExt;
+use std::ptr;
+use std::thread;
+
+use crate::fiber::names;
+use crate::protocol::generation;
+
+/// Bytes of stack where none are asked for, as std has it.
+const STACK: usize = 2 << 20;
+
+/// A thread that was started, by its `pthread_t`: joined, or else left to itself.
+#[derive(Debug)]
+#[must_use]
+pub struct Launched(usize);
+
+impl Launched {
+    /// Waits until the thread has ended.
+    pub(crate) fn join(self) {
+        // SAFETY: the thread was neither joined nor detached, and is forgotten.
+        unsafe { libc::pthread_join(self.into_raw() as libc::pthread_t, ptr::null_mut()) };
+    }
+
+    /// The thread's `pthread_t`, for the caller to join or detach.
+    pub(crate) fn into_raw(self) -> usize {
+        let thread = self.0;
+        mem::forget(self);
+        thread
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        // SAFETY: neither joined nor detached before.
+        unsafe { libc::pthread_detach(self.0 as libc::pthread_t) };
+    }
+}
+
+/// Starts a thread that runs `body`.
+///
+/// # Errors
+/// When the kernel or libc refuses another thread.
+pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Launched> {
+    // SAFETY: the body borrows nothing.
+    unsafe { launch_unchecked(Some(name), None, body) }
+}
+
+/// Starts a thread that runs `body`, with so many bytes of stack at least.
+///
+/// # Errors
+/// As for [`launch`].
+///
+/// # Safety
+/// What `body` borrows outlives the thread's use of it.
+pub(crate) unsafe fn launch_unchecked(
+    name: Option<&str>,
+    stack_size: Option<usize>,
+    body: impl FnOnce() + Send,
+) -> io::Result<Launched> {
+    if generation::is_child() {
+        // SAFETY: the caller's promise.
+        return unsafe { launch_bare(name, stack_size, Box::new(body)) };
+    }
+    let mut builder = thread::Builder::new();
+    if let Some(name) = name {
+        builder = builder.name(name.to_owned());
+    }
+    if let Some(bytes) = stack_size {
+        builder = builder.stack_size(bytes);
+    }
+    // SAFETY: the caller's promise.
+    let thread = unsafe { builder.spawn_unchecked(body) }?;
+    Ok(Launched(thread.into_pthread_t() as usize))
+}
+
+/// What a thread of libc's alone is to run, and the name that the kernel gives it.
+struct Start<'a> {
+    name: Option<names::KernelName>,
+    body: Box<dyn FnOnce() + Send + 'a>,
+}
+
+/// Starts a thread of which std does not know.
+///
+/// # Errors
+/// As for [`launch`].
+///
+/// # Safety
+/// As for [`launch_unchecked`].
+unsafe fn launch_bare<'a>(
+    name: Option<&str>,
+    stack_size: Option<usize>,
+    body: Box<dyn FnOnce() + Send + 'a>,
+) -> io::Result<Launched> {
+    let start = Box::into_raw(Box::new(Start { name: name.map(names::cut), body }));
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let asked = || carefree_settings::text("RUST_MIN_STACK")?.parse().ok();
+    let bytes = stack_size.or_else(asked).unwrap_or(STACK).max(libc::PTHREAD_STACK_MIN);
+    let bytes = bytes.checked_next_multiple_of(page).unwrap_or(usize::MAX & !(page - 1));
+    // SAFETY: attributes are initialised before use and destroyed after; `start` is the thread's if
+    // there is one.
+    let (code, thread) = unsafe {
+        let mut attributes = mem::zeroed::<libc::pthread_attr_t>();
+        let mut thread = mem::zeroed::<libc::pthread_t>();
+        libc::pthread_attr_init(&raw mut attributes);
+        let mut code = libc::pthread_attr_setstacksize(&raw mut attributes, bytes);
+        if code == 0 {
+            code = libc::pthread_create(&raw mut thread, &raw const attributes, run, start.cast());
+        }
+        libc::pthread_attr_destroy(&raw mut attributes);
+        (code, thread)
+    };
+    if code != 0 {
+        // SAFETY: made above, and no thread has it.
+        drop(unsafe { Box::from_raw(start) });
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    Ok(Launched(thread as usize))
+}
+
+/// The function of a thread of libc's alone.
+extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `launch_bare` made it, for this thread alone.
+    let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
+    if let Some(name) = name {
+        // SAFETY: a C string.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+    body();
+    ptr::null_mut()
+}

@@ -1,0 +1,242 @@
+//! What the carriers of a runtime share.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use carefree_context::tls;
+use carefree_reactor::clock::NEVER;
+
+use crate::carrier::carrier::{self, Carrier, Shared, Stats};
+use crate::carrier::runtimes;
+use crate::fiber::header::FiberRef;
+use crate::fiber::virtual_time::VirtualTime;
+use crate::protocol::generation;
+use crate::protocol::injector::Injector;
+use crate::protocol::sleepers::Sleepers;
+use crate::protocol::sync::light;
+
+impl Shared {
+    pub(crate) fn new(carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {
+        let own_tls = tls::mode().layout().is_some();
+        let shared = Arc::new_cyclic(|this| Shared {
+            this: Weak::clone(this),
+            carriers: (0..carriers)
+                .map(|i| Box::new(Carrier::new(i, own_tls, time.clone())))
+                .collect(),
+            sleepers: Sleepers::new(0),
+            injector: Injector::new(),
+            own_tls,
+            homes: AtomicUsize::new(0),
+            submitted: AtomicU64::new(0),
+            threads_ended: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            visitors: AtomicUsize::new(0),
+            process: generation::current(),
+            time_kept: AtomicU64::new(NEVER),
+            next: AtomicUsize::new(0),
+        });
+        for carrier in &shared.carriers {
+            carrier.join_runtime(Arc::as_ptr(&shared));
+        }
+        shared
+    }
+
+    /// There is something new for searchers to find.
+    #[inline(always)]
+    pub(crate) fn notify(&self) {
+        let sleeper = self.sleepers.notify();
+        if sleeper.is_some() {
+            self.wake(sleeper);
+        }
+    }
+
+    /// Wakes a carrier that the sleepers' protocol has named.
+    pub(crate) fn wake(&self, sleeper: Option<usize>) {
+        if let Some(index) = sleeper {
+            self.carriers[index].wake();
+        }
+    }
+
+    /// Whether this is the child of a fork, and the carriers are in the parent.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.process != generation::current()
+    }
+
+    /// The runtime, if it can run fibers.
+    ///
+    /// # Errors
+    /// When the process was forked since.
+    pub(crate) fn refuse_after_fork(&self) -> io::Result<&Shared> {
+        if self.is_of_parent() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this runtime was built before the process was forked, and its carriers, like all \
+                 threads, were left behind: build another, or use carefree::spawn",
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Makes a fiber ready from anywhere.
+    pub(crate) fn inject(&self, fiber: FiberRef) {
+        if self.is_of_parent() {
+            return;
+        }
+        // Until the push, the fiber keeps the runtime alive; from then on, this does.
+        self.visitors.fetch_add(1, Ordering::Relaxed);
+        if self.own_tls {
+            self.injector.push(fiber);
+            self.notify();
+        } else {
+            // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
+            self.inject_to(fiber, unsafe { &*fiber.carrier.get().cast::<Carrier>() });
+        }
+        self.visitors.fetch_sub(1, Ordering::Release);
+    }
+
+    fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
+        carrier.deliver(fiber);
+        if self.sleepers.claim_one(carrier.index()) {
+            carrier.wake();
+        }
+    }
+
+    /// Starts a fiber that has not run yet, in shared mode on the carrier whose turn it is.
+    pub(crate) fn inject_anywhere(&self, fiber: FiberRef) {
+        let turn = self.homes.fetch_add(1, Ordering::Relaxed) % self.carriers.len();
+        let carrier = &*self.carriers[turn];
+        carrier::assign(fiber, carrier);
+        if self.own_tls {
+            self.injector.push(fiber);
+            self.notify();
+        } else {
+            self.inject_to(fiber, carrier);
+        }
+    }
+
+    /// Starts a fiber that a plain thread, or a fiber of another runtime, has spawned.
+    pub(crate) fn submit(&self, fiber: FiberRef) {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
+        self.inject_anywhere(fiber);
+    }
+
+    /// Fibers spawned by others than carriers.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Relaxed)
+    }
+
+    /// Whether what is spawned here are threads.
+    #[inline]
+    pub(crate) fn has_threads(&self) -> bool {
+        self.carriers.is_empty()
+    }
+
+    /// A thread is to be started in place of a fiber: it keeps the runtime alive.
+    pub(crate) fn thread_begins(&self) -> Arc<Shared> {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
+        self.this.upgrade().expect("a runtime that is used is alive")
+    }
+
+    /// It could not be started.
+    pub(crate) fn thread_did_not_begin(&self) {
+        self.submitted.fetch_sub(1, Ordering::Release);
+    }
+
+    /// It has ended.
+    pub(crate) fn thread_ended(&self) {
+        self.threads_ended.fetch_add(1, Ordering::Release);
+    }
+
+    /// No timer is due before this time.
+    #[inline]
+    pub(crate) fn next_timer(&self) -> u64 {
+        self.carriers.iter().map(|c| c.next_timer()).min().unwrap_or(NEVER)
+    }
+
+    /// A sleeper is about to sleep until `until` for the sake of the timers. False: another one
+    /// does so already.
+    pub(crate) fn keep_time(&self, until: u64) -> bool {
+        self.time_kept.fetch_min(until, Ordering::SeqCst) > until
+    }
+
+    /// That sleeper is awake.
+    pub(crate) fn kept_time(&self, until: u64) {
+        // If another one keeps an earlier time by now, that stands.
+        let _ = self.time_kept.compare_exchange(until, NEVER, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// A timer was set that is the first of its carrier. If that carrier is busy for long, a
+    /// sleeper must see to it.
+    pub(crate) fn sooner(&self, deadline: u64) {
+        light();
+        if self.sleepers.sleeping() != 0 && deadline < self.time_kept.load(Ordering::Relaxed) {
+            self.wake(self.sleepers.claim());
+        }
+    }
+
+    /// A carrier has counted the end of a fiber.
+    #[inline]
+    pub(crate) fn fiber_ended(&self) {
+        if self.stopping.load(Ordering::Relaxed) && self.alive() == 0 {
+            self.wake_all();
+        }
+    }
+
+    /// Fibers spawned and not ended. Exact when it says 0 and no plain thread is spawning.
+    pub(crate) fn alive(&self) -> u64 {
+        // What has ended is read first: then a fiber that is spawned meanwhile makes the result
+        // too large, never too small.
+        let sum = |counter: fn(&Stats) -> &AtomicU64| {
+            self.carriers.iter().map(|c| counter(&c.stats).load(Ordering::Acquire)).sum::<u64>()
+        };
+        let ended = sum(|stats| &stats.ended) + self.threads_ended.load(Ordering::Acquire);
+        let spawned = sum(|stats| &stats.spawned) + self.submitted.load(Ordering::Acquire);
+        spawned - ended
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) && self.alive() == 0
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for carrier in &self.carriers {
+            carrier.wake();
+        }
+    }
+
+    /// The caller looks at the runtime, which does not end before it [leaves](Self::leave).
+    pub(crate) fn visit(&self) {
+        self.visitors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.visitors.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Switches and the like since the start: changes while anything goes on.
+    pub(crate) fn activity(&self) -> u64 {
+        self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether every carrier sleeps and no timer is set. (So where there are no carriers.)
+    pub(crate) fn is_dormant(&self) -> bool {
+        let all_sleep = || self.sleepers.sleeping() as usize == self.carriers.len();
+        all_sleep()
+            && self.next_timer() == NEVER
+            && self.injector.is_empty()
+            && self.carriers.iter().all(|c| c.is_empty() && !c.has_operations())
+            // Again: one may have found a fiber between the looks at it and at where it was.
+            && all_sleep()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        runtimes::unregister(self);
+        while self.visitors.load(Ordering::Acquire) != 0 {
+            thread::yield_now();
+        }
+    }
+}

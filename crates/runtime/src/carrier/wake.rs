@@ -1,0 +1,52 @@
+//! The end of a wait, brought about by another fiber, a carrier or a thread.
+
+use crate::carrier::bucket;
+use crate::carrier::carrier;
+use crate::carrier::census;
+use crate::carrier::policy::{COMPLETED, CUT_SHORT, Place};
+use crate::fiber::bed;
+use crate::fiber::header::FiberRef;
+use crate::protocol::episode::{BY_CANCEL, BY_COMPLETION, Claim, Outcome, Ticket};
+use crate::protocol::work;
+
+/// Ends the wait `ticket`.
+pub(crate) fn end_claimed(fiber: FiberRef, ticket: Ticket) {
+    wake(fiber, fiber.episode.claim(ticket, Outcome::Unparked), COMPLETED);
+}
+
+/// Ends the wait of a fiber for an operation.
+pub(crate) fn wake_completed(fiber: FiberRef) {
+    work::step();
+    wake(fiber, fiber.episode.claim_by(BY_COMPLETION, Outcome::Unparked), COMPLETED);
+}
+
+/// Ends the wait of a cancelled fiber.
+pub(crate) fn wake_cancelled(fiber: FiberRef) {
+    wake(fiber, fiber.episode.claim_by(BY_CANCEL, Outcome::Cancelled), CUT_SHORT);
+}
+
+/// Ends the wait `ticket` because its deadline has passed.
+pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
+    wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut), CUT_SHORT);
+}
+
+/// Has `fiber`, whose wait was claimed so, go on.
+pub(crate) fn wake(fiber: FiberRef, claim: Claim, place: Place) {
+    match claim {
+        Claim::Lost | Claim::Early => {}
+        Claim::Thread { counted } => wake_thread(fiber, counted),
+        Claim::Ready => {
+            bucket::leave(fiber);
+            carrier::make_ready(fiber, place);
+        }
+    }
+}
+
+/// Wakes a thread whose wait the caller has ended.
+pub(crate) fn wake_thread(thread: FiberRef, counted: bool) {
+    if counted {
+        census::thread_woken();
+    }
+    // At worst it is another thread's by now, which looks whether it was meant.
+    bed::of(thread).idle.wake();
+}

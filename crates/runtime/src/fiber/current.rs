@@ -1,0 +1,148 @@
+//! Who runs here: the fiber, or the plain thread.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+use carefree_context::{arch, extent};
+
+use crate::fiber::bed;
+use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::registry;
+
+thread_local! {
+    /// The header of what runs here: the fiber, or (once it has waited) the plain thread. In own
+    /// mode each fiber has one of these; in shared mode the carrier changes it at each switch.
+    static CURRENT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+    /// Gives a thread's header back when the thread ends.
+    static THREAD: RefCell<Option<ThreadHeader>> = const { RefCell::new(None) };
+}
+
+/// Where `CURRENT` lies, seen from the thread pointer; for a prefetch, so any answer is right.
+static CURRENT_FROM_TP: AtomicIsize = AtomicIsize::new(0);
+
+/// Brings what a switch to `fiber`, which is in a queue, reads first into the cache: the top of its
+/// stack, and its `CURRENT`.
+#[inline(always)]
+pub(crate) fn prefetch_stack(fiber: FiberRef) {
+    // SAFETY: a fiber in a queue is off its stack and not entered, so its context is not written.
+    let context = unsafe { &*fiber.context.get() };
+    let sp = context.stack_pointer();
+    for line in 0..3 {
+        arch::prefetch(sp.wrapping_add(line * 64));
+    }
+    let current = CURRENT_FROM_TP.load(Ordering::Relaxed);
+    arch::prefetch(context.thread_pointer().wrapping_offset(current));
+}
+
+/// Finds out where a fiber's `CURRENT` lies, seen from its thread pointer.
+pub(crate) fn locate_current() {
+    let address = CURRENT.with(|current| current.as_ptr() as isize);
+    let tp = arch::thread_pointer() as isize;
+    CURRENT_FROM_TP.store(address.wrapping_sub(tp), Ordering::Relaxed);
+}
+
+/// Says who runs here.
+#[inline(always)]
+pub(crate) fn set_current(fiber: Option<FiberRef>) {
+    CURRENT.set(fiber.map_or(ptr::null_mut(), FiberRef::as_ptr));
+    let limits = fiber.map_or(ptr::null(), |fiber| &raw const fiber.header().limits);
+    // SAFETY: headers are never given back, and nothing but what runs here writes this part of its own.
+    unsafe { extent::set_place(limits) };
+}
+
+/// The fiber that runs here, or the thread if it has a header already.
+#[inline(always)]
+pub(crate) fn try_current() -> Option<FiberRef> {
+    let current = CURRENT.get();
+    // SAFETY: only `set_current` writes it.
+    (!current.is_null()).then(|| unsafe { FiberRef::from_ptr(current) })
+}
+
+/// The fiber that runs here.
+#[inline(always)]
+pub(crate) fn current_fiber() -> Option<FiberRef> {
+    try_current().filter(|me| me.kind.get() == Kind::Fiber)
+}
+
+/// Whether the caller is a fiber, or a thread that was started in place of one.
+pub(crate) fn is_spawned() -> bool {
+    try_current().is_some_and(|me| me.kind.get() == Kind::Fiber || bed::is_spawned(me))
+}
+
+/// The fiber or the thread that runs here.
+#[inline(always)]
+pub(crate) fn current() -> FiberRef {
+    try_current().unwrap_or_else(become_known)
+}
+
+/// Whether the caller is a fiber that may park here: one read of a thread-local, and one of the
+/// fiber's header if it is a fiber.
+///
+/// For those who stand in for libc's blocking calls. It is `false` on plain threads, and on a fiber
+/// while the runtime's own code runs on its stack: what that calls of libc (an allocator's lock,
+/// say) must not lead back into the scheduler.
+///
+/// ```
+/// use carefree_runtime::{run, wait::on_fiber};
+/// assert!(!on_fiber());
+/// assert!(run(on_fiber));
+/// ```
+#[inline(always)]
+pub fn on_fiber() -> bool {
+    try_current().is_some_and(|me| me.plain.get() == 0)
+}
+
+/// Runs `f` on the caller's stack with libc's calls being the plain ones, which block the carrier.
+///
+/// For a few instructions of the runtime's own that must not be interrupted by a switch, and yet
+/// call what is not ours: the allocator, as a rule. `f` must not park.
+#[inline]
+pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
+    struct Leave(FiberRef);
+    impl Drop for Leave {
+        #[inline]
+        fn drop(&mut self) {
+            self.0.plain.set(self.0.plain.get() - 1);
+        }
+    }
+    // In the carrier's own context and on plain threads, calls are plain anyway.
+    let Some(me) = current_fiber() else { return f() };
+    me.plain.set(me.plain.get() + 1);
+    let _leave = Leave(me);
+    f()
+}
+
+struct ThreadHeader(FiberRef);
+
+impl Drop for ThreadHeader {
+    fn drop(&mut self) {
+        set_current(None);
+        if self.0.give_back() {
+            // No stack is pinned in a thread's header.
+            registry::clear(self.0);
+            registry::put(self.0);
+        }
+    }
+}
+
+/// Gives the calling thread a header.
+#[cold]
+fn become_known() -> FiberRef {
+    let header = registry::thread()
+        .unwrap_or_else(|error| panic!("no memory to let a thread wait: {error}"));
+    bed::of(header).begin(false);
+    let standard = std::thread::current();
+    header.begin(Kind::Thread, registry::number(), standard.name().map(Box::from), 1);
+    header.note_standard(standard);
+    adopt(header);
+    header
+}
+
+/// Makes `header`, of which one reference becomes the calling thread's, that thread's own.
+pub(crate) fn adopt(header: FiberRef) {
+    header.carrier.set(ptr::null());
+    set_current(Some(header));
+    // A thread that is past its destructors keeps its header for ever.
+    let _ = THREAD.try_with(|slot| *slot.borrow_mut() = Some(ThreadHeader(header)));
+}

@@ -1,0 +1,136 @@
+//! A fiber's `pthread_t`, for those who hold its handle: as `std::os::unix::thread::JoinHandleExt`.
+//!
+//! It is the address of the fiber's thread control block, which lies on its stack. While a fiber has
+//! not FINISHED, `pin` makes that address good for as long as a handle is there: an ended fiber that
+//! is pinned leaves its stack in its header, and the stack is given back with the last handle.
+//! The stack of one that was not pinned is the next fiber's by then. Asked for later, its `pthread_t` is
+//! an address where no thread is, `GONE` or one of its own; so it is in shared mode.
+//!
+//! libc finds no thread behind either: signals and scheduling are refused (`ESRCH`). [`join`] and
+//! [`detach`] stand in for libc's.
+
+use std::cell::UnsafeCell;
+use std::mem;
+use std::os::unix::thread::{JoinHandleExt, RawPthread};
+use std::sync::atomic::Ordering;
+
+use carefree_context::lock::Lock;
+
+use crate::fiber::bed;
+use crate::fiber::current;
+use crate::fiber::furnish;
+use crate::fiber::header::{FINISHED, FiberRef, Kind};
+use crate::fiber::pin;
+use crate::handle::join::{self, JoinHandle};
+use crate::handle::thread::Thread;
+use crate::protocol::episode::Outcome;
+use crate::wait::park::Until;
+
+/// Room for what libc looks at of a thread, which is zero: a thread that is not there.
+#[repr(C, align(64))]
+struct Control(UnsafeCell<[u8; 4096]>);
+
+// SAFETY: nothing here looks at it; libc does so under its own rules.
+unsafe impl Sync for Control {}
+
+/// The `pthread_t` of fibers that have none.
+static GONE: Control = Control(UnsafeCell::new([0; 4096]));
+
+/// A fiber whose handle was given up for its `pthread_t`.
+struct GivenUp {
+    thread: usize,
+    fiber: Thread,
+    /// What `thread` is the address of, where that is not the fiber's own.
+    _control: Option<Box<Control>>,
+}
+
+static GIVEN_UP: Lock<Vec<GivenUp>> = Lock::new(Vec::new());
+
+fn gone() -> usize {
+    (&raw const GONE) as usize
+}
+
+/// The `pthread_t` of a fiber to which the caller has a counted reference, good for as long.
+fn pin(fiber: FiberRef) -> usize {
+    match pin::pin(fiber) {
+        // SAFETY: pinned, so it keeps its stack.
+        Some(stack) => unsafe { furnish::pthread_of(stack) }.unwrap_or(gone()),
+        None => gone(),
+    }
+}
+
+impl<T> JoinHandleExt for JoinHandle<T> {
+    /// The fiber's `pthread_t`: what `pthread_self` says on it, if it had not ended and has
+    /// thread-local storage of its own. libc knows no thread by that: it refuses signals and scheduling
+    /// parameters.
+    fn as_pthread_t(&self) -> RawPthread {
+        let fiber = self.thread().as_ref();
+        let thread = match fiber.kind.get() {
+            Kind::Thread => bed::of(fiber).joinable(),
+            Kind::Fiber => pin(fiber),
+        };
+        thread as RawPthread
+    }
+
+    /// Gives the handle up for the fiber's `pthread_t`, which must then be given to `pthread_join` or
+    /// `pthread_detach`. The fiber's value is dropped.
+    fn into_pthread_t(self) -> RawPthread {
+        let mut thread = self.as_pthread_t() as usize;
+        let fiber = self.thread().clone();
+        if fiber.as_ref().kind.get() == Kind::Thread {
+            // It is the caller's from now on.
+            bed::of(fiber.as_ref()).give_up();
+        } else {
+            let mut control = None;
+            if thread == gone() {
+                let own = control.insert(Box::new(Control(UnsafeCell::new([0; 4096]))));
+                thread = (&raw const **own) as usize;
+            }
+            let given_up = GivenUp { thread, fiber, _control: control };
+            // The list grows under its lock, with which an allocator must not park the caller.
+            current::without_parking(|| GIVEN_UP.lock().push(given_up));
+        }
+        thread as RawPthread
+    }
+}
+
+/// The fiber that was given up for this `pthread_t`.
+fn take(thread: usize) -> Option<GivenUp> {
+    let mut given_up = GIVEN_UP.lock();
+    let index = given_up.iter().position(|one| one.thread == thread)?;
+    Some(given_up.swap_remove(index))
+}
+
+/// `pthread_join` of a fiber, until `deadline`: whether it has ended by then, and is joined. `None` if
+/// `thread` is no fiber that was given up.
+pub fn join(thread: usize, deadline: u64) -> Option<bool> {
+    let given_up = GIVEN_UP.lock();
+    let fiber = given_up.iter().find(|one| one.thread == thread)?.fiber.clone();
+    drop(given_up);
+    if deadline == 0 && fiber.as_ref().join.load(Ordering::Acquire) & FINISHED == 0 {
+        return Some(false);
+    }
+    let outcome = join::await_end(fiber.as_ref(), Until { deadline, cancellable: false });
+    if outcome == Outcome::TimedOut {
+        return Some(false);
+    }
+    // It is not joined again.
+    drop(take(thread));
+    Some(true)
+}
+
+/// `pthread_detach` of a fiber: whether `thread` was one.
+pub fn detach(thread: usize) -> bool {
+    take(thread).is_some()
+}
+
+/// Forgets the fibers that were given up: in the child of a fork, where none of them is.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    // SAFETY: the caller's promise.
+    unsafe { GIVEN_UP.renew(Vec::new()) };
+}
+
+const _: () = assert!(mem::size_of::<RawPthread>() == mem::size_of::<usize>());

@@ -1,0 +1,411 @@
+//! The watchdog: reports fibers that keep others from running.
+//!
+//! A carrier runs others whenever its fiber waits or yields. A fiber that computes for long, or makes
+//! a call that blocks the kernel thread without this crate knowing, holds up all that is ready on
+//! that carrier, its timers and its I/O. One thread of the process looks for that, every half of the
+//! threshold (10 ms; `CAREFREE_WATCH`), and says on standard error which fiber it was, and where.
+//!
+//! # What is looked at
+//!
+//! Carriers count their switches anyway. Where the count has not changed since the last look, the
+//! kernel is asked, and after another threshold has passed a fiber
+//!
+//! * *runs too long* if its carrier has used that much processor time since;
+//! * *blocks* if its carrier sleeps in the kernel, on a fiber's stack, and has neither run nor waited
+//!   for a processor for that much time since; or for ten times as long, if what it waits for is a
+//!   lock of libc's own, such as malloc's.
+//!
+//! So a carrier that merely does not get a processor, on a busy machine, is not reported; and one
+//! that is in its own context, asleep because there is nothing to do, is not on a fiber's stack.
+//!
+//! In all these cases the completions that have come in for the carrier's fibers are seen to, so that
+//! other carriers can run them.
+//!
+//! # What it asks nothing of
+//!
+//! The program may hang in its allocator, while it holds that one's lock, and the report should say
+//! so. So the watchdog asks neither the global allocator nor malloc nor the loader for anything, and
+//! takes no lock under which any of these is asked: what it needs is in memory mapped for it
+//! ([`crate::insight::mapped`]). Nor does the thread that prints its reports ([`desk`]). They have been told so
+//! by a test, `tests/allocator.rs`. Seeing to completions does allocate; that is done by a thread of
+//! its own ([`rescue`]).
+//!
+//! # What it costs
+//!
+//! Running fibers: nothing. A carrier that wakes up looks whether the watchdog is to be woken too. The
+//! watchdog sleeps when all carriers do: an idle process is not woken.
+
+mod backtrace;
+mod capture;
+#[cfg(test)]
+mod damage;
+mod desk;
+mod image;
+mod kernel;
+mod name;
+mod report;
+mod rescue;
+mod symbols;
+mod thread;
+mod unwind;
+mod visits;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use carefree_context::stack;
+use carefree_reactor::{Idle, clock};
+
+use crate::carrier::carrier::Carrier;
+use crate::carrier::lookout;
+use crate::carrier::runtimes;
+use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::registry;
+use crate::insight::mapped::Mapped;
+
+use capture::Capture;
+use desk::Desk;
+use image::Images;
+use report::{Limiter, Report, Subject, Trouble};
+use thread::start_thread;
+pub(crate) use thread::threads;
+use visits::Visits;
+
+/// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
+const THRESHOLD: u64 = 10_000_000;
+/// How many times that long a carrier may wait for a lock of libc's own, such as malloc's. Where who
+/// has it does not get a processor, there is nothing that the program could do better.
+const WITHIN_LIBC: u32 = 10;
+/// How often the watchdog tries to find out where a carrier is: one that does not answer holds up the
+/// looks at others.
+const ASKED_AT_MOST: u32 = 200;
+/// No watchdog.
+const OFF: u64 = 0;
+
+static ASKED: AtomicU64 = AtomicU64::new(THRESHOLD);
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Reads `CAREFREE_WATCH`.
+///
+/// # Errors
+/// When it is neither a number of milliseconds nor `off`.
+pub(crate) fn configure() -> io::Result<()> {
+    const MOST: u64 = 3_600_000;
+    let Some(text) = carefree_settings::text("CAREFREE_WATCH") else {
+        return Ok(());
+    };
+    let asked = match text.parse() {
+        Ok(milliseconds @ 1..=MOST) => milliseconds * 1_000_000,
+        _ if text == "off" => OFF,
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "CAREFREE_WATCH={text} is neither `off` nor a number of milliseconds from 1 to \
+                     {MOST}"
+                ),
+            ));
+        }
+    };
+    ASKED.store(asked, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A runtime's carriers have been started: they are watched from now on. Where no thread can be had,
+/// nobody watches.
+pub(crate) fn start() {
+    let threshold = ASKED.load(Ordering::Relaxed);
+    if threshold == OFF {
+        return;
+    }
+    if !STARTED.swap(true, Ordering::SeqCst) {
+        let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
+        lookout::set(bed);
+        let desk = Desk::start();
+        if start_thread("carefree-watch", move || Watchdog::new(threshold, desk).watch(bed)) {
+            rescue::start(threshold);
+        }
+    }
+    lookout::carrier_woke();
+}
+
+/// Forgets the watchdog: in the child of a fork, where the next runtime starts one.
+pub(crate) fn renew() {
+    STARTED.store(false, Ordering::SeqCst);
+    lookout::renew();
+    thread::renew();
+    rescue::renew();
+}
+
+/// Reports printed so far.
+pub(crate) fn reports() -> u64 {
+    report::REPORTS.load(Ordering::Relaxed)
+}
+
+fn all_sleep() -> bool {
+    let mut all = true;
+    runtimes::for_each(|runtime| {
+        all &=
+            runtime.has_stopped() || runtime.sleepers.sleeping() as usize == runtime.carriers.len();
+    });
+    all
+}
+
+/// What is known of a carrier that has not switched since.
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    /// The carrier's address.
+    carrier: usize,
+    thread: i32,
+    switches: u64,
+    /// When that count was first seen.
+    since: Instant,
+    base: Option<Base>,
+    /// How often the watchdog has tried to find out where it is.
+    asked: u32,
+    /// It has been dealt with.
+    settled: bool,
+}
+
+/// A carrier's times when it was found not to have switched.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    at: Instant,
+    cpu: u64,
+    ran_and_waited: Option<(u64, u64)>,
+}
+
+impl Track {
+    /// Of a carrier that is seen for the first time, or again after it has switched.
+    fn of(carrier: &Carrier) -> Track {
+        Track {
+            carrier: ptr::from_ref(carrier) as usize,
+            thread: carrier.thread(),
+            switches: carrier.switches(),
+            since: Instant::now(),
+            base: None,
+            asked: 0,
+            settled: false,
+        }
+    }
+
+    /// Whether it is of this carrier, which has not switched since.
+    fn is_of(&self, carrier: &Carrier) -> bool {
+        self.thread == carrier.thread() && self.switches == carrier.switches()
+    }
+}
+
+/// Findings of one look, at most: the limiter allows for no more.
+const FINDINGS: usize = report::PER_SECOND as usize;
+
+struct Watchdog {
+    threshold: Duration,
+    /// Of the carriers of the last look, in its order.
+    tracks: Mapped<Track>,
+    visits: Visits,
+    limiter: Limiter,
+    /// Without a thread that prints, the watchdog does.
+    desk: Option<&'static Desk>,
+}
+
+/// A report to be made when the runtime is not held any more.
+struct Finding {
+    capture: Capture,
+    trouble: Trouble,
+    since: Duration,
+}
+
+impl Watchdog {
+    fn new(threshold: u64, desk: Option<&'static Desk>) -> Watchdog {
+        Watchdog {
+            threshold: Duration::from_nanos(threshold),
+            tracks: Mapped::new(),
+            visits: Visits::new(),
+            limiter: Limiter::new(),
+            desk,
+        }
+    }
+
+    fn watch(mut self, bed: &Idle) {
+        loop {
+            lookout::rest(bed, || {
+                let all = all_sleep();
+                if all {
+                    self.tracks.truncate(0);
+                }
+                all
+            });
+            let next = clock::after(self.threshold / 2);
+            while clock::now() < next {
+                bed.wait(Some(next));
+            }
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let before = std::mem::replace(&mut self.tracks, Mapped::new());
+        let mut findings: [Option<Finding>; FINDINGS] = [const { None }; FINDINGS];
+        let mut visits = std::mem::replace(&mut self.visits, Visits::new());
+        visits.for_each_carrier(|runtime, carrier| {
+            // The same place as before, as a rule.
+            let address = ptr::from_ref(carrier) as usize;
+            let place = self.tracks.len().min(before.len());
+            let (earlier, later) = before.split_at(place);
+            let known = later.iter().chain(earlier).find(|track| track.carrier == address);
+            let mut track = Track::of(carrier);
+            let found = match known {
+                Some(known)
+                    if known.is_of(carrier) && !runtime.sleepers.is_sleeping(carrier.index()) =>
+                {
+                    track = *known;
+                    self.look_at(carrier, &mut track)
+                }
+                _ => None,
+            };
+            // What there is no memory for begins anew.
+            self.tracks.push(track);
+            let Some(found) = found else { return };
+            match findings.iter_mut().find(|place| place.is_none()) {
+                Some(free) => *free = Some(found),
+                // Those that were let through before may have been found now only.
+                None => self.limiter.leave_out(),
+            }
+        });
+        self.visits = visits;
+        findings.iter().flatten().for_each(|finding| self.report(finding));
+    }
+
+    /// Looks at a carrier that has not switched since the last look.
+    fn look_at(&mut self, carrier: &Carrier, track: &mut Track) -> Option<Finding> {
+        let now = Instant::now();
+        let (thread, switches) = (track.thread, track.switches);
+        let Some(base) = track.base else {
+            let cpu = kernel::cpu_time(thread)?;
+            let ran_and_waited = kernel::ran_and_waited(thread);
+            track.base = Some(Base { at: now, cpu, ran_and_waited });
+            return None;
+        };
+        if now - base.at < self.threshold {
+            return None;
+        }
+        // Whether it is to be blamed or not, others wait for it.
+        rescue::ask(carrier, switches);
+        if track.settled {
+            return None;
+        }
+        let since = now - track.since;
+        let ran = Duration::from_nanos(kernel::cpu_time(thread)?.saturating_sub(base.cpu));
+        if ran >= self.threshold {
+            if !self.may_ask(track, now) {
+                return None;
+            }
+            // On a busy machine it may not get a processor in time to answer: it is asked again by the
+            // next look.
+            let capture = capture::interrupt(thread)?;
+            track.settled = true;
+            // If it has let others run meanwhile, it is not the one.
+            let same = carrier.switches() == switches;
+            return same.then_some(Finding { capture, trouble: Trouble::Runs, since });
+        }
+        let asleep = kernel::asleep(thread)?;
+        let (ran, waited) = kernel::ran_and_waited(thread)?;
+        let (ran_before, waited_before) = base.ran_and_waited?;
+        let busy = Duration::from_nanos(
+            ran.saturating_sub(ran_before) + waited.saturating_sub(waited_before),
+        );
+        let slept = now.saturating_duration_since(base.at).saturating_sub(busy);
+        let patience = match kernel::waits_within_libc(&asleep) {
+            true => self.threshold * WITHIN_LIBC,
+            false => self.threshold,
+        };
+        // The same call as before the times were read, which are complete then.
+        if slept < patience || kernel::asleep(thread)? != asleep {
+            return None;
+        }
+        let stack = stack::find(asleep.stack_pointer as usize)?;
+        if !self.may_ask(track, now) {
+            return None;
+        }
+        let (fiber, number) = who_runs(carrier, stack.base)?;
+        let capture = capture::look_at(fiber, number, asleep.program_counter, asleep.stack_pointer);
+        let same = carrier.switches() == switches && kernel::asleep(thread)? == asleep;
+        let trouble = Trouble::Blocks(asleep);
+        // Else it has ended that call, and may make another by the next look.
+        track.settled = same;
+        same.then_some(Finding { capture, trouble, since })
+    }
+
+    /// Whether to find out where a carrier is. If not, it has been dealt with, and its report is
+    /// counted as left out. One that is asked again makes one report, which the limiter has let through.
+    fn may_ask(&mut self, track: &mut Track, now: Instant) -> bool {
+        let may = match track.asked {
+            0 => self.limiter.may_look(now),
+            ASKED_AT_MOST => {
+                self.limiter.leave_out();
+                false
+            }
+            _ => true,
+        };
+        track.asked += 1;
+        track.settled = !may;
+        may
+    }
+
+    fn report(&mut self, finding: &Finding) {
+        let Finding { capture, trouble, since } = finding;
+        let mut images = Images::read();
+        let frames = unwind::walk(capture.registers, &capture.stack(), &mut images);
+        let mut place = DefaultHasher::new();
+        match trouble {
+            // Where it is just now says little; who it is, its outermost functions, more.
+            Trouble::Runs => frames.iter().rev().take(4).for_each(|f| f.function.hash(&mut place)),
+            Trouble::Blocks(_) => frames.iter().for_each(|frame| frame.address.hash(&mut place)),
+        }
+        if frames.is_empty() {
+            trouble_code(trouble).hash(&mut place);
+        }
+        // Before the place is remembered as reported.
+        if self.desk.is_some_and(|desk| !desk.has_room()) {
+            return self.limiter.leave_out();
+        }
+        let Some(left_out) = self.limiter.admit(place.finish(), Instant::now()) else { return };
+        let subject = Subject::new(capture.fiber, capture.number, *since, *trouble);
+        let report = Report { subject, frames, images, left_out };
+        match self.desk {
+            Some(desk) => {
+                let handed_over = desk.put(report);
+                debug_assert!(handed_over, "there was room");
+            }
+            None => desk::print(report),
+        }
+    }
+}
+
+/// A place of its own for each kind of trouble of which no more is known.
+fn trouble_code(trouble: &Trouble) -> Option<i64> {
+    match trouble {
+        Trouble::Runs => None,
+        Trouble::Blocks(place) => place.call.map(|(number, _)| number),
+    }
+}
+
+/// The fiber that runs on `carrier`, on the stack at `base`, and its number.
+fn who_runs(carrier: &Carrier, base: usize) -> Option<(FiberRef, u64)> {
+    let mut found = None;
+    registry::for_each_alive(|fiber| {
+        let here = fiber.kind.get() == Kind::Fiber && ptr::eq(fiber.carrier.get().cast(), carrier);
+        if !here || fiber.episode.is_waiting() {
+            return;
+        }
+        // Not touched, for it may be unmapped by now.
+        let own = fiber.stack.load(Ordering::Relaxed) as usize;
+        if stack::find(own).is_some_and(|own| own.base == base) {
+            found = Some((fiber, fiber.id.load(Ordering::Relaxed)));
+        }
+    });
+    found
+}

@@ -1,0 +1,60 @@
+//! Help for carriers that a fiber keeps busy: the completions that have come in for their fibers are
+//! seen to, so that other carriers run them.
+//!
+//! That allocates, and waits for the carrier where it is amid its driver; so a program that hangs in
+//! its allocator would hold up what does it. It is done by a thread of its own, and the watchdog, which
+//! finds who needs help, goes on reporting.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+use carefree_reactor::{Idle, clock};
+
+use crate::carrier::carrier::Carrier;
+
+use super::thread::start_thread;
+use super::visits::Visits;
+
+/// Where the thread sleeps; null without it. Never freed.
+static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
+
+/// Starts the thread, which helps every half of `threshold` nanoseconds while a carrier needs it.
+pub(super) fn start(threshold: u64) {
+    let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
+    let helps = move || help(bed, Duration::from_nanos(threshold / 2));
+    if start_thread("carefree-rescue", helps) {
+        BED.store(ptr::from_ref(bed).cast_mut(), Ordering::Release);
+    }
+}
+
+/// Forgets the thread: in the child of a fork.
+pub(super) fn renew() {
+    BED.store(ptr::null_mut(), Ordering::Release);
+}
+
+/// Has `carrier` helped for as long as it has made no more than so many switches.
+pub(super) fn ask(carrier: &Carrier, switches: u64) {
+    carrier.held_up.store(switches + 1, Ordering::Relaxed);
+    // SAFETY: never freed.
+    match unsafe { BED.load(Ordering::Acquire).as_ref() } {
+        Some(bed) => {
+            bed.wake();
+        }
+        None => carrier.rescue(),
+    }
+}
+
+fn help(bed: &Idle, pause: Duration) {
+    let mut visits = Visits::new();
+    loop {
+        let mut any = false;
+        visits.for_each_carrier(|_, carrier| {
+            if carrier.held_up.load(Ordering::Relaxed) == carrier.switches() + 1 {
+                any = true;
+                carrier.rescue();
+            }
+        });
+        bed.wait(any.then(|| clock::after(pause)));
+    }
+}

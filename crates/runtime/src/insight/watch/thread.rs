@@ -1,0 +1,46 @@
+//! The watchdog's threads.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::carrier::launch::launch_unchecked;
+
+/// Those that have been started: the watchdog itself, `desk`'s and `rescue`'s.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Starts a thread that runs `f` for good; whether there is one to be had.
+///
+/// It handles no signals but faults of its own: a handler of the program's may ask for memory, or wait.
+pub(super) fn start_thread(name: &str, f: impl FnOnce() + Send + 'static) -> bool {
+    // Not what the program gives its threads, which may be little: RUST_MIN_STACK is for fibers too.
+    const STACK: usize = 2 << 20;
+    let runs = move || {
+        let mut signals = MaybeUninit::uninit();
+        // SAFETY: `signals` is written by the first call, and changed or read by the others.
+        unsafe {
+            libc::sigfillset(signals.as_mut_ptr());
+            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+                libc::sigdelset(signals.as_mut_ptr(), fault);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut());
+        }
+        f();
+    };
+    // SAFETY: the function borrows nothing.
+    let started = unsafe { launch_unchecked(Some(name), Some(STACK), runs) }.is_ok();
+    if started {
+        THREADS.fetch_add(1, Ordering::SeqCst);
+    }
+    started
+}
+
+/// Threads of the watchdog.
+pub(crate) fn threads() -> usize {
+    THREADS.load(Ordering::SeqCst)
+}
+
+/// Forgets them: in the child of a fork.
+pub(super) fn renew() {
+    THREADS.store(0, Ordering::SeqCst);
+}

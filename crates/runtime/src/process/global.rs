@@ -1,0 +1,40 @@
+//! The process's runtime, which the first call to `spawn` starts.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use carefree_context::lock::{Guard, Lock};
+
+use crate::carrier::carrier::Shared;
+
+/// Not a `OnceLock`, which is for ever.
+static GLOBAL: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
+/// Held while that is started. Not one of std's locks, which stays locked in the child of a fork.
+static STARTING: Lock<()> = Lock::new(());
+
+/// The process's runtime, if it was started.
+#[inline]
+pub(crate) fn started() -> Option<&'static Shared> {
+    // SAFETY: `set` has put it there, which lives for good.
+    unsafe { GLOBAL.load(Ordering::Acquire).as_ref() }
+}
+
+/// Keeps others from starting it. (The caller and those that wait for it are plain threads.)
+pub(crate) fn starting() -> Guard<'static, ()> {
+    STARTING.lock()
+}
+
+/// Makes `runtime` the process's.
+pub(crate) fn set(runtime: &'static Shared) {
+    GLOBAL.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+}
+
+/// Forgets the process's runtime: in the child of a fork, where the next call starts another.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    GLOBAL.store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: the caller's promise.
+    unsafe { STARTING.renew(()) };
+}

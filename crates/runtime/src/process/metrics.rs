@@ -1,0 +1,50 @@
+//! Counts of what the carriers have done.
+
+use std::sync::atomic::Ordering;
+
+use crate::carrier::carrier::Shared;
+use crate::carrier::runtimes;
+use crate::insight::watch;
+
+/// What the runtimes of this process have done since their start. Counts may be some microseconds
+/// old.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Kernel threads that run fibers.
+    pub carriers: usize,
+    /// Fibers spawned.
+    pub spawned: u64,
+    /// Fibers spawned that have not ended.
+    pub alive: u64,
+    /// Times a carrier entered a fiber.
+    pub switches: u64,
+    /// Times a fiber left its stack to wait.
+    pub parks: u64,
+    /// Times a carrier took fibers from another.
+    pub steals: u64,
+    /// Fibers reported because they kept others from running: see `CAREFREE_WATCH`.
+    pub reports: u64,
+}
+
+/// Counts over all runtimes of the process that are running.
+///
+/// ```
+/// carefree_runtime::run(|| ());
+/// assert!(carefree_runtime::metrics().spawned >= 1);
+/// ```
+pub fn metrics() -> Metrics {
+    let mut sum = Metrics { reports: watch::reports(), ..Metrics::default() };
+    runtimes::for_each(|runtime: &Shared| {
+        sum.carriers += runtime.carriers.len();
+        sum.alive += runtime.alive();
+        sum.spawned += runtime.submitted();
+        for carrier in &runtime.carriers {
+            sum.spawned += carrier.stats.spawned.load(Ordering::Relaxed);
+            sum.switches += carrier.stats.switches.load(Ordering::Relaxed);
+            sum.parks += carrier.stats.parks.load(Ordering::Relaxed);
+            sum.steals += carrier.stats.steals.load(Ordering::Relaxed);
+        }
+    });
+    sum
+}

@@ -1,0 +1,113 @@
+//! Threads in place of fibers, where fibers cannot have thread-local storage of their own.
+//!
+//! What is spawned is a thread of the kernel's then. It has a header like any plain thread that waits,
+//! and all that is built on headers serves it as it serves those: parking, joining, cancellation,
+//! limits, scopes. What this adds is the thread's start, its end, and the runtime it belongs to. What
+//! it calls of libc is libc's own.
+//!
+//! # The end
+//!
+//! The thread leaves its result and says FINISHED when its function has returned. Its thread-local
+//! variables end after that, and a join waits for the thread itself as well ([`bed::join`]), so that a
+//! joined thread has left nothing behind. The runtime counts it as ended when its first thread-local
+//! variable, which is ours, is dropped: the last of all.
+
+use std::cell::RefCell;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use crate::carrier::carrier;
+use crate::carrier::carrier::Shared;
+use crate::carrier::launch;
+use crate::fiber::bed;
+use crate::fiber::current;
+use crate::fiber::header::{FiberRef, Kind};
+use crate::fiber::registry;
+use crate::fiber::size;
+use crate::handle::join::{self, JoinHandle, Stored};
+use crate::process::shortage;
+use crate::protocol::reason::Reason;
+
+thread_local! {
+    /// The runtime that the thread belongs to, if it was started in place of a fiber.
+    static MEMBER: RefCell<Option<Member>> = const { RefCell::new(None) };
+}
+
+/// Keeps the runtime of a thread alive, and tells it of the thread's end.
+struct Member(Arc<Shared>);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.thread_ended();
+    }
+}
+
+/// The runtime that the calling thread was started for, if it was. (In the child of a fork that
+/// runtime is the parent's, and nothing is started there.)
+pub(crate) fn runtime() -> Option<Arc<Shared>> {
+    let own = MEMBER.try_with(|member| Some(Arc::clone(&member.borrow().as_ref()?.0)));
+    own.ok().flatten().filter(|runtime| !runtime.is_of_parent())
+}
+
+/// Starts a thread of `runtime` that runs `f`.
+///
+/// # Errors
+/// When the kernel or libc refuses another thread, or there is no memory for its header.
+///
+/// # Safety
+/// As for [`Builder::spawn_unchecked`](crate::Builder::spawn_unchecked).
+pub(crate) unsafe fn start<F, T>(
+    name: Option<Box<str>>,
+    stack_size: Option<usize>,
+    runtime: &Shared,
+    f: F,
+) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let me = registry::thread()?;
+    let bed = bed::of(me);
+    bed.begin(true);
+    // One reference is the thread's own, one the handle's.
+    me.begin(Kind::Thread, registry::number(), name.clone(), 2);
+    let stack_size = stack_size.or_else(size::by_variable);
+    let runtime = runtime.thread_begins();
+    let theirs = Arc::clone(&runtime);
+    let body = move || {
+        // The first of its thread-local variables with a destructor, which is the last to end.
+        MEMBER.set(Some(Member(theirs)));
+        me.note_standard(thread::current());
+        current::adopt(me);
+        me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+        let result = panic::catch_unwind(AssertUnwindSafe(f));
+        // SAFETY: the caller is the thread, and does so once.
+        unsafe { finish(me, result) };
+    };
+    // SAFETY: the caller's promise; what else the thread uses is its own.
+    match unsafe { launch::launch_unchecked(name.as_deref(), stack_size, body) } {
+        Ok(thread) => {
+            bed.set_joinable(thread.into_raw());
+            Ok(JoinHandle::from_counted(me))
+        }
+        Err(error) => {
+            carrier::release(me);
+            carrier::release(me);
+            runtime.thread_did_not_begin();
+            Err(shortage::of_threads("in place of a fiber", &error))
+        }
+    }
+}
+
+/// Leaves the result of the calling thread's function, and says so.
+///
+/// # Safety
+/// The caller is `me`, whose handle is for a `T`, and does so once.
+unsafe fn finish<T>(me: FiberRef, result: Stored<T>) {
+    // SAFETY: the caller's promise.
+    unsafe { join::leave(me, result) };
+    join::finish(me);
+}

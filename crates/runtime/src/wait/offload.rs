@@ -1,0 +1,213 @@
+//! Calls that nothing but a thread can make: on a fiber they run elsewhere while the fiber parks.
+//!
+//! The threads come from one pool for the process: see [`pool`].
+
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread;
+
+use crate::carrier::carrier;
+use crate::fiber::current;
+use crate::protocol::reason::Reason;
+use crate::wait::park;
+use carefree_reactor::clock::Virtual;
+
+use pool::{Job, Pool, Refused, Work};
+
+static POOL: Pool = Pool::new(pool::start_thread, pool::LINGER);
+
+/// Runs `f` where it may block: on a fiber, on a thread of a pool, while the fiber parks and its
+/// carrier runs others. On a plain thread `f` is simply called.
+///
+/// For calls that neither wait through this crate nor through libc: a device driver's `ioctl`, a
+/// long computation that should not hold up other fibers, a library that makes system calls by
+/// itself. It costs two switches between kernel threads; many times a fiber's switch.
+///
+/// `f` may borrow from the caller, who waits for it whatever happens: neither cancellation nor a
+/// [`timeout`](crate::timeout) ends the wait. In `f`, thread-local variables are the pool thread's,
+/// [`current`](crate::current) is that thread, and waits block it; `errno` as `f` leaves it is the
+/// caller's afterwards. When `f` offloads in its turn, that is a plain call.
+///
+/// # The pool
+///
+/// Threads are started as they are needed: when a call is to run and none is idle. There are at most
+/// 512 of them, or `CAREFREE_OFFLOAD`; calls beyond wait for their turn, the longest waiting first.
+/// So calls that wait for each other may do so as long as no more than that many are under way. A
+/// thread that was idle for ten seconds ends. Where the kernel refuses further threads the pool goes
+/// on with those it has, and `f` runs on the carrier if there is none.
+///
+/// # Panics
+/// With `f`'s panic, if it panics.
+///
+/// ```
+/// let words = vec!["not", "a", "fiber"];
+/// let length = carefree_runtime::run(|| {
+///     // On a fiber; `words` is borrowed by what runs on another thread.
+///     carefree_runtime::offload(|| words.len())
+/// });
+/// assert_eq!(length, 3);
+/// ```
+pub fn offload<F, R>(f: F) -> R
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    // SAFETY: what is sent to the other thread and back may be.
+    unsafe { offload_unchecked(f) }
+}
+
+/// [`offload`] for what the compiler does not know to be `Send`: raw pointers, above all.
+///
+/// # Safety
+/// `f` may run on another thread, and its value may have been made there.
+pub unsafe fn offload_unchecked<F, R>(f: F) -> R
+where
+    F: FnOnce() -> R,
+{
+    // SAFETY: the caller's promise.
+    unsafe { offload_to(&POOL, f) }
+}
+
+/// # Safety
+/// As for [`offload_unchecked`].
+unsafe fn offload_to<F, R>(pool: &'static Pool, f: F) -> R
+where
+    F: FnOnce() -> R,
+{
+    let Some(me) = current::current_fiber() else { return f() };
+    if carrier::of(me).must_not_switch() {
+        return f();
+    }
+    // Virtual time does not pass while something real goes on.
+    let clock = carrier::of(me).virtual_time().map(|time| Arc::clone(&time.clock));
+    let _hold = clock.as_deref().map(Virtual::hold);
+    let call = Call { f: UnsafeCell::new(Some(f)), end: UnsafeCell::new(None) };
+    let work = Work { run: run::<F, R>, data: (&raw const call).cast() };
+    // No panic may end this frame while another thread works in it.
+    match park::or_abort(|| wait_for(pool, work)) {
+        Ok(()) => {
+            // SAFETY: the call is over, and what it wrote is seen by who was woken after it.
+            let end = unsafe { (*call.end.get()).take() };
+            let Some(End { result, errno }) = end else { unreachable!("it was just run") };
+            set_errno(errno);
+            result.unwrap_or_else(|payload| panic::resume_unwind(payload))
+        }
+        Err(Refused) => {
+            // SAFETY: nobody else has it.
+            let f = unsafe { (*call.f.get()).take() };
+            let Some(f) = f else { unreachable!("it was not run") };
+            f()
+        }
+    }
+}
+
+/// What lies in the waiting fiber's frame. Until the wait ends, it is the worker's.
+struct Call<F, R> {
+    f: UnsafeCell<Option<F>>,
+    end: UnsafeCell<Option<End<R>>>,
+}
+
+struct End<R> {
+    result: thread::Result<R>,
+    errno: i32,
+}
+
+/// Makes the call that `data` points to.
+///
+/// # Safety
+/// `data` is a `Call<F, R>` that waits, and the caller's alone.
+unsafe fn run<F, R>(data: *const ())
+where
+    F: FnOnce() -> R,
+{
+    // SAFETY: the caller's promise.
+    let call = unsafe { &*data.cast::<Call<F, R>>() };
+    // SAFETY: as above.
+    let f = unsafe { (*call.f.get()).take() };
+    let Some(f) = f else { unreachable!("a call is made once") };
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    let errno = errno();
+    // SAFETY: as above.
+    unsafe { *call.end.get() = Some(End { result, errno }) };
+}
+
+/// Has `pool` do the work, and waits for its end.
+///
+/// # Errors
+/// When there is no thread to do it and none can be started.
+fn wait_for(pool: &'static Pool, work: Work) -> Result<(), Refused> {
+    let job = Job::new(work);
+    loop {
+        // Before the wait begins: starting a thread may wait for something itself.
+        let provided = pool.provide();
+        let mut pushed = false;
+        park::for_claim(Reason::Offload, |fiber, ticket| {
+            job.set_waiter(fiber, ticket);
+            // SAFETY: the job and the call lie in frames that are left when the wait is over, and
+            // the pool ends the wait when it needs them no more.
+            pushed = unsafe { pool.push(&job, provided) };
+            pushed
+        });
+        if pushed {
+            return Ok(());
+        }
+        // Since the look for a thread, others have taken it or the last one has ended: again, unless
+        // none can be had.
+        if let Err(refused) = provided {
+            job.abandon();
+            return Err(refused);
+        }
+    }
+}
+
+/// Reads `CAREFREE_OFFLOAD`; once, before the first fiber.
+///
+/// # Errors
+/// When it is set and is not a number of threads.
+pub(crate) fn configure() -> io::Result<()> {
+    const MOST: usize = 65_536;
+    let Some(text) = carefree_settings::text("CAREFREE_OFFLOAD") else {
+        return Ok(());
+    };
+    match text.parse() {
+        Ok(threads @ 1..=MOST) => {
+            POOL.limit_to(threads);
+            Ok(())
+        }
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("CAREFREE_OFFLOAD={text} is not a number of threads from 1 to {MOST}"),
+        )),
+    }
+}
+
+/// Forgets the pool's threads and calls: in the child of a fork.
+///
+/// # Safety
+/// There is one thread, and it is not in here.
+pub(crate) unsafe fn renew() {
+    // SAFETY: the caller's promise.
+    unsafe { pool::renew(&POOL) };
+}
+
+/// Calls that were not yet made, or whose fibers were not yet woken.
+pub(crate) use pool::under_way;
+
+/// Threads of the pool, counted before they start and until they are about to end.
+pub(crate) use pool::threads;
+
+fn errno() -> i32 {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(value: i32) {
+    // SAFETY: the calling fiber's own, or its carrier's.
+    unsafe { *libc::__errno_location() = value }
+}
