@@ -39,6 +39,7 @@
 //! | `flock`, `lockf` | `locks` |
 //! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
 //! | `__gmon_start__`: libraries that are loaded | `library` |
+//! | `dlopen`, `dlmopen`, `dlclose`, `__cxa_thread_atexit_impl` | `dlopen`, `loader` |
 //! | `close`, `dup2`, `dup3`, `close_range`, `closefrom`, `fclose`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
 //!
 //! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
@@ -57,6 +58,8 @@ mod fallback;
 mod all;
 mod anew;
 mod buffers;
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(carefree_sanitized)))]
+mod dlopen;
 mod fiber;
 mod files;
 mod flow;
@@ -93,6 +96,8 @@ pub mod creation;
 pub mod descriptor;
 pub mod fortify;
 pub mod ipc;
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+pub mod loader;
 pub mod locks;
 pub mod messages;
 pub mod mutex;

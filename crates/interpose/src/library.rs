@@ -6,7 +6,7 @@
 //! (`crti.o`) that calls `__gmon_start__`, once meant for profilers, if the process has one. What is
 //! done then, and what about libraries that do not call it: `carefree_context::tls`, `libraries.rs`.
 //!
-//! `dlopen` itself is not stood in for. libc tells its caller by the return address, and what it looks
+//! `dlopen` itself is left to libc. It tells its caller by the return address, and what it looks
 //! for and where depends on that (`RUNPATH`, `$ORIGIN`). Nor could another thread make the call: a library
 //! whose constructors register it takes locks that its loader holds, as the same thread.
 //!
@@ -17,6 +17,8 @@ use std::ffi::c_void;
 
 use carefree_context::{kernel, tls};
 use carefree_runtime::wait::without_parking;
+
+use crate::loader;
 
 /// Has the linker take what is below.
 #[used]
@@ -69,6 +71,7 @@ extern "C" fn begins(caller: *const c_void) {
     let Some(layout) = tls::known() else { return };
     // A fiber that parked would leave the loader locked, and what libraries are told by.
     without_parking(|| {
+        loader::learn();
         if let Err(error) = layout.begin(caller) {
             let text = format!(
                 "carefree: a library was loaded, and fibers that are alive may not find the initial \

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, mpsc};
 use carefree_interpose as _;
 use carefree_runtime::{JoinHandle, Runtime, spawn, yield_now};
 
+mod constructors;
 mod libcs;
 mod modes;
 
