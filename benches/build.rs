@@ -10,6 +10,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CXX");
     println!("cargo::rustc-check-cfg=cfg(has_boost)");
     if !libraries_found() {
+        look_again();
         return;
     }
     let compiled = cc::Build::new()
@@ -24,7 +25,15 @@ fn main() {
         println!("cargo::rustc-link-lib=dylib=boost_fiber");
         println!("cargo::rustc-link-lib=dylib=boost_context");
         println!("cargo::rustc-cfg=has_boost");
+    } else {
+        look_again();
     }
+}
+
+/// Has cargo run this again as long as Boost.Fiber's header is missing: cargo takes a file that is
+/// not there for changed. Without this Boost stays "not installed" after it was installed.
+fn look_again() {
+    println!("cargo::rerun-if-changed=/usr/include/boost/fiber/all.hpp");
 }
 
 /// Whether the linker will find Boost's libraries. (The headers are found by compiling.) The

@@ -10,8 +10,6 @@ pub mod machine;
 pub mod memory;
 pub mod ours;
 pub mod peer;
-pub mod statistics;
-pub mod table;
 pub mod workload;
 
 /// Tests that map much memory, or count the process's, take turns.

@@ -1,38 +1,8 @@
-//! One core for everybody.
+//! What the machine takes, and allows.
 
 use std::io;
 use std::ptr;
 use std::time::Duration;
-
-/// Ties the calling thread, and every thread started from it, to one of the cores it may use: the
-/// last, since the kernel's own work prefers the first. Returns its number.
-///
-/// # Errors
-/// When the kernel refuses.
-pub fn pin() -> io::Result<usize> {
-    // SAFETY: an all-zero cpu_set_t is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    let size = size_of_val(&set);
-    // SAFETY: the set is valid to write and `size` bytes long.
-    if unsafe { libc::sched_getaffinity(0, size, &raw mut set) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: CPU_ISSET reads a bit within the set.
-    let core = (0..libc::CPU_SETSIZE as usize)
-        .rev()
-        .find(|&core| unsafe { libc::CPU_ISSET(core, &set) })
-        .ok_or_else(|| io::Error::other("this process may run on no core"))?;
-    // SAFETY: `core` is within the set, which is valid to write.
-    unsafe {
-        libc::CPU_ZERO(&mut set);
-        libc::CPU_SET(core, &mut set);
-    }
-    // SAFETY: the set is valid to read and `size` bytes long.
-    if unsafe { libc::sched_setaffinity(0, size, &raw const set) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(core)
-}
 
 /// Processor time this process has used, in user and kernel mode together.
 pub fn cpu_time() -> Duration {
@@ -91,32 +61,9 @@ pub fn allow_files(files: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The processor's name, as the kernel tells it.
-pub fn processor() -> String {
-    std::fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        })
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pinned_thread_has_one_core() {
-        std::thread::spawn(|| {
-            let core = pin().unwrap();
-            assert_eq!(std::thread::available_parallelism().unwrap().get(), 1);
-            // Pinning again finds the only core left.
-            assert_eq!(pin().unwrap(), core);
-        })
-        .join()
-        .unwrap();
-    }
 
     #[test]
     fn pages_cost_something() {

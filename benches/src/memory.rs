@@ -2,6 +2,8 @@
 
 use std::io;
 
+use carefree_lab::memory::field;
+
 /// Memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
@@ -24,9 +26,9 @@ impl Memory {
         Ok(Memory {
             // The counters in `status` and `statm` are kept per processor and may lag by 256 KiB;
             // this walks the page tables.
-            resident: kib("/proc/self/smaps_rollup", &["Rss:"])?,
-            page_tables: kib("/proc/self/status", &["VmPTE:"])?,
-            kernel: kib("/proc/meminfo", &["Slab:", "KernelStack:"])?,
+            resident: sum("/proc/self/smaps_rollup", &["Rss"])?,
+            page_tables: sum("/proc/self/status", &["VmPTE"])?,
+            kernel: sum("/proc/meminfo", &["Slab", "KernelStack"])?,
         })
     }
 
@@ -36,18 +38,13 @@ impl Memory {
     }
 }
 
-/// The sum of the lines of `file` that begin with `names`, in bytes.
-fn kib(file: &str, names: &[&str]) -> io::Result<u64> {
+/// The sum of the lines of `file` that these names begin, in bytes.
+fn sum(file: &str, names: &[&str]) -> io::Result<u64> {
     let text = std::fs::read_to_string(file)?;
-    names
-        .iter()
-        .map(|name| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
-                .map(|kib: u64| kib * 1024)
-                .ok_or_else(|| io::Error::other(format!("{file} has no line {name}")))
-        })
-        .sum()
+    let line = |name: &&str| {
+        field(&text, name).ok_or_else(|| io::Error::other(format!("{file} has no line {name}")))
+    };
+    names.iter().map(line).sum()
 }
 
 #[cfg(test)]

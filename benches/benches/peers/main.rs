@@ -9,10 +9,11 @@ mod thread;
 mod tokio;
 
 use carefree_benches::peer::Peer;
-use carefree_benches::statistics::{median, spread};
-use carefree_benches::table::Table;
 use carefree_benches::workload::{Line, Process, Scale, Target, WORKLOADS, Workload};
 use carefree_benches::{child, machine, ours};
+use carefree_lab::report::table::{Align, Table};
+use carefree_lab::stats::{median, spread};
+use carefree_lab::{env, plan};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
 }
 
 fn compare(options: &Options) -> ExitCode {
-    let core = match machine::pin() {
+    let core = match plan::pin_here() {
         Ok(core) => core,
         Err(error) => {
             eprintln!("cannot tie this process to one core: {error}");
@@ -95,7 +96,8 @@ fn compare(options: &Options) -> ExitCode {
         }
     };
     let clock = if options.scale.cpu { "processor time" } else { "time" };
-    println!("one core ({core}) of {}, medians of {clock}", machine::processor());
+    let processor = env::processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    println!("one core ({core}) of {processor}, medians of {clock}");
     if let Ok(cost) = machine::page_cost() {
         println!("a page of fresh memory, which every cold stack needs: {} ns", cost.as_nanos());
     }
@@ -103,18 +105,18 @@ fn compare(options: &Options) -> ExitCode {
     println!("Boost {}", carefree_benches::boost::version());
 
     let peers = peers();
-    let mut headings = vec!["workload".to_owned(), "unit".to_owned()];
-    headings.extend(peers.iter().map(|(name, _)| (*name).to_owned()));
-    headings.extend(["ours/best", "target", "met"].map(String::from));
-    let mut table = Table::with_headings(headings);
+    let mut table = Table::new("").column("workload", Align::Left).column("unit", Align::Left);
+    for heading in peers.iter().map(|(name, _)| *name).chain(["ours/best", "target", "met"]) {
+        table = table.column(heading, Align::Right);
+    }
     let mut notes = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| options.wants(workload)) {
         let samples = measure(workload, &peers, options);
         for (number, line) in workload.lines.iter().enumerate() {
-            table.push(row(line, number, &peers, &samples, &mut notes));
+            table.rows.push(row(line, number, &peers, &samples, &mut notes));
         }
     }
-    println!("\n{table}");
+    println!("\n{}", table.text());
     for note in notes {
         println!("{note}");
     }
@@ -215,7 +217,7 @@ fn row(
                 if spread(&figures) > 0.1 {
                     let spread = 100.0 * spread(&figures);
                     notes.push(format!(
-                        "{name}, {}: noisy, the middle half spans {spread:.0}%",
+                        "{name}, {}: noisy, its samples differ by {spread:.0}%",
                         line.name
                     ));
                 }

@@ -141,6 +141,11 @@ fn variables(all: impl Iterator<Item = (String, String)>) -> BTreeMap<String, St
     all.filter(|(name, _)| matters(name)).collect()
 }
 
+/// The processor's model, as the kernel tells it.
+pub fn processor() -> Option<String> {
+    cpu_model(&fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     // arm64 kernels name no model; the implementer and part numbers stand for it.
     entry(cpuinfo, "model name").map(str::to_owned).or_else(|| {

@@ -153,7 +153,7 @@ fn kernel_share() -> Option<u64> {
 }
 
 /// A `Name:   123 kB` line of /proc, in bytes.
-pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+pub fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)

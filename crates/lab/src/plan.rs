@@ -1,5 +1,6 @@
 //! Which samples to take, and in which order.
 
+use std::io;
 use std::time::Duration;
 
 use crate::feed::sweep;
@@ -93,6 +94,18 @@ pub fn place(workload: Workload, pin: bool) -> (Option<usize>, usize) {
     place_on(&sys::allowed_cores(), workload, pin)
 }
 
+/// Keeps the calling thread, and every thread it starts from now on, on the core that pinned
+/// workloads run on, and returns its number.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn pin_here() -> io::Result<usize> {
+    let (core, _) = place_on(&sys::allowed_cores(), Workload::Switch, true);
+    let core = core.ok_or_else(|| io::Error::other("this process may run on no core"))?;
+    sys::pin_to(core)?;
+    Ok(core)
+}
+
 fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, usize) {
     // The last core: interrupts and whatever else is to be done tend to the first.
     let core = if pin || workload.is_pinned() { cores.last().copied() } else { None };
@@ -166,6 +179,17 @@ pub(crate) mod tests {
         for workload in Workload::ALL {
             assert_eq!(place_on(&cores, workload, true), (Some(5), 1));
         }
+    }
+
+    #[test]
+    fn a_pinned_thread_has_one_core() {
+        let pinned = std::thread::spawn(|| {
+            let core = pin_here().expect("allowed");
+            assert_eq!(sys::allowed_cores(), [core]);
+            // Pinning again finds the only core left.
+            assert_eq!(pin_here().expect("allowed"), core);
+        });
+        pinned.join().expect("no panic");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod history;
 mod html;
 mod ink;
 mod markdown;
-mod table;
+pub mod table;
 mod tables;
 mod text;
 mod view;

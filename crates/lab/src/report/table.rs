@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 /// Rows of cells under headings. A cell of a text table may have several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) title: String,
+pub struct Table {
+    /// Stands above it.
+    pub title: String,
     pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Vec<String>>,
+    /// The cells, one for each column.
+    pub rows: Vec<Vec<String>>,
     /// What each row is named in full, where its first cell tells it in part, as under a name that
     /// stands once above several rows. Empty where the first cells tell all.
     pub(crate) names: Vec<String>,
@@ -24,14 +26,18 @@ pub(crate) struct Column {
     pub(crate) align: Align,
 }
 
+/// Where a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
+    /// As words do.
     Left,
+    /// As numbers do.
     Right,
 }
 
 impl Table {
-    pub(crate) fn new(title: &str) -> Table {
+    /// A table without columns.
+    pub fn new(title: &str) -> Table {
         Table {
             title: title.into(),
             columns: Vec::new(),
@@ -42,7 +48,9 @@ impl Table {
         }
     }
 
-    pub(crate) fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
+    /// With one column more.
+    #[must_use]
+    pub fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
         self.columns.push(Column { heading: heading.into(), align });
         self
     }
@@ -60,7 +68,7 @@ impl Table {
     }
 
     /// For a terminal: headings broken into lines, so that nine columns fit a screen.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let headings: Vec<Vec<String>> =
             self.columns.iter().zip(&widths).map(|(c, &w)| wrap(&c.heading, w)).collect();
