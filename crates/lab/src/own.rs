@@ -25,15 +25,15 @@ impl<'a> Words<'a> {
 
     /// What must be there.
     pub(crate) fn need(self, key: &str) -> Result<&'a str, Failure> {
-        self.get(key).ok_or_else(|| no(format!("the orders name no {key}")))
+        self.get(key).ok_or_else(|| Failure::new(format!("the orders name no {key}")))
     }
 
     pub(crate) fn number(self, key: &str, default: u64) -> Result<u64, Failure> {
         match self.get(key) {
             None => Ok(default),
-            Some(text) => {
-                text.parse().map_err(|_| no(format!("{key} takes a number, not '{text}'")))
-            }
+            Some(text) => text
+                .parse()
+                .map_err(|_| Failure::new(format!("{key} takes a number, not '{text}'"))),
         }
     }
 
@@ -50,11 +50,6 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Something that cannot be done, and nothing known that would help.
-pub(crate) fn no(message: impl ToString) -> Failure {
-    Failure { message: message.to_string(), advice: None }
-}
-
 /// The orders of the gated workloads.
 struct Orders {
     unit: Unit,
@@ -68,7 +63,7 @@ struct Orders {
 impl Orders {
     fn parse(words: Words<'_>) -> Result<Orders, Failure> {
         Ok(Orders {
-            unit: words.need("unit")?.parse().map_err(no)?,
+            unit: words.need("unit")?.parse().map_err(Failure::new)?,
             units: words.number("units", 1)?,
             switches: words.number("switches", 1)?,
             rounds: words.number("rounds", 1)?,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,11 @@ impl Parameters {
             Value::Number(number) => Some(*number),
             _ => None,
         }
+    }
+
+    /// A parameter of any kind that has a spelling.
+    pub(crate) fn parse<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.get(name)?.to_string().parse().ok()
     }
 
     /// Names and values.

@@ -106,7 +106,7 @@ pub(crate) fn run(
     patience: Duration,
 ) -> Result<Remains, Gone> {
     let lost = |what: &str, error: &dyn fmt::Display| {
-        Gone::Failed(Failure { message: format!("{what}: {error}"), advice: None })
+        Gone::Failed(Failure::new(format!("{what}: {error}")))
     };
     // A path from the mount table has no NUL in it.
     let door = group.and_then(|group| CString::new(group.door().as_os_str().as_bytes()).ok());
@@ -247,7 +247,7 @@ impl Watch<'_> {
                 Ok(None) => {}
                 Err(error) => {
                     let message = format!("the sample's process was lost: {error}");
-                    return Err(Gone::Failed(Failure { message, advice: None }));
+                    return Err(Gone::Failed(Failure::new(message)));
                 }
             }
             self.patient()?;

@@ -217,9 +217,8 @@ impl Runner<'_> {
             None => (None, (self.launch)(trial)),
             Some(Ok((server, with_url))) => (Some(server), (self.launch)(&with_url)),
             Some(Err(error)) => {
-                let message = format!("the server could not be started: {error}");
                 return Err(Missed::Failed {
-                    failure: Failure { message, advice: None },
+                    failure: Failure::new(format!("the server could not be started: {error}")),
                     stderr: String::new(),
                     hopeless: false,
                 });
@@ -351,8 +350,7 @@ fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
         return wrong("switches", account.switches_asked, asked);
     }
     if account.rounds.iter().any(|round| round.total_ns() == 0) {
-        let message = "the program says that a round took no time".into();
-        return Err(Failure { message, advice: None });
+        return Err(Failure::new("the program says that a round took no time"));
     }
     let warmed = account.warmup.map_or(0, |warmup| warmup.rounds);
     if warmed != trial.warmup {

@@ -236,3 +236,10 @@ pub struct Failure {
     #[serde(default)]
     pub advice: Option<String>,
 }
+
+impl Failure {
+    /// A failure of which nothing is known that would help.
+    pub fn new(message: impl ToString) -> Failure {
+        Failure { message: message.to_string(), advice: None }
+    }
+}

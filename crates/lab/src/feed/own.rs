@@ -1,18 +1,18 @@
 //! Our own program for `feed`.
 
 use super::{How, Meal};
-use crate::own::{Words, no};
+use crate::own::Words;
 use crate::sample::{Account, Failure, Warmup};
 use crate::unit::Unit;
 
 /// Takes a sample in this process.
 pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
-    let unit: Unit = words.need("unit")?.parse().map_err(no)?;
+    let unit: Unit = words.need("unit")?.parse().map_err(Failure::new)?;
     let meal = Meal {
         people: words.number("units", 1)?,
         nutrients: words.number("nutrients", 1)?,
         yields: words.flag("yields")?,
-        how: words.get("how").map_or(Ok(How::Units), str::parse).map_err(no)?,
+        how: words.get("how").map_or(Ok(How::Units), str::parse).map_err(Failure::new)?,
         workers: words.number("workers", 2)?,
     };
     let rounds = words.number("rounds", 1)?;

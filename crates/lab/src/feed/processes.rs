@@ -12,13 +12,12 @@ use crate::sample::{Failure, Round};
 use crate::unit::{Unit, ns};
 
 pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
-    let failed = |message: String| Failure { message, advice: None };
     let start = Instant::now();
     let mut children = Vec::new();
     for share in meal.shares() {
         let child = again(unit, &share)
             .and_then(|mut command| command.spawn())
-            .map_err(|error| failed(format!("a process could not be started: {error}")));
+            .map_err(|error| Failure::new(format!("a process could not be started: {error}")));
         match child {
             Ok(child) => children.push(child),
             Err(failure) => {
@@ -31,10 +30,10 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
     for child in children {
         let output = child
             .wait_with_output()
-            .map_err(|error| failed(format!("a process was lost: {error}")))?;
+            .map_err(|error| Failure::new(format!("a process was lost: {error}")))?;
         let (switches_made, eaten) = account(&output.stdout).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stdout);
-            failed(format!("a process did not say what it did, but: {}", said.trim()))
+            Failure::new(format!("a process did not say what it did, but: {}", said.trim()))
         })?;
         fed.switches_made += switches_made;
         fed.eaten += eaten;

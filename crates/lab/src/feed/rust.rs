@@ -32,7 +32,7 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
             let runtime = Runtime::builder()
                 .carriers(usize::try_from(carriers).unwrap_or(usize::MAX))
                 .build()
-                .map_err(|error| failed(&format!("carriers could not be started: {error}")))?;
+                .map_err(|error| Failure::new(format!("carriers could not be started: {error}")))?;
             runtime.run(|| {
                 let before = carefree::metrics();
                 let fed = timed(|| by_fibers(meal))?;
@@ -57,7 +57,7 @@ fn timed(feed: impl FnOnce() -> Result<Done, Failure>) -> Result<Fed, Failure> {
     let (switches_made, people) = feed()?;
     let times = Round { create_ns: 0, run_ns: ns(start.elapsed()) };
     if !people.iter().all(Person::is_satisfied) {
-        return Err(failed("somebody is still hungry"));
+        return Err(Failure::new("somebody is still hungry"));
     }
     let eaten = people.iter().map(Person::eaten).sum();
     Ok(Fed { times, switches_made, eaten })
@@ -79,7 +79,7 @@ fn by_threads(meal: &Meal) -> Result<Done, Failure> {
         }
     }
     let people = threads.into_iter().map(|thread| thread.join());
-    let people = people.collect::<Result<_, _>>().map_err(|_| failed("a thread panicked"));
+    let people = people.collect::<Result<_, _>>().map_err(|_| Failure::new("a thread panicked"));
     failure.map_or(Ok((0, people?)), Err)
 }
 
@@ -92,9 +92,9 @@ fn by_fibers(meal: &Meal) -> Result<Done, Failure> {
         .collect();
     // Those that were spawned end by themselves.
     let fibers =
-        fibers.map_err(|error| failed(&format!("a fiber could not be started: {error}")))?;
+        fibers.map_err(|error| Failure::new(format!("a fiber could not be started: {error}")))?;
     let people = fibers.into_iter().map(|fiber| fiber.join());
-    let people = people.collect::<Result<_, _>>().map_err(|_| failed("a fiber panicked"))?;
+    let people = people.collect::<Result<_, _>>().map_err(|_| Failure::new("a fiber panicked"))?;
     Ok((0, people))
 }
 
@@ -120,7 +120,7 @@ fn by_coroutines(meal: &Meal) -> Result<Done, Failure> {
         threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
     });
     for share in done {
-        let (switches, people) = share.map_err(|_| failed("a thread panicked"))??;
+        let (switches, people) = share.map_err(|_| Failure::new("a thread panicked"))??;
         all.0 += switches;
         all.1.extend(people);
     }
@@ -148,7 +148,7 @@ fn resumed_in(scope: &CoroutineScope<'_>, meal: &Meal) -> Result<Done, Failure> 
             },
         );
         hungry.push(coroutine.map_err(|error| {
-            failed(&format!(
+            Failure::new(format!(
                 "coroutine {} of {} could not be made: {error}",
                 reached + 1,
                 meal.people
@@ -174,8 +174,4 @@ fn resumed_in(scope: &CoroutineScope<'_>, meal: &Meal) -> Result<Done, Failure> 
 
 fn capacity(meal: &Meal) -> usize {
     usize::try_from(meal.people).unwrap_or(0)
-}
-
-fn failed(message: &str) -> Failure {
-    Failure { message: message.to_owned(), advice: None }
 }

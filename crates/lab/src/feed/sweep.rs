@@ -77,13 +77,9 @@ impl Sweep {
     }
 }
 
-fn order<T: std::str::FromStr>(trial: &Trial, key: &str) -> Option<T> {
-    trial.parameters.get(key)?.to_string().parse().ok()
-}
-
 /// Bites in all; 0 for what is no meal.
 pub(crate) fn bites(trial: &Trial) -> u64 {
-    trial.parameters.units() * order::<u64>(trial, "nutrients").unwrap_or(0)
+    trial.parameters.units() * trial.parameters.parse::<u64>("nutrients").unwrap_or(0)
 }
 
 /// How long a sample of `trial` would take, by smaller meals of its kind: in proportion from as
@@ -97,12 +93,15 @@ pub(crate) fn forecast<'a>(
     known: impl IntoIterator<Item = (&'a Trial, Duration)>,
 ) -> Option<Duration> {
     let same = |&(other, _): &(&Trial, Duration)| {
-        let way = |trial: &Trial| (order::<How>(trial, "how"), order::<u8>(trial, "yields"));
+        let way = |trial: &Trial| {
+            (trial.parameters.parse::<How>("how"), trial.parameters.parse::<u8>("yields"))
+        };
         (&other.runtime, &other.version, &other.unit, other.workload)
             == (&trial.runtime, &trial.version, &trial.unit, trial.workload)
             && way(other) == way(trial)
     };
-    let table = |trial: &Trial| (trial.parameters.units(), order::<u64>(trial, "nutrients"));
+    let table =
+        |trial: &Trial| (trial.parameters.units(), trial.parameters.parse::<u64>("nutrients"));
     let (people, nutrients) = table(trial);
     let mut fewer_people = Vec::new();
     let mut fewer_bites = Vec::new();
@@ -152,15 +151,15 @@ pub(crate) fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
 
 /// The parameters under which a record keeps it.
 pub(crate) fn parameters(trial: &Trial) -> Parameters {
-    let how = match (order(trial, "how").unwrap_or(How::Units), trial.role) {
+    let how = match (trial.parameters.parse("how").unwrap_or(How::Units), trial.role) {
         (How::Units, Role::Thread) => "threads",
         (How::Units, Role::Fiber) => "fibers",
         (how, _) => how.name(),
     };
     Parameters::default()
         .with("people", trial.parameters.units())
-        .with("nutrients", order::<u64>(trial, "nutrients").unwrap_or(0))
-        .with("yields", order::<u8>(trial, "yields") == Some(1))
+        .with("nutrients", trial.parameters.parse::<u64>("nutrients").unwrap_or(0))
+        .with("yields", trial.parameters.parse::<u8>("yields") == Some(1))
         .with("how", how)
         .with("cores", trial.parameters.cores())
 }
@@ -207,7 +206,7 @@ mod tests {
     #[test]
     fn a_forecast_goes_by_the_people_and_leaves_alone_what_is_there_anyway() {
         let mut points = points(Unit::Fiber, Some(&[How::Units]));
-        points.retain(|trial| order::<u8>(trial, "yields") == Some(1));
+        points.retain(|trial| trial.parameters.parse::<u8>("yields") == Some(1));
         // 1, 10 and 100 people with 10 bites each; the same with 1,000.
         let [one, ten, hundred, .., many] = &points[..] else { panic!("six points") };
         assert_eq!(forecast(hundred, []), None);

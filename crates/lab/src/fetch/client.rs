@@ -106,7 +106,7 @@ impl Client {
         }
         let mut received = 0;
         for unit in units {
-            let length = join(unit).unwrap_or_else(|| Err(failed("a unit panicked")));
+            let length = join(unit).unwrap_or_else(|| Err(Failure::new("a unit panicked")));
             match length {
                 Ok(length) => received += length,
                 // The first one tells; the others are joined all the same.
@@ -121,12 +121,14 @@ impl Client {
         if !self.errand.keep_alive {
             request = request.header("Connection", "close");
         }
-        let mut answer = request.call().map_err(|error| failed(&error.to_string()))?;
-        let body = self.read(answer.body_mut()).map_err(|error| failed(&error.to_string()))?;
+        let mut answer = request.call().map_err(Failure::new)?;
+        let body = self.read(answer.body_mut()).map_err(Failure::new)?;
         let (length, status) = (body.len() as u64, answer.status());
         if status != 200 || length != self.errand.body {
             let expected = self.errand.body;
-            return Err(failed(&format!("{status} with {length} bytes, not 200 with {expected}")));
+            return Err(Failure::new(format!(
+                "{status} with {length} bytes, not 200 with {expected}"
+            )));
         }
         Ok(length)
     }
@@ -146,10 +148,6 @@ impl Client {
             }
         }
     }
-}
-
-fn failed(message: &str) -> Failure {
-    Failure { message: message.to_owned(), advice: None }
 }
 
 #[cfg(test)]

@@ -80,17 +80,13 @@ pub(crate) fn asked_unit(unit: &str) -> &str {
     }
 }
 
-fn order<T: std::str::FromStr>(trial: &Trial, key: &str) -> Option<T> {
-    trial.parameters.get(key)?.to_string().parse().ok()
-}
-
 /// Starts the server for one sample, and returns the orders with its address.
 pub(crate) fn serve(trial: &Trial) -> io::Result<(Server, Trial)> {
     let usual = Settings::default();
     let server = Server::start(Settings {
-        latency: order(trial, "latency_ms").map_or(usual.latency, Duration::from_millis),
-        body: order(trial, "body").unwrap_or(usual.body),
-        encoding: order::<Encoding>(trial, "encoding").unwrap_or(usual.encoding),
+        latency: trial.parameters.parse("latency_ms").map_or(usual.latency, Duration::from_millis),
+        body: trial.parameters.parse("body").unwrap_or(usual.body),
+        encoding: trial.parameters.parse::<Encoding>("encoding").unwrap_or(usual.encoding),
         ..usual
     })?;
     let mut trial = trial.clone();
@@ -132,7 +128,7 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
     if tally.failed > 0 {
         return wrong(format!("{} requests failed", tally.failed));
     }
-    let kept = order(trial, "keep_alive") == Some(1);
+    let kept = trial.parameters.parse("keep_alive") == Some(1);
     let connections = tally.connections;
     match (kept, asked_unit(&trial.unit) == SEQUENTIAL) {
         (false, _) if connections != tally.answered => wrong(format!(

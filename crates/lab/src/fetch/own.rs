@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::allocations;
 use super::client::{Client, Errand, Way};
 use super::course::SEQUENTIAL;
-use crate::own::{Words, no};
+use crate::own::Words;
 use crate::sample::{Account, Failure, Round, Warmup};
 use crate::unit::ns;
 
@@ -13,7 +13,7 @@ use crate::unit::ns;
 pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
     let way = match words.need("unit")? {
         SEQUENTIAL => Way::Sequential,
-        unit => Way::Each(unit.parse().map_err(no)?),
+        unit => Way::Each(unit.parse().map_err(Failure::new)?),
     };
     let requests = words.number("units", 1)?;
     let read_size = words.number("read_size", 0)?;
@@ -22,8 +22,9 @@ pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
         url: words.need("url")?.to_owned(),
         body: words.number("body", 0)?,
         keep_alive: words.flag("keep_alive")?,
-        read_size: usize::try_from(read_size)
-            .map_err(|_| no(format!("read_size {read_size} is more than memory can hold")))?,
+        read_size: usize::try_from(read_size).map_err(|_| {
+            Failure::new(format!("read_size {read_size} is more than memory can hold"))
+        })?,
     });
     let mut received = 0;
     let mut passes = 0;

@@ -80,8 +80,7 @@ pub(super) fn run<U: Gated>(
     open::<U>(&gate, &handles);
     let mut switches_made = 0;
     for handle in handles {
-        switches_made += U::join(handle)
-            .ok_or_else(|| Failure { message: "a unit panicked".into(), advice: None })?;
+        switches_made += U::join(handle).ok_or_else(|| Failure::new("a unit panicked"))?;
     }
     let run_ns = ns(start.elapsed());
     Ok(Run { times: Round { create_ns, run_ns }, switches_made })
