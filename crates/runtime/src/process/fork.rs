@@ -21,7 +21,7 @@
 //! | headers, furnished stacks that idle, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
 //! | what is found out once | the child waits for nobody who was finding it: either `prepare` has seen to it that it is known, or everybody finds it for himself |
 //! | the loader's lock | nobody of ours holds it: see `carefree_context::loader` |
-//! | the lock of std's that its threads take at their beginning and end | not taken: threads are libc's alone, and std is told no fiber's name: see `launch` |
+//! | the lock of std's that its threads take at their beginning and end | not taken: threads are libc's alone, std is told no fiber's name, and what forked does not go back to std's function: see `launch` |
 //! | the reactors' descriptors | closed; the parent's are not touched |
 //! | a fiber's id as libc has it | the child's, put there by `fork` itself; fibers of the child get other ids than the parent's |
 //! | restartable sequences | taken back: the kernel would go on writing to the carrier's thread control block, which libc takes for a dead thread's and gives to the next |

@@ -11,6 +11,10 @@
 //! variables end after that, and a join waits for the thread itself as well ([`bed::join`]), so that a
 //! joined thread has left nothing behind. The runtime counts it as ended when its first thread-local
 //! variable, which is ours, is dropped: the last of all.
+//!
+//! A thread that has forked ends the child when its function returns, as a fiber does (see
+//! [`super::fork`]). Its thread-local variables end there if libc's `exit` sees to them: glibc's does,
+//! musl's does not.
 
 use std::cell::RefCell;
 use std::io;
@@ -29,6 +33,7 @@ use crate::fiber::registry;
 use crate::fiber::size;
 use crate::handle::join::{self, JoinHandle, Stored};
 use crate::process::shortage;
+use crate::protocol::generation;
 use crate::protocol::reason::Reason;
 
 thread_local! {
@@ -83,7 +88,14 @@ where
         me.note_standard(thread::current());
         current::adopt(me);
         me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
+        let before = generation::current();
         let result = panic::catch_unwind(AssertUnwindSafe(f));
+        if generation::current() != before {
+            // It has forked, and this is the child, of which it was the only thread. It does not go
+            // back to std's function, which could wait for ever: see `launch`.
+            join::drop_quietly(result);
+            generation::end();
+        }
         // SAFETY: the caller is the thread, and does so once.
         unsafe { finish(me, result) };
     };

@@ -55,9 +55,6 @@ fn threads_in_place_of_fibers() {
         "few_threads::one_carrier_is_enough",
         "runtimes::counts_count",
         "runtimes::the_number_of_carriers_is_checked",
-        // A child hung there once that was forked amid the other tests; the cause is not known.
-        #[cfg(target_env = "musl")]
-        "forking::",
     ];
     suite_without(ABOUT_FIBERS_ALONE, "CAREFREE_TLS", "threads");
 }
