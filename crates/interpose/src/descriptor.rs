@@ -44,9 +44,10 @@ interpose! { anywhere
             set_errno(libc::EBADF);
             return -1;
         }
+        let closing = locks::closing(fd);
         // SAFETY: the caller's promise.
         let result = unsafe { original(fd) };
-        locks::given_back();
+        closing.closed();
         result
     }
 }
@@ -78,10 +79,11 @@ interpose! { anywhere
             set_errno(libc::EBUSY);
             return -1;
         }
+        let closing = locks::closing(to);
         // SAFETY: the caller's promise.
         let result = unsafe { original(from, to) };
         files::replaced(from, result);
-        locks::given_back();
+        closing.closed();
         result
     }
 }
@@ -93,10 +95,11 @@ interpose! { anywhere
             set_errno(libc::EBUSY);
             return -1;
         }
+        let closing = locks::closing(to);
         // SAFETY: the caller's promise.
         let result = unsafe { original(from, to, flags) };
         files::replaced(from, result);
-        locks::given_back();
+        closing.closed();
         result
     }
 }
@@ -108,9 +111,10 @@ interpose! { anywhere
         if flags == 0 && first <= last {
             files::prepare_to_close_range(first, last);
         }
+        let closing = locks::closing_several();
         // SAFETY: the caller's promise.
         let result = unsafe { original(first, last, flags) };
-        locks::given_back();
+        closing.closed();
         result
     }
 }
@@ -120,9 +124,10 @@ interpose! { anywhere
     fn closefrom(first: c_int) -> (), linked "__closefrom" {
         // Less than none means all.
         files::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
+        let closing = locks::closing_several();
         // SAFETY: the caller's promise.
         unsafe { original(first) };
-        locks::given_back();
+        closing.closed();
     }
 }
 
@@ -144,10 +149,12 @@ interpose! { anywhere
     /// `fclose(3)`. Fibers that wait on the stream's file end their calls with `EBADF` first.
     fn fclose(stream: *mut libc::FILE) -> c_int, linked "_IO_new_fclose" {
         // SAFETY: the caller's promise.
-        files::prepare_to_close(unsafe { number_of(stream) });
+        let fd = unsafe { number_of(stream) };
+        files::prepare_to_close(fd);
+        let closing = locks::closing(fd);
         // SAFETY: the caller's promise.
         let result = unsafe { original(stream) };
-        locks::given_back();
+        closing.closed();
         result
     }
 }
@@ -163,10 +170,11 @@ macro_rules! freopen {
                 // SAFETY: the caller's promise.
                 let fd = unsafe { number_of(stream) };
                 files::prepare_to_close(fd);
+                let closing = locks::closing(fd);
                 // SAFETY: the caller's promise.
                 let result = unsafe { original(path, mode, stream) };
                 files::opened(fd);
-                locks::given_back();
+                closing.closed();
                 result
             }
         }
@@ -234,7 +242,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
         files::duplicated(fd, result);
     } else if locks::may_give_back(command) {
         locks::note(fd, command);
-        locks::given_back();
+        locks::changed(fd);
     }
 }
 
@@ -243,7 +251,7 @@ interpose! { anywhere
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
         if locks::waits(command) && fiber::on_fiber() {
             // SAFETY: the caller's promise.
-            return answer(unsafe { locks::set(fd, command, argument) }) as c_int;
+            return answer(unsafe { locks::set(fd, command, argument as *const libc::flock) }) as c_int;
         }
         // SAFETY: as above.
         let result = unsafe { original(fd, command, argument) };
@@ -257,7 +265,7 @@ interpose! { anywhere
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
         if locks::waits(command) && fiber::on_fiber() {
             // SAFETY: the caller's promise.
-            return answer(unsafe { locks::set(fd, command, argument) }) as c_int;
+            return answer(unsafe { locks::set(fd, command, argument as *const libc::flock) }) as c_int;
         }
         // SAFETY: as above.
         let result = unsafe { original(fd, command, argument) };

@@ -58,6 +58,8 @@ mod fallback;
 mod all;
 mod anew;
 mod buffers;
+#[cfg(test)]
+mod crowds;
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(carefree_sanitized)))]
 mod dlopen;
 mod fiber;

@@ -1,9 +1,21 @@
 //! Locks on files: `flock`, `lockf`, and `fcntl`'s.
 //!
 //! A fiber asks for a lock again and again until it gets it (see `patience`). It
-//! is woken when a lock is given back in this process, by unlocking or closing, and asks each
-//! 20 ms at least for those that other processes hold. The kernel, which sees nobody waiting, finds
+//! is woken when a lock on the file is given back in this process, by unlocking or closing, and asks each
+//! 20 ms at least for those that other processes hold. The kernel, which sees no waiter, finds
 //! no deadlocks (`EDEADLK`) among such fibers, and no order in which they came.
+//!
+//! *Of those that ask for the same, one asks.* Where ten thousand wait for one lock, to wake all of them each
+//! time that it is given back would take a hundred million attempts. So they take turns (see `turn`):
+//! the one that has the turn asks, the others wait for the turn, which comes when that one has
+//! the lock or is interrupted. Those that ask for another kind of lock, or for another part of the file, have
+//! turns of their own. What the kernel would answer to one, it would answer to the others in its line,
+//! except to one whose own open file has got a lock through another fiber meanwhile; so those that wait for
+//! the turn ask too, but rarely ([`LOOKS`]).
+//!
+//! A close gives back all locks of its file, which therefore must be known before: it is looked for only if
+//! some fiber waits for a lock then. A fiber that begins to wait between that look and the close is
+//! woken with all others that have a turn.
 //!
 //! A lock of `fcntl`'s is the process's, so fibers do not exclude each other by it, as threads do not.
 
@@ -12,22 +24,78 @@ use std::mem::MaybeUninit;
 
 use carefree_context::kernel;
 use carefree_reactor::clock::NEVER;
-use carefree_runtime::Reason;
+use carefree_runtime::{Reason, lot};
 use libc::off_t;
 
 use crate::fiber::{self, answer};
 use crate::files;
 use crate::parking::Answer;
 use crate::patience::Matter;
+use crate::turn::{self, Deed, Identity, Patience, Turn};
+
+/// How often a fiber asks for a lock while another one's turn is to ask for it, in nanoseconds.
+const LOOKS: u64 = 1_000_000_000;
 
 static LOCKS: Matter = Matter::new();
 
 system_call!(fn raw_flock(fd: c_int, operation: c_int) -> c_int = SYS_flock);
 
-/// A lock on some file may have been given back.
+/// A file that is about to be closed, if some fiber waits for a lock.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the locks of the file are given back"]
+pub(crate) struct Closing(Option<Identity>);
+
+/// Looks for the file `fd` before it is closed.
 #[inline]
-pub(crate) fn given_back() {
-    LOCKS.happened();
+pub(crate) fn closing(fd: c_int) -> Closing {
+    Closing(if LOCKS.is_waited() { Identity::of(fd).ok() } else { None })
+}
+
+/// Several files are about to be closed.
+pub(crate) fn closing_several() -> Closing {
+    Closing(None)
+}
+
+impl Closing {
+    /// It has been closed, and so its locks have been given back.
+    #[inline]
+    pub(crate) fn closed(self) {
+        if LOCKS.is_waited() {
+            given_back(self.0);
+        }
+    }
+}
+
+/// A lock on the open file `fd` may have been given back.
+#[inline]
+pub(crate) fn changed(fd: c_int) {
+    if LOCKS.is_waited()
+        && let Ok(file) = Identity::of(fd)
+    {
+        given_back(Some(file));
+    }
+}
+
+/// A lock on `file` may have been given back, or on any file.
+#[cold]
+fn given_back(file: Option<Identity>) {
+    LOCKS.count();
+    match file {
+        Some(file) => {
+            lot::unpark(key(file), usize::MAX);
+        }
+        None => turn::for_each_had(|turn| {
+            if turn.deed != Deed::Steps {
+                lot::unpark(key(turn.file), usize::MAX);
+            }
+        }),
+    }
+}
+
+/// Names the waits for locks on `file`: not an address that anything could have, nor a turn's name.
+/// That of another file may be the same, whose waiters then ask in vain.
+fn key(file: Identity) -> usize {
+    1 << 63 | 1 << 61 | 1 << 60 | (file.hash() >> 4) as usize
 }
 
 interpose! { anywhere
@@ -40,12 +108,15 @@ interpose! { anywhere
             if operation & libc::LOCK_UN == 0 {
                 files::claimed(fd);
             }
-            given_back();
+            changed(fd);
             return result;
         }
         files::claimed(fd);
         let arguments = [fd as usize, (operation | libc::LOCK_NB) as usize, 0, 0, 0, 0];
-        let locked = until_free(|| {
+        let kind = operation & (libc::LOCK_SH | libc::LOCK_EX);
+        let deed =
+            Deed::Lock { command: libc::LOCK_UN, kind, start: 0, length: 0, from: libc::SEEK_SET };
+        let locked = until_free(fd, deed, || {
             // SAFETY: no memory is involved.
             unsafe { kernel::call(libc::SYS_flock, arguments) }
         });
@@ -62,7 +133,7 @@ macro_rules! lockf {
                 if command != libc::F_LOCK || !fiber::on_fiber() {
                     // SAFETY: no memory is involved.
                     let result = unsafe { original(fd, command, length) };
-                    given_back();
+                    changed(fd);
                     return result;
                 }
                 // SAFETY: zeros are a lock from the file's position on.
@@ -71,7 +142,7 @@ macro_rules! lockf {
                 lock.l_whence = libc::SEEK_CUR as c_short;
                 lock.l_len = length;
                 // SAFETY: a lock that stays as long as this.
-                let locked = unsafe { set(fd, libc::F_SETLKW, (&raw const lock) as usize) };
+                let locked = unsafe { set(fd, libc::F_SETLKW, &raw const lock) };
                 answer(locked) as c_int
             }
         }
@@ -101,21 +172,48 @@ pub(crate) fn note(fd: c_int, command: c_int) {
 ///
 /// # Safety
 /// As for libc's.
-pub(crate) unsafe fn set(fd: c_int, command: c_int, lock: usize) -> Answer {
+pub(crate) unsafe fn set(fd: c_int, command: c_int, lock: *const libc::flock) -> Answer {
     let command = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
     note(fd, command);
-    let locked = until_free(|| {
+    let arguments = [fd as usize, command as usize, lock as usize, 0, 0, 0];
+    let attempt = || {
         // SAFETY: the caller's promise.
-        unsafe { kernel::call(libc::SYS_fcntl, [fd as usize, command as usize, lock, 0, 0, 0]) }
-    });
-    // A lock for writing may have become one for reading, or none.
-    given_back();
-    locked
+        unsafe { kernel::call(libc::SYS_fcntl, arguments) }
+    };
+    // The kernel says first whether there is a lock to be read.
+    let answer = attempt();
+    if !is_taken(answer) {
+        changed(fd);
+        return answer;
+    }
+    // SAFETY: the kernel has read it.
+    let libc::flock { l_type, l_whence, l_start, l_len, .. } = unsafe { lock.read_unaligned() };
+    // Relative to something of the open file's, it is the same only by the same number.
+    let from = if l_whence == libc::SEEK_SET as c_short { -1 } else { fd << 2 | l_whence as c_int };
+    let deed = Deed::Lock { command, kind: l_type.into(), start: l_start, length: l_len, from };
+    until_free(fd, deed, attempt)
 }
 
-fn until_free(mut lock: impl FnMut() -> Answer) -> Answer {
-    LOCKS.pursue(Reason::FileLock, NEVER, libc::EINTR, || match lock() {
-        Err(libc::EAGAIN | libc::EACCES) => None,
-        answer => Some(answer),
-    })?
+fn is_taken(answer: Answer) -> bool {
+    matches!(answer, Err(libc::EAGAIN | libc::EACCES))
+}
+
+/// Asks by `lock` until it is answered otherwise than that another has the lock.
+fn until_free(fd: c_int, deed: Deed, lock: impl Fn() -> Answer) -> Answer {
+    let attempt = || Some(lock()).filter(|answer| !is_taken(*answer));
+    let answer = attempt();
+    // One for writing may have become one for reading, or none: `flock` gives back what it had of another
+    // kind even where it fails.
+    changed(fd);
+    if let Some(answer) = answer {
+        return answer;
+    }
+    let turn = Turn { file: Identity::of(fd)?, deed };
+    let reason = Reason::FileLock;
+    let patience = Patience { reason, deadline: NEVER, late: libc::EINTR, looks: LOOKS };
+    let answer = turn::in_turn_unless(turn, &patience, attempt, || {
+        LOCKS.pursue_by(key(turn.file), reason, NEVER, libc::EINTR, attempt)?
+    })?;
+    changed(fd);
+    answer
 }

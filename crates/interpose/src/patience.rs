@@ -23,6 +23,7 @@ use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::parking::interruption;
+use crate::turn;
 
 const SHORTEST: u64 = 200_000;
 /// The longest a fiber sleeps before it asks again, in nanoseconds.
@@ -44,13 +45,25 @@ impl Matter {
         std::ptr::from_ref(self) as usize
     }
 
+    /// Whether any fiber waits for it.
+    #[inline]
+    pub(crate) fn is_waited(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
     /// Something may have become possible that fibers wait for.
     #[inline]
     pub(crate) fn happened(&'static self) {
-        if self.waiting.load(Ordering::Acquire) > 0 {
-            self.happenings.fetch_add(1, Ordering::AcqRel);
+        if self.is_waited() {
+            self.count();
             lot::unpark(self.key(), usize::MAX);
         }
+    }
+
+    /// Counts a happening, after a look whether any fiber waits and before those are unparked that may go
+    /// on: for a matter whose waiters have several keys.
+    pub(crate) fn count(&self) {
+        self.happenings.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Calls `attempt` until it does not say `None`.
@@ -59,6 +72,18 @@ impl Matter {
     /// When the fiber is interrupted, or `deadline` has passed (`late`).
     pub(crate) fn pursue<T>(
         &'static self,
+        reason: Reason,
+        deadline: u64,
+        late: c_int,
+        attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, c_int> {
+        self.pursue_by(self.key(), reason, deadline, late, attempt)
+    }
+
+    /// [`pursue`](Matter::pursue), woken by `key`.
+    pub(crate) fn pursue_by<T>(
+        &self,
+        key: usize,
         reason: Reason,
         deadline: u64,
         late: c_int,
@@ -80,7 +105,8 @@ impl Matter {
             }
             let until = Until { deadline: (now + span).min(deadline), cancellable: true };
             let same = || self.happenings.load(Ordering::Acquire) == seen;
-            let outcome = wait::park(self.key(), same, reason, until);
+            let outcome = wait::park(key, same, reason, until);
+            turn::count(outcome);
             if outcome == Outcome::TimedOut {
                 span = (span * 2).min(LONGEST);
             }
@@ -90,16 +116,16 @@ impl Matter {
 }
 
 /// One that waits for a matter.
-struct Counted(&'static Matter);
+struct Counted<'m>(&'m Matter);
 
-impl Counted {
-    fn new(matter: &'static Matter) -> Counted {
+impl<'m> Counted<'m> {
+    fn new(matter: &'m Matter) -> Counted<'m> {
         matter.waiting.fetch_add(1, Ordering::AcqRel);
         Counted(matter)
     }
 }
 
-impl Drop for Counted {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
