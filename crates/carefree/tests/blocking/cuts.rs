@@ -99,6 +99,8 @@ const TESTS: &[(&str, Test)] = &[
     ("close", Here(files::close)),
     ("waitpid", Here(others::waitpid)),
     ("system", Here(others::system)),
+    ("dlopen", Elsewhere("loading/constructors::others_go_on_while_a_constructor_waits")),
+    ("dlclose", Elsewhere("loading/constructors::others_go_on_while_a_constructor_waits")),
     ("getaddrinfo", Here(others::getaddrinfo)),
     ("getnameinfo", Here(others::getnameinfo)),
     ("getservbyname", Here(others::getservbyname)),

@@ -81,6 +81,9 @@ fn others_go_on_while_a_constructor_waits() {
         for _ in 0..20 {
             yield_now();
         }
+        // None of these waits is cut short.
+        loads_other.cancel();
+        more.iter().for_each(|fiber| fiber.cancel());
         waiting.go.write_all(b"x").unwrap();
         let library = loads.join().unwrap();
         assert_eq!(library.call(c"initial_at_load"), 1);
