@@ -105,7 +105,7 @@ fn compare(options: &Options) -> ExitCode {
     println!("Boost {}", carefree_benches::boost::version());
 
     let peers = peers();
-    let mut table = Table::new("").column("workload", Align::Left).column("unit", Align::Left);
+    let mut table = Table::new("").left(["workload", "unit"]);
     for heading in peers.iter().map(|(name, _)| *name).chain(["ours/best", "target", "met"]) {
         table = table.column(heading, Align::Right);
     }

@@ -199,13 +199,10 @@ mod tests {
     fn samples_that_were_used_again_make_no_second_point() {
         let reading = |run: &str, position, value| Reading {
             subject: Subject { version: "3.3".into(), ..Subject::default() },
-            role: None,
             run: run.into(),
             position,
-            pin: None,
-            program: String::new(),
             figures: BTreeMap::from([("time_per_unit".to_owned(), value)]),
-            proof: serde_json::Map::new(),
+            ..Reading::default()
         };
         let record = |started: &str, samples: Vec<Reading>| {
             let environment = Environment { started: started.into(), ..Environment::default() };

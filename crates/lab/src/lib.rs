@@ -4,7 +4,10 @@
 //! A [`plan::Plan`] says which samples to take, of our own units and of those of the runtimes that
 //! [`targets`] finds; a [`run::Runner`] takes each in a [`process`] of its own, which for our units
 //! calls [`own::take`]; a [`record::Record`] keeps them with the medians, their intervals, the
-//! [`env::Environment`] and the reasons for doubt ([`noise`]); [`report`] shows it. What each figure means, and what it does not, is in `docs/methodology.md`.
+//! [`env::Environment`] and the reasons for doubt ([`noise`]); [`compare`] and [`history`] compute
+//! what changed, and [`report`] shows all of it. What each figure is called, how it is measured and
+//! where it is shown stands in [`metric::FIGURES`]; what it means, and what it does not, in
+//! `docs/methodology.md`.
 
 #![warn(missing_docs)]
 

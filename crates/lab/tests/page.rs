@@ -28,16 +28,13 @@ fn mine(started: &str) -> Record {
                     workload: "alloc".into(),
                     parameters: Parameters::default().with("units", 10_000_u64),
                 },
-                role: None,
                 run: started.into(),
                 position: samples.len(),
-                pin: None,
-                program: "p".into(),
                 figures: BTreeMap::from([
                     ("time_per_unit".into(), time),
                     ("whole_memory_per_unit".into(), time / 2.0 + 2_000.0),
                 ]),
-                proof: serde_json::Map::new(),
+                ..Reading::default()
             });
         }
     }

@@ -103,13 +103,11 @@ fn record() -> Record {
     });
     let sample = Reading {
         subject: subject(Workload::Alloc, Unit::Fiber),
-        role: None,
         run: "2026-01-31T12:00:00Z".into(),
-        position: 0,
-        pin: None,
         program: "85944171f73967e8".into(),
         figures: BTreeMap::from([("time_per_unit".into(), 4_405.0)]),
         proof: proof.as_object().expect("an object").clone(),
+        ..Reading::default()
     };
     Record {
         source: None,

@@ -137,13 +137,9 @@ mod tests {
                     workload: "alloc".into(),
                     parameters: Parameters::default().with("units", units),
                 },
-                role: None,
                 metric: "time_per_unit".into(),
-                value_unit: "ns".into(),
                 median,
-                ci_low: None,
-                ci_high: None,
-                samples: Vec::new(),
+                ..Measurement::default()
             })
             .collect();
         Record { results, ..Record::default() }

@@ -106,19 +106,14 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Subject;
     use crate::stats::median;
 
     fn figure(metric: &str, samples: &[f64]) -> Measurement {
         Measurement {
-            subject: Subject::default(),
-            role: None,
             metric: metric.into(),
-            value_unit: "ns".into(),
             median: median(samples),
-            ci_low: None,
-            ci_high: None,
             samples: samples.to_vec(),
+            ..Measurement::default()
         }
     }
 

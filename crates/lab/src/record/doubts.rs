@@ -234,13 +234,10 @@ mod tests {
         let metric = if weighed { "whole_memory_per_unit" } else { "time_per_switch" };
         Reading {
             subject: subject(unit, workload),
-            role: None,
             run: "2026-01-31T12:00:00Z".into(),
-            position: 0,
-            pin: None,
-            program: String::new(),
             figures: BTreeMap::from([(metric.to_owned(), 1.0)]),
             proof: proof.as_object().expect("an object").clone(),
+            ..Reading::default()
         }
     }
 
@@ -249,13 +246,12 @@ mod tests {
     fn measurement(samples: &[f64]) -> Measurement {
         Measurement {
             subject: subject("thread", "switch"),
-            role: None,
             metric: "time_per_switch".into(),
-            value_unit: "ns".into(),
             median: 1.0,
             ci_low: Some(1.0),
             ci_high: Some(1.0),
             samples: samples.to_vec(),
+            ..Measurement::default()
         }
     }
 

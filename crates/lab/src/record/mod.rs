@@ -75,7 +75,7 @@ pub struct RunFacts {
 }
 
 /// One figure of one subject.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// What it is about.
     #[serde(flatten)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Subject;
 
 /// What one process measured, with its proof of the work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// What it is about.
     #[serde(flatten)]

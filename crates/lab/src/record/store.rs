@@ -221,13 +221,11 @@ mod tests {
                 workload: "alloc".into(),
                 parameters: Parameters::default().with("units", 100_u64),
             },
-            role: None,
             run: started.into(),
             position,
-            pin: None,
             program: "p1".into(),
             figures: BTreeMap::from([("time_per_unit".into(), value)]),
-            proof: serde_json::Map::new(),
+            ..Reading::default()
         }
     }
 

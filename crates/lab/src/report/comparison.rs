@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 
 use super::ink::Ink;
-use super::table::{Align, Table, wrap};
+use super::table::{Table, wrap};
 use super::{Format, csv, html};
 use crate::compare::{self, Comparison, Pair, Verdict};
 use crate::metric::spoken;
@@ -140,16 +140,9 @@ const NOTES: [&str; 2] = [
 
 fn table(comparison: &Comparison) -> Table {
     let mut table = Table::new("Old and New")
-        .column("Runtime", Align::Left)
-        .column("Unit", Align::Left)
-        .column("Workload", Align::Left)
-        .column("Figure", Align::Left)
-        .column("Old", Align::Right)
-        .column("New", Align::Right)
-        .column("Ratio", Align::Right)
-        .column("95% interval", Align::Right)
-        .column("p", Align::Right)
-        .column("Verdict", Align::Left);
+        .left(["Runtime", "Unit", "Workload", "Figure"])
+        .right(["Old", "New", "Ratio", "95% interval", "p"])
+        .left(["Verdict"]);
     for pair in &comparison.pairs {
         let Pair { old, new, change, shared } = pair;
         let ends = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
@@ -247,24 +240,10 @@ fn markdown(comparison: &Comparison) -> String {
 }
 
 fn spreadsheet(comparison: &Comparison) -> String {
-    let headings = [
-        "runtime",
-        "old_version",
-        "new_version",
-        "unit",
-        "workload",
-        "parameters",
-        "metric",
-        "value_unit",
-        "old",
-        "new",
-        "ratio",
-        "ratio_low",
-        "ratio_high",
-        "p",
-        "verdict",
-    ];
-    let mut lines = csv::line(headings.into_iter().map(str::to_owned));
+    let mut lines = String::from(
+        "runtime,old_version,new_version,unit,workload,parameters,metric,\
+         value_unit,old,new,ratio,ratio_low,ratio_high,p,verdict\n",
+    );
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for Pair { old, new, change, .. } in &comparison.pairs {
         let cells = [

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::ink::Ink;
-use super::table::{Align, Table};
+use super::table::Table;
 use super::{Format, csv, html};
 use crate::compare::{Change, Verdict};
 use crate::history::{Series, sentences, series};
@@ -77,14 +77,9 @@ fn changes<'a>(series: &'a Series<'a>) -> impl Iterator<Item = Option<Change>> +
 
 fn table(all: &[Series<'_>]) -> Table {
     let mut table = Table::new("Figures over Versions and Time")
-        .column("Runtime", Align::Left)
-        .column("Unit", Align::Left)
-        .column("Workload", Align::Left)
-        .column("Figure", Align::Left)
-        .column("Version", Align::Left)
-        .column("Date", Align::Left)
-        .column("Median", Align::Right)
-        .column("Since the one before", Align::Left);
+        .left(["Runtime", "Unit", "Workload", "Figure", "Version", "Date"])
+        .right(["Median"])
+        .left(["Since the one before"]);
     for series in all {
         let mut first = true;
         for ((m, started), change) in series.points.iter().zip(changes(series)) {
@@ -117,22 +112,10 @@ fn table(all: &[Series<'_>]) -> Table {
 }
 
 fn spreadsheet(all: &[Series<'_>]) -> String {
-    let headings = [
-        "runtime",
-        "unit",
-        "workload",
-        "parameters",
-        "metric",
-        "value_unit",
-        "version",
-        "date",
-        "median",
-        "ci_low",
-        "ci_high",
-        "ratio",
-        "verdict",
-    ];
-    let mut lines = csv::line(headings.into_iter().map(str::to_owned));
+    let mut lines = String::from(
+        "runtime,unit,workload,parameters,metric,value_unit,\
+         version,date,median,ci_low,ci_high,ratio,verdict\n",
+    );
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for series in all {
         for ((m, started), change) in series.points.iter().zip(changes(series)) {

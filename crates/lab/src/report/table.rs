@@ -48,6 +48,18 @@ impl Table {
         }
     }
 
+    /// With further columns, aligned as words are.
+    #[must_use]
+    pub fn left<const N: usize>(self, headings: [&str; N]) -> Table {
+        headings.into_iter().fold(self, |table, heading| table.column(heading, Align::Left))
+    }
+
+    /// With further columns, aligned as numbers are.
+    #[must_use]
+    pub fn right<const N: usize>(self, headings: [&str; N]) -> Table {
+        headings.into_iter().fold(self, |table, heading| table.column(heading, Align::Right))
+    }
+
     /// With one column more.
     #[must_use]
     pub fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
@@ -183,10 +195,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Table {
-        let mut table = Table::new("Sizes")
-            .column("Runtime", Align::Left)
-            .column("Fiber Alloc (μs)", Align::Right)
-            .column("N", Align::Right);
+        let mut table = Table::new("Sizes").left(["Runtime"]).right(["Fiber Alloc (μs)", "N"]);
         table.rows = vec![
             vec!["ours 1.0\nrust 1.95".into(), "4.405".into(), "1".into()],
             vec!["theirs".into(), "12,345.678".into(), "10".into()],

@@ -124,7 +124,7 @@ fn one_crowd(parameters: &Parameters) -> String {
 }
 
 fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let mut table = Table::new("Performance Summary").column("Runtime", Align::Left);
+    let mut table = Table::new("Performance Summary").left(["Runtime"]);
     let parts = [
         ("alloc", metric::TIME_PER_UNIT.name, "Alloc (μs)", "Allocation Ratio", 3),
         ("switch", metric::TIME_PER_SWITCH.name, "Switch (μs)", "Switch Ratio", 4),
@@ -178,13 +178,13 @@ fn range(m: &Measurement) -> Option<String> {
 fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     let figure = ("switch", metric::SWITCHES_PER_SECOND.name);
     let seats = seats(view, crews, figure.0, figure.1);
-    let mut table = Table::new("Context Switching Performance").column("Runtime", Align::Left);
+    let mut table = Table::new("Context Switching Performance").left(["Runtime"]);
     for seat in &seats {
         table = table.column(format!("{} Switches/sec", seat.title()), Align::Right);
     }
     let compared = seats.contains(&Seat::Fiber) && seats.contains(&Seat::Thread);
     if compared {
-        table = table.column("Performance Ratio", Align::Right);
+        table = table.right(["Performance Ratio"]);
     }
     let row = |crew: &Crew<'_>| {
         let mut row = vec![crew.label.clone()];
@@ -213,10 +213,8 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     if columns.is_empty() {
         return None;
     }
-    let mut table = Table::new("Memory Usage Per Unit")
-        .column("Runtime", Align::Left)
-        .column("Memory", Align::Left)
-        .column("Count", Align::Right);
+    let mut table =
+        Table::new("Memory Usage Per Unit").left(["Runtime", "Memory"]).right(["Count"]);
     for heading in ["Memory (bytes)", "Total (MB)"] {
         for &seat in &columns {
             table = table.column(format!("{} {heading}", seat.title()), Align::Right);
@@ -310,12 +308,11 @@ fn by_mode(
 }
 
 fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let mut table = Table::new("Cache Warming Performance")
-        .column("Runtime", Align::Left)
-        .column("Mode", Align::Left)
-        .column("First Alloc (μs)", Align::Right)
-        .column("Last Alloc (μs)", Align::Right)
-        .column("Improvement", Align::Right);
+    let mut table = Table::new("Cache Warming Performance").left(["Runtime", "Mode"]).right([
+        "First Alloc (μs)",
+        "Last Alloc (μs)",
+        "Improvement",
+    ]);
     table
         .notes
         .push(format!("Allocation in a process's first and last round ({}).", crowd(view, "warm")));
@@ -330,12 +327,11 @@ fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
 }
 
 fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let mut table = Table::new("Throughput Performance")
-        .column("Runtime", Align::Left)
-        .column("Mode", Align::Left)
-        .column("Total Time (ms)", Align::Right)
-        .column("Concurrency", Align::Right)
-        .column("Max Throughput (req/s)", Align::Right);
+    let mut table = Table::new("Throughput Performance").left(["Runtime", "Mode"]).right([
+        "Total Time (ms)",
+        "Concurrency",
+        "Max Throughput (req/s)",
+    ]);
     table.notes.push(format!(
         "The last, warm round, a unit for each request ({}).",
         crowd(view, "throughput")
@@ -384,10 +380,7 @@ fn feeding(view: &View<'_>) -> Option<Table> {
     let all = || families.iter().flat_map(|family| family.figures.iter().copied());
     let people = all().map(|m| meal(m, "people")).max()?;
     let nutrients: BTreeSet<u64> = all().map(|m| meal(m, "nutrients")).collect();
-    let mut table = Table::new("Feeding")
-        .column("Runtime", Align::Left)
-        .column("Way", Align::Left)
-        .column("Yields", Align::Left);
+    let mut table = Table::new("Feeding").left(["Runtime", "Way", "Yields"]);
     for bites in &nutrients {
         table = table.column(format!("{} Bites (ms)", grouped(*bites as f64, 0)), Align::Right);
     }
@@ -479,17 +472,12 @@ pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
 /// Fetching pages, with the comparisons as the published HTTP experiment has them: each way against the best.
 fn fetching(view: &View<'_>) -> Option<Table> {
     let mut table = Table::new("Fetching")
-        .column("Runtime", Align::Left)
-        .column("Way", Align::Left)
-        .column("Iterations/s", Align::Right)
-        .column("±", Align::Right)
-        .column("Requests/s", Align::Right)
-        .column("Comparison", Align::Left)
-        .column("Allocated", Align::Right)
-        .column("Comparison", Align::Left)
-        .column("Objects", Align::Right)
-        .column("Traced at Most", Align::Right)
-        .column("Peak Memory", Align::Right);
+        .left(["Runtime", "Way"])
+        .right(["Iterations/s", "±", "Requests/s"])
+        .left(["Comparison"])
+        .right(["Allocated"])
+        .left(["Comparison"])
+        .right(["Objects", "Traced at Most", "Peak Memory"]);
     for fetches in fetches(view) {
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
         let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name).map(|m| m.median);
@@ -550,16 +538,8 @@ fn fetching(view: &View<'_>) -> Option<Table> {
 /// Every figure with its interval; of feeding only where `meals` says so, for its points are many.
 pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
     let mut table = Table::new("Medians and 95% Intervals")
-        .column("Runtime", Align::Left)
-        .column("Workload", Align::Left)
-        .column("Unit", Align::Left)
-        .column("Parameters", Align::Left)
-        .column("Figure", Align::Left)
-        .column("Median", Align::Right)
-        .column("From", Align::Right)
-        .column("To", Align::Right)
-        .column("Samples", Align::Right)
-        .column("Outliers", Align::Right);
+        .left(["Runtime", "Workload", "Unit", "Parameters", "Figure"])
+        .right(["Median", "From", "To", "Samples", "Outliers"]);
     // One runtime a unit, as where all are ours, need not be named again in each row.
     let foreign = |f: &Figure<'_>| !["carefree", "rust"].contains(&&*f.m.subject.runtime);
     let named = view.places.len() > 1 || view.figures.iter().any(foreign);

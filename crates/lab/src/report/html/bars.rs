@@ -6,7 +6,7 @@ use super::markup::{figure, grid, percent};
 use super::scale::{Scale, tick};
 use crate::metric::Quantity;
 use crate::record::Measurement;
-use crate::report::table::{Align, Table};
+use crate::report::table::Table;
 use crate::report::tables::NOTHING;
 
 /// One bar.
@@ -94,12 +94,7 @@ fn spoken(title: &str, bars: &[Bar<'_>]) -> String {
 }
 
 fn behind(bars: &[Bar<'_>]) -> Table {
-    let mut table = Table::new("")
-        .column("Unit", Align::Left)
-        .column("Median", Align::Right)
-        .column("From", Align::Right)
-        .column("To", Align::Right)
-        .column("Samples", Align::Right);
+    let mut table = Table::new("").left(["Unit"]).right(["Median", "From", "To", "Samples"]);
     for bar in bars {
         let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| bar.m.show(end));
         let samples = bar.m.samples.len();

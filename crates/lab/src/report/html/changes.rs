@@ -7,7 +7,7 @@ use super::{environment, page, past, subtitle};
 use crate::compare::{Change, Comparison, Pair, Verdict};
 use crate::metric;
 use crate::record::Record;
-use crate::report::table::{Align, Table};
+use crate::report::table::Table;
 
 /// The page of a comparison: `cautions` before all, then what it comes to in `sentences`, the
 /// figures that changed as a picture, and all of them in `table`.
@@ -126,12 +126,7 @@ fn words(pair: &Pair) -> String {
 }
 
 fn behind(shown: &[&Pair]) -> Table {
-    let mut table = Table::new("")
-        .column("Figure", Align::Left)
-        .column("Change", Align::Left)
-        .column("Ratio", Align::Right)
-        .column("From", Align::Right)
-        .column("To", Align::Right);
+    let mut table = Table::new("").left(["Figure", "Change"]).right(["Ratio", "From", "To"]);
     for pair in shown {
         let two = |value: f64| format!("{value:.2}");
         let (low, high) = pair.change.interval.unzip();

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_record_becomes_part_of_the_page() {
-        let mut evil = Table::new("x").column("<b>", Align::Left);
+        let mut evil = Table::new("x").left(["<b>"]);
         evil.rows = vec![vec!["<script>alert('1')</script>".into()]];
         let html = table(&evil, "\"quoted\"").into_string();
         assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_name_that_stands_once_is_in_every_row() {
-        let mut two = Table::new("x").column("Runtime", Align::Left).column("Mode", Align::Left);
+        let mut two = Table::new("x").left(["Runtime", "Mode"]);
         two.rows =
             vec![vec!["ruby 3.3".into(), "Fibers".into()], vec![String::new(), "Threads".into()]];
         two.names = vec!["ruby 3.3".into(); 2];
