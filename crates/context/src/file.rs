@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::kernel;
+use carefree_ground::kernel;
 
 /// Files that are mapped at once, at most.
 const PLACES: usize = 256;

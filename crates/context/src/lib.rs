@@ -11,11 +11,9 @@ pub mod extent;
 pub mod file;
 pub mod fork;
 pub mod instrument;
-pub mod kernel;
 pub mod loader;
 pub mod overflow;
 pub mod stack;
 pub mod tls;
 
 pub use coroutine::{Coroutine, CoroutineState, ScopedCoroutine, Suspender, SymmetricSuspender};
-pub use stack::lock;

@@ -9,7 +9,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::lock::Lock;
+use carefree_ground::lock::Lock;
 
 /// Held while somebody asks.
 static ASKING: Lock<()> = Lock::new(());

@@ -13,7 +13,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;

@@ -11,7 +11,7 @@
 use std::ffi::c_int;
 use std::io::Write as _;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 use crate::buffers::Buffers;
 use crate::parking::Answer;

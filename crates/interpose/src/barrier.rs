@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_runtime::wait::{Until, park};
 use carefree_runtime::{Outcome, Reason, lot, offload};
 

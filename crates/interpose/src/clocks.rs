@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_runtime::clock;
 use libc::{clockid_t, time_t, timespec, timeval};
 

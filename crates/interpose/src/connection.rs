@@ -33,8 +33,8 @@
 
 use std::ffi::c_int;
 
-use carefree_context::kernel;
-use carefree_context::lock::Lock;
+use carefree_ground::kernel;
+use carefree_ground::lock::Lock;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use libc::{sockaddr, socklen_t};

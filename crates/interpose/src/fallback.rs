@@ -10,7 +10,7 @@ macro_rules! system_call {
             arguments[..given.len()].copy_from_slice(&given);
             // SAFETY: the system call of this name takes these arguments: the manual page has it.
             $crate::fiber::answer(unsafe {
-                carefree_context::kernel::call(libc::$number, arguments)
+                carefree_ground::kernel::call(libc::$number, arguments)
             }) as $result
         }
     };

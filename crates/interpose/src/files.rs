@@ -32,7 +32,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::waiters::{self, Seat, Waiters};
 

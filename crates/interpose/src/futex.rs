@@ -21,7 +21,7 @@
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::lot::{self, is_waited_after_change};
 use carefree_runtime::parker;

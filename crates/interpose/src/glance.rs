@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use libc::{c_long, epoll_event, pollfd, sigset_t, timespec};
 
 use crate::parking::Answer;

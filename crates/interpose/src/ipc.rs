@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;

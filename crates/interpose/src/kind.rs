@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 use crate::storage::{self, Storage};
 

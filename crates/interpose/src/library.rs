@@ -15,7 +15,8 @@
 
 use std::ffi::c_void;
 
-use carefree_context::{kernel, tls};
+use carefree_context::tls;
+use carefree_ground::kernel;
 use carefree_runtime::wait::without_parking;
 
 use crate::loader;

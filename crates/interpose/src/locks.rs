@@ -22,7 +22,7 @@
 use std::ffi::{c_int, c_short};
 use std::mem::MaybeUninit;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::{Reason, lot};
 use libc::off_t;

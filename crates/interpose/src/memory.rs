@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 /// Bytes of the kernel's set of signals, which is what it is asked to read.
 const WORD: usize = 8;

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::waiters::Seat;
 use carefree_runtime::{Reason, clock};

@@ -10,7 +10,7 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 use libc::{mode_t, pollfd};

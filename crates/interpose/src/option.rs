@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use libc::socklen_t;
 
 /// A socket's option whose value is a number.

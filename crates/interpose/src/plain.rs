@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
 
 use crate::buffers::Buffers;

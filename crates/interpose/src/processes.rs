@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;

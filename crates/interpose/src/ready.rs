@@ -13,7 +13,7 @@
 use std::ffi::{c_int, c_ulong};
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::operation::{self, Ended, Wait};

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 use crate::fiber::answer;
 

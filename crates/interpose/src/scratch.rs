@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 /// A pipe to copy to (`tee`), so that one can look at what is in another without taking it.
 pub(crate) struct Scratch {

@@ -16,7 +16,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::{self, NEVER};
 use carefree_runtime::launch::launch;

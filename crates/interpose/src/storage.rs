@@ -14,7 +14,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 /// Where a file with a position keeps its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

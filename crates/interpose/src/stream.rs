@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use libc::{iovec, off_t};
 
 use crate::fiber::answer;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use libc::off_t;

@@ -31,7 +31,7 @@ unsafe extern "C-unwind" fn raw_syscall(
     f: usize,
 ) -> c_long {
     // SAFETY: the caller's promise.
-    answer(unsafe { carefree_context::kernel::call(number, [a, b, c, d, e, f]) }) as c_long
+    answer(unsafe { carefree_ground::kernel::call(number, [a, b, c, d, e, f]) }) as c_long
 }
 
 interpose! { lean anywhere

@@ -12,7 +12,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::{Attempt, Op};
 
 use crate::parking::{self, On, Parked};

@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn raw_prctl(
 ) -> c_int {
     let arguments = [option as usize, a as usize, b as usize, c as usize, d as usize, 0];
     // SAFETY: the caller's promise.
-    let returned = unsafe { carefree_context::kernel::call(libc::SYS_prctl, arguments) };
+    let returned = unsafe { carefree_ground::kernel::call(libc::SYS_prctl, arguments) };
     answer(returned) as c_int
 }
 

@@ -21,7 +21,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::waiters::Seat;

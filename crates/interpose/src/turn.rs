@@ -22,8 +22,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use carefree_context::kernel;
-use carefree_context::lock::Lock;
+use carefree_ground::kernel;
+use carefree_ground::lock::Lock;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, clock, lot};

@@ -16,7 +16,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use carefree_runtime::offload_unchecked;
 
 /// Bytes of the kernel's set of signals.

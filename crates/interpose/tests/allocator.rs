@@ -45,7 +45,7 @@ impl Contended {
                 // The holder loses its processor.
                 let time = libc::timespec { tv_sec: 0, tv_nsec: 1000 };
                 let arguments = [&raw const time as usize, 0, 0, 0, 0, 0];
-                let _ = carefree_context::kernel::call(libc::SYS_nanosleep, arguments);
+                let _ = carefree_ground::kernel::call(libc::SYS_nanosleep, arguments);
             }
             let result = f();
             assert_eq!(libc::pthread_mutex_unlock(self.mutex.get()), 0);

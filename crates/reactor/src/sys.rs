@@ -14,8 +14,6 @@ mod attempt;
 #[cfg(not(all(test, loom)))]
 pub(crate) mod epoll;
 #[cfg(not(all(test, loom)))]
-mod lock;
-#[cfg(not(all(test, loom)))]
 pub(crate) mod mock;
 #[cfg(not(all(test, loom)))]
 mod poll;

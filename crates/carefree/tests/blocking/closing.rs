@@ -358,7 +358,7 @@ fn high(fd: c_int) -> c_int {
 fn give(fd: c_int, to: c_int) {
     let arguments = [to as usize, fd as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
     // SAFETY: no memory is involved, and the number is free.
-    let given = unsafe { carefree_context::kernel::call(libc::SYS_dup3, arguments) };
+    let given = unsafe { carefree_ground::kernel::call(libc::SYS_dup3, arguments) };
     assert_eq!(given, Ok(fd as usize));
 }
 

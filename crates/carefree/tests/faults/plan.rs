@@ -263,7 +263,7 @@ fn is_over(fd: usize) -> bool {
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [&raw mut file as usize, 1, &raw const at_once as usize, 0, 0, 0];
     // SAFETY: an array of one, and a time.
-    let over = unsafe { carefree_context::kernel::call(libc::SYS_ppoll, arguments) };
+    let over = unsafe { carefree_ground::kernel::call(libc::SYS_ppoll, arguments) };
     over != Ok(0)
 }
 

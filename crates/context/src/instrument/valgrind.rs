@@ -4,7 +4,7 @@
 //! Without being told, it takes the step from one stack to its neighbour for one large frame, and all
 //! that lies between for dead.
 
-use crate::lock::Lock;
+use carefree_ground::lock::Lock;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -32,8 +32,9 @@
 use super::guard::{self, GuardMode, Range};
 use super::slab::{NIL, Slab};
 use super::sys::{self, Errno};
-use super::{StackSize, limit, lock::Lock};
+use super::{StackSize, limit};
 use crate::instrument::valgrind;
+use carefree_ground::lock::Lock;
 use std::io;
 
 /// The most stacks in a batch.

@@ -46,7 +46,6 @@
 mod class;
 mod guard;
 mod limit;
-pub mod lock;
 mod pool;
 mod registry;
 pub mod setting;

@@ -1,5 +1,4 @@
-//! The system calls the stack room makes: memory mapping, advice on it, and the futex under its
-//! lock.
+//! The system calls the stack room makes: memory mapping, and advice on it.
 //!
 //! They are made straight, not through libc, for two reasons. The runtime interposes libc's
 //! blocking calls (its `syscall` among them) to park fibers, and a pool that hands out the stacks
@@ -8,9 +7,7 @@
 //!
 //! It is also the seam where tests make the n-th call of a kind fail: see `inject`.
 
-use std::sync::atomic::AtomicU32;
-
-use crate::kernel;
+use carefree_ground::kernel;
 
 /// An error number, as the kernel returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,23 +160,6 @@ pub(super) fn close(fd: i32) {
 pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel only reads `bytes`.
     unsafe { call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
-}
-
-/// Sleeps while `word` holds `value`; wakes for a [`futex_wake`], and sometimes for nothing.
-pub(super) fn futex_wait(word: &AtomicU32, value: u32) {
-    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the kernel only reads the word; every failure (it has changed, a signal) is a wake-up
-    // for nothing.
-    let _ = unsafe {
-        call(libc::SYS_futex, [word.as_ptr() as usize, operation, value as usize, 0, 0, 0])
-    };
-}
-
-/// Wakes one thread that sleeps on `word`, which need not exist any more.
-pub(super) fn futex_wake(word: *const AtomicU32) {
-    let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the kernel only compares the address; where nothing is, it says so.
-    let _ = unsafe { call(libc::SYS_futex, [word as usize, operation, 1, 0, 0, 0]) };
 }
 
 /// The size of a memory page in bytes.

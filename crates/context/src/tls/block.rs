@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::arch;
-use crate::lock::Lock;
+use carefree_ground::lock::Lock;
 
 use super::layout::{DTV_FROM_TP, Layout};
 use super::pristine::UNALLOCATED;

@@ -60,13 +60,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
+use carefree_ground::membarrier;
+
 use super::block;
 use super::layout::Layout;
 use super::pristine;
 use super::statics::{Misfit, Statics};
-use crate::kernel;
 use crate::loader;
-use crate::lock::Lock;
+use carefree_ground::lock::Lock;
 
 /// For how long a change that looks unfinished is looked at again.
 ///
@@ -76,14 +77,8 @@ const SETTLING: Duration = Duration::from_secs(10);
 
 /// Has all threads of the process that run just now execute a memory barrier, where the kernel can.
 fn interrupt_others() {
-    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    let command = |command: libc::c_int| {
-        // SAFETY: no memory is involved.
-        unsafe { kernel::call(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]) }
-    };
-    let _ = command(REGISTER_PRIVATE_EXPEDITED);
-    let _ = command(PRIVATE_EXPEDITED);
+    let _ = membarrier::register();
+    let _ = membarrier::everywhere();
 }
 
 /// The current [`Statics`] and what they were gathered from.

@@ -5,10 +5,10 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::{ptr, slice};
 
-use super::lock::Lock;
 use super::poll::poll;
 use super::raw::syscall;
 use crate::op::{Attempt, CURRENT, Op};
+use carefree_ground::lock::Lock;
 
 /// What a terminal takes without waiting once it says that it is writable: its drivers say so while
 /// fewer than 256 bytes (`WAKEUP_CHARS`) are queued.
@@ -22,7 +22,7 @@ const HEAD: usize = 16;
 /// Held from seeing that a connection is there until it is taken. Without it two carriers could see
 /// the same one, and the slower would wait in `accept`, fibers and all. (What concerns other
 /// processes: [`may_be_shared`].)
-static ACCEPTING: Lock = Lock::new();
+static ACCEPTING: Lock<()> = Lock::new(());
 
 /// Whether the process has forked, or was forked from one that had Carefree in it.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +52,7 @@ pub(super) fn may_be_shared(listener: RawFd) -> bool {
 /// There is one thread, and it is not inside [`attempt`].
 pub(crate) unsafe fn after_fork() {
     // SAFETY: the caller's promise.
-    unsafe { ACCEPTING.reset() };
+    unsafe { ACCEPTING.renew(()) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

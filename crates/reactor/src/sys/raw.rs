@@ -1,4 +1,6 @@
-//! One system call, without libc.
+//! One system call, without libc, that tests can have fail.
+
+use carefree_ground::kernel;
 
 /// Enters the kernel for system call `number`. Unused arguments are ignored by the kernel.
 ///
@@ -16,7 +18,7 @@ pub(crate) unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> Result<u
         return unsafe { hooked(hooks, number, args) };
     }
     // SAFETY: the caller's promise.
-    unsafe { enter(number, args) }
+    unsafe { kernel::call(number, args) }
 }
 
 /// [`syscall`] for tests.
@@ -33,50 +35,9 @@ unsafe fn hooked(
     match (hooks.call)(number, &mut args) {
         Some(errno) => Err(errno),
         // SAFETY: the caller's promise.
-        None => unsafe { enter(number, args) },
+        None => unsafe { kernel::call(number, args) },
     }
 }
-
-/// The instruction.
-///
-/// # Safety
-/// As for [`syscall`].
-#[inline(always)]
-unsafe fn enter(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
-    let result: isize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the kernel's calling convention on x86-64: number in rax, arguments in rdi, rsi,
-    // rdx, r10, r8, r9, result in rax; `syscall` itself overwrites rcx and r11. The stack is left
-    // alone. That the call is sound is the caller's promise.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
-            in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: the kernel's calling convention on aarch64: number in x8, arguments in x0 to x5,
-    // result in x0, everything else preserved. That the call is sound is the caller's promise.
-    unsafe {
-        std::arch::asm!(
-            "svc 0",
-            in("x8") number as isize,
-            inlateout("x0") args[0] as isize => result,
-            in("x1") args[1], in("x2") args[2], in("x3") args[3],
-            in("x4") args[4], in("x5") args[5],
-            options(nostack),
-        );
-    }
-    // The last 4095 values of the address space are negated errors.
-    if (-4095..0).contains(&result) { Err(-result as i32) } else { Ok(result as usize) }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("carefree-reactor knows the system calls of x86_64 and aarch64 only");
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 
 use crate::api::semaphore::Semaphore;
 use crate::api::spawn::Builder;

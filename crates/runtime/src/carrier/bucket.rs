@@ -15,9 +15,11 @@
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
+#[cfg(not(loom))]
+use std::time::Duration;
 
 #[cfg(not(loom))]
-use carefree_context::kernel;
+use carefree_ground::nap;
 
 use crate::fiber::header::FiberRef;
 use crate::protocol::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
@@ -35,12 +37,15 @@ const HELD: u32 = 1;
 /// The list is not empty. (Up to date when the lock is free.)
 const WAITED: u32 = 2;
 
-/// How often one looks again before one gives the processor away: about as long as a critical
+/// How often a waiter looks again before it gives the processor away: about as long as a critical
 /// section takes.
+#[cfg(not(loom))]
 const SPINS: u32 = 100;
-/// How often one gives it away before one sleeps, for as many nanoseconds.
+/// How often a waiter gives it away before it sleeps, for so long.
+#[cfg(not(loom))]
 const YIELDS: u32 = 10;
-const NAP: i64 = 50_000;
+#[cfg(not(loom))]
+const NAP: Duration = Duration::from_micros(50);
 
 pub(crate) struct Bucket {
     word: AtomicU32,
@@ -152,7 +157,7 @@ impl Bucket {
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// Not a [`carefree_context::lock::Lock`]: its waiters sleep until they are woken, and so its
+    /// Not a [`carefree_ground::lock::Lock`]: its waiters sleep until they are woken, and so its
     /// unlocking must find out whether somebody sleeps, by a locked instruction. Two of those are
     /// saved in each hand-over from fiber to fiber. Whoever finds a bucket locked is very rarely kept
     /// waiting, unless the holder has lost its processor; then it gives its own away.
@@ -193,15 +198,12 @@ impl Bucket {
                     std::hint::spin_loop();
                     continue;
                 }
-                let time = libc::timespec { tv_sec: 0, tv_nsec: NAP };
                 // The kernel's calls: libc's would park.
-                let (number, first) = match looks < SPINS + YIELDS {
-                    true => (libc::SYS_sched_yield, 0),
+                match looks < SPINS + YIELDS {
+                    true => nap::yield_processor(),
                     // The holder's priority may be lower than the caller's.
-                    false => (libc::SYS_nanosleep, &raw const time as usize),
-                };
-                // SAFETY: the kernel reads the time, if anything.
-                let _ = unsafe { kernel::call(number, [first, 0, 0, 0, 0, 0]) };
+                    false => nap::sleep(NAP),
+                }
             }
         }
     }

@@ -21,6 +21,7 @@ use carefree_context::arch::{self, ThreadContext};
 use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::carrier::bucket::Held;
+use crate::carrier::errand::ErrandRef;
 use crate::carrier::io::Io;
 use crate::carrier::policy::{Place, SPAWNED, YIELDED};
 use crate::carrier::queue::Queue;
@@ -542,8 +543,11 @@ impl Carrier {
     }
 
     /// Cancels an operation that was submitted here; for a fiber that runs elsewhere.
-    pub(crate) fn send_errand(&self, token: u64) {
-        self.io.leave_errand(token);
+    ///
+    /// # Safety
+    /// The operation's record stays until the errand was run.
+    pub(crate) unsafe fn send_errand(&self, errand: ErrandRef) {
+        self.io.leave_errand(errand);
         if self.runtime().sleepers.claim_one(self.index) {
             self.wake();
         }

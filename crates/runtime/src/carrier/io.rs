@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use carefree_reactor::clock;
 use carefree_reactor::{Completion, Driver, Idle, Op, Unsupported, choice};
-use crossbeam_deque::{Injector, Steal};
 
+use crate::carrier::errand::ErrandRef;
 use crate::fiber::current::without_parking;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::bias::Bias;
+use crate::protocol::injector::Injector;
 
 /// A carrier's driver and what goes with it.
 pub(crate) struct Io {
@@ -29,8 +30,8 @@ pub(crate) struct Io {
     refused_until: Cell<u64>,
     /// Operations submitted and not completed. Written under the lock.
     pending: AtomicUsize,
-    /// Operations to be cancelled, by their tokens.
-    errands: Injector<u64>,
+    /// Operations to be cancelled.
+    errands: Injector<ErrandRef>,
     /// Where the carrier sleeps.
     idle: Arc<Idle>,
     /// The runtime's own time, if it has one.
@@ -143,9 +144,8 @@ impl Io {
     }
 
     /// Asks from elsewhere for an operation to be cancelled.
-    pub(crate) fn leave_errand(&self, token: u64) {
-        // It allocates, and gives the processor away when others push.
-        without_parking(|| self.errands.push(token));
+    pub(crate) fn leave_errand(&self, errand: ErrandRef) {
+        self.errands.push(errand);
     }
 
     pub(crate) fn has_errands(&self) -> bool {
@@ -222,14 +222,9 @@ impl Io {
 
     /// The token of an operation to be cancelled.
     pub(crate) fn next_errand(&self) -> Option<u64> {
-        while !self.errands.is_empty() {
-            match self.errands.steal() {
-                Steal::Success(token) => return Some(token),
-                Steal::Retry => {}
-                Steal::Empty => break,
-            }
-        }
-        None
+        let mut next = None;
+        self.errands.take(1, |errand| next = Some(errand.token()));
+        next
     }
 
     /// Lets go of the driver in the child of a fork.

@@ -14,6 +14,7 @@ pub(crate) mod census;
 pub mod clock;
 #[cfg(not(loom))]
 pub(crate) mod completion;
+pub(crate) mod errand;
 #[cfg(not(loom))]
 pub(crate) mod io;
 #[cfg(not(loom))]

@@ -4,13 +4,17 @@
 use carefree_context::arch;
 
 use crate::carrier::carrier::Carrier;
+use crate::carrier::errand::{Errand, ErrandRef};
 use crate::carrier::wake::wake_completed;
 use crate::fiber::header::FiberRef;
 use crate::protocol::flight::Flight;
 use crate::protocol::sync::Cell;
 
 /// An operation in flight. A record of its own for each, never moved.
+#[repr(C)]
 pub(crate) struct Operation {
+    /// First, so that it has the record's address.
+    errand: Errand,
     /// The fiber that waits for it.
     pub(crate) fiber: FiberRef,
     /// The carrier whose reactor has it.
@@ -18,6 +22,8 @@ pub(crate) struct Operation {
     pub(crate) result: Cell<i32>,
     pub(crate) flight: Flight,
 }
+
+const _: () = assert!(std::mem::offset_of!(Operation, errand) == 0);
 
 /// The memory is the fiber's again. loom reports those who touch the record later.
 #[cfg(loom)]
@@ -29,7 +35,13 @@ impl Drop for Operation {
 
 impl Operation {
     pub(crate) fn new(fiber: FiberRef, carrier: &'static Carrier) -> Operation {
-        Operation { fiber, carrier, result: Cell::new(0), flight: Flight::new() }
+        Operation {
+            errand: Errand::new(),
+            fiber,
+            carrier,
+            result: Cell::new(0),
+            flight: Flight::new(),
+        }
     }
 
     /// Whether it was, now that it is done and its end was asked for.
@@ -38,8 +50,14 @@ impl Operation {
         matches!(-self.result.get(), libc::ECANCELED | libc::EINTR)
     }
 
+    /// What its reactor knows it by: the record's address.
     pub(crate) fn token(&self) -> u64 {
         (&raw const *self) as u64
+    }
+
+    /// What asks the carrier that has it to cancel it.
+    pub(crate) fn errand(&self) -> ErrandRef {
+        ErrandRef::new(&self.errand)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 
 use crate::carrier::carrier::Shared;
 

@@ -26,9 +26,9 @@ use std::num::NonZero;
 use std::ptr::NonNull;
 
 use carefree_context::arch;
-use carefree_context::lock::Lock;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
+use carefree_ground::lock::Lock;
 use once_cell::race::OnceNonZeroUsize;
 
 use crate::fiber::size;

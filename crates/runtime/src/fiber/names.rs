@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::thread;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 
 use crate::fiber::standard::Prepared;
 

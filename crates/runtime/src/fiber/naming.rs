@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 
 use crate::fiber::header::Header;
 use crate::fiber::names::{KernelName, Names};

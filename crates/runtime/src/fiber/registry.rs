@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use carefree_context::lock::Lock;
 use carefree_context::stack;
+use carefree_ground::lock::Lock;
 
 use crate::fiber::bed;
 use crate::fiber::furnish::Furnished;

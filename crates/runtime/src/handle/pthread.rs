@@ -14,7 +14,7 @@ use std::mem;
 use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::sync::atomic::Ordering;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 
 use crate::fiber::bed;
 use crate::fiber::current;

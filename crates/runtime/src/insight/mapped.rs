@@ -10,7 +10,7 @@ use std::mem::{align_of, size_of};
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 /// A mapping's least size in bytes; whole pages are what the kernel gives.
 const LEAST: usize = 4096;

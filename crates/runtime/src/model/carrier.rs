@@ -4,6 +4,7 @@ use carefree_reactor::{Op, TimerKey, Unsupported};
 use loom::sync::{Condvar, Mutex};
 
 use crate::carrier::bucket::Held;
+use crate::carrier::errand::ErrandRef;
 use crate::carrier::policy::Place;
 use crate::carrier::record;
 use crate::carrier::timers::Shard;
@@ -203,8 +204,10 @@ impl Carrier {
         });
     }
 
-    pub(crate) fn send_errand(&self, token: u64) {
-        self.change(|reactor| reactor.errands.push(token));
+    /// # Safety
+    /// As for the real one.
+    pub(crate) unsafe fn send_errand(&self, errand: ErrandRef) {
+        self.change(|reactor| reactor.errands.push(errand.token()));
     }
 
     /// A byte has come, which ends an operation.

@@ -31,7 +31,8 @@
 
 use std::ptr;
 
-use carefree_context::{fork, kernel, tls};
+use carefree_context::{fork, tls};
+use carefree_ground::kernel;
 
 use crate::carrier::bucket;
 use crate::carrier::carrier;

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use carefree_context::lock::{Guard, Lock};
+use carefree_ground::lock::{Guard, Lock};
 
 use crate::carrier::carrier::Shared;
 

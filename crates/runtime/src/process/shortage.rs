@@ -16,8 +16,8 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use carefree_context::kernel;
 use carefree_context::stack::{Stack, StackPool, StackSize};
+use carefree_ground::nap;
 use carefree_reactor::clock;
 
 use crate::carrier::calls;
@@ -60,7 +60,8 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
         if clock::now() >= clock::add(begun, patience) {
             return Err(refusal);
         }
-        pause();
+        // Lets other threads run. (libc's sleep would park the caller.)
+        nap::sleep(PAUSE);
     }
 }
 
@@ -94,13 +95,6 @@ fn some_are_leaving() -> bool {
             && Some(fiber) != me;
     });
     found
-}
-
-/// Lets other threads run. Not by libc, whose sleep would park the caller.
-fn pause() {
-    let span = libc::timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
-    // SAFETY: the kernel reads a time that lives until the call returns; a signal may end it early.
-    let _ = unsafe { kernel::call(libc::SYS_nanosleep, [&raw const span as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// The error of a call that needs a thread, which the kernel has refused for `error`.

@@ -116,7 +116,7 @@ fn relax() {
         // The thief may have lost its processor inside; it needs ours to get on. Not by libc's
         // call, which would let another fiber run here: the owner is about to touch its queue.
         // SAFETY: takes nothing and touches nothing.
-        let _ = unsafe { carefree_context::kernel::call(libc::SYS_sched_yield, [0; 6]) };
+        let _ = unsafe { carefree_ground::kernel::call(libc::SYS_sched_yield, [0; 6]) };
     }
 }
 

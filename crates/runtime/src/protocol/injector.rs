@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 
 /// What can be in one such list at a time, by a link of its own.
 pub(crate) trait Linked: Copy {

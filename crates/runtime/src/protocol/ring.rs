@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use carefree_context::kernel;
+use carefree_ground::kernel;
 
 #[derive(Debug)]
 pub(crate) struct Ring<T> {

@@ -5,7 +5,7 @@
 #[cfg(loom)]
 pub(crate) use crate::model::{Idle, Lock};
 #[cfg(not(loom))]
-pub(crate) use carefree_context::lock::Lock;
+pub(crate) use carefree_ground::lock::Lock;
 #[cfg(not(loom))]
 pub(crate) use carefree_reactor::Idle;
 #[cfg(loom)]
@@ -117,12 +117,11 @@ pub(crate) fn heavy() {
 
 #[cfg(not(loom))]
 pub(crate) mod membarrier {
-    //! `membarrier(2)`, private expedited.
+    //! Whether fences are of unequal halves.
+
+    use carefree_ground::membarrier;
 
     use super::{AtomicBool, Ordering};
-
-    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
     static READY: AtomicBool = AtomicBool::new(false);
 
@@ -133,10 +132,7 @@ pub(crate) mod membarrier {
         if carefree_settings::setting("CAREFREE_MEMBARRIER").is_some_and(|v| v == "off") {
             return;
         }
-        // SAFETY: no pointers are passed.
-        let refused =
-            unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
-        READY.store(refused == 0, Ordering::SeqCst);
+        READY.store(membarrier::register().is_ok(), Ordering::SeqCst);
     }
 
     #[inline(always)]
@@ -145,10 +141,10 @@ pub(crate) mod membarrier {
     }
 
     pub(crate) fn everywhere() {
-        // SAFETY: no pointers are passed.
-        let failed = unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
         // Registered, so the kernel has no reason to refuse; and if it does, going on would be
         // unsound.
-        assert_eq!(failed, 0, "membarrier: {}", std::io::Error::last_os_error());
+        if let Err(errno) = membarrier::everywhere() {
+            panic!("membarrier: {}", std::io::Error::from_raw_os_error(errno));
+        }
     }
 }

@@ -203,7 +203,8 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
             here.cancel(operation.token());
         } else {
             far = true;
-            operation.carrier.send_errand(operation.token());
+            // SAFETY: the loop below waits until it was run.
+            unsafe { operation.carrier.send_errand(operation.errand()) };
         }
     }
     // What was over stays so. A thousand that complete one by one wake the fiber as often, and it need

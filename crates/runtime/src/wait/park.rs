@@ -4,8 +4,9 @@
 //! waits that need no key because who wakes knows the fiber: `park_self` and `sleep_until`.
 
 use std::mem;
+use std::time::Duration;
 
-use carefree_context::kernel;
+use carefree_ground::nap;
 
 use crate::carrier::bucket;
 use crate::carrier::carrier::{self, Next, yield_now};
@@ -349,24 +350,19 @@ fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) 
     }
 }
 
+/// How long a fiber that must not leave its stack sleeps before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+
 /// Waits without leaving the stack, for a fiber that must not (see
 /// [`Carrier::must_not_switch`](crate::carrier::carrier::Carrier::must_not_switch)).
 #[cold]
 fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
     while !me.episode.is_woken() {
-        nap();
+        nap::sleep(LOOK_AGAIN);
         if deadline != NEVER && clock::now() >= deadline {
             me.episode.claim(ticket, Outcome::TimedOut);
         }
     }
-}
-
-/// Sleeps for 50 us without libc, whose `nanosleep` would park.
-pub(crate) fn nap() {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
-    // SAFETY: the kernel reads the time, and nothing else is asked of it. That a signal ends it
-    // early does no harm.
-    let _ = unsafe { kernel::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Runs `f` for a caller whose frame fibers borrow from: that frame must not be left by a panic,

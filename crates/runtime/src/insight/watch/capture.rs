@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_context::stack;
+use carefree_ground::nap;
 
 use crate::fiber::current;
 use crate::fiber::furnish;
 use crate::fiber::header::{FiberRef, Kind};
 use crate::insight::mapped::Mapped;
-use crate::wait::park;
 
 use super::image::read_memory;
 use super::unwind::{Copy, Registers};
@@ -29,6 +29,8 @@ use super::unwind::{Copy, Registers};
 const SIGNAL: libc::c_int = libc::SIGURG;
 /// How much of a stack is copied: enough for all frames a report shows, as a rule.
 const COPIED: usize = 64 * 1024;
+/// Time between two looks for the answer.
+const NAP: Duration = Duration::from_micros(50);
 /// How long a thread has to answer. It may be busy in the kernel, or not get a processor.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -139,7 +141,7 @@ pub(super) fn interrupt(thread: i32) -> Option<Capture> {
     let asked = Instant::now();
     let mut answered = false;
     while refused == 0 && !answered && asked.elapsed() < PATIENCE {
-        park::nap();
+        nap::sleep(NAP);
         answered = SLOT.state.load(Ordering::Acquire) == request | DONE;
     }
     if !answered {

@@ -17,7 +17,7 @@
 
 use std::sync::atomic::Ordering;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 use carefree_reactor::Idle;
 
 use super::report::{PER_SECOND, REPORTS, Report};

@@ -8,7 +8,7 @@
 use std::ffi::CStr;
 
 use carefree_context::file::MappedFile;
-use carefree_context::kernel;
+use carefree_ground::kernel;
 use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};

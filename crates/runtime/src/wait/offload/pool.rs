@@ -33,7 +33,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use carefree_context::lock::Lock;
+use carefree_ground::lock::Lock;
 use carefree_reactor::{Idle, clock};
 
 use crate::carrier::launch::launch;

@@ -6,12 +6,13 @@
 //! dozen nanoseconds of a critical section: nobody runs foreign code while holding it, or makes a
 //! system call on the way that is taken often (to map memory, or to wake a sleeping thread, some do).
 
-use super::sys;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::futex;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -28,7 +29,7 @@ const SPINS: u32 = 100;
 /// unlocks it, and poisons nothing.
 ///
 /// ```
-/// use carefree_context::lock::Lock;
+/// use carefree_ground::lock::Lock;
 ///
 /// static COUNT: Lock<u32> = Lock::new(0);
 /// *COUNT.lock() += 1;
@@ -106,7 +107,7 @@ impl<T> Lock<T> {
         // too. Whoever unlocks swaps in FREE, so a CONTENDED that we wrote is either seen by the
         // holder, who then wakes one of us, or has replaced FREE, and the lock is ours.
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
-            sys::futex_wait(&self.state, CONTENDED);
+            futex::wait(&self.state, CONTENDED);
         }
     }
 }
@@ -139,7 +140,7 @@ impl<T> Drop for Guard<'_, T> {
         let state = &raw const self.lock.state;
         if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
             // Whoever has the lock now may be freeing it: the address may be all there is left.
-            sys::futex_wake(state);
+            futex::wake(state);
         }
     }
 }

@@ -7,7 +7,7 @@
 /// Enters the kernel for system call `number`. Arguments that it does not take are ignored.
 ///
 /// ```
-/// use carefree_context::kernel;
+/// use carefree_ground::kernel;
 ///
 /// // SAFETY: getpid takes nothing and touches nothing.
 /// let pid = unsafe { kernel::call(libc::SYS_getpid, [0; 6]) };

@@ -1,0 +1,13 @@
+//! What the rooms above stand on: system calls without libc, and what is made of one alone.
+//!
+//! Carefree defines libc's blocking calls anew to park fibers in them. Code that must not find itself in
+//! the scheduler (the scheduler's own, above all) enters the kernel from here.
+
+#![warn(missing_docs)]
+#![cfg(target_os = "linux")]
+
+mod futex;
+pub mod kernel;
+pub mod lock;
+pub mod membarrier;
+pub mod nap;
