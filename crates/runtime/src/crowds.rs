@@ -63,7 +63,7 @@ fn until_waiting(count: usize, reason: Reason) {
     }
 }
 
-/// Files of which nothing can be read, and those who wait for each.
+/// Files of which nothing can be read, and the fibers that wait for each.
 struct Files(Vec<(UnixDatagram, Waiters)>);
 
 impl Files {

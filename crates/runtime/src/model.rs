@@ -3,8 +3,8 @@
 //! `wait`, `lot`, `join`, `operation`, `waiters` and what they are made of are the real ones. Beneath them, in
 //! `model/`, is a world with a thread of loom's for each fiber and each plain thread: a fiber that leaves
 //! its stack does what its carrier would do next, and then sleeps until it is made ready. So loom itself
-//! reports who sleeps for ever, as a deadlock; and whoever makes a fiber ready touches a cell that
-//! stands for its context, so loom reports who does it too early.
+//! reports what sleeps for ever, as a deadlock; and what makes a fiber ready touches a cell that
+//! stands for its context, so loom reports what does it too early.
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(test)]
@@ -62,7 +62,7 @@ impl Idle {
         std::mem::take(&mut *woken)
     }
 
-    /// Time has passed: who sleeps looks at the clock.
+    /// Time has passed: a sleeper looks at the clock.
     pub(crate) fn pass(&self) {
         let _woken = self.woken.lock().unwrap();
         self.changed.notify_one();

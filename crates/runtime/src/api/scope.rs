@@ -243,7 +243,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         let outcome = slot.lock().take();
         let outcome = outcome.expect("a scoped fiber leaves its outcome when it ends");
         if outcome.is_err() {
-            // Told to somebody; the scope need not panic for it.
+            // It was told of; the scope need not panic for it.
             data.panics.fetch_sub(1, Ordering::Relaxed);
         }
         outcome
@@ -286,7 +286,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 struct Data {
     /// Fibers that have not ended.
     running: AtomicUsize,
-    /// Panics nobody has been told of.
+    /// Panics that were not told of.
     panics: AtomicUsize,
     cancel_on_failure: AtomicBool,
     cancelled: AtomicBool,

@@ -13,7 +13,7 @@ use crate::wait::park::{self, Until};
 
 /// Lets a limited number in at once.
 ///
-/// Who waits longest is served first: a permit that is given back goes to them, and nobody can
+/// The one that waits longest is served first: a permit that is given back goes to it, and none can
 /// snatch it. Works between fibers and plain threads.
 ///
 /// ```
@@ -29,14 +29,14 @@ use crate::wait::park::{self, Until};
 pub struct Semaphore {
     /// Free permits, times [`ONE`], and [`WAITED_FOR`].
     ///
-    /// Who finds no permit sets the flag under the lock of the list of waiters, as it enters the
-    /// list; the flag is cleared under that lock too, once the list is empty. So while somebody
-    /// waits the flag is set, and while it is set no permit is free: who gives one back then takes
+    /// A caller that finds no permit sets the flag under the lock of the list of waiters, as it enters the
+    /// list; the flag is cleared under that lock too, once the list is empty. So while one
+    /// waits the flag is set, and while it is set no permit is free: a caller that gives one back then takes
     /// the lock and hands it over.
     state: AtomicUsize,
 }
 
-/// Somebody may wait.
+/// A fiber or thread may wait.
 const WAITED_FOR: usize = 1;
 const ONE: usize = 2;
 const MAX: usize = usize::MAX / 4;
@@ -83,7 +83,7 @@ impl Semaphore {
             return Outcome::Invalid;
         }
         // Under the lock of the list of waiters: takes a permit that has become free, or says that
-        // somebody waits.
+        // one waits.
         let validate = || {
             let take = |state: usize| if state >= ONE { state - ONE } else { state | WAITED_FOR };
             let found = self
@@ -128,7 +128,7 @@ impl Semaphore {
     #[cold]
     fn hand_over(&self, count: usize) {
         lot::unpark_then(self.key(), count, UNPARKED, |woken, others| {
-            // If some permits are left nobody waits, so the flag goes with the first free permit.
+            // If some permits are left none waits, so the flag goes with the first free permit.
             let flag = if others() { WAITED_FOR } else { 0 };
             let rest = (count - woken) * ONE;
             let add = |state: usize| Some(((state & !WAITED_FOR) + rest) | flag);

@@ -240,7 +240,7 @@ fn closure<F>(stack: *mut FiberStack) -> *mut F {
 /// Writes the closure and the first frame to the fiber's stack.
 ///
 /// # Safety
-/// The fiber is new, has a stack, and nobody else knows it.
+/// The fiber is new, has a stack, and is known to the caller alone.
 #[inline(always)]
 unsafe fn place<F, T>(fiber: FiberRef, f: F)
 where

@@ -25,14 +25,14 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
 use crate::protocol::work;
 
-/// Of 16 bytes each, and untouched as long as nobody waits there: so many that a hundred thousand keys
+/// Of 16 bytes each, and untouched as long as nothing waits there: so many that a hundred thousand keys
 /// rarely share one.
 #[cfg(not(loom))]
 const BUCKETS: usize = 1 << 16;
 #[cfg(loom)]
 const BUCKETS: usize = 2;
 
-/// Somebody has the bucket's lock.
+/// A thread has the bucket's lock.
 const HELD: u32 = 1;
 /// The list is not empty. (Up to date when the lock is free.)
 const WAITED: u32 = 2;
@@ -114,7 +114,7 @@ loom::lazy_static! {
     pub(crate) static ref LOT: [Bucket; BUCKETS] = [Bucket::new(), Bucket::new()];
 }
 
-/// Forgets all who wait: in the child of a fork, to which they have not come along.
+/// Forgets all that wait: in the child of a fork, to which they have not come along.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.
@@ -158,8 +158,8 @@ impl Bucket {
     }
 
     /// Not a [`carefree_ground::lock::Lock`]: its waiters sleep until they are woken, and so its
-    /// unlocking must find out whether somebody sleeps, by a locked instruction. Two of those are
-    /// saved in each hand-over from fiber to fiber. Whoever finds a bucket locked is very rarely kept
+    /// unlocking must find out whether a thread sleeps, by a locked instruction. Two of those are
+    /// saved in each hand-over from fiber to fiber. A thread that finds a bucket locked is very rarely kept
     /// waiting, unless the holder has lost its processor; then it gives its own away.
     #[inline]
     pub(crate) fn lock(&'static self) -> Guard {
@@ -224,7 +224,7 @@ pub(crate) struct Guard(&'static Bucket);
 pub(crate) struct Held(&'static Bucket);
 
 impl Held {
-    /// Unlocks the bucket, for who runs after the fiber.
+    /// Unlocks the bucket, on behalf of the fiber that has left.
     #[inline(always)]
     pub(crate) fn release(self) {
         // The fiber is in the list.
@@ -266,7 +266,7 @@ impl Drop for Guard {
     }
 }
 
-/// Orders what is read under a bucket's lock after the taking of the lock for all who look at the
+/// Orders what is read under a bucket's lock after the taking of the lock for all that look at the
 /// word without the lock: a full fence, which on x86-64 the locking instruction is already.
 #[inline]
 pub(crate) fn fence_after_lock() {
@@ -319,7 +319,7 @@ impl List {
         }
     }
 
-    /// Takes a waiter out of the run it is in, who stays `linked`.
+    /// Takes a waiter out of the run it is in. It stays `linked`.
     #[inline]
     fn unlink(&mut self, run: Run, fiber: FiberRef) {
         let (last, following) = (run.last(), fiber.next.get());
@@ -346,8 +346,8 @@ fn next(before: Option<FiberRef>, first: Option<FiberRef>) -> Option<FiberRef> {
     before.map_or(first, |before| before.next.get())
 }
 
-/// Takes `fiber` out of the list it is in, if it is in one; if somebody is just taking it out, waits
-/// until he is done with it. Its wait has been ended, by the caller if this is not the fiber itself.
+/// Takes `fiber` out of the list it is in, if it is in one; if another thread is just taking it out, waits
+/// until that is done. Its wait has been ended, by the caller if this is not the fiber itself.
 #[inline]
 pub(crate) fn leave(fiber: FiberRef) {
     if fiber.linked.load(Ordering::Acquire) {

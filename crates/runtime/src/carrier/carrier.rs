@@ -6,9 +6,9 @@
 //!
 //! # Leaving a stack
 //!
-//! A fiber must not be found by others before its context is saved, which the switch does. So who
-//! leaves locks the run queue, notes what is to be done with him ([`Next`]) or queues himself, and
-//! switches; and whoever runs next on this carrier does what was noted and unlocks the queue, before
+//! A fiber must not be found by others before its context is saved, which the switch does. So the
+//! departing fiber locks the run queue, notes what is to be done with it ([`Next`]) or queues itself, and
+//! switches; what runs next on this carrier does what was noted and unlocks the queue, before
 //! anything else ([`Carrier::settle`]).
 
 use std::cell::{Cell, UnsafeCell};
@@ -41,7 +41,7 @@ use crate::protocol::sleepers::Sleepers;
 pub(crate) enum Next {
     /// Its wait has begun: it may be woken now.
     Park,
-    /// Its wait has begun, and who might wake it stands before this lock.
+    /// Its wait has begun, and what might wake it waits for this lock.
     ParkHeld(Held),
     /// It has ended: take its stack back.
     End,
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     /// Of those, threads that were started in place of fibers and have ended.
     pub(crate) threads_ended: AtomicU64,
     pub(crate) stopping: AtomicBool,
-    /// Who is just putting a fiber into a queue here without being one of the carriers, where that
+    /// Threads, other than carriers, that are just putting a fiber into a queue here, where that
     /// fiber may run and end meanwhile, and be the last; and the watchdog while it looks.
     pub(crate) visitors: AtomicUsize,
     /// The process it belongs to, counted by forks.
@@ -254,14 +254,14 @@ fn yield_from(me: FiberRef) {
     let carrier = of(me);
     // SAFETY: as in `leave`.
     let mut queue = unsafe { carrier.queue.lock() };
-    // A yield counts even when nobody is there: who waits for something in a loop around a yield
+    // A yield counts even when no other is there: a fiber that waits for something in a loop around it
     // must not keep the carrier from its timers.
     let to = if carrier.is_due() || (carrier.queue.is_empty() && carrier.has_submissions()) {
         queue.push(me, YIELDED);
         None
     } else {
         let Some(next) = queue.rotate(me) else {
-            // Nobody else is there.
+            // No other is there.
             return queue.unlock();
         };
         Some(next)
@@ -364,7 +364,7 @@ impl Carrier {
             None => self.native.get().cast_const(),
         };
         // SAFETY: `to` is suspended: a fiber from the queue, or the carrier's own context, which
-        // waits while fibers run. Nobody else can enter `me` before the queue is unlocked. Rust code
+        // waits while fibers run. Nothing else can enter `me` before the queue is unlocked. Rust code
         // runs under the default floating-point environment.
         unsafe { self.switch(me.context.get(), to) };
         // Run again; where, the header says.
@@ -381,10 +381,10 @@ impl Carrier {
         self.settle();
     }
 
-    /// Finishes the leaving of who ran before.
+    /// Finishes the leaving of the fiber that ran before.
     #[inline(always)]
     pub(crate) fn settle(&self) {
-        // SAFETY: this runs on the carrier, and who left has locked its queue.
+        // SAFETY: this runs on the carrier, and the departing fiber has locked its queue.
         let mut queue = unsafe { self.queue.locked() };
         let Some((next, fiber)) = self.left.take() else { return queue.unlock() };
         match next {
@@ -475,7 +475,7 @@ impl Carrier {
         !self.inbox.is_empty() || !self.runtime().injector.is_empty()
     }
 
-    /// A fiber of this runtime was woken by the caller, who runs on this carrier.
+    /// A fiber of this runtime was woken by the caller, which runs on this carrier.
     pub(crate) fn make_ready(&self, fiber: FiberRef, place: Place) {
         if !self.own_tls {
             return self.runtime().inject(fiber);
@@ -529,7 +529,7 @@ impl Carrier {
     pub(crate) fn submit(&self, token: u64, op: &Op, unheld: bool) -> Result<(), Unsupported> {
         // It may make the driver, and allocates, with its lock held.
         without_parking(|| {
-            // SAFETY: the caller runs here; the driver calls nobody back.
+            // SAFETY: the caller runs here; the driver calls nothing back.
             unsafe { self.io.submit(token, op, unheld) }
         })
     }

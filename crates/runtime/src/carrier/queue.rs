@@ -6,13 +6,13 @@
 //!
 //! The owner's operations are plain memory accesses under a [`Bias`]; a thief takes half of the
 //! queue (or the slot, if there is nothing else) while it holds the bias, so a fiber that runs long
-//! holds up nobody behind it.
+//! holds up none behind it.
 //!
 //! # The bias is held over a switch
 //!
 //! A fiber that yields may be queued only when its context is saved, which the switch does. Instead
 //! of queueing it afterwards, the owner holds the bias over the switch: [`Queue::lock`], take the
-//! next fiber and queue the old one, switch; and who runs next calls [`Queue::unlock`]. Until then
+//! next fiber and queue the old one, switch; and what runs next calls [`Queue::unlock`]. Until then
 //! no thief sees the queue.
 
 use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STEAL_MAX};
@@ -169,10 +169,10 @@ impl Locked<'_> {
         })
     }
 
-    /// Takes the one that `draw` chooses, who is told how many there are.
+    /// Takes the one that `draw`, which is told how many there are, chooses.
     pub(crate) fn pop_drawn(&mut self, draw: impl FnOnce(usize) -> usize) -> Option<FiberRef> {
         self.with(|inner| {
-            // Where the order is drawn, nobody has precedence.
+            // Where the order is drawn, none has precedence.
             if let Some(fiber) = inner.lifo.take() {
                 inner.ring.push(fiber);
             }
@@ -231,7 +231,7 @@ impl Inner {
     ///
     /// With thousands of fibers, the first touch of a fiber's stack misses the cache and, since
     /// stacks lie 256 KiB apart, the TLB: several times the cost of the switch itself. The
-    /// queue knows who is next, so the miss can be waited for while others run. A stack's address is
+    /// queue knows which fiber is next, so the miss can be waited for while others run. A stack's address is
     /// in its header, so the header must come earlier still.
     #[inline(always)]
     fn prefetch(&self) {

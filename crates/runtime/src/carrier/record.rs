@@ -25,7 +25,7 @@ pub(crate) struct Operation {
 
 const _: () = assert!(std::mem::offset_of!(Operation, errand) == 0);
 
-/// The memory is the fiber's again. loom reports those who touch the record later.
+/// The memory is the fiber's again. loom reports what touches the record later.
 #[cfg(loom)]
 impl Drop for Operation {
     fn drop(&mut self) {

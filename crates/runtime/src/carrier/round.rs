@@ -25,7 +25,7 @@ impl Carrier {
         self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
         // Threads started by std have one already.
         let _ = overflow::ensure_alternate_stack();
-        // SAFETY: this thread's own; nobody else reads it before a fiber runs.
+        // SAFETY: this thread's own; nothing else reads it before a fiber runs.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
         for visit in 0u64.. {
             // Where the order is drawn, this context chooses each time.
@@ -113,7 +113,7 @@ impl Carrier {
             if !self.something_came() {
                 self.sleep();
             }
-            // Counted as searching again: by ourselves, or by who woke us, and then we leave it at
+            // Counted as searching again: by ourselves, or by the waker, and then we leave it at
             // that.
             sleepers.wake_up(self.index);
             lookout::carrier_woke();

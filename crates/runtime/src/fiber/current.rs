@@ -1,4 +1,4 @@
-//! Who runs here: the fiber, or the plain thread.
+//! What runs here: the fiber, or the plain thread.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -42,7 +42,7 @@ pub(crate) fn locate_current() {
     CURRENT_FROM_TP.store(address.wrapping_sub(tp), Ordering::Relaxed);
 }
 
-/// Says who runs here.
+/// Says what runs here.
 #[inline(always)]
 pub(crate) fn set_current(fiber: Option<FiberRef>) {
     CURRENT.set(fiber.map_or(ptr::null_mut(), FiberRef::as_ptr));
@@ -79,7 +79,7 @@ pub(crate) fn current() -> FiberRef {
 /// Whether the caller is a fiber that may park here: one read of a thread-local, and one of the
 /// fiber's header if it is a fiber.
 ///
-/// For those who stand in for libc's blocking calls. It is `false` on plain threads, and on a fiber
+/// For functions that stand in for libc's blocking calls. It is `false` on plain threads, and on a fiber
 /// while the runtime's own code runs on its stack: what that calls of libc (an allocator's lock,
 /// say) must not lead back into the scheduler.
 ///

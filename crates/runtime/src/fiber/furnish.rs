@@ -55,7 +55,7 @@ pub(crate) type Refused = fn(StackSize, io::Error) -> io::Result<Stack>;
 #[derive(Debug)]
 pub(crate) struct Furnished(NonNull<FiberStack>);
 
-// SAFETY: it owns what it points to, and nobody runs on the stack. What lies there, a stack and a
+// SAFETY: it owns what it points to, and nothing runs on the stack. What lies there, a stack and a
 // block, is memory that does not care which thread looks at it: a block belongs to the fiber that
 // is entered with its thread pointer, not to the thread that built it.
 unsafe impl Send for Furnished {}
@@ -84,7 +84,7 @@ impl Furnished {
         let address = (low as usize - size_of::<FiberStack>()) & !63;
         let place = low.wrapping_sub(low as usize - address).cast::<FiberStack>();
         // SAFETY: lies on the stack below the block, where room for a fiber is left (`size::of`),
-        // aligned to 64, and nobody else uses it.
+        // aligned to 64, and used by nothing else.
         unsafe { place.write(FiberStack { stack, block }) };
         // SAFETY: an address within a mapping is not null.
         Ok(Furnished(unsafe { NonNull::new_unchecked(place) }))
@@ -92,7 +92,7 @@ impl Furnished {
 
     /// Undoes [`new`](Self::new); the stack goes back to its pool.
     fn strip(self) {
-        // SAFETY: written by `new`, and read out once: `self` owned it and is used up. Nobody runs
+        // SAFETY: written by `new`, and read out once: `self` owned it and is used up. Nothing runs
         // on the stack, which goes away with it.
         let FiberStack { stack, block } = unsafe { self.0.read() };
         if let Some(block) = block {
@@ -143,7 +143,7 @@ impl Furnished {
     }
 
     /// # Safety
-    /// `raw` comes from [`into_raw`](Self::into_raw), nobody runs on it and nobody else takes it.
+    /// `raw` comes from [`into_raw`](Self::into_raw), nothing runs on it and nothing else takes it.
     pub(crate) unsafe fn from_raw(raw: *mut FiberStack) -> Self {
         // SAFETY: from `into_raw`, says the caller, so from a `NonNull`.
         Furnished(unsafe { NonNull::new_unchecked(raw) })
@@ -153,7 +153,7 @@ impl Furnished {
     #[inline]
     fn reset(mut self) -> Self {
         self.get().stack.renew_below(self.0.as_ptr().cast());
-        // SAFETY: owned by `self`, which is borrowed by nobody else; nobody runs on the stack.
+        // SAFETY: owned by `self`, which is borrowed by nothing else; nothing runs on the stack.
         if let Some(block) = unsafe { &mut self.0.as_mut().block } {
             block.reset();
         }
@@ -211,7 +211,7 @@ fn watermark() -> usize {
     const LEAST: NonZero<usize> = NonZero::new(4 * BATCH).unwrap();
     let pages =
         || NonZero::new(default_idle_bytes() / 4096).map_or(LEAST, |pages| pages.max(LEAST));
-    // Whoever asks first finds out for himself: in the child of a fork there may be nobody to wait for.
+    // Each of the first to ask finds out by itself: in the child of a fork there may be no other to wait for.
     WATERMARK.get_or_init(pages).get()
 }
 

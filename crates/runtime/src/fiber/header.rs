@@ -88,7 +88,7 @@ unsafe impl Send for Header {}
 
 /// Bits of [`Header::join`]. The fiber has ended, its result is there.
 pub(crate) const FINISHED: u32 = 1;
-/// Somebody waits for the end and must be unparked.
+/// A fiber or thread waits for the end and must be unparked.
 pub(crate) const AWAITED: u32 = 2;
 /// The handle is gone: the result is not asked for.
 pub(crate) const DETACHED: u32 = 4;
@@ -97,12 +97,12 @@ pub(crate) const STORED: u32 = 8;
 /// Its stack stays with the header until the last counted reference is gone: see [`crate::handle::pthread`].
 pub(crate) const PINNED: u32 = 16;
 
-/// Values of [`Header::run`]: whether the header is in use, for those who look at all of them.
+/// Values of [`Header::run`]: whether the header is in use, for a look at all of them.
 pub(crate) const FREE: u8 = 0;
 pub(crate) const ALIVE: u8 = 1;
 
 impl Header {
-    /// A header nobody uses yet.
+    /// A header that is not in use yet.
     pub(crate) fn new() -> Self {
         Header {
             context: UnsafeCell::new(ThreadContext::of_this_thread()),

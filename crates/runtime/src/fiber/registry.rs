@@ -99,7 +99,7 @@ impl Pile {
 
 static REGISTRY: Lock<Registry> = Lock::new(Registry::EMPTY);
 
-/// Forgets all headers: in the child of a fork, where but one of them is nobody's. They are not used
+/// Forgets all headers: in the child of a fork, where only one of them is still in use. They are not used
 /// again, as that would mean to write to memory that is shared with the parent until then.
 ///
 /// # Safety

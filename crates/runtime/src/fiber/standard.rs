@@ -7,7 +7,7 @@
 //! stand-in of a crate above this one, which starts nothing and [`take`]s what was to be started. That
 //! is what the fiber then runs, and within it the program's function.
 //!
-//! The stand-in knows such a call from others by its maker, who [is preparing](is_preparing) a fiber, and
+//! The stand-in knows such a call from others by its maker, which [is preparing](is_preparing) a fiber, and
 //! by a stack size that no thread has, [`MARK`] (an allocator that std calls may start threads). It
 //! answers with a `pthread_t` that no thread has, [`token`], by which it knows that std wants to join
 //! or detach what was never a thread.

@@ -94,7 +94,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// [`join`](Self::join) for those who must not go on before the fiber has ended.
+    /// [`join`](Self::join) for callers that must not go on before the fiber has ended.
     pub(crate) fn join_uncancellable(self) -> thread::Result<T> {
         park::or_abort(|| self.wait_until(Until::WOKEN_ONLY));
         self.take()

@@ -1,4 +1,4 @@
-//! A fiber's `pthread_t`, for those who hold its handle: as `std::os::unix::thread::JoinHandleExt`.
+//! A fiber's `pthread_t`, for the holder of its handle: as `std::os::unix::thread::JoinHandleExt`.
 //!
 //! It is the address of the fiber's thread control block, which lies on its stack. While a fiber has
 //! not FINISHED, `pin` makes that address good for as long as a handle is there: an ended fiber that

@@ -1,4 +1,4 @@
-//! Who waits for what, in words.
+//! Which fibers and threads wait for what, in words.
 
 use std::fmt::{self, Write as _};
 use std::io;

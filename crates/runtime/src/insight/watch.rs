@@ -76,8 +76,8 @@ use visits::Visits;
 
 /// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
 const THRESHOLD: u64 = 10_000_000;
-/// How many times that long a carrier may wait for a lock of libc's own, such as malloc's. Where who
-/// has it does not get a processor, there is nothing that the program could do better.
+/// How many times that long a carrier may wait for a lock of libc's own, such as malloc's. Where its
+/// holder does not get a processor, there is nothing that the program could do better.
 const WITHIN_LIBC: u32 = 10;
 /// How often the watchdog tries to find out where a carrier is: one that does not answer holds up the
 /// looks at others.
@@ -115,7 +115,7 @@ pub(crate) fn configure() -> io::Result<()> {
 }
 
 /// A runtime's carriers have been started: they are watched from now on. Where no thread can be had,
-/// nobody watches.
+/// there is no watchdog.
 pub(crate) fn start() {
     let threshold = ASKED.load(Ordering::Relaxed);
     if threshold == OFF {
@@ -361,7 +361,7 @@ impl Watchdog {
         let frames = unwind::walk(capture.registers, &capture.stack(), &mut images);
         let mut place = DefaultHasher::new();
         match trouble {
-            // Where it is just now says little; who it is, its outermost functions, more.
+            // Where it is just now says little; which it is, by its outermost functions, more.
             Trouble::Runs => frames.iter().rev().take(4).for_each(|f| f.function.hash(&mut place)),
             Trouble::Blocks(_) => frames.iter().for_each(|frame| frame.address.hash(&mut place)),
         }

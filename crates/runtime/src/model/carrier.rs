@@ -28,7 +28,7 @@ pub(crate) struct Carrier {
     /// The fiber's turn has come.
     turn: Mutex<bool>,
     turns: Condvar,
-    /// How often the fiber was made ready while it was off its stack. Touched by who makes it ready, as the
+    /// How often the fiber was made ready while it was off its stack. Touched by what makes it ready, as the
     /// carrier that runs it next will touch its context.
     context: UnsafeCell<u32>,
     shard: Shard,

@@ -1,4 +1,4 @@
-//! The count of threads that wait. In the models nothing is looked for: loom reports who sleeps for ever.
+//! The count of threads that wait. In the models nothing is looked for: loom reports what sleeps for ever.
 
 use std::time::Duration;
 

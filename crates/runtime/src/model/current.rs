@@ -1,4 +1,4 @@
-//! Who runs here: a fiber or a plain thread, each on a thread of loom's.
+//! What runs here: a fiber or a plain thread, each on a thread of loom's.
 
 use std::cell::Cell;
 

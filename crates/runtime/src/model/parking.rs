@@ -41,7 +41,7 @@ impl Door {
         Arc::new(Door { key, open: AtomicBool::new(false), behind: UnsafeCell::new(0) })
     }
 
-    /// Opens it for good, and wakes those who wait if there seem to be any. Returns how many.
+    /// Opens it for good, and wakes those that wait if there seem to be any. Returns how many.
     fn open(&self) -> usize {
         // SAFETY: loom looks whether it is.
         self.behind.with_mut(|behind| unsafe { *behind = 1 });

@@ -3,14 +3,14 @@
 //! A plain thread that waits for a fiber, for a scope, or for a permit looks once a second whether
 //! that can still end. If every carrier sleeps, no timer is set and nothing is queued, no fiber can
 //! wake another. Then only a plain thread could. If all threads of the process are carriers or wait
-//! here themselves, without a time limit, there is none: the process is told who waits for what, and
+//! here themselves, without a time limit, there is none: the process is told what waits for what, and
 //! aborted. Otherwise the same is printed, once, as a suspicion, after [`SUSPECT`] seconds of
 //! silence.
 //!
 //! # No false alarm
 //!
 //! *Threads.* A thread is counted as waiting before its wait can be ended, and taken out of the
-//! count by who ends it, not when it gets around to run: so who is counted was not woken. No thread
+//! count by the party that ends it, not when it gets around to run: so one that is counted was not woken. No thread
 //! may have begun such a wait between the two looks, so those that the second look counts have all
 //! been waiting since the first; and if they are as many as the process has threads, there was no
 //! other at the second look that could have started or woken one.
@@ -156,7 +156,7 @@ fn number_after(field: &[u8], radix: u32, status: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(line).ok()?.trim(), radix).ok()
 }
 
-/// Prints `what` and who waits for what to standard error.
+/// Prints `what`, and which fibers and threads wait for what, to standard error.
 fn report(what: &str) {
     let mut text = Text::of(format_args!("carefree: {what}\n"));
     let waits = text.len();

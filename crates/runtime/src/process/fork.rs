@@ -18,9 +18,9 @@
 //! | what | in the child |
 //! |---|---|
 //! | bare stacks, what blocks of thread-local storage are made from; the list of runtimes | their locks are taken before the fork, so they are whole; stacks of fibers that stayed behind are lost |
-//! | headers, furnished stacks that idle, who waits for what, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
-//! | what is found out once | the child waits for nobody who was finding it: either `prepare` has seen to it that it is known, or everybody finds it for himself |
-//! | the loader's lock | nobody of ours holds it: see `carefree_context::loader` |
+//! | headers, furnished stacks that idle, the parking lot, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
+//! | what is found out once | the child waits for no thread that was finding it: either `prepare` has seen to it that it is known, or each caller finds it by itself |
+//! | the loader's lock | no thread of ours holds it: see `carefree_context::loader` |
 //! | the lock of std's that its threads take at their beginning and end | not taken: threads are libc's alone, std is told no fiber's name, and what forked does not go back to std's function: see `launch` |
 //! | the reactors' descriptors | closed; the parent's are not touched |
 //! | a fiber's id as libc has it | the child's, put there by `fork` itself; fibers of the child get other ids than the parent's |

@@ -75,7 +75,7 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
         if shared.is_of_parent() {
-            // There is nobody to wait for, and nothing to end.
+            // There is no thread to wait for, and nothing to end.
             mem::forget((shared, mem::take(&mut self.threads)));
             return;
         }

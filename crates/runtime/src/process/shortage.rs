@@ -3,7 +3,7 @@
 //! Idle stacks keep their address space, on the carriers that used them last, in the pool of
 //! furnished ones, and in that of bare ones. Where a limit on it (`RLIMIT_AS`, `vm.max_map_count`)
 //! refuses one more, those may be all that is wanted: of the right size but on another carrier, or
-//! of another size. And a fiber that has been joined may not have left its stack yet. So whoever is
+//! of another size. And a fiber that has been joined may not have left its stack yet. So a caller that is
 //! refused calls in what idles, and tries again until nothing more is to come.
 //!
 //! *No call is missed.* Carriers look at [`calls::made`] whenever they are about to sleep, and a wake-up

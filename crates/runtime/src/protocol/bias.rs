@@ -1,4 +1,4 @@
-//! A lock biased to one owner, who pays two plain stores and a load for it.
+//! A lock biased to one owner, which pays two plain stores and a load for it.
 //!
 //! Each carrier owns its run queue and uses it at every switch; others come only to steal. So the
 //! owner should not pay for a locked instruction (a third of a switch without thread-local storage:
@@ -17,7 +17,7 @@
 //! store; if it read `false` all the same, that was the value of a *later* store by the other, made
 //! when it left. Then their sections are not at the same time.
 //!
-//! *Order.* Who enters after the other has left has read that other's `false` with acquire (the
+//! *Order.* A side that enters after the other has left has read that other's `false` with acquire (the
 //! owner in `enter_slow`, or in the fast path's load), so sees all of its writes. Thieves exclude
 //! each other by the compare-and-swap on `thief`.
 //!

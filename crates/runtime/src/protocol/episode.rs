@@ -1,15 +1,15 @@
 //! One wait of a fiber: begun once, ended by exactly one party.
 //!
-//! A fiber that waits can be woken by several: by who unparks it, by its deadline, by a
+//! A fiber that waits can be woken by several parties: by an unpark, by its deadline, by a
 //! cancellation. And a wake-up can come while the fiber is still on its way off its stack, when
-//! nobody may run it yet. Both are settled by one word.
+//! no carrier may run it yet. Both are settled by one word.
 //!
 //! # States
 //!
 //! | state | meaning | written by | becomes |
 //! |---|---|---|---|
 //! | `RUNNING` | not waiting | – | `PARKING` by the fiber itself |
-//! | `PARKING` | may be woken; still on its stack | the fiber ([`begin`](Episode::begin)) | `PARKED` by who runs after it, `WOKEN` by a claimant |
+//! | `PARKING` | may be woken; still on its stack | the fiber ([`begin`](Episode::begin)) | `PARKED` by what its carrier runs next, `WOKEN` by a claimant |
 //! | `PARKED` | may be woken; off its stack | the carrier, once the context is saved ([`commit`](Episode::commit)) | `WOKEN` by a claimant |
 //! | `WOKEN` | claimed, with an outcome | the one claimant whose compare-and-swap succeeded ([`claim`](Episode::claim)) | `RUNNING` by the fiber ([`finish`](Episode::finish)) |
 //!
@@ -31,17 +31,17 @@
 //! # Waits that nothing but an unpark of their key ends
 //!
 //! Most waits for a lock or a message are such: no deadline, no cancellation. The fiber holds the
-//! lock of the key's bucket ([`crate::wait::lot`]) from before it begins until it is off its stack, and who
+//! lock of the key's bucket ([`crate::wait::lot`]) from before it begins until it is off its stack, and what
 //! unparks holds it too. So the word is written under that lock alone, without a compare-and-swap and
 //! without a `commit`: it is `PARKED` from the start ([`begin_held`](Episode::begin_held)), and claimed
 //! by a store ([`claim_held`](Episode::claim_held)).
 //!
-//! *One claimant.* The lock excludes those who unpark from each other and from the beginning. Others
-//! read the word and leave it alone: by its flags the wait is not theirs to end, and nobody has a
-//! ticket for it. Whoever read the word of an earlier wait fails to swap it, for the count has moved
+//! *One claimant.* The lock excludes unparking threads from each other and from the beginning. Others
+//! read the word and leave it alone: by its flags the wait is not theirs to end, and none has a
+//! ticket for it. A thread that read the word of an earlier wait fails to swap it, for the count has moved
 //! on.
 //!
-//! *Not too early.* Who claims has taken the lock after it was released for the fiber, which was after
+//! *Not too early.* A claimant has taken the lock after it was released for the fiber, which was after
 //! its context was saved.
 
 use crate::protocol::sync::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ const NUMBER_SHIFT: u32 = 10;
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Somebody woke the fiber.
+    /// The fiber was unparked.
     Unparked,
     /// The deadline passed.
     TimedOut,
@@ -90,7 +90,7 @@ pub enum Outcome {
 pub(crate) enum Claim {
     /// The wait was over, or another's already.
     Lost,
-    /// Ended; the fiber has not left its stack, and whoever runs after it makes it ready.
+    /// Ended; the fiber has not left its stack, and what its carrier runs next makes it ready.
     Early,
     /// Ended; the claimant must make the fiber ready.
     Ready,
@@ -117,7 +117,7 @@ impl Episode {
     /// The fiber begins to wait; `flags` say by what other means than a claim by ticket it may end.
     #[inline]
     pub(crate) fn begin(&self, flags: u64) -> Ticket {
-        // Nobody else writes the word of a running fiber.
+        // Only the fiber itself writes the word while it runs.
         let number = (self.0.load(Ordering::Relaxed) >> NUMBER_SHIFT) + 1;
         self.0.store(number << NUMBER_SHIFT | flags | PARKING, Ordering::Release);
         Ticket(number)
@@ -240,7 +240,7 @@ mod model {
 
     struct World {
         episode: Episode,
-        /// Stands for the saved context: written before `commit`, read by who makes ready.
+        /// Stands for the saved context: written before `commit`, read by the thread that makes the fiber ready.
         context: AtomicUsize,
         ready: AtomicUsize,
     }
@@ -276,7 +276,7 @@ mod model {
                 })
             };
             let (unparker, timer) = (claimant(false), claimant(true));
-            // Saving the context, then the commit by who runs next: a thread of its own, for loom
+            // Saving the context, then the commit by what runs next: a thread of its own, for loom
             // has no claim come before the commit if this one, which spawns both, does it.
             world.context.store(1, Ordering::Relaxed);
             let next = {

@@ -79,7 +79,7 @@ mod model {
         episode: Episode,
         ready: AtomicUsize,
         flight: Flight,
-        /// The record: read by all who touch it, written by the fiber when it goes on and uses the memory
+        /// The record: read by all that touch it, written by the fiber when it goes on and uses the memory
         /// for something else. loom reports it if one comes while the other is there.
         record: UnsafeCell<u32>,
         /// What the reactor has of the operation.

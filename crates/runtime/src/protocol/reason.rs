@@ -59,7 +59,7 @@ pub enum Reason {
     Thread,
     /// It waits until a future of its own is woken.
     Future,
-    /// It waits for somebody to open the other end of a FIFO.
+    /// It waits for the other end of a FIFO to be opened.
     Open,
     /// It waits for a lock on a file.
     FileLock,

@@ -121,7 +121,7 @@ impl<T> Buffer<T> {
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         let bytes = self.0.len() * size_of::<T>();
-        // SAFETY: mapped by `new`, and nobody else has it.
+        // SAFETY: mapped by `new`, and owned by this alone.
         let _ = unsafe {
             kernel::call(libc::SYS_munmap, [self.0.as_ptr() as *mut u8 as usize, bytes, 0, 0, 0, 0])
         };

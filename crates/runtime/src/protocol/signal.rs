@@ -1,4 +1,4 @@
-//! A bit that is sent to who may be about to wait.
+//! A bit that is sent to a fiber or thread that may be about to wait.
 //!
 //! The sender sets it and then looks for a wait to end; the receiver begins a wait and then looks at
 //! the bit. Both touch the bit by read-modify-writes, which are ordered, each seeing what was written
@@ -15,7 +15,7 @@ impl Signal {
         Signal(AtomicU8::new(0))
     }
 
-    /// Takes the bit back before anybody else knows of it.
+    /// Takes the bit back before any other thread knows of it.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -38,7 +38,7 @@ impl Signal {
         self.0.fetch_or(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether the bit is set, for who is not about to wait.
+    /// Whether the bit is set, for a caller that is not about to wait.
     #[inline]
     pub(crate) fn peek(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0

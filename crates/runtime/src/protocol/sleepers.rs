@@ -1,7 +1,7 @@
 //! Which carriers look for work and which sleep, without a lost wake-up.
 //!
-//! A carrier is *running* a fiber, *searching* for one, or *sleeping*. Whoever makes a fiber ready
-//! calls [`notify`](Sleepers::notify); that wakes one sleeper if nobody searches. More than one
+//! A carrier is *running* a fiber, *searching* for one, or *sleeping*. What makes a fiber ready
+//! calls [`notify`](Sleepers::notify); that wakes one sleeper if no carrier searches. More than one
 //! searcher would only fight over the same fiber, so each searcher that finds one and was the last
 //! wakes the next ([`found`](Sleepers::found)): wake-ups spread as long as there is work.
 //!
@@ -14,16 +14,16 @@
 //! last transition to sleep, and order its heavy fence with P's light fence (they order as `SeqCst`
 //! fences do).
 //!
-//! 1. C's fence first: P sees C's sleeping bit, or that somebody has cleared it since. If P also
+//! 1. C's fence first: P sees C's sleeping bit, or that it was cleared since. If P also
 //!    sees `searching == 0` it wakes a sleeper. If it sees a searcher S, then S had not yet gone to
 //!    sleep for the last time (its `searching -= 1` comes before its fence), so for S case 2 holds,
 //!    or S found other work and, being the last searcher, notified again after P's push.
 //! 2. P's fence first: C's second look comes after its fence and sees F in its queue. C does not
 //!    sleep.
 //!
-//! A woken carrier counts as searching from the moment its bit is cleared, by whoever clears it; so
+//! A woken carrier counts as searching from the moment its bit is cleared, by whichever side clears it; so
 //! between a wake-up's decision and the sleeper's return others see a searcher and do not wake more.
-//! The bit decides who does the counting: exactly one party clears it, the waker or the sleeper.
+//! The bit decides which side does the counting: exactly one party clears it, the waker or the sleeper.
 //! A waker that finds it cleared has counted in vain, and for that moment was a searcher S of case 1
 //! that searches for nothing; it makes up for it as S does, by looking for a sleeper to wake.
 
@@ -39,7 +39,7 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Nobody sleeps; `searching` carriers search.
+    /// None sleeps; `searching` carriers search.
     pub(crate) fn new(searching: u32) -> Self {
         Sleepers { searching: AtomicU32::new(searching), sleeping: AtomicU64::new(0) }
     }
@@ -69,15 +69,15 @@ impl Sleepers {
         let mut sleeping = self.sleeping.load(Ordering::Relaxed);
         while sleeping != 0 {
             let carrier = sleeping.trailing_zeros() as usize;
-            // Counted before the bit is cleared: in between, nobody may see no searcher and no
-            // sleeper where there is one.
+            // Counted before the bit is cleared: otherwise a thread could see, in between, neither a
+            // searcher nor a sleeper where there is one.
             self.searching.fetch_add(1, Ordering::SeqCst);
             let bit = 1 << carrier;
             let seen = self.sleeping.fetch_and(!bit, Ordering::SeqCst);
             if seen & bit != 0 {
                 return Some(carrier);
             }
-            // It woke by itself. Who has pushed meanwhile may have taken this attempt for a search
+            // It woke by itself. A thread that has pushed meanwhile may have taken this attempt for a search
             // and left the sleepers, that one perhaps among them again, to it. So it ends as a
             // search does: the last one hands on.
             sleeping = match self.searching.fetch_sub(1, Ordering::SeqCst) {
@@ -124,7 +124,7 @@ impl Sleepers {
         heavy();
     }
 
-    /// The carrier sleeps no more and counts as searching: from now on, or since somebody else
+    /// The carrier sleeps no more and counts as searching: from now on, or since another thread
     /// decided so (then the result is false).
     pub(crate) fn wake_up(&self, carrier: usize) -> bool {
         let bit = 1 << carrier;
@@ -217,7 +217,7 @@ mod model {
         })
     }
 
-    /// After all is quiet: either nothing waits, or somebody was told to wake.
+    /// After all is quiet: either nothing waits, or a carrier was told to wake.
     fn check(world: &World, used: usize) {
         let woken = world.tokens.iter().map(|t| t.load(Ordering::Acquire)).sum::<usize>();
         let waiting = world.ready.load(Ordering::Relaxed);

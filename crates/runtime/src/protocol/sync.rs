@@ -76,7 +76,7 @@ pub(crate) struct MutPtr<T>(*mut T);
 #[cfg(not(loom))]
 impl<T> MutPtr<T> {
     /// # Safety
-    /// Nobody else uses the value meanwhile.
+    /// Nothing else uses the value meanwhile.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "it is loom's signature")]
     pub(crate) unsafe fn deref(&self) -> &mut T {
@@ -85,7 +85,7 @@ impl<T> MutPtr<T> {
     }
 }
 
-/// The cheap half of a fence: for those who come often.
+/// The cheap half of a fence: for the side that comes often.
 ///
 /// A [`light`] fence by one thread and a [`heavy`] one by another order like two
 /// `fence(SeqCst)`: if what one of them stored before its fence is not seen by the other after
@@ -105,7 +105,7 @@ pub(crate) fn light() {
 }
 
 /// The dear half, a system call (`cargo run --release -p carefree-context --example switch_costs`
-/// prints its cost): for those who come rarely. See [`light`].
+/// prints its cost): for the side that comes rarely. See [`light`].
 pub(crate) fn heavy() {
     #[cfg(not(loom))]
     if membarrier::ready() {

@@ -1,4 +1,4 @@
-//! Cancellation: cooperative, and visible to who asks.
+//! Cancellation: cooperative, and visible to a fiber that asks.
 
 use std::fmt;
 

@@ -124,7 +124,7 @@ fn tell(me: FiberRef) {
 /// Takes note that a call of the running fiber tells its caller that it was cut short by a limit: every
 /// [`timeout`](crate::timeout()) that ends at the limit's time returns `Err`.
 ///
-/// For those who build calls on [`park`](crate::wait::park::park) and [`operation`](crate::wait::operation): a wait that was
+/// For calls that are built on [`park`](crate::wait::park::park) and [`operation`](crate::wait::operation): a wait that was
 /// cut short is not the end of a call that has something to return all the same. So the waits do not
 /// take note themselves; the call does, when nothing but the limit is left to be told.
 #[cold]

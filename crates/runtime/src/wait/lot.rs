@@ -1,4 +1,4 @@
-//! The parking lot: who waits for which key.
+//! The parking lot: which fibers and threads wait for which key.
 //!
 //! A key is any number that the waiting and the waking side agree on, an address as a rule. Keys
 //! are spread over a fixed number of buckets, each a list of waiters under a lock; a waiter is a
@@ -7,24 +7,24 @@
 //!
 //! # No lost wake-up
 //!
-//! A waiter enters the list and asks `validate` under the bucket's lock; who wakes changes the
+//! A waiter enters the list and asks `validate` under the bucket's lock; the waker changes the
 //! condition first, then takes the lock. So either `validate` sees the change, or the waker sees
 //! the waiter.
 //!
 //! A waiter whose wait was ended by something else (deadline, cancellation) is still in the list.
-//! It is taken out by who ended the wait or, if it had not left its stack yet, by itself when it
+//! It is taken out by the party that ended the wait or, if it had not left its stack yet, by itself when it
 //! goes on. A waker that meets it meanwhile cannot claim it, takes it out, and looks further: a
-//! wake-up is never spent on somebody who is awake.
+//! wake-up is never spent on one that is awake.
 //!
-//! *Nor on a later wait.* A waiter is `linked` from when it enters the list until who has taken it out
+//! *Nor on a later wait.* A waiter is `linked` from when it enters the list until the thread that has taken it out
 //! has also tried to claim it, and it does not go on before it has seen that it is not (`leave`). So
-//! whoever finds it in the list finds it in the wait for which it is there, even if that is over.
+//! a waker that finds it in the list finds it in the wait for which it is there, even if that is over.
 //!
 //! # A waker that looks first
 //!
-//! Most of those who might have to wake somebody (each unlocking of a mutex) find nobody, and should
+//! Most of what might have to wake a waiter (each unlocking of a mutex) finds none, and should
 //! not take a lock to learn it. So the word of a bucket's lock also tells whether its list is empty,
-//! and is 0 only when nobody is in the list and nobody is about to enter.
+//! and is 0 only when no waiter is in the list and none is about to enter.
 //!
 //! Waiter: `lock the bucket (R); validate reads the condition (V)`. Waker: `changes the condition
 //! (C); full fence (F); reads the bucket's word (B)`. Suppose that B finds 0 although the waiter
@@ -49,10 +49,10 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::episode::{Claim, Outcome};
 use crate::protocol::sync::Ordering;
 
-/// Whether anybody waits, or is about to wait, for `key` (or, rarely, for another one).
+/// Whether a fiber or thread waits, or is about to wait, for `key` (or, rarely, for another one).
 ///
 /// For a waker that has changed the condition, and then made a full fence: if this says `false`,
-/// it need not [`unpark`] anybody. See the module's proof.
+/// it need not [`unpark`]. See the module's proof.
 #[inline(always)]
 pub fn is_waited(key: usize) -> bool {
     bucket(key).is_used()
@@ -60,7 +60,7 @@ pub fn is_waited(key: usize) -> bool {
 
 /// [`is_waited`] for a waker that has changed the condition in any way, with the fence it takes.
 ///
-/// The fence is saved if somebody waits: to wake him takes the lock, which is as good.
+/// The fence is saved if there is a waiter: to wake it takes the lock, which is as good.
 #[inline(always)]
 pub fn is_waited_after_change(key: usize) -> bool {
     is_waited(key) || {
@@ -69,7 +69,7 @@ pub fn is_waited_after_change(key: usize) -> bool {
     }
 }
 
-/// A full fence for who calls [`is_waited`] next: cheaper than what compilers make of
+/// A full fence before a call of [`is_waited`]: cheaper than what compilers make of
 /// `fence(SeqCst)`.
 #[inline(always)]
 pub fn fence_before_look() {
@@ -105,7 +105,7 @@ pub(crate) fn enter<R>(
 }
 
 /// [`enter`] that keeps the bucket locked: for a wait that nothing but an unpark of its key ends (see
-/// [`crate::protocol::episode`]). The caller leaves its stack at once, and who runs next unlocks.
+/// [`crate::protocol::episode`]). The caller leaves its stack at once, and what runs next unlocks.
 #[inline]
 pub(crate) fn enter_held(
     key: usize,
@@ -143,7 +143,7 @@ pub(crate) fn unpark_to(key: usize, count: usize, place: Place) -> usize {
     unpark_then(key, count, place, |_, _| ())
 }
 
-/// [`unpark_to`]; then, while nobody can begin to wait for `key`, calls `then` with the number of
+/// [`unpark_to`]; then, while nothing can begin to wait for `key`, calls `then` with the number of
 /// those woken and a function that says whether others are left. `then` must not park, panic or
 /// unpark.
 pub(crate) fn unpark_then(
@@ -225,7 +225,7 @@ fn wake(
 }
 
 /// Wakes up to `wake` of those that wait for `from`, and lets up to `requeue` further ones wait for
-/// `to` instead, if `validate` says so while nobody can begin to wait for either, nor be woken.
+/// `to` instead, if `validate` says so while nothing can begin to wait for either, nor be woken.
 /// Returns how many were woken and how many moved.
 pub fn requeue(
     from: usize,
@@ -237,7 +237,7 @@ pub fn requeue(
     let (mut awake, mut moved) = (0, 0);
     let mut woken = Woken::default();
     {
-        // In the order of their places, so that two who lock the same two do not wait for each
+        // In the order of their places, so that two threads that lock the same two do not wait for each
         // other.
         let (source, target) = (index(from), index(to));
         let mut low = LOT[source.min(target)].lock();

@@ -29,7 +29,7 @@ static POOL: Pool = Pool::new(pool::start_thread, pool::LINGER);
 /// long computation that should not hold up other fibers, a library that makes system calls by
 /// itself. It costs two switches between kernel threads; many times a fiber's switch.
 ///
-/// `f` may borrow from the caller, who waits for it whatever happens: neither cancellation nor a
+/// `f` may borrow from the caller, which waits for it whatever happens: neither cancellation nor a
 /// [`timeout`](crate::timeout) ends the wait. In `f`, thread-local variables are the pool thread's,
 /// [`current`](crate::current) is that thread, and waits block it; `errno` as `f` leaves it is the
 /// caller's afterwards. When `f` offloads in its turn, that is a plain call.
@@ -92,14 +92,14 @@ where
     // No panic may end this frame while another thread works in it.
     match park::or_abort(|| wait_for(pool, work)) {
         Ok(()) => {
-            // SAFETY: the call is over, and what it wrote is seen by who was woken after it.
+            // SAFETY: the call is over, and what it wrote is seen by the fiber that was woken after it.
             let end = unsafe { (*call.end.get()).take() };
             let Some(End { result, errno }) = end else { unreachable!("it was just run") };
             set_errno(errno);
             result.unwrap_or_else(|payload| panic::resume_unwind(payload))
         }
         Err(Refused) => {
-            // SAFETY: nobody else has it.
+            // SAFETY: nothing else has it.
             let f = unsafe { (*call.f.get()).take() };
             let Some(f) = f else { unreachable!("it was not run") };
             f()

@@ -26,7 +26,7 @@
 //! first wait ends are cancelled and waited for, also after a success. *No completion is missed*:
 //! each is a bit of its own that is sent before the wait is ended, and the fiber looks at all the bits
 //! when a wait has begun; so by the argument of `signal` it either finds the bit or
-//! is woken. Completions that end a wait early, or come when none is under way, do no harm: who waits
+//! is woken. Completions that end a wait early, or come when none is under way, do no harm: the waiter
 //! looks again.
 //!
 //! *The completing thread touches the record last when it sends `done`* (see `flight`, and its model); it

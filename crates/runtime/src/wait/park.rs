@@ -1,7 +1,7 @@
 //! Waiting and waking: the one way a fiber stops running without ending, and the one way it goes on.
 //!
 //! Everything that waits is built on [`park`] and [`unpark`](crate::wait::lot::unpark), or on the two
-//! waits that need no key because who wakes knows the fiber: `park_self` and `sleep_until`.
+//! waits that need no key because the waker knows the fiber: `park_self` and `sleep_until`.
 
 use std::mem;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::protocol::sync::Ordering;
 use crate::wait::limits;
 use crate::wait::lot;
 
-/// When a wait ends if nobody wakes the waiter.
+/// When a wait ends if the waiter is not woken.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
     /// The time, on [`clock::now`]'s clock; [`NEVER`] for no end.
@@ -44,7 +44,7 @@ impl Until {
 
 /// Parks the calling fiber (or plain thread) until [`unpark`](crate::wait::lot::unpark) of `key`.
 ///
-/// `validate` is asked first, while nobody can unpark `key`: if it says `false` there is nothing to
+/// `validate` is asked first, while nothing can unpark `key`: if it says `false` there is nothing to
 /// wait for and `park` returns [`Outcome::Invalid`] at once. It must not park, panic or unpark.
 ///
 /// [`Outcome::TimedOut`] says that the deadline has passed or that a [`timeout`](crate::timeout())
@@ -103,7 +103,7 @@ fn park_held(
     me.episode.finish()
 }
 
-/// Begins to wait for `key`, then calls `then`, then waits: who unparks `key` from the moment
+/// Begins to wait for `key`, then calls `then`, then waits: an unpark of `key` from the moment
 /// `then` is called wakes the caller. For condition variables, whose mutex is unlocked in between.
 ///
 /// `then` may unpark others, but must not park or panic. If it says `false`, the wait is given up
@@ -119,11 +119,11 @@ pub fn park_after(
     let ticket = lot::enter(key, 0, me, || true, || plan.begin(me, key));
     let ticket = ticket.expect("there is no condition");
     if !then() {
-        // `Invalid` cannot be noted in the episode, and nobody else would end a wait that way.
+        // `Invalid` cannot be noted in the episode, and nothing else ends a wait that way.
         let outcome = give_up(me, ticket, Outcome::TimedOut);
         bucket::leave(me);
         if outcome == Outcome::Unparked {
-            // Meant for somebody who waits.
+            // It was meant for one that waits.
             lot::unpark(key, 1);
         }
         return Outcome::Invalid;
@@ -207,7 +207,7 @@ pub(crate) fn park_self(until: Until) -> Outcome {
     }
     let outcome = wait(me, ticket, &plan);
     plan.tell(outcome);
-    // Who came while the wait began has left a token before ending it, and who came since has left one
+    // A waker that came while the wait began has left a token before ending it, and so has one that came
     // too: this return is theirs as well.
     if outcome == Outcome::Unparked && me.token.peek() {
         me.token.take();
@@ -245,7 +245,7 @@ pub fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     outcome
 }
 
-/// Waits until [`end_claimed`] with the ticket that `start` is given. If `start` says that nobody
+/// Waits until [`end_claimed`] with the ticket that `start` is given. If `start` says that nothing
 /// will, there is no wait. It must not park or panic.
 pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> bool) {
     let me = current();
@@ -273,7 +273,7 @@ pub(crate) fn await_signal(
     (outcome, plan.limit <= plan.deadline)
 }
 
-/// A wait has begun, but there is no need for it: ends it with `outcome`, unless somebody else
+/// A wait has begun, but there is no need for it: ends it with `outcome`, unless another party
 /// was faster.
 fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     if me.episode.claim(ticket, outcome) == (Claim::Thread { counted: true }) {

@@ -25,14 +25,14 @@
 //! (all changes of `word` are read-modify-writes, which acquire and release): so the later name is the
 //! one that stays.
 //!
-//! *The closing fiber misses nobody.* Take a waiter that counted itself before `CLOSING` was set, so that
+//! *The closing fiber misses none.* Take a waiter that counted itself before `CLOSING` was set, so that
 //! the count is not 0. It looks at `word` once more when its wait has begun, by a read-modify-write.
 //! Either that finds `CLOSING`, and the waiter gives up. Or it comes before the closer's own
 //! read-modify-write, which acquires what the waiter did until then: it wrote its name, or entered the
 //! list, and began to wait. Then the closer finds it and ends that wait, or another has ended it, and
 //! the waiter looks again before it waits again.
 //!
-//! *It waits for nobody who comes late.* A fiber that counts itself after `CLOSING` was set sees that at
+//! *It waits for none that comes late.* A fiber that counts itself after `CLOSING` was set sees that at
 //! once and counts back.
 //!
 //! *It touches no record of a fiber that has gone on.* The closer takes each record out of the list under
@@ -68,12 +68,12 @@ const CLOSING: u32 = 1 << 31;
 /// Fibers whose waits are ended between two takings of the lock.
 const BATCH: usize = 32;
 
-/// Those who wait for one thing that may be closed.
+/// The fibers that wait for one thing that may be closed.
 #[derive(Debug)]
 pub struct Waiters {
     /// How many there are, and [`CLOSING`].
     word: AtomicU32,
-    /// The one who came when there was none.
+    /// The one that came when there was none.
     lone: AtomicPtr<u8>,
     /// The others.
     list: Lock<List>,
@@ -96,7 +96,7 @@ pub struct Seat {
     listed: Cell<bool>,
 }
 
-/// One of those who wait.
+/// The place of one that waits.
 #[derive(Debug)]
 pub struct Waiter<'w> {
     waiters: &'w Waiters,
@@ -270,7 +270,7 @@ impl Waiter<'_> {
 }
 
 impl Waiters {
-    /// Counts the caller among those who wait, until what is returned is dropped; `None` if the
+    /// Counts the caller among those that wait, until what is returned is dropped; `None` if the
     /// thing is just being closed.
     #[inline]
     pub fn enter<'w>(&'w self, seat: &'w Seat) -> Option<Waiter<'w>> {
@@ -291,7 +291,7 @@ impl Waiters {
     /// thread or fiber does so already.
     ///
     /// Such a wait is for operations alone ([`crate::wait::operation`]) and [holds](Waiter::holds) as
-    /// long as those say who entered.
+    /// long as those that entered say so.
     #[cold]
     pub fn close(&self) -> bool {
         let wake = |fiber: *mut u8| {

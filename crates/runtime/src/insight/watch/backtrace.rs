@@ -1,4 +1,4 @@
-//! A backtrace in words: what helps somebody find the place in their own program.
+//! A backtrace in words: what helps to find the place in one's own program.
 //!
 //! With optimization, most of what is on a stack is of the standard library or of this crate: a
 //! `collect` alone is ten functions. Of each row of such functions only the outermost is shown, the
@@ -52,7 +52,7 @@ struct Function {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// The program's, a library's, or nobody knows whose.
+    /// The program's, a library's, or it is not known whose.
     Program,
     Std,
     Carefree,
@@ -190,7 +190,7 @@ impl Functions {
                 self.text.truncate(begin);
             }
         }
-        // Lines of other people's code help nobody.
+        // Lines in the code of others do not help.
         let place = place.filter(|_| whose == Whose::Program);
         let place = place.map(|(file, line)| (self.say(format_args!("{file}")), line));
         let function = Function { name, place, whose, first, nameless: false };
@@ -261,7 +261,7 @@ fn shorten(functions: &Functions, text: &mut Text) {
     let end = list.iter().position(|function| function.first).unwrap_or(list.len());
     // Outside the program's outermost function there is what calls a closure.
     let own = list[..end].iter().rposition(|function| function.whose == Whose::Program);
-    // Where nothing is the program's, it is not known to be anybody else's.
+    // Where nothing is the program's, it is not known to be anything else's.
     let list = &list[..own.map_or(end, |own| own + 1)];
     let mut rows = Mapped::new();
     let mut first = 0;

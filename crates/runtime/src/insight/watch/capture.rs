@@ -5,7 +5,7 @@
 //! calls with `EINTR`, and cut others short: its stack is read from outside.
 //!
 //! The signal is SIGURG, the one signal that is ignored unless a program asks for it, and that is
-//! hardly ever sent by anybody; Go's runtime has chosen it for the same reasons. A handler that the
+//! hardly ever sent; Go's runtime has chosen it for the same reasons. A handler that the
 //! program had installed before gets those that are not ours. One that it installs later takes ours
 //! too; then reports come without a backtrace.
 
@@ -215,7 +215,7 @@ unsafe extern "C" fn on_signal(
         Ordering::Relaxed,
     );
     if begun.is_err() {
-        // It has come when nobody waits for the answer any more.
+        // It has come when the answer is not waited for any more.
         return;
     }
     // SAFETY: WRITING: it is this handler's.
@@ -227,7 +227,7 @@ unsafe extern "C" fn on_signal(
     SLOT.state.store(request | DONE, Ordering::Release);
 }
 
-/// Who runs here, if it is a fiber on its own stack, which is copied then.
+/// What runs here, if it is a fiber on its own stack, which is copied then.
 ///
 /// # Safety
 /// The registers are those of the interrupted caller.

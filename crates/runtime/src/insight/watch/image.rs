@@ -31,7 +31,7 @@ pub(super) struct Image {
 #[derive(Clone, Copy)]
 pub(super) enum Contents {
     File(MappedFile),
-    /// Memory that nobody writes or unmaps: the kernel's page.
+    /// Memory that is never written or unmapped: the kernel's page.
     Memory(*const u8, usize),
 }
 

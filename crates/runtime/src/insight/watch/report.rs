@@ -85,7 +85,7 @@ impl Limiter {
     }
 }
 
-/// Who is reported.
+/// What is reported.
 #[derive(Debug)]
 pub(super) struct Subject {
     number: u64,

@@ -3,7 +3,7 @@
 //!
 //! That allocates, and waits for the carrier where it is amid its driver; so a program that hangs in
 //! its allocator would hold up what does it. It is done by a thread of its own, and the watchdog, which
-//! finds who needs help, goes on reporting.
+//! finds which carrier needs help, goes on reporting.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};

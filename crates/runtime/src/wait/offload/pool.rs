@@ -1,15 +1,15 @@
 //! Threads for calls that block.
 //!
 //! Jobs wait in one list, first in, first out. A *worker* takes jobs from it for as long as there
-//! are any, then lies down: idle workers are a stack, so that those nobody needs stay below and end.
+//! are any, then lies down: idle workers are a stack, so that those not needed stay below and end.
 //!
-//! # Who sees to a job
+//! # What sees to a job
 //!
-//! Under the lock, at any time, each job in the list has somebody who will come for it: a worker that
+//! Under the lock, at any time, each job in the list has a worker that will come for it: one that
 //! was taken off the idle stack for it and has not looked yet; or the worker that is *starting*; or,
-//! if there are as many workers as there may be, any of them. By induction over who changes that:
+//! if there are as many workers as there may be, any of them. By induction over what changes that:
 //!
-//! * Who pushes takes an idle worker off the stack. If there is none, it pushes only while a worker
+//! * A caller that pushes takes an idle worker off the stack. If there is none, it pushes only while a worker
 //!   is starting or there are as many as may be; else it has to start one first ([`Pool::provide`]).
 //! * A worker that takes a job while it was starting leaves the rest of the list without its own
 //!   visitor; so it starts the next worker if there is a rest ([`State::wants_worker`]). One worker
@@ -18,7 +18,7 @@
 //! * A worker lies down only if the list is empty, and ends only from the idle stack.
 //!
 //! When a thread cannot be started, the job waits for those there are, and for the next attempt,
-//! which comes with the next job that is pushed or taken. If there are none, who made the attempt does
+//! which comes with the next job that is pushed or taken. If there are none, the thread that made the attempt does
 //! what is in the list itself.
 //!
 //! # Locks
@@ -108,7 +108,7 @@ impl Job {
     }
 }
 
-/// Does a job and wakes who waits for it.
+/// Does a job and wakes the fiber that waits for it.
 ///
 /// # Safety
 /// The job was pushed, and taken off the list by the caller.
@@ -120,7 +120,7 @@ unsafe fn perform(job: *const Job) {
     // SAFETY: the call of that job, made once.
     unsafe { (work.run)(work.data) };
     if generation::current() != before {
-        // It has forked, and this is the child: nobody waits here.
+        // It has forked, and this is the child: none waits here.
         generation::end();
     }
     if let Some((fiber, ticket)) = waiter {
