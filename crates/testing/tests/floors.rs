@@ -31,13 +31,11 @@ const LEFT: &[(&str, &str)] = &[
     ("interpose", "all flow socket"),
     ("interpose", "condition mutex"),
     ("interpose", "futex syscall"),
-    ("lab", "compare compare::show"),
-    (
-        "lab",
-        "feed feed::processes feed::rust fetch::course fetch::response fetch::server limits noise \
-         process record record::order role sample target target::facts target::find target::image \
-         target::spec unit unit::coroutine unit::fiber unit::gated unit::thread workload",
-    ),
+    ("lab", "feed feed::processes feed::rust"),
+    ("lab", "fetch::course metric sample"),
+    ("lab", "record record::doubts record::order"),
+    ("lab", "targets::find targets::image"),
+    ("lab", "unit unit::coroutine unit::fiber unit::gated unit::thread"),
 ];
 
 /// Crates in which the folders, too, import each other one way.
