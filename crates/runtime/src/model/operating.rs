@@ -182,3 +182,52 @@ fn a_pointless_wait_takes_nothing() {
         assert_eq!(first.times_read(), u32::from(ended != Ended::Pointless));
     });
 }
+
+/// Nothing comes but the end of what was waited for, at any time.
+#[test]
+fn a_wait_ends_that_becomes_pointless() {
+    use crate::protocol::sync::{AtomicBool, Ordering};
+    bounded(2, || {
+        let world = World::default();
+        let me = world.fiber();
+        let first = carrier::of(me);
+        let gone = loom::sync::Arc::new(AtomicBool::new(false));
+        let theirs = gone.clone();
+        let serving = thread::spawn(move || first.serve());
+        let fiber = as_fiber(me, move || {
+            let holds = || !theirs.fetch_or(false, Ordering::AcqRel);
+            read(&Wait { reason: Reason::Other, deadline: NEVER, holds: &holds, unheld: false })
+        });
+        gone.swap(true, Ordering::AcqRel);
+        crate::carrier::wake::wake_completed(me);
+        assert_eq!(fiber.join().unwrap(), Ended::Pointless);
+        first.end();
+        serving.join().unwrap();
+    });
+}
+
+/// Nothing comes but a cancellation: the operation is cancelled where it is under way.
+fn nothing_is_left_under_way(moves: bool) {
+    let world = World::default();
+    let me = world.fiber();
+    let first = carrier::of(me);
+    if moves {
+        first.moves_to(world.carrier());
+    }
+    let serving = thread::spawn(move || first.serve());
+    let fiber = as_fiber(me, move || read(&FOR_EVER));
+    cancel(me);
+    assert_eq!(fiber.join().unwrap(), Ended::Interrupted(Interrupted::Cancelled));
+    first.end();
+    serving.join().unwrap();
+}
+
+#[test]
+fn what_never_completes_is_cancelled() {
+    bounded(2, || nothing_is_left_under_way(false));
+}
+
+#[test]
+fn what_never_completes_is_cancelled_when_the_fiber_has_moved() {
+    bounded(2, || nothing_is_left_under_way(true));
+}
