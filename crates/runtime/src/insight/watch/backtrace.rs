@@ -106,6 +106,9 @@ struct Rooms {
 
 const ROOMS: Rooms = Rooms { here: file!() };
 
+/// The rooms whose functions are the runtime's own; besides them, `carefree` itself.
+const OWN: [&str; 6] = ["settings", "ground", "context", "reactor", "runtime", "interpose"];
+
 impl Rooms {
     /// The room that `file` is of, if it is one of ours, and where in its `src`.
     ///
@@ -131,8 +134,7 @@ impl Rooms {
             let within = within.strip_prefix(before)?.strip_prefix(other)?.strip_prefix(after)?;
             within.strip_prefix("/src/")
         };
-        let neighbours = ["context", "reactor", "runtime", "interpose"];
-        let found = neighbours.into_iter().find_map(|other| Some((other, of(before, other)?)));
+        let found = OWN.into_iter().find_map(|other| Some((other, of(before, other)?)));
         found.or_else(|| Some(("carefree", of("", "carefree")?)))
     }
 }
@@ -235,7 +237,7 @@ fn module(file: &str, to: &mut Text) -> Option<()> {
         Some((name, version)) if version.starts_with(|c: char| c.is_ascii_digit()) => name,
         _ => package,
     };
-    if matches!(package, "context" | "reactor" | "runtime" | "interpose") {
+    if OWN.contains(&package) {
         to.say(format_args!("carefree_"));
     }
     package.chars().for_each(|letter| to.add(if letter == '-' { '_' } else { letter }));
@@ -466,6 +468,10 @@ mod tests {
         assert_eq!(
             found("/home/me/registry/src/carefree-interpose-0.1.0/src/a/sleep.rs"),
             Some(("interpose", "a/sleep.rs"))
+        );
+        assert_eq!(
+            found("/home/me/registry/src/carefree-ground-0.1.0/src/kernel.rs"),
+            Some(("ground", "kernel.rs"))
         );
         assert_eq!(
             found("/home/me/registry/src/carefree-0.1.0/src/lib.rs"),
