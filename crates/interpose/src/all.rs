@@ -3,6 +3,11 @@
 //! On streams alone: a message comes whole, and the next one is another. (io_uring would join those
 //! of `SOCK_SEQPACKET`.) The call's time limit is for all of it.
 //!
+//! # What ends a part
+//!
+//! The reactor is asked for parts, save on `AF_UNIX`: io_uring, which goes on where it stopped, takes
+//! the error that a part ended with (Linux 6.18). See [`part`].
+//!
 //! # Looking at all before any is taken
 //!
 //! With `MSG_PEEK` as well, a call on a TCP connection waits until that much has come. The reactor
@@ -11,13 +16,13 @@
 //! fiber looks again and again (see `patience`). On a stream of `AF_UNIX` one look is all.
 
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 
-use carefree_ground::kernel;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
-use libc::{msghdr, sockaddr, socklen_t};
+use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::buffers::Buffers;
 use crate::files::{self, Limit};
@@ -27,10 +32,8 @@ use crate::patience::Matter;
 use crate::plain::{or_so_far, plain_message, plain_receive};
 use crate::socket::{is_urgent, is_worth_a_try, option, receive_from};
 use crate::steps::Steps;
-use crate::{glance, memory};
+use crate::{glance, memory, part};
 
-/// Asks whether what comes next is behind a mark of urgent data.
-const SIOCATMARK: usize = 0x8905;
 const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 /// The flags that a receiving call on `fd` really has: `MSG_WAITALL` is left where it means
@@ -84,12 +87,6 @@ pub(crate) unsafe fn receive(
                 if !steps.go_on() {
                     return tried;
                 }
-                if is_urgent(fd) {
-                    // SAFETY: the caller's promise.
-                    return unsafe {
-                        receive_before_mark(fd, buffer, length, flags, part, &mut steps)
-                    };
-                }
                 got = part;
             }
             answer => return answer,
@@ -101,6 +98,19 @@ pub(crate) unsafe fn receive(
     }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
+    if !part::takes_error(fd) {
+        let mut buffer = iovec { iov_base: buffer, iov_len: length };
+        // SAFETY: zeros are a header without anything; its padding differs between libcs.
+        let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_iov = &raw mut buffer;
+        message.msg_iovlen = 1;
+        // SAFETY: built from what the caller has promised to be valid.
+        return unsafe { receive_message(fd, &raw mut message, flags, got, deadline, &mut steps) };
+    }
+    if got > 0 && is_urgent(fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { receive_before_mark(fd, buffer, length, flags, got, &mut steps) };
+    }
     loop {
         let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
         let op = Op::Receive { fd, buffer: rest.cast(), length: left, flags };
@@ -134,11 +144,7 @@ unsafe fn receive_before_mark(
     got: usize,
     steps: &mut Steps,
 ) -> Answer {
-    let mut at_mark: c_int = 0;
-    let arguments = [fd as usize, SIOCATMARK, (&raw mut at_mark) as usize, 0, 0, 0];
-    // SAFETY: room for the answer.
-    let asked = unsafe { kernel::call(libc::SYS_ioctl, arguments) };
-    if asked.is_ok() && at_mark != 0 {
+    if part::is_at_mark(fd) {
         return Ok(got);
     }
     let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
@@ -174,9 +180,13 @@ pub(crate) unsafe fn receive_message(
     let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as _) };
     buffers.look()?;
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let takes_error = part::takes_error(fd);
+    // Files that came along, for which there is no room, end it too. Elsewhere it is not files that
+    // are without room.
+    let lost_files = |part: &msghdr| takes_error && part.msg_flags & libc::MSG_CTRUNC != 0;
     let mut part = *message;
     if got > 0 {
-        let is_over = got >= buffers.left() || message.msg_flags & libc::MSG_CTRUNC != 0;
+        let is_over = got >= buffers.left() || lost_files(message);
         if is_over || !steps.go_on() {
             return Ok(got);
         }
@@ -186,7 +196,13 @@ pub(crate) unsafe fn receive_message(
         let each = flags & !libc::MSG_WAITALL;
         let op = Op::ReceiveMessage { fd, message: &raw mut part, flags: each };
         // SAFETY: as above.
-        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+        let parked = unsafe {
+            match got > 0 && !takes_error {
+                true => part::receive_more(on, &raw mut part, flags, deadline),
+                false => parking::perform_until(&op, on, deadline),
+            }
+        };
+        let answer = match parked {
             Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
                 let receive = || {
                     // SAFETY: as above.
@@ -206,12 +222,8 @@ pub(crate) unsafe fn receive_message(
             message.msg_flags = part.msg_flags;
         }
         match answer {
-            // Files that came along, for which there is no room, end it too.
             Ok(more)
-                if more != 0
-                    && more < buffers.left()
-                    && part.msg_flags & libc::MSG_CTRUNC == 0
-                    && steps.go_on() =>
+                if more != 0 && more < buffers.left() && !lost_files(&part) && steps.go_on() =>
             {
                 got += more;
                 go_on(&mut part, &mut buffers, more);

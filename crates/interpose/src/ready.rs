@@ -278,17 +278,17 @@ fn nothing_yet(deadline: u64) -> bool {
 
 /// Whether one of `events` is there, or `fd` is wrong.
 pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
-    glance_at(fd, events) != Ok(0)
+    look(fd, events) != Ok(0)
 }
 
 /// Whether the connection `fd` is over in both directions. An error that it has for its next call is
 /// left to that.
 pub(crate) fn is_hung_up(fd: c_int) -> bool {
-    glance_at(fd, 0).is_ok_and(|there| there & libc::POLLHUP != 0)
+    look(fd, 0).is_ok_and(|there| there & libc::POLLHUP != 0)
 }
 
 /// Which of `events` are there at once, and what is wrong.
-fn glance_at(fd: c_int, events: i16) -> Result<i16, c_int> {
+pub(crate) fn look(fd: c_int, events: i16) -> Result<i16, c_int> {
     let mut file = pollfd { fd, events, revents: 0 };
     loop {
         match glance::one(&mut file, Some(0)) {

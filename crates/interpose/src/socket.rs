@@ -393,6 +393,10 @@ pub(crate) unsafe fn receive_message(
     let op = Op::ReceiveMessage { fd, message, flags };
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
+    if wants_all(flags) && !part::takes_error(fd) {
+        // SAFETY: as above.
+        return unsafe { all::receive_message(fd, message, flags, 0, deadline, steps) };
+    }
     // SAFETY: as above.
     match unsafe { parking::perform_until(&op, on, deadline) } {
         Parked::Late => Err(libc::EAGAIN),
