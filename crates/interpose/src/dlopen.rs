@@ -1,6 +1,6 @@
 //! `dlopen`, `dlmopen`: the wait for the loader's lock, in front of libc's functions.
 //!
-//! These must see who calls them, by the return address. So ours are entries in assembly, which jump to
+//! These tell their caller by the return address. So ours are entries in assembly, which jump to
 //! libc's with all that they were called with. (A sanitizer has a `dlopen` of its own, which stays.)
 
 use std::ffi::{c_char, c_int, c_long, c_void};

@@ -9,10 +9,10 @@
 //!
 //! So a fiber that is about to take it waits here first, parked, until the lock can be taken. Where that
 //! is possible, it keeps the lock until libc's function, which takes it once more, is done. Not so for
-//! `dlopen`, which must see who calls it, by the return address: the lock is given back right before. If
+//! `dlopen`, which tells its caller by the return address: the lock is given back right before. If
 //! a fiber on another carrier is faster, and then waits in a constructor, this carrier waits as well.
 //!
-//! `dlsym` is left alone: it takes the lock too, for moments, and must see who calls it. Asked for while
+//! `dlsym` is left alone: it takes the lock too, for moments, and tells its caller the same way. Asked for while
 //! another fiber waits in a constructor, it blocks the carrier until that one is done.
 //!
 //! # Which mutex it is

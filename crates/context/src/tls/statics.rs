@@ -89,7 +89,7 @@ impl Statics {
         let image = self.image.as_ptr().cast::<u8>();
         for area in &self.areas {
             // SAFETY: an area is a piece of the image, whose beginning corresponds to `low`, and a
-            // block of this layout is as long as the image. Nobody runs on the block, so nobody
+            // block of this layout is as long as the image. No fiber runs on the block, so nothing
             // else uses its variables; the image is memory of our own, elsewhere.
             unsafe {
                 low.add(area.start).copy_from_nonoverlapping(image.add(area.start), area.len());
