@@ -230,11 +230,10 @@ unsafe fn transmit_messages(
         match unsafe { at_once(libc::SYS_sendmmsg, fd, rest, left, flags) } {
             Ok(more) => {
                 sent += more;
-                if more > 0 {
-                    // SAFETY: as above.
-                    unsafe { transmit_end(fd, rest.add(more - 1), flags, &mut steps) };
-                }
-                if sent < count && has_told_an_error(fd) {
+                // SAFETY: the kernel has sent that message, or a part of it.
+                let whole =
+                    more == 0 || unsafe { transmit_end(fd, rest.add(more - 1), flags, &mut steps) };
+                if !whole || (sent < count && has_told_an_error(fd)) {
                     return Ok(sent);
                 }
             }
@@ -243,9 +242,15 @@ unsafe fn transmit_messages(
                 match unsafe { transmit_message(fd, &raw const (*rest).msg_hdr, flags, &mut steps) }
                 {
                     Ok(length) => {
-                        // SAFETY: as above.
-                        unsafe { (*rest).msg_len = length as c_uint };
+                        // SAFETY: as above; the kernel has read the header and what it describes.
+                        let whole = unsafe {
+                            (*rest).msg_len = length as c_uint;
+                            length >= total(&*rest)
+                        };
                         sent += 1;
+                        if !whole {
+                            return Ok(sent);
+                        }
                     }
                     Err(errno) => return if sent > 0 { Ok(sent) } else { Err(errno) },
                 }
@@ -271,9 +276,23 @@ fn has_told_an_error(fd: c_int) -> bool {
         && is_ready(fd, libc::POLLOUT)
 }
 
-/// Sends what is left of a message of which a part was sent, as happens on streams. If it cannot be
-/// sent, the message's length says so.
-unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int, steps: &mut Steps) {
+/// Bytes that a message has to send.
+///
+/// # Safety
+/// The kernel has read the buffers' descriptions.
+unsafe fn total(message: &mmsghdr) -> usize {
+    let header = &message.msg_hdr;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut buffers = Buffers::new(header.msg_iov, header.msg_iovlen as _);
+        buffers.seen();
+        buffers.left()
+    }
+}
+
+/// Sends what is left of a message of which a part was sent, as happens on streams. Whether all of it
+/// is sent then; if not, its length says so, and the kernel's call sends no message after it.
+unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int, steps: &mut Steps) -> bool {
     // SAFETY: the caller's promise.
     let message = unsafe { &mut *message };
     // SAFETY: as above.
@@ -281,8 +300,11 @@ unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int, steps: &m
         unsafe { Buffers::new(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen as _) };
     // SAFETY: the kernel has sent what they describe.
     unsafe { buffers.seen() };
-    if message.msg_len as usize >= buffers.left() || !steps.go_on() {
-        return;
+    if message.msg_len as usize >= buffers.left() {
+        return true;
+    }
+    if !steps.go_on() {
+        return false;
     }
     buffers.advance(message.msg_len as usize);
     let mut rest = message.msg_hdr;
@@ -293,7 +315,9 @@ unsafe fn transmit_end(fd: c_int, message: *mut mmsghdr, flags: c_int, steps: &m
     rest.msg_control = ptr::null_mut();
     rest.msg_controllen = 0;
     // SAFETY: as above.
-    if let Ok(more) = unsafe { transmit_message(fd, &raw const rest, flags, steps) } {
-        message.msg_len += more as c_uint;
-    }
+    let Ok(more) = (unsafe { transmit_message(fd, &raw const rest, flags, steps) }) else {
+        return false;
+    };
+    message.msg_len += more as c_uint;
+    more >= buffers.left()
 }

@@ -1,6 +1,7 @@
 //! Pointers that lead nowhere: a call answers `EFAULT` for them on a fiber as on a thread.
 
 use std::ffi::{c_int, c_void};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::{mem, ptr};
@@ -10,38 +11,46 @@ use libc::{iovec, mmsghdr, msghdr, timespec};
 use crate::common::{checked, on_one_carrier};
 
 /// Memory that can be read and written, and ends with its page: behind it there is nothing.
-struct Edge(*mut c_void);
+struct Edge {
+    memory: *mut c_void,
+    length: usize,
+}
 
 const PAGE: usize = 4096;
 
 impl Edge {
     fn new() -> Edge {
-        // SAFETY: two new pages, of which the second is made unreadable.
+        Edge::after(PAGE)
+    }
+
+    /// With `length` bytes that are there, of whole pages.
+    fn after(length: usize) -> Edge {
+        // SAFETY: new pages, of which the last is made unreadable.
         unsafe {
             let memory = libc::mmap(
                 ptr::null_mut(),
-                2 * PAGE,
+                length + PAGE,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
                 0,
             );
             assert_ne!(memory, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(memory.wrapping_byte_add(PAGE), PAGE, libc::PROT_NONE), 0);
-            Edge(memory)
+            assert_eq!(libc::mprotect(memory.wrapping_byte_add(length), PAGE, libc::PROT_NONE), 0);
+            Edge { memory, length }
         }
     }
 
     /// Room for `there` of a value's bytes, and no more.
     fn part<T>(&self, there: usize) -> *mut T {
-        self.0.wrapping_byte_add(PAGE - there).cast()
+        self.memory.wrapping_byte_add(self.length - there).cast()
     }
 }
 
 impl Drop for Edge {
     fn drop(&mut self) {
-        // SAFETY: the pages made above, which nobody uses any more.
-        unsafe { libc::munmap(self.0, 2 * PAGE) };
+        // SAFETY: the pages made above, which have no other users.
+        unsafe { libc::munmap(self.memory, self.length + PAGE) };
     }
 }
 
@@ -169,4 +178,61 @@ fn nor_is_the_end_of_a_child_told_to_nowhere() {
         (checked(told), child.wait().map_err(|error| error.raw_os_error()).err())
     });
     assert_eq!(answers, (Err(libc::EFAULT), Some(Some(libc::ECHILD))));
+}
+
+/// Sends two messages over a stream, of which the first ends at a bad pointer behind many bytes: how
+/// many were sent, how long the first was, and what the other end gets. The socket is `full` when the
+/// call begins, so that the call waits, or it has room.
+fn send_up_to_a_bad_pointer(full: bool) -> (Result<i64, c_int>, u32, Vec<u8>) {
+    const THERE: usize = 100 * PAGE;
+    let edge = Edge::after(THERE);
+    let (left, mut right) = UnixStream::pair().unwrap();
+    let before = if full { fill(&left) } else { 0 };
+    let reader = std::thread::spawn(move || {
+        let mut came = Vec::new();
+        right.read_to_end(&mut came).unwrap();
+        came.split_off(before)
+    });
+    let mut byte = *b"b";
+    let mut buffers = [
+        iovec { iov_base: edge.part(THERE), iov_len: THERE + PAGE },
+        iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 },
+    ];
+    let mut messages = buffers.each_mut().map(|buffer| {
+        // SAFETY: zeros are a message without anything.
+        let mut message: mmsghdr = unsafe { mem::zeroed() };
+        message.msg_hdr.msg_iov = buffer;
+        message.msg_hdr.msg_iovlen = 1;
+        message
+    });
+    // SAFETY: two messages; the kernel says what is not there.
+    let sent = unsafe { libc::sendmmsg(left.as_raw_fd(), messages.as_mut_ptr(), 2, 0) };
+    drop(left);
+    (checked(sent), messages[0].msg_len, reader.join().unwrap())
+}
+
+/// Writes zeros until the socket has no room: how many.
+fn fill(mut socket: &UnixStream) -> usize {
+    socket.set_nonblocking(true).unwrap();
+    let zeros = [0; PAGE];
+    let mut bytes = 0;
+    while let Ok(more) = socket.write(&zeros) {
+        bytes += more;
+    }
+    socket.set_nonblocking(false).unwrap();
+    bytes
+}
+
+#[test]
+fn no_message_follows_one_that_ends_at_a_bad_pointer() {
+    for full in [false, true] {
+        for lane in ["thread", "fiber"] {
+            let (sent, length, came) = match lane {
+                "thread" => send_up_to_a_bad_pointer(full),
+                _ => on_one_carrier(move || send_up_to_a_bad_pointer(full)),
+            };
+            assert_eq!((sent, length as usize), (Ok(1), came.len()), "on a {lane}, full: {full}");
+            assert!(length > 0 && came.iter().all(|byte| *byte == 0), "on a {lane}, full: {full}");
+        }
+    }
 }
