@@ -5,7 +5,7 @@ use std::{mem, ptr};
 
 use crate::futex::futex;
 use crate::going::{Going, fill};
-use crate::memory::{Digest, Fill};
+use crate::memory::Fill;
 use crate::message::{Control, Many, close_received, message};
 use crate::outcome::{Answer, Outcome, done, make, outcome, plain, received};
 use crate::program::{Call, Family, Lies, Span, Step, Via};
@@ -182,24 +182,20 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
             plain(make!(Via::Function, ftruncate, SYS_ftruncate, going.world.fd(*fd), length))
         }
         Call::SendFile { to, from, offset, count } => {
-            let target = *to;
             let (to, from) = (going.world.fd(*to), going.world.fd(*from));
             let mut place = offset.unwrap_or(0);
             let at = if offset.is_some() { &raw mut place } else { ptr::null_mut() };
             let answer = make!(via, sendfile, SYS_sendfile, to, from, at, *count as usize);
-            let came = sent_by_reference(going, target);
-            outcome(answer, format!(", offset {place}{came}"))
+            outcome(answer, format!(", offset {place}"))
         }
         Call::Splice { from, from_offset, to, to_offset, length, flags } => {
-            let target = *to;
             let (from, to) = (going.world.fd(*from), going.world.fd(*to));
             let (mut one, mut other) = (from_offset.unwrap_or(0), to_offset.unwrap_or(0));
             let at = if from_offset.is_some() { &raw mut one } else { ptr::null_mut() };
             let onto = if to_offset.is_some() { &raw mut other } else { ptr::null_mut() };
             let length = *length as usize;
             let answer = make!(via, splice, SYS_splice, from, at, to, onto, length, *flags);
-            let came = sent_by_reference(going, target);
-            outcome(answer, format!(", offsets {one} {other}{came}"))
+            outcome(answer, format!(", offsets {one} {other}"))
         }
         Call::Tee { from, to, length, flags } => {
             let (from, to) = (going.world.fd(*from), going.world.fd(*to));
@@ -340,34 +336,28 @@ pub(crate) fn perform(going: &mut Going, step: &Step, number: usize) -> Outcome 
 /// The arena where lists are put.
 const ARENA_OF_LISTS: usize = 4;
 
-/// Takes out at once what was moved to a socket.
+/// Takes out at once what `call` has moved to a socket, and adds it to `came`.
 ///
 /// The kernel may move pages and not what they hold, so that a later write to the file, or to the
 /// memory that was given to a pipe, changes what the other end reads: or does not, if it was copied. A
 /// program that does so races against itself, and both answers are right.
-fn sent_by_reference(going: &Going, to: u8) -> String {
-    let slot = going.world.slot(to);
-    let (What::Socket(_), Some(peer)) = (slot.what, going.world.peer(slot)) else {
-        return String::new();
-    };
-    let mut came = Vec::new();
+///
+/// The call is over by then: TCP may acknowledge the bytes only 40 ms later, for which the rescuer
+/// would take the lane to be stuck.
+pub(crate) fn take_sent_by_reference(going: &Going, call: &Call, came: &mut Vec<u8>) {
+    let (Call::SendFile { to, .. } | Call::Splice { to, .. }) = call else { return };
+    let slot = going.world.slot(*to);
+    let (What::Socket(_), Some(peer)) = (slot.what, going.world.peer(slot)) else { return };
     loop {
         // Asked first: what has been acknowledged is there to be read.
         let mut under_way: c_int = 0;
         // SAFETY: room for the answer.
         unsafe { libc::ioctl(slot.fd, libc::TIOCOUTQ, &raw mut under_way) };
-        read_ready(peer.fd, &mut came);
+        read_ready(peer.fd, came);
         if slot.what != What::Socket(Family::Tcp) || under_way == 0 {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    let mut digest = Digest::new();
-    digest.add(&came);
-    if came.is_empty() {
-        String::new()
-    } else {
-        format!(", {} went on, {:016x}", came.len(), digest.value())
     }
 }
 

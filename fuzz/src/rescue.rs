@@ -13,7 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::lane::{Handle, Lanes};
-use crate::memory::Digest;
 use crate::system::{is_ready, read_ready};
 use crate::world::set_timer;
 
@@ -85,10 +84,11 @@ impl Rescuer {
         Rescuer { state, lane: lanes.spawn(move || look_on(&theirs, patience)) }
     }
 
-    /// Makes a call that may wait. Whether it had to be rescued, and what came out, are said.
-    pub(crate) fn around<T>(&self, plan: Plan, call: impl FnOnce() -> T) -> (T, String) {
+    /// Makes a call that may wait. If it had to be rescued, what the rescuer took out is the second
+    /// value.
+    pub(crate) fn around<T>(&self, plan: Plan, call: impl FnOnce() -> T) -> (T, Option<Vec<u8>>) {
         if plan.is_empty() {
-            return (call(), String::new());
+            return (call(), None);
         }
         *self.state.plan.lock().unwrap() = plan;
         self.state.calls.fetch_add(1, Ordering::Relaxed);
@@ -96,20 +96,13 @@ impl Rescuer {
         let value = call();
         let word = &self.state.word;
         if word.compare_exchange(CALL, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            return (value, String::new());
+            return (value, None);
         }
         word.store(ENDED, Ordering::Release);
         while word.load(Ordering::Acquire) != IDLE {
             thread::sleep(LOOK / 4);
         }
-        let drained = mem::take(&mut *self.state.drained.lock().unwrap());
-        let mut digest = Digest::new();
-        digest.add(&drained);
-        let came = match drained.len() {
-            0 => String::new(),
-            bytes => format!(", {bytes} bytes came out, {:016x}", digest.value()),
-        };
-        (value, format!(" (waited{came})"))
+        (value, Some(mem::take(&mut *self.state.drained.lock().unwrap())))
     }
 
     pub(crate) fn end(self) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::going::{Going, plan};
 use crate::lane::Lanes;
-use crate::memory::Memory;
+use crate::memory::{Digest, Memory};
 use crate::outcome::Outcome;
-use crate::perform::perform;
+use crate::perform::{perform, take_sent_by_reference};
 use crate::program::Sequence;
 use crate::rescue::Rescuer;
 use crate::storm;
@@ -29,7 +29,18 @@ pub(crate) fn run(sequence: Sequence, lanes: Lanes, patience: Duration) -> Vec<S
             let plan = plan(&going, &step.call);
             let call = || perform(&mut going, step, number);
             let (Outcome { result, more }, waited) = rescuer.around(plan, call);
-            lines.push(format!("{result}{more}{waited}"));
+            let mut line = format!("{result}{more}");
+            if waited.is_some() {
+                line += " (waited)";
+            }
+            let mut came = waited.unwrap_or_default();
+            take_sent_by_reference(&going, &step.call, &mut came);
+            if !came.is_empty() {
+                let mut digest = Digest::new();
+                digest.add(&came);
+                line += &format!(", {} bytes came out, {:016x}", came.len(), digest.value());
+            }
+            lines.push(line);
         }
         drop(_limit);
         lines.extend(going.world.finish());
