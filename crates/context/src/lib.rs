@@ -10,10 +10,11 @@ pub mod coroutine;
 pub mod extent;
 pub mod file;
 pub mod fork;
-pub mod instrument;
 pub mod loader;
 pub mod overflow;
+pub mod sanitizer;
 pub mod stack;
 pub mod tls;
+pub(crate) mod valgrind;
 
 pub use coroutine::{Coroutine, CoroutineState, ScopedCoroutine, Suspender, SymmetricSuspender};

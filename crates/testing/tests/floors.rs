@@ -14,8 +14,6 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 /// Circles that are still there: the crate, and the modules that a circle may have. Take out what is
 /// undone; put nothing in without a reason beside it.
 const LEFT: &[(&str, &str)] = &[
-    // Each processor's file has the same names, and the module around them the types.
-    ("context", "arch arch::aarch64 arch::x86_64"),
     (
         "context",
         "coroutine coroutine::control coroutine::scope coroutine::suspender coroutine::symmetric \

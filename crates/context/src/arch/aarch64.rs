@@ -2,15 +2,15 @@
 //!
 //! # A suspended computation
 //!
-//! A coroutine's is in its [`Context`] alone, a fiber's partly on its stack, where it is as near to
-//! the locals that the fiber will need next as it can be:
+//! A coroutine's state is in its [`Context`] alone. A fiber's is partly on its stack, next to the locals
+//! that the fiber will need first:
 //!
 //! ```text
 //!           Context                      ThreadContext             the fiber's stack
 //!      +------------------+           +------------------+      +---------------------+
 //!  + 0 |        sp        | ---> ...  |        sp        | ---> |         x29         | + 0
 //!      +------------------+           +------------------+      +---------------------+
-//!  + 8 |  where to go on  |           |    TPIDR_EL0     |      |   where to go on    | + 8
+//!  + 8 | where to continue|           |    TPIDR_EL0     |      |  where to continue  | + 8
 //!      +------------------+           +------------------+      +---------------------+
 //!  +16 |       x19        |                                     |         x19         | +16
 //!      +------------------+                                     +---------------------+
@@ -19,9 +19,9 @@
 //!                                                               ~   caller's frame    ~
 //! ```
 //!
-//! One that has never run goes on at a trampoline, with the function it is to call in the place of x19
-//! and that function's argument in the place of x29, and above that is the top of its stack, rounded
-//! down to 16 bytes.
+//! A computation that has never run continues at a trampoline. The function that it is to call is in the
+//! place of x19, that function's argument in the place of x29; above that is the top of its stack,
+//! rounded down to 16 bytes.
 //!
 //! # The registers
 //!
@@ -31,76 +31,40 @@
 //! | x2, x3 | `from` and `to`, or the pair, on the way in |
 //! | sp | exchanged |
 //! | x19, x29 | saved by hand: LLVM reserves them, so they cannot be declared as clobbered |
-//! | x4 to x18, x20 to x28, x30, v0 to v31, predicates, flags | clobbered: the compiler keeps what is alive |
+//! | x4 to x18, x20 to x28, x30, v0 to v31, predicates, flags | clobbered: the compiler keeps what is live |
 //! | TPIDR_EL0 | [`switch_thread`] with own thread-local storage only |
-//! | FPCR | [`switch_thread`] only, see the page above. (FPSR records exceptions and is nobody's across calls.) |
+//! | FPCR | [`switch_thread`] only, see the module `arch`. (FPSR records exceptions, and no side relies on it across calls.) |
 //!
 //! # Why it looks like this
 //!
-//! As on x86-64: in line with everything clobbered, the compiler stores what is alive and no more;
-//! and the processor predicts a `ret` by the last `bl`, which was on the other stack, hence `br`.
+//! As on x86-64: inline, with everything clobbered, the compiler stores only what is live; and the
+//! processor predicts a `ret` by the last `bl`, which was on the other stack, hence `br`.
 //!
-//! `hint #36` is `bti j`: the one kind of place an indirect `br` may go to where branch targets are
-//! enforced, and nothing elsewhere.
+//! `hint #36` is `bti j`: where branch targets are enforced, an indirect `br` may jump to nothing else.
+//! Elsewhere it does nothing.
 
 use core::arch::{asm, global_asm};
 use core::mem::MaybeUninit;
 
-use super::{Context, Message, Pair, ThreadContext, marked};
-use crate::instrument::{arrive, leave};
-
-/// Whether the thread pointer can be set without a system call: always, here.
-#[inline(always)]
-pub fn fsgsbase() -> bool {
-    true
-}
-
-/// Does nothing here: it is x86-64 that knows machines on which only the kernel can set the thread
-/// pointer.
-pub fn force_no_fsgsbase() {}
+use super::context::{Context, Message, Pair, ThreadContext};
+use crate::sanitizer::{arrive, leave, wrap_entry};
 
 /// Asks the processor to bring the cache line at `address` near. A hint: any address is allowed.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
-    // SAFETY: a prefetch faults nowhere and changes nothing a program can see.
+    // SAFETY: a prefetch never faults and changes nothing that a program can see.
     unsafe {
         asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
 }
 
-/// The thread pointer of the caller: the address every thread-local variable is found from.
-#[inline(always)]
-pub fn thread_pointer() -> *mut u8 {
-    let tp: *mut u8;
-    // Not `pure`: the compiler must not carry an answer over a switch.
-    // SAFETY: reads a register.
-    unsafe {
-        asm!("mrs {}, tpidr_el0", out(reg) tp, options(nostack, preserves_flags, nomem));
-    }
-    tp
-}
-
-/// Makes `tp` the caller's thread pointer.
-///
-/// # Safety
-///
-/// `tp` must point to a complete thread control block with thread-local storage above it, and no
-/// other thread may be running under it. Nothing that the compiler or a library derived from the old
-/// thread pointer (the address of a thread-local variable, `errno`) may be used until it is set back:
-/// keep what lies between free of anything but plain code.
-#[inline(always)]
-pub unsafe fn set_thread_pointer(tp: *mut u8) {
-    // SAFETY: programs may write the register, and the caller vouches for `tp`.
-    unsafe { asm!("msr tpidr_el0, {}", in(reg) tp, options(nostack, preserves_flags)) };
-}
-
-/// Suspends the caller into `from` and goes on with `to`, which receives `message`. Returns when
-/// somebody switches to `from`, with the message of that switch.
+/// Suspends the caller into `from` and continues `to`, which receives `message`. Returns when another
+/// switch enters `from`, with the message of that switch.
 ///
 /// # Safety
 ///
 /// * `to` was written by [`prepare`] or by a `switch`, and has not been entered since.
-/// * `to`'s stack is mapped and holds what it held when it was suspended, and nobody else runs on it.
+/// * `to`'s stack is mapped and holds what it held when it was suspended, and nothing else runs on it.
 /// * `from` is valid for a write, and is not `to`.
 /// * Both sides run under the same thread pointer, or no thread-local variable's address is carried
 ///   over the call.
@@ -108,8 +72,10 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
 #[inline(always)]
 pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -> Message {
     let Message { mut word, mut kind } = message;
-    // SAFETY: the caller's promises, and the contract on top of this file: what is not declared as
-    // clobbered here is restored before this side goes on at label 2.
+    // SAFETY: `to` was saved by this function or by `prepare`, so its words are a stack pointer, a label
+    // or trampoline, and the two reserved registers. Every register is either declared as clobbered or
+    // restored before this side continues at label 2, and the switch back finds this frame untouched:
+    // nothing else runs on this stack.
     unsafe {
         asm!(
             "adr x4, 2f",
@@ -138,11 +104,11 @@ pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -
 ///
 /// # Safety
 ///
-/// As with [`switch`]; `pair` is valid until the coroutine is entered the next time.
+/// As for [`switch`], from `resumer` to `own`. `pair` stays valid until the switch back.
 #[inline(always)]
 pub unsafe fn resume(pair: *mut Pair, message: Message) -> Message {
     let Message { mut word, mut kind } = message;
-    // SAFETY: as in `switch`.
+    // SAFETY: as in `switch`; both contexts lie in `pair`, at offsets 0 and 32.
     unsafe {
         asm!(
             "adr x4, 2f",
@@ -166,17 +132,17 @@ pub unsafe fn resume(pair: *mut Pair, message: Message) -> Message {
     Message { word, kind }
 }
 
-/// [`switch`] from a coroutine to its resumer, to which `word` goes, and as the message's `kind` the
-/// address of `pair`: it is in a register anyway.
+/// [`switch`] from a coroutine to its resumer. The message's `kind` is the address of `pair`, which is
+/// in a register anyway.
 ///
 /// # Safety
 ///
-/// As with [`switch`].
+/// As for [`switch`], from `own` to `resumer`. `pair` stays valid until the switch back.
 #[inline(always)]
 pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
     let mut word = word;
     let kind: usize;
-    // SAFETY: as in `switch`.
+    // SAFETY: as in `switch`; both contexts lie in `pair`, at offsets 0 and 32.
     unsafe {
         asm!(
             "adr x4, 2f",
@@ -199,11 +165,12 @@ pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
     Message { word, kind }
 }
 
-/// The body of both `switch_thread`s. x5 holds the caller's FPCR; what is hardly ever run (loading
-/// the other side's) stands behind the jump away, where nothing falls into it.
+/// The body of both `switch_thread`s. x5 holds the caller's FPCR. The cold part (loading the other
+/// side's) stands behind the jump to the other side, so the common path jumps over nothing.
 ///
-/// Why it is right: as in [`switch`]; and no compiled code runs between the change of the thread
-/// pointer and the other side's label 2, so nobody sees a thread-local variable of the wrong side.
+/// Sound for the same reasons as [`switch`]. In addition, no compiled code runs between the change of the
+/// thread pointer and the other side's label 2, so no code accesses thread-local variables of the wrong
+/// side.
 macro_rules! switch_thread {
     ($from:ident, $to:ident, $float:literal, [$($tls:literal,)*]) => {
         asm!(
@@ -244,27 +211,28 @@ macro_rules! switch_thread {
     };
 }
 
-/// Suspends the caller into `from` and goes on with `to`: the switch between fibers, for a caller
-/// that may be C code. Returns when somebody switches to `from`.
+/// Suspends the caller into `from` and continues `to`: the switch between fibers, for a caller
+/// that may be C code. Returns when another switch enters `from`.
 ///
 /// The floating-point control word belongs to each side: the caller's is saved, `to`'s is loaded
-/// where it differs. With `OWN_TLS` the thread pointer belongs to each side too: the other side runs
+/// where it differs. With `OWN_TLS` each side also has its own thread pointer, and the other side runs
 /// under `to`'s. (`from`'s is not written: a fiber keeps its own for life.)
 ///
 /// # Safety
 ///
 /// * `to` was written by [`prepare_thread`] or by a `switch_thread` of either kind, and has not been
 ///   entered since.
-/// * `to`'s stack is mapped and holds what it held when it was suspended, and nobody else runs on it.
+/// * `to`'s stack is mapped and holds what it held when it was suspended, and nothing else runs on it.
 /// * `from` is valid for a write, and is not `to`.
 /// * With `OWN_TLS`, `to`'s thread pointer is that of a complete thread control block under which
-///   nobody else runs. Without, both sides run under the same thread pointer.
+///   nothing else runs. Without, both sides run under the same thread pointer.
 #[inline(always)]
 pub unsafe fn switch_thread<const OWN_TLS: bool>(
     from: *mut ThreadContext,
     to: *const ThreadContext,
 ) {
-    // SAFETY: the caller's promises; see the macro.
+    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the macro
+    // reads (see there); both marks lie in the contexts.
     unsafe {
         leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr");
@@ -273,17 +241,18 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
 }
 
 /// [`switch_thread`] for a caller that runs under the default floating-point environment, as Rust
-/// code does: the caller's control word need not be read, it is known.
+/// code does: its control word is known and need not be read.
 ///
 /// # Safety
 ///
-/// What [`switch_thread`] asks for, and FPCR is the default one, 0.
+/// As for [`switch_thread`]. FPCR has its default value, 0.
 #[inline(always)]
 pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     from: *mut ThreadContext,
     to: *const ThreadContext,
 ) {
-    // SAFETY: the caller's promises; see the macro.
+    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the macro
+    // reads (see there); both marks lie in the contexts.
     unsafe {
         leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(OWN_TLS, from, to, "mov x5, #0");
@@ -294,8 +263,8 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
 /// A computation that has yet to start, on the stack that ends at `top`: the first [`switch`] to it
 /// calls `entry(word, kind, data)` with that switch's message.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch. Entering the context is
-/// what needs care, making it does not: nothing is written to the stack.
+/// `entry` starts on an aligned stack without a caller, so it must leave by a switch. This function is
+/// safe because it writes nothing to the stack; entering the context is unsafe.
 #[inline]
 pub fn prepare(
     top: *mut u8,
@@ -313,11 +282,10 @@ pub fn prepare(
 /// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
 /// one with own thread-local storage.
 ///
-/// It starts under the default floating-point environment (FPCR 0) whatever that of its creator is. A
-/// POSIX thread would inherit its creator's; a fiber is entered by a carrier, not by its creator, and
-/// Rust code may count on the default.
+/// The fiber starts under the default floating-point environment (FPCR 0), whatever its creator's is. A
+/// POSIX thread would inherit its creator's, but Rust code may rely on the default.
 ///
-/// `entry` finds an aligned stack and no caller: it must leave by a switch.
+/// `entry` starts on an aligned stack without a caller, so it must leave by a switch.
 ///
 /// # Safety
 ///
@@ -330,9 +298,10 @@ pub unsafe fn prepare_thread(
     data: *mut u8,
 ) -> ThreadContext {
     let top = align_down(top);
-    // SAFETY: the caller vouches for the bytes.
-    let (top, entry, data, mark) = unsafe { marked(top, entry, data) };
-    // SAFETY: the four words are within the bytes the caller vouches for.
+    // SAFETY: at most 15 bytes were lost to the alignment, so 49 of the 64 writable bytes are left:
+    // `wrap_entry` may take the upper 16, the four words below need 32.
+    let (top, entry, data, mark) = unsafe { wrap_entry(top, entry, data) };
+    // SAFETY: see above.
     unsafe {
         let frame = top.cast::<usize>().sub(4);
         frame.write(data.expose_provenance());
@@ -349,10 +318,10 @@ fn align_down(top: *mut u8) -> *mut u8 {
 }
 
 unsafe extern "C" {
-    /// Where a computation starts: calls `entry(word, kind, data)`. Never called, only jumped to.
+    /// Starts a coroutine: calls `entry(word, kind, data)`. Reached by a jump, never called.
     #[link_name = "carefree_context_trampoline"]
     fn trampoline();
-    /// Where a fiber starts: calls `entry(data)`. Never called, only jumped to.
+    /// Starts a fiber: calls `entry(data)`. Reached by a jump, never called.
     #[link_name = "carefree_context_thread_trampoline"]
     fn thread_trampoline();
 }
@@ -361,8 +330,8 @@ unsafe extern "C" {
 // undefined, which is DWARF for "there is no caller", and x29, the frame-pointer chain, is null. The
 // canonical frame address is the stack's top.
 //
-// `brk` is never reached. It is there so that the return address still belongs to the function: an
-// unwinder looks up the byte before it, a symboliser often the address itself.
+// `brk` is never reached. It keeps the return address inside the function: an unwinder looks up the byte
+// before that address, a symboliser often the address itself.
 macro_rules! trampoline {
     ($name:literal, $data:literal, $frame:literal, [$($pop:literal),*]) => {
         global_asm!(
@@ -390,9 +359,9 @@ macro_rules! trampoline {
     };
 }
 
-// x0 and x1 hold the message already.
+// x0 and x1 already hold the message.
 trampoline!("carefree_context_trampoline", "x2", "0", []);
-// As behind label 2 of `switch_thread`.
+// Pops what the code behind label 2 of `switch_thread` would.
 trampoline!(
     "carefree_context_thread_trampoline",
     "x0",

@@ -1,8 +1,8 @@
 //! The floating-point control words: how results are rounded and which exceptions trap.
 //!
-//! Rust code runs under the default ones; C code may set others (`fesetround`, `-ffast-math`). Who
-//! is called from C and switches by [`switch_thread_from_rust`](super::switch_thread_from_rust)
-//! puts the default ones in force meanwhile.
+//! Rust code runs under the default words; C code may set others (`fesetround`, `-ffast-math`). A function
+//! that C code calls, and that switches by [`switch_thread_from_rust`](super::switch_thread_from_rust),
+//! must load the default words first and restore the caller's before it returns.
 
 /// The control words of a thread or fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct FloatControl {
 const RECORDED: u32 = 0x3f;
 
 impl FloatControl {
-    /// Those that a thread starts with.
+    /// The words that a thread starts with.
     pub const DEFAULT: FloatControl = FloatControl {
         #[cfg(target_arch = "x86_64")]
         mxcsr: 0x1f80,
@@ -30,11 +30,11 @@ impl FloatControl {
         fpcr: 0,
     };
 
-    /// Those in force.
+    /// The calling thread's words.
     #[inline(always)]
     pub fn current() -> FloatControl {
         let mut control = FloatControl::DEFAULT;
-        // SAFETY: stores the words where there is room for them.
+        // SAFETY: stores 4 and 2 bytes to fields of those sizes.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(
@@ -56,7 +56,7 @@ impl FloatControl {
         control
     }
 
-    /// Whether they round and trap as the default ones do.
+    /// Whether these words round and trap as the default ones do.
     #[inline(always)]
     pub fn is_default(self) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -66,14 +66,15 @@ impl FloatControl {
         return self == FloatControl::DEFAULT;
     }
 
-    /// Puts them in force.
+    /// Loads these words into the processor.
     ///
     /// # Safety
-    /// Rust code that computes with floating-point numbers may run under the default ones alone: it
-    /// is for who returns to the code that had set these.
+    /// Rust code may compute with floating-point numbers under the default words only. Other words may be
+    /// restored only when control returns to the code that had set them, with no such computation before.
     #[inline(always)]
     pub unsafe fn put_in_force(self) {
-        // SAFETY: loads the words from where they are; the rest is the caller's promise.
+        // SAFETY: both words were read from the registers, so loading them does not fault; the caller runs
+        // no floating-point Rust code under words other than the default.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(
@@ -84,7 +85,8 @@ impl FloatControl {
                 options(nostack, preserves_flags, readonly),
             );
         }
-        // SAFETY: writes a register; the rest is the caller's promise.
+        // SAFETY: programs may write the register; the caller runs no floating-point Rust code under a word
+        // other than the default.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             std::arch::asm!(

@@ -44,7 +44,7 @@ use super::unwind;
 use super::word::{self, Word};
 use crate::arch::{self, Context, Message, Pair};
 use crate::extent;
-use crate::instrument::{self, Mark, MarkRef};
+use crate::sanitizer::{self, Mark, MarkRef};
 use crate::stack::Stack;
 
 /// See the page above. The two contexts fill a cache line; the rest is rarely needed.
@@ -248,9 +248,9 @@ unsafe fn switch_to(control: *mut Control, message: Message) -> Message {
     unsafe {
         let mut mark = Mark::running();
         (*control).resumer_mark = MarkRef::to(&mut mark);
-        instrument::leave(&raw mut mark, &raw const (*control).mark);
+        sanitizer::leave(&raw mut mark, &raw const (*control).mark);
         let message = arch::resume(&raw mut (*control).pair, message);
-        instrument::arrive(&raw const mark);
+        sanitizer::arrive(&raw const mark);
         message
     }
 }
@@ -260,9 +260,9 @@ unsafe fn switch_to(control: *mut Control, message: Message) -> Message {
 unsafe fn switch_back(control: *mut Control, word: Word) -> Message {
     // SAFETY: the caller's promise, as in `leave`.
     unsafe {
-        instrument::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
+        sanitizer::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
         let message = arch::suspend(&raw mut (*control).pair, word);
-        instrument::arrive(&raw const (*control).mark);
+        sanitizer::arrive(&raw const (*control).mark);
         message
     }
 }
@@ -371,7 +371,7 @@ where
     F: FnOnce(*mut Control, Input) -> Return,
 {
     // SAFETY: this is the computation's first function.
-    unsafe { instrument::arrive(ptr::null()) };
+    unsafe { sanitizer::arrive(ptr::null()) };
     let control = data.cast::<Control>();
     let result = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: this is the first time that the coroutine is entered, so the closure is where
@@ -389,7 +389,7 @@ where
     // destructor any more but `finished`, which the resumer takes.
     unsafe {
         (*control).mark.end();
-        instrument::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
+        sanitizer::leave(&raw mut (*control).mark, (*control).resumer_mark.get());
         arch::switch(
             &raw mut nobody,
             &raw const (*control).pair.resumer,

@@ -24,7 +24,7 @@ use super::word::Word;
 use super::{Coroutine, unwind};
 use crate::arch::{self, Message};
 use crate::extent;
-use crate::instrument;
+use crate::sanitizer;
 
 /// The ways out of a running [symmetric](Coroutine::symmetric) coroutine: suspend, as any
 /// [`Suspender`], or [`transfer`](Self::transfer) to another coroutine.
@@ -138,13 +138,13 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
             let word = Word::new((&raw const hand_over).expose_provenance());
             let extents = extent::detach(control);
             extent::hand_over(control, to);
-            instrument::leave(&raw mut (*control).mark, &raw const (*to).mark);
+            sanitizer::leave(&raw mut (*control).mark, &raw const (*to).mark);
             let message = arch::switch(
                 &raw mut (*control).pair.own,
                 &raw const (*to).pair.own,
                 Message { word, kind: arrival::TRANSFER },
             );
-            instrument::arrive(&raw const (*control).mark);
+            sanitizer::arrive(&raw const (*control).mark);
             extent::attach(extents);
             control::receive(message)
         }

@@ -33,7 +33,7 @@ use super::guard::{self, GuardMode, Range};
 use super::slab::{NIL, Slab};
 use super::sys::{self, Errno};
 use super::{StackSize, limit};
-use crate::instrument::valgrind;
+use crate::valgrind;
 use carefree_ground::lock::Lock;
 use std::io;
 

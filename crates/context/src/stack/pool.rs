@@ -3,7 +3,7 @@
 use super::class::{Class, Slot, StackStats};
 use super::guard::{self, GuardMode};
 use super::{StackInfo, StackSize};
-use crate::instrument::valgrind;
+use crate::valgrind;
 use std::sync::{Arc, LazyLock};
 use std::{fmt, io};
 

@@ -3,7 +3,7 @@
 use super::StackSize;
 use super::registry::{self, Record};
 use super::sys::{self, Errno};
-use crate::instrument::valgrind;
+use crate::valgrind;
 use std::alloc::{self, Layout};
 use std::ptr;
 

@@ -97,7 +97,7 @@ mod symbols;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::instrument;
+use crate::sanitizer;
 
 pub use block::Block;
 pub use layout::Layout;
@@ -213,7 +213,7 @@ fn choose() -> Mode {
 
 /// Finds the layout and tries it out.
 fn find() -> Result<&'static Layout, String> {
-    refuse_instrumentation()?;
+    refuse_sanitizers()?;
     let layout: &'static Layout = Box::leak(Box::new(discover::discover()?));
     attributes::know(layout);
     selftest::run(layout).map_err(|what| format!("the self-test failed: {what}"))?;
@@ -225,8 +225,8 @@ fn find() -> Result<&'static Layout, String> {
 /// of pthread keys; what a fiber's storage has in its place is a copy of some other thread's. They
 /// have functions to be told of stacks that are switched, but none for that. (Valgrind knows threads
 /// by the kernel's numbers and sees the thread pointer change.)
-fn refuse_instrumentation() -> Result<(), String> {
-    match instrument::sanitizer() {
+fn refuse_sanitizers() -> Result<(), String> {
+    match sanitizer::present() {
         Some(tool) => Err(format!("{tool} tracks threads by their thread pointer")),
         None => Ok(()),
     }

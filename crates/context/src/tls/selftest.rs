@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::block::Block;
 use super::layout::Layout;
 use crate::arch::{self, ThreadContext};
-use crate::instrument::valgrind;
+use crate::valgrind;
 
 const STACK: usize = 256 * 1024;
 

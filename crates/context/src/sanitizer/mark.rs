@@ -1,18 +1,17 @@
 //! A suspended computation as sanitizers know it.
 //!
-//! AddressSanitizer wants to hear the bounds of the stack that is switched to, and hands out, for
-//! each computation that is left, what holds its locals (a "fake stack", where a use after return is
-//! found). ThreadSanitizer has a fiber of its own for each computation, with its clock and calls. A
-//! switch counts as synchronization there, since what one carrier's fibers do to their carrier's
-//! state is ordered by nothing else; races between fibers that only ever ran on one carrier are not
-//! seen, therefore.
+//! AddressSanitizer must be told the bounds of the stack that is switched to. For each computation that
+//! is left it returns a "fake stack", which holds the computation's locals so that a use after return is
+//! found. ThreadSanitizer represents each computation by a fiber of its own, with a clock and a call
+//! stack. Each switch counts as synchronization: nothing else orders the accesses of a carrier's fibers
+//! to their carrier's state. So races between fibers that only ever ran on one carrier are not found.
 
 #[cfg(any(carefree_asan, carefree_tsan))]
 use std::ffi::c_void;
 #[cfg(any(carefree_asan, carefree_tsan))]
 use std::ptr;
 
-/// What a sanitizer keeps of a computation while it is suspended; of size zero where there is none.
+/// A sanitizer's state of a suspended computation; of size zero without a sanitizer.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Mark {
@@ -28,7 +27,7 @@ pub struct Mark {
     fiber: *mut c_void,
 }
 
-/// Where a mark is; of size zero where there is no sanitizer.
+/// A pointer to a mark; of size zero without a sanitizer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkRef(#[cfg(any(carefree_asan, carefree_tsan))] *mut Mark);
 
@@ -41,7 +40,7 @@ impl MarkRef {
         )
     }
 
-    /// The mark of no computation.
+    /// Points to no mark.
     #[inline(always)]
     pub(crate) const fn none() -> MarkRef {
         MarkRef(
@@ -80,13 +79,13 @@ unsafe extern "C" {
 
 #[cfg(carefree_asan)]
 std::thread_local! {
-    /// The mark of the computation that is being left: the bounds of its stack are known on the other
-    /// side only.
+    /// The mark of the computation that is being left: AddressSanitizer tells the bounds of its stack
+    /// only after the switch, on the other side.
     static LEFT: std::cell::Cell<*mut Mark> = const { std::cell::Cell::new(ptr::null_mut()) };
 }
 
 impl Mark {
-    /// Of the running computation, to be [left](leave) before it is used.
+    /// A mark of the running computation. [`leave`] fills it in.
     #[inline(always)]
     pub(crate) const fn running() -> Mark {
         Mark {
@@ -103,14 +102,14 @@ impl Mark {
         }
     }
 
-    /// Of a computation that is to begin on the stack that ends at `top`.
+    /// A mark of a computation that will begin on the stack that ends at `top`.
     #[inline(always)]
     pub(crate) fn new(_top: *mut u8) -> Mark {
         #[cfg_attr(not(any(carefree_asan, carefree_tsan)), expect(unused_mut))]
         let mut mark = Mark::running();
         #[cfg(carefree_asan)]
         {
-            /// Of a stack that is not one of a pool's at least this much is there.
+            /// Assumed size of a stack that does not come from a pool.
             const LEAST: usize = 4096;
             let limit = match crate::stack::find(_top as usize - 1) {
                 Some(stack) => stack.base + stack.guard,
@@ -121,13 +120,13 @@ impl Mark {
         }
         #[cfg(carefree_tsan)]
         {
-            // SAFETY: it takes flags, of which it knows none.
+            // SAFETY: it has no preconditions; 0 is no flags.
             mark.fiber = unsafe { __tsan_create_fiber(0) };
         }
         mark
     }
 
-    /// The computation will not be entered again after it is left the next time.
+    /// Notes that the computation will not be entered again after it is next left.
     #[inline(always)]
     pub(crate) fn end(&mut self) {
         #[cfg(carefree_asan)]
@@ -136,58 +135,59 @@ impl Mark {
         }
     }
 
-    /// The computation has been left for good, or will never be entered: its stack goes back.
+    /// Ends a computation that was left for good or never entered, before its stack is reused.
     ///
     /// # Safety
-    /// It was made by [`new`](Self::new), and is not used again.
+    /// The mark was made by [`new`](Self::new), and neither it nor the computation is used again.
     #[inline(always)]
     pub(crate) unsafe fn forget(&mut self) {
         #[cfg(carefree_asan)]
-        // SAFETY: the stack is free, so that all of it may be written again: the frames that were
-        // never returned from have left marks of their own.
+        // SAFETY: the stack is free, so all of it may be written again. Frames that never returned have
+        // left parts of it poisoned.
         unsafe {
             __asan_unpoison_memory_region(self.bottom, self.size);
         }
         #[cfg(carefree_tsan)]
-        // SAFETY: made by `new`, and not the running one, says the caller.
+        // SAFETY: `new` made the fiber, and its computation is not running: it is never used again.
         unsafe {
             __tsan_destroy_fiber(self.fiber);
         }
     }
 }
 
-/// The caller is about to be suspended, and the computation of mark `to` to go on. Nothing but the
-/// switch may lie between this and [`arrive`] on the other side, no call and no return: both are
-/// always inlined for that.
+/// Announces the switch from the caller, of mark `from`, to the computation of mark `to`. Nothing but the
+/// switch may lie between this and [`arrive`] on the other side, not even a call or a return, which is
+/// why both are always inlined.
 ///
 /// # Safety
-/// `from` is the caller's mark and `to` that of what is switched to.
+/// `from` is the caller's mark and `to` that of the computation that is switched to; both are valid.
 #[inline(always)]
 pub(crate) unsafe fn leave(_from: *mut Mark, _to: *const Mark) {
     #[cfg(carefree_asan)]
-    // SAFETY: both are marks, says the caller.
+    // SAFETY: both marks are valid, and `to`'s has the bounds of its stack: from `new`, or from when it
+    // was left.
     unsafe {
         LEFT.set(_from);
         let frames = if (*_from).ends { ptr::null_mut() } else { &raw mut (*_from).frames };
         __sanitizer_start_switch_fiber(frames, (*_to).bottom, (*_to).size);
     }
     #[cfg(carefree_tsan)]
-    // SAFETY: as above.
+    // SAFETY: both marks are valid, and `to`'s has its fiber: from `new`, or from when it was left.
     unsafe {
         (*_from).fiber = __tsan_get_current_fiber();
         __tsan_switch_to_fiber((*_to).fiber, 0);
     }
 }
 
-/// The computation of mark `own` goes on; null if it begins.
+/// Announces that the computation of mark `own` was switched to; null if this is its beginning.
 ///
 /// # Safety
-/// `own` is the caller's mark, as it was left, or null.
+/// `own` is the caller's mark, as [`leave`] left it, or null.
 #[inline(always)]
 pub(crate) unsafe fn arrive(_own: *const Mark) {
     #[cfg(carefree_asan)]
-    // SAFETY: the caller's promise; what was left is suspended, or gone for good, and then no mark is
-    // noted.
+    // SAFETY: `own` is valid or null, and its `frames` were stored when it was left. `LEFT` holds a mark
+    // of a suspended computation, or null after one that has ended.
     unsafe {
         let frames = if _own.is_null() { ptr::null_mut() } else { (*_own).frames };
         let (mut bottom, mut size) = (ptr::null(), 0);
@@ -196,4 +196,38 @@ pub(crate) unsafe fn arrive(_own: *const Mark) {
             (left.bottom, left.size) = (bottom, size);
         }
     }
+}
+
+type Entry = unsafe extern "C" fn(data: *mut u8) -> !;
+
+/// The stack, function and argument with which a fiber is to begin, given those that its creator wants;
+/// and its mark. They differ only where a sanitizer must be told of the beginning.
+///
+/// # Safety
+/// `top` is aligned to 16 bytes, and the 16 bytes below it are valid for writes.
+#[inline(always)]
+pub(crate) unsafe fn wrap_entry(
+    top: *mut u8,
+    entry: Entry,
+    data: *mut u8,
+) -> (*mut u8, Entry, *mut u8, Mark) {
+    #[cfg(any(carefree_asan, carefree_tsan))]
+    {
+        /// `start` points to the entry and data that the creator wants.
+        unsafe extern "C" fn begin(start: *mut u8) -> ! {
+            // SAFETY: `wrap_entry` has stored the pair at `start`, and nothing has announced this
+            // computation before.
+            unsafe {
+                arrive(ptr::null());
+                let (entry, data) = start.cast::<(Entry, *mut u8)>().read();
+                entry(data)
+            }
+        }
+        let start = top.wrapping_sub(size_of::<(Entry, *mut u8)>());
+        // SAFETY: the pair takes the 16 bytes below `top`, which are writable and aligned.
+        unsafe { start.cast::<(Entry, *mut u8)>().write((entry, data)) };
+        (start, begin, start, Mark::new(top))
+    }
+    #[cfg(not(any(carefree_asan, carefree_tsan)))]
+    (top, entry, data, Mark::new(top))
 }

@@ -1,8 +1,9 @@
-//! Requests to valgrind: a sequence of instructions that does nothing on a processor, and that
-//! valgrind takes for a call.
+//! What valgrind is told of stacks.
 //!
-//! Without being told, it takes the step from one stack to its neighbour for one large frame, and all
-//! that lies between for dead.
+//! A request to valgrind is a sequence of instructions that does nothing on a processor and that valgrind
+//! takes for a call. It is made once for each stack, when its memory is first used, and costs a few
+//! instructions. Without it, valgrind would take the step from one stack to its neighbour for one large
+//! frame, and all memory between for dead.
 
 use carefree_ground::lock::Lock;
 use std::ops::Range;
@@ -11,25 +12,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Numbers from valgrind.h, which are the same in all versions.
 const STACK_REGISTER: usize = 0x1501;
 const STACK_DEREGISTER: usize = 0x1502;
-/// memcheck's: the memory may not be touched.
+/// Request to memcheck: the memory may not be touched.
 const MAKE_NOACCESS: usize = 0x4d43_0000;
-/// memcheck's: the memory may be written, and what is in it may not be read before that.
+/// Request to memcheck: the memory may be written, and read only after that.
 const MAKE_UNDEFINED: usize = 0x4d43_0001;
 
-/// valgrind has answered.
+/// Whether valgrind has answered a request.
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
-/// Stacks that valgrind knows, by their lowest address, with its numbers of them. Empty without it.
+/// The lowest addresses of the stacks that valgrind was told of, and its numbers for them. Empty without
+/// valgrind.
 static KNOWN: Lock<Vec<(usize, usize)>> = Lock::new(Vec::new());
 
-/// Makes a request; 0 without valgrind.
+/// Makes a request; returns 0 without valgrind.
 #[inline(always)]
 fn request(number: usize, first: usize, second: usize) -> usize {
     let request = [number, first, second, 0, 0, 0];
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the rotations add up to whole turns, and the exchange is of a register with itself:
-    // nothing changes. valgrind reads the request and writes the answer.
+    // SAFETY: the rotations add up to whole turns, and a register is exchanged with itself, so nothing
+    // changes. valgrind reads `request` and writes rdx.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -39,13 +41,14 @@ fn request(number: usize, first: usize, second: usize) -> usize {
             "xchg rbx, rbx",
             in("rax") &raw const request,
             inout("rdx") answer,
-            // Any value: it is turned round and round.
+            // Any value: the rotations restore it.
             inout("rdi") 0usize => _,
             options(nostack),
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: the rotations add up to whole turns, so nothing changes. valgrind reads `request` and writes
+    // x3.
     unsafe {
         std::arch::asm!(
             "ror x12, x12, #3",
@@ -62,9 +65,9 @@ fn request(number: usize, first: usize, second: usize) -> usize {
     answer
 }
 
-/// A stack is about to be used for the first time.
+/// To be called before a stack is used for the first time.
 pub(crate) fn register(limit: usize, top: usize) {
-    // Without valgrind it is 0, as is the number of the first stack, which is the main thread's.
+    // 0 without valgrind. (valgrind's own number 0 is the main thread's stack.)
     let number = request(STACK_REGISTER, limit, top - 1);
     if number != 0 {
         PRESENT.store(true, Ordering::Relaxed);
@@ -72,19 +75,19 @@ pub(crate) fn register(limit: usize, top: usize) {
     }
 }
 
-/// The memory from `base` to `limit`, below a stack that was [registered](register), is its guard.
+/// Marks the memory from `base` to `limit`, below a stack that was [registered](register), as its guard.
 ///
-/// valgrind knows nothing of guards that are not mappings of their own. It takes them for readable,
-/// and what it reads itself then faults: a search for leaks, which each process makes at its end,
-/// word after word, for minutes where there were many fibers.
+/// valgrind does not see guards that are not mappings of their own and takes them for readable. Its
+/// search for leaks at the end of the process would then fault on every word of them, for minutes in a
+/// process that had many fibers.
 pub(crate) fn guard(base: usize, limit: usize) {
     if PRESENT.load(Ordering::Relaxed) {
         request(MAKE_NOACCESS, base, limit - base);
     }
 }
 
-/// The stack from `limit` to `top` has another user: what lies below the last frame of the one before is
-/// not out of bounds any more.
+/// To be called when the stack from `limit` to `top` gets a new user: it may write below the last frame
+/// of the one before.
 #[inline(always)]
 pub(crate) fn renew(limit: usize, top: usize) {
     if PRESENT.load(Ordering::Relaxed) {
@@ -92,7 +95,7 @@ pub(crate) fn renew(limit: usize, top: usize) {
     }
 }
 
-/// The stacks within `memory` are about to be unmapped.
+/// To be called before the stacks within `memory` are unmapped.
 pub(crate) fn deregister(memory: &Range<usize>) {
     KNOWN.lock().retain(|(limit, number)| {
         let gone = memory.contains(limit);

@@ -1,14 +1,14 @@
-//! Which sanitizer is in the program, be it that only its C code was built with one.
+//! Which sanitizer is in the program, even if only its C code was built with one.
 
 use std::ffi::CStr;
 
-/// Asks for a symbol that need not exist: null where it does not. Unlike `dlsym` this finds what is
-/// linked into the program itself and not exported, as Rust's and clang's sanitizers are.
+/// The address of a symbol, or null if it does not exist. Unlike `dlsym` this also finds symbols that are
+/// linked into the program itself and not exported, such as those of Rust's and clang's sanitizers.
 macro_rules! weak {
     ($name:literal) => {{
         let address: *const u8;
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: loads an entry of the table of addresses, which the linker makes for it.
+        // SAFETY: loads the entry that the linker makes for the symbol in the global offset table.
         unsafe {
             std::arch::asm!(
                 concat!(".weak ", $name),
@@ -18,7 +18,7 @@ macro_rules! weak {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
+        // SAFETY: loads the entry that the linker makes for the symbol in the global offset table.
         unsafe {
             std::arch::asm!(
                 concat!(".weak ", $name),
@@ -32,8 +32,8 @@ macro_rules! weak {
     }};
 }
 
-/// The name of the sanitizer that keeps state for each thread here.
-pub(crate) fn sanitizer() -> Option<&'static str> {
+/// The name of the sanitizer in this program, if there is one.
+pub(crate) fn present() -> Option<&'static str> {
     let linked = [
         (weak!("__asan_init"), c"__asan_init", "AddressSanitizer"),
         (weak!("__hwasan_init"), c"__hwasan_init", "HWAddressSanitizer"),
@@ -45,7 +45,7 @@ pub(crate) fn sanitizer() -> Option<&'static str> {
     found.map(|(.., sanitizer)| *sanitizer)
 }
 
-/// Whether a library that was loaded has it, be it preloaded.
+/// Whether a loaded (perhaps preloaded) library exports the symbol.
 fn is_exported(name: &CStr) -> bool {
     // SAFETY: the name is a C string; dlsym only looks it up.
     !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
