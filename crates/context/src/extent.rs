@@ -1,53 +1,54 @@
-//! What is in force for as long as a frame is on the stack: its *dynamic extent*.
+//! State that is in force for as long as a frame is on the stack: its *dynamic extent*.
 //!
-//! A time limit set by a function holds for all that the function calls. Such things are noted in a
+//! A time limit set by a function holds for everything that the function calls. Such state is kept in a
 //! list of [`Extent`]s, innermost first, each in the frame that it belongs to. A plain list would be wrong
-//! for coroutines: one that is suspended within a limit leaves its frames, and its resumer, which goes on,
-//! is not within that limit. So a coroutine takes its extents out of the list when it is suspended, and
-//! puts them back, inside those of its resumer at that time, when it is resumed.
+//! for coroutines: a coroutine that is suspended within a limit leaves its frames, and its resumer
+//! continues outside of that limit. So a coroutine takes its extents out of the list when it is
+//! suspended, and puts them back, inside those of its resumer at that time, when it is resumed.
 //!
-//! What the extents mean is the business of the room above, which [says where](set_place) the running
-//! fiber or thread keeps its list.
+//! What an extent means is up to the crate above, which [tells](set_place) where the running fiber or
+//! thread keeps its list.
 //!
-//! # Which are the coroutine's own
+//! # Which extents are the coroutine's own
 //!
-//! Only extents in frames of coroutines matter to a switch, and there are hardly ever any. So those
-//! that do not lie on their fiber's own stack, and may lie on a coroutine's, are counted for the
-//! whole process (`AWAY`), boundaries (see below) among them; as long as there are none, a switch
-//! of coroutines asks for that number and nothing else.
+//! Only extents in frames of coroutines matter to a switch, and they are rare. So extents that may lie on
+//! a coroutine's stack are counted for the whole process (`AWAY`), boundaries (see below) among them. As
+//! long as there are none, a switch of coroutines only reads that count.
 //!
 //! Otherwise a resumer that is within an extent puts a *boundary* into the list, in its own frame,
-//! which names the coroutine that it resumes. All up to there are the coroutine's: its own, and
-//! those of coroutines that it waits for. Where a coroutine hands over to another, the boundary is
-//! the other's from then on. Without a boundary the list was empty when the coroutine was resumed,
-//! or held extents on the fiber's own stack alone: then all are the coroutine's up to the first of
-//! those.
+//! which names the coroutine that it resumes. All extents before the boundary are the coroutine's: its
+//! own, and those of coroutines that it waits for. When a coroutine transfers to another, the boundary
+//! becomes the other's. Without a boundary the list was empty when the coroutine was resumed,
+//! or held extents on the fiber's own stack alone: then all extents before the first of those are the
+//! coroutine's.
 //!
-//! *The list is in order*: an extent that begins is innermost. When it ends it is innermost again, for
+//! *The list is in order*: an extent that begins is innermost. When it ends it is innermost again, because
 //! frames that were entered since are gone or belong to coroutines that are suspended.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::coroutine::Control;
+/// The identity of a coroutine: the address of its control block, which is never accessed through this.
+pub(crate) type CoroutineId = *const ();
 
-/// Something in force while the frame runs in which it lies. For the first field of what says more.
+/// State in force while the frame in which it lies is on the stack. It is to be the first field of a type
+/// that says more.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Extent {
     outer: Cell<*const Extent>,
-    /// Of a boundary: the control block of the coroutine that was resumed there.
-    resumed: Cell<*const Control>,
-    /// It may lie on the stack of a coroutine.
+    /// In a boundary: the coroutine that was resumed there; else null.
+    resumed: Cell<CoroutineId>,
+    /// Whether it may lie on the stack of a coroutine.
     away: Cell<bool>,
 }
 
-/// Extents in force that may lie on the stacks of coroutines. What a thread asks for are its own, so no
-/// order among threads is needed.
+/// The number of extents in force that may lie on the stacks of coroutines. A thread only relies on having
+/// counted its own, so no order among threads is needed.
 static AWAY: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a switch of coroutines must look after extents.
+/// Whether a switch of coroutines must move extents.
 #[inline(always)]
 pub(crate) fn are_away() -> bool {
     AWAY.load(Ordering::Relaxed) != 0
@@ -57,23 +58,23 @@ pub(crate) fn are_away() -> bool {
 pub type Place = Cell<*const Extent>;
 
 thread_local! {
-    /// The place of what runs here; null if nothing was ever in force.
+    /// The place of the running fiber or thread; null if it has none.
     static PLACE: Cell<*const Place> = const { Cell::new(ptr::null()) };
 }
 
-/// Says where the list of what runs here is from now on; null for one that has none.
+/// Sets where the running fiber or thread keeps its list; null if it has none.
 ///
 /// # Safety
-/// The place is there, and written by nothing else, until another one is set.
+/// The place stays alive, and nothing else writes to it, until another one is set.
 #[inline(always)]
 pub unsafe fn set_place(place: *const Place) {
     PLACE.set(place);
 }
 
-/// The list of what runs here, if it has one.
+/// The place of the running fiber or thread, if it has one.
 #[inline(always)]
 fn place() -> Option<&'static Place> {
-    // SAFETY: the caller of `set_place` has promised it; used at once.
+    // SAFETY: `set_place` requires the place to stay alive until another is set; callers use it at once.
     unsafe { PLACE.get().as_ref() }
 }
 
@@ -84,7 +85,7 @@ fn innermost() -> *const Extent {
 }
 
 impl Extent {
-    /// One that is not in force.
+    /// An extent that is not in force.
     pub const fn new() -> Extent {
         Extent {
             outer: Cell::new(ptr::null()),
@@ -93,22 +94,21 @@ impl Extent {
         }
     }
 
-    /// The next one further out, or null.
+    /// The next extent outwards, or null.
     pub fn outer(&self) -> *const Extent {
         self.outer.get()
     }
 
-    /// Whether it is none but a boundary of a coroutine's.
+    /// Whether this is the boundary of a coroutine, not an extent of the crate above.
     pub fn is_boundary(&self) -> bool {
         !self.resumed.get().is_null()
     }
 
-    /// Puts it in force. `away`: it may lie on the stack of a coroutine.
+    /// Puts the extent in force. `away`: it may lie on the stack of a coroutine.
     ///
     /// # Safety
-    /// `away` is true if it does. There is a [place](set_place) for it. The extent is
-    /// [ended](Self::end) before the calling frame is left and stays where it is until then, which is
-    /// also how extents are nested.
+    /// `away` is true if it does lie on one. A [place](set_place) is set. The extent is not moved, and
+    /// is [ended](Self::end) before the calling frame is left, so extents are nested as frames are.
     pub unsafe fn begin(&self, away: bool) {
         if away {
             AWAY.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Extent {
         }
     }
 
-    /// Takes it out of force.
+    /// Takes the extent out of force.
     ///
     /// # Safety
     /// It is in force, and the innermost one of the running fiber, thread or coroutine.
@@ -149,7 +149,7 @@ impl Default for Extent {
     }
 }
 
-/// What a resumer puts into the list while it waits for a coroutine, if there is anything in it.
+/// What a resumer puts into the list while it waits for a coroutine, unless the list is empty.
 pub(crate) struct Boundary {
     extent: Extent,
     needed: Cell<bool>,
@@ -160,33 +160,35 @@ impl Boundary {
         Boundary { extent: Extent::new(), needed: Cell::new(false) }
     }
 
-    /// `coroutine` is about to be resumed.
+    /// To be called before `coroutine` is resumed.
     ///
     /// # Safety
-    /// It [ends](Self::end) before the calling frame is left, and is not moved until then.
-    pub(crate) unsafe fn begin(&self, coroutine: *const Control) {
+    /// The boundary is not moved, and [ends](Self::end) before the calling frame is left.
+    pub(crate) unsafe fn begin(&self, coroutine: CoroutineId) {
         if !innermost().is_null() {
             self.needed.set(true);
             self.extent.resumed.set(coroutine);
-            // Counted: what leaves from within must look for it even if, by then, there is nothing else
-            // to look for in the process.
-            // SAFETY: the caller's promise; there is a place, for something is in it.
+            // Counted as away: a coroutine that leaves from within must look for the boundary even if, by
+            // then, nothing else in the process is away.
+            // SAFETY: there is a place, since the list is not empty. The boundary neither moves nor
+            // outlives the frame until `end`.
             unsafe { self.extent.begin(true) };
         }
     }
 
-    /// What was resumed is suspended, and has taken its extents along, or is complete.
+    /// To be called when the resumed coroutine is suspended, and has taken its extents along, or is complete.
     pub(crate) fn end(&self) {
         if self.needed.get() {
-            // SAFETY: in force since `begin`, and the innermost again.
+            // SAFETY: in force since `begin`, and innermost again: extents that began since have ended, or
+            // were detached.
             unsafe { self.extent.end() };
         }
     }
 }
 
-/// The coroutine `from`, which has [detached](detach) its extents, hands over to `to`.
-pub(crate) fn hand_over(from: *const Control, to: *const Control) {
-    // SAFETY: extents in force lie in frames that are there.
+/// To be called when the coroutine `from`, which has [detached](detach) its extents, transfers to `to`.
+pub(crate) fn hand_over(from: CoroutineId, to: CoroutineId) {
+    // SAFETY: extents in force lie in frames that have not been left.
     if let Some(extent) = unsafe { innermost().as_ref() } {
         if ptr::eq(extent.resumed.get(), from) {
             extent.resumed.set(to);
@@ -194,13 +196,13 @@ pub(crate) fn hand_over(from: *const Control, to: *const Control) {
     }
 }
 
-/// Takes the extents of the running coroutine out of the list; the innermost of them.
-pub(crate) fn detach(coroutine: *const Control) -> *const Extent {
+/// Takes the extents of the running coroutine out of the list; returns the innermost of them, or null.
+pub(crate) fn detach(coroutine: CoroutineId) -> *const Extent {
     let Some(place) = place() else { return ptr::null() };
     let first = place.get();
     let mut last: *const Extent = ptr::null();
     let mut next = first;
-    // SAFETY: extents in force lie in frames that are there.
+    // SAFETY: extents in force lie in frames that have not been left.
     while let Some(extent) = unsafe { next.as_ref() } {
         let own = extent.is_boundary() || extent.away.get();
         if !own || ptr::eq(extent.resumed.get(), coroutine) {
@@ -210,17 +212,17 @@ pub(crate) fn detach(coroutine: *const Control) -> *const Extent {
         next = extent.outer.get();
     }
     place.set(next);
-    // SAFETY: as above.
+    // SAFETY: the last one visited by the loop, or null.
     let Some(last) = (unsafe { last.as_ref() }) else { return ptr::null() };
     last.outer.set(ptr::null());
     first
 }
 
-/// Puts back in the list what was [detached](detach) by the coroutine that was just resumed.
+/// Puts the extents back in the list that the coroutine which was just resumed had [detached](detach).
 pub(crate) fn attach(first: *const Extent) {
-    // SAFETY: the extents of a suspended coroutine lie in its frames.
+    // SAFETY: the extents lie in frames of the resumed coroutine, which have not been left.
     let (Some(place), Some(mut last)) = (place(), unsafe { first.as_ref() }) else { return };
-    // SAFETY: as above.
+    // SAFETY: as for the first; `detach` ended the list with null.
     while let Some(outer) = unsafe { last.outer.get().as_ref() } {
         last = outer;
     }

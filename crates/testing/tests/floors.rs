@@ -16,11 +16,6 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 const LEFT: &[(&str, &str)] = &[
     (
         "context",
-        "coroutine coroutine::control coroutine::scope coroutine::suspender coroutine::symmetric \
-         coroutine::unwind extent",
-    ),
-    (
-        "context",
         "tls::attributes tls::block tls::destructors tls::layout tls::libraries tls::pristine \
          tls::probe tls::statics tls::symbols",
     ),

@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::io;
 use std::mem::ManuallyDrop;
 
-use super::control::{self, Finished, arrival};
-use super::{tell_of_overflows, unwind, word};
+use super::message::{self, Finished};
+use super::{create, switch, unwind, word};
 use crate::stack::Stack;
 
-/// Calls `f` on `stack`, and returns what it returns; the stack goes back to its pool.
+/// Calls `f` on `stack` and returns its value; the stack goes back to its pool.
 ///
-/// It is a coroutine that runs to its end at once, so it is sound for every `f`: its caller waits.
+/// The call is a coroutine that runs to its end at once while its caller waits, so it is sound for
+/// every `f`.
 ///
 /// ```
 /// use carefree_context::coroutine::call_on_stack;
@@ -30,21 +31,20 @@ use crate::stack::Stack;
 ///
 /// # Errors
 ///
-/// When there is no memory for the signal handler that tells of overflows, or the stack is too small.
+/// When there is no memory for the signal handler that reports overflows, or the stack is too small.
 ///
 /// # Panics
 ///
 /// With `f`'s panic, if it panics.
 pub fn call_on_stack<R>(stack: Stack, f: impl FnOnce() -> R) -> io::Result<R> {
-    tell_of_overflows()?;
-    // What `f` captures stays here, whatever its size.
+    // The coroutine's closure borrows `f`, so captures of any size stay in this frame.
     let mut f = Some(f);
     let call = |_, ()| f.take().map(|f| f());
-    let control = control::create::<(), Infallible, _, _>(stack, call)?;
-    // SAFETY: the coroutine is suspended, at its start, and has these types. It has no suspender, so
-    // what comes back is its end.
+    let control = create::create::<(), Infallible, _, _>(stack, call)?;
+    // SAFETY: the coroutine was just made, so it is suspended, has these types, and has no other handle.
+    // It has no suspender, so its only message is its last.
     let result = unsafe {
-        let (word, _) = control::enter(control, word::pack(&ManuallyDrop::new(())), arrival::INPUT);
+        let (word, _) = switch::enter(control, word::pack(&ManuallyDrop::new(())), message::INPUT);
         Finished::take(word)
     };
     let Some(value) = unwind::unwrap(result) else { unreachable!("it is called once") };

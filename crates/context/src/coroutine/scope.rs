@@ -1,51 +1,51 @@
-//! Coroutines that end with a scope: the safe way to have them.
+//! Coroutines that end with a scope: the safe way to make them.
 //!
 //! # Why it is sound
 //!
-//! What makes an owned coroutine unsafe (see [`Coroutine::new`](super::Coroutine::new)) is that
-//! nothing forces it to end: its handle can be forgotten, leaked, or kept in a thread-local
-//! variable, and then its frames stop for good while the thread ends, and with it the thread-local
-//! variables that they borrow. Here the scope knows every coroutine made in it that is not complete,
-//! and takes down what is left when its closure has returned or panicked. So:
+//! An owned coroutine is unsafe (see [`Coroutine::new`](super::Coroutine::new)) because nothing forces it
+//! to end: its handle can be forgotten, leaked, or kept in a thread-local variable. Then its frames stop
+//! for good, while the thread ends and destroys the thread-local variables that they borrow. A scope
+//! knows every coroutine made in it that is not complete, and takes down those that are left when its
+//! closure has returned or panicked. So:
 //!
 //! * **At the end of the scope nothing can use a handle any more.** A handle's type names the
 //!   lifetime of the reference to the [`Scope`] (`'h`), which the closure cannot choose. The
-//!   closure's value cannot contain it. Neither can the body of a coroutine of the scope, nor what
-//!   goes in and out of it: they outlive `'env`, which was chosen before the scope began. Handles
-//!   that were forgotten or leaked are just that, and the closure's own are dropped. So whatever is
-//!   left is suspended, the scope alone can enter it, and no new one can be made meanwhile.
-//! * **No coroutine of the scope waits for the scope's end**, which it would have to if it ran: the
-//!   closure's frame has been returned to, and code of the scope's coroutines runs only in calls
-//!   that the closure waits for. (A coroutine that was suspended from within a coroutine of a scope
-//!   of its own is suspended like any other; see [`Suspender::suspend`].)
+//!   closure's return value cannot contain it. Neither can the body of a coroutine of the scope, nor the
+//!   values that go in and out of it: they outlive `'env`, which was chosen before the scope began.
+//!   Handles that were forgotten or leaked are unreachable, and the closure's own are dropped. So every
+//!   coroutine that is left is suspended, only the scope can enter it, and no new one can be made.
+//! * **No coroutine of the scope waits for the scope's end**, as it would have to if it were running:
+//!   the closure has returned, and code of the scope's coroutines runs only in calls that the closure
+//!   waits for. (A coroutine that was suspended from within a coroutine of a scope of its own is
+//!   suspended like any other; see [`Suspender::suspend`].)
 //! * **The scope's end is always reached**, unless the process ends. Its frame lies on a stack that
 //!   cannot be abandoned: a thread's or a fiber's, which runs to its end before its thread-local
-//!   variables go; or, by induction, that of a coroutine of another scope, which is unwound at that
-//!   scope's end, and this frame with it; or that of an owned coroutine, for which the caller of an
-//!   `unsafe` function has promised as much. A body that catches the panic which unwinds it is
+//!   variables are destroyed; or, by induction, that of a coroutine of another scope, which is unwound at
+//!   that scope's end, and this frame with it; or that of an owned coroutine, for which the caller of an
+//!   `unsafe` function guarantees the same. A body that catches the panic which unwinds it is
 //!   entered again until it returns; if it never does, the scope's end waits for ever.
-//! * **What the bodies borrow is there till then**: it outlives `'env`, and so the call of [`scope`].
+//! * **What the bodies borrow lives until then**: it outlives `'env`, and so the call of [`scope`].
 
-use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
-use std::mem::{self, offset_of};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr;
 
 use super::control::Control;
+use super::links::Links;
+use super::owned::{Coroutine, CoroutineState, no_stack};
 use super::suspender::Suspender;
-use super::{Coroutine, CoroutineState, no_stack, unwind};
+use super::unwind;
 use crate::stack::StackSize;
 
 /// Runs `f`, which may make coroutines that borrow from the caller; ends those that are not
 /// complete when `f` has returned or panicked, and returns its value.
 ///
-/// This is the safe way to have coroutines: none can outlive what its frames borrow, be it the
-/// caller's variables or the thread's. What is still suspended at the end is unwound, as a coroutine
-/// is that is [dropped](Coroutine#dropping).
+/// This is the safe way to make coroutines: none can outlive what its frames borrow, neither the
+/// caller's variables nor the thread's. Coroutines that are still suspended at the end are unwound, as if
+/// they were [dropped](Coroutine#dropping).
 ///
 /// ```
 /// use carefree_context::coroutine::{self, CoroutineState};
@@ -84,7 +84,8 @@ use crate::stack::StackSize;
 /// assert_eq!(count, 7);
 /// ```
 ///
-/// A coroutine borrows what lives outside of the scope, not what `f` itself has; that is moved in:
+/// A coroutine can borrow what lives outside of the scope, but not the variables of `f`, which must be
+/// moved into it:
 ///
 /// ```compile_fail,E0373
 /// use carefree_context::coroutine::{self, Suspender};
@@ -95,7 +96,7 @@ use crate::stack::StackSize;
 /// });
 /// ```
 ///
-/// Neither a handle nor the scope can be taken out, not even by one of the coroutines:
+/// Neither a handle nor the scope can leave the closure, not even by way of a coroutine:
 ///
 /// ```compile_fail,E0521
 /// use carefree_context::coroutine::{self, Suspender};
@@ -119,7 +120,7 @@ use crate::stack::StackSize;
 /// });
 /// ```
 ///
-/// Nor can a suspender be: not through what lives outside, nor by another thread.
+/// Nor can a suspender leave its coroutine, neither to a variable outside nor to another thread:
 ///
 /// ```compile_fail,E0521
 /// use carefree_context::coroutine::{self, Suspender};
@@ -142,13 +143,13 @@ use crate::stack::StackSize;
 ///
 /// # Panics
 ///
-/// With `f`'s panic; or with that of a coroutine which, when it was unwound at the end, panicked
-/// otherwise. All others are ended before that.
+/// With `f`'s panic, or else with that of a coroutine that panicked while it was unwound at the end. All
+/// coroutines are ended before that.
 ///
 /// # Aborts
 ///
-/// In a program built with `panic = "abort"`, if a coroutine is still suspended at the end: nothing can
-/// be unwound there.
+/// In a program built with `panic = "abort"`, if a coroutine is still suspended at the end, because
+/// nothing can be unwound there.
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'h> FnOnce(&'h Scope<'env>) -> T,
@@ -156,16 +157,18 @@ where
     let scope = Scope { first: Links::none(), env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     let mut panicked = None;
-    while let Some(control) = scope.first.next() {
-        // SAFETY: the coroutine is suspended, and nothing can enter it any more (see the page above).
-        // It leaves the list when it gives its stack back, which it does in any case.
+    while !scope.first.next().is_null() {
+        let control = Control::of_links(scope.first.next());
+        // SAFETY: coroutines in the list are alive and not complete; at the scope's end they are suspended,
+        // and nothing else can enter them any more (see the module). `dispose` always gives the stack
+        // back, which removes the coroutine from the list.
         let ended = catch_unwind(AssertUnwindSafe(|| unsafe { ((*control).dispose)(control) }));
         if let Err(payload) = ended {
             unwind::keep_first(&mut panicked, payload);
         }
     }
-    // Only now may the function's value be dropped or its panic go on: a destructor that panics would
-    // leave this frame.
+    // The closure's value must not be dropped, nor its panic raised again, before this point: a panic
+    // would leave this frame early.
     match (result, panicked) {
         (Ok(value), None) => value,
         (Ok(value), Some(payload)) => {
@@ -181,19 +184,19 @@ where
     }
 }
 
-/// Makes coroutines that end before it does: see [`scope`].
+/// Makes coroutines that end before the scope does: see [`scope`].
 pub struct Scope<'env> {
-    /// Of the list of coroutines that are not complete, the latest first.
+    /// The head of the list of coroutines that are not complete, the latest first.
     first: Links,
-    /// Invariant, as that of `std::thread::Scope`.
+    /// Invariant, as in `std::thread::Scope`.
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'env> Scope<'env> {
     /// Makes a coroutine that will run `f`, on a stack of the default size.
     ///
-    /// `f` starts with the first [`resume`](ScopedCoroutine::resume), which hands it its second
-    /// argument. It is moved to the coroutine's stack: nothing is allocated.
+    /// The first [`resume`](ScopedCoroutine::resume) calls `f`, with the input as the second argument.
+    /// `f` is moved to the coroutine's stack: nothing is allocated.
     ///
     /// # Panics
     ///
@@ -232,9 +235,9 @@ impl<'env> Scope<'env> {
         F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'env,
     {
         let coroutine = Coroutine::plain(size, f)?;
-        // SAFETY: the new coroutine's own, which lies still until it is released, as the scope does,
-        // which its handle borrows.
-        unsafe { self.first.insert(&raw const (*coroutine.control).links) };
+        // SAFETY: the new coroutine's control block stays in place until it is released, which removes it
+        // from the list. The scope is borrowed by the handle, and empties the list before it ends.
+        unsafe { self.first.insert(&raw const (*coroutine.control()).links) };
         Ok(ScopedCoroutine { coroutine, scope: PhantomData })
     }
 }
@@ -247,9 +250,9 @@ impl fmt::Debug for Scope<'_> {
 
 /// A [`Coroutine`] that ends with its [`Scope`] at the latest.
 ///
-/// It is ended when this is dropped. If this is forgotten, the end of the scope does it.
+/// Dropping the handle ends the coroutine. If the handle is forgotten, the end of the scope ends it.
 pub struct ScopedCoroutine<'h, Input, Yield, Return> {
-    /// Never handed out: two of them could be exchanged, with one that is not scoped.
+    /// Never lent out: `mem::swap` could exchange it for one that is not scoped.
     coroutine: Coroutine<Input, Yield, Return>,
     scope: PhantomData<&'h ()>,
 }
@@ -290,60 +293,5 @@ impl<Input, Yield, Return> fmt::Debug for ScopedCoroutine<'_, Input, Yield, Retu
         out.debug_struct("ScopedCoroutine")
             .field("is_done", &self.is_done())
             .finish_non_exhaustive()
-    }
-}
-
-/// A place in the list of a scope's coroutines: the scope's own, which begins it, or that of a
-/// coroutine, in its control block. Null where there is no neighbour. All of a list belongs to one
-/// thread.
-pub(super) struct Links {
-    previous: Cell<*const Links>,
-    next: Cell<*const Links>,
-}
-
-impl Links {
-    /// In no list, or the beginning of an empty one.
-    pub(super) const fn none() -> Links {
-        Links { previous: Cell::new(ptr::null()), next: Cell::new(ptr::null()) }
-    }
-
-    /// The coroutine that comes next.
-    fn next(&self) -> Option<*mut Control> {
-        let next = self.next.get();
-        let control = next.wrapping_byte_sub(offset_of!(Control, links)).cast::<Control>();
-        (!next.is_null()).then_some(control.cast_mut())
-    }
-
-    /// Puts `new` behind this one.
-    ///
-    /// # Safety
-    /// Both stay where they are, and alive, until they are [removed](Self::remove).
-    unsafe fn insert(&self, new: *const Links) {
-        let next = self.next.replace(new);
-        // SAFETY: the caller's promise, of which `next` was the object earlier.
-        unsafe {
-            (*new).previous.set(self);
-            (*new).next.set(next);
-            if let Some(next) = next.as_ref() {
-                next.previous.set(new);
-            }
-        }
-    }
-
-    /// Takes this one out of its list, if it is in one.
-    ///
-    /// # Safety
-    /// It was put there by [`insert`](Self::insert), and is not the scope's.
-    #[inline]
-    pub(super) unsafe fn remove(&self) {
-        // SAFETY: neighbours in a list are alive, as each was promised to be.
-        unsafe {
-            if let Some(previous) = self.previous.get().as_ref() {
-                previous.next.set(self.next.get());
-                if let Some(next) = self.next.get().as_ref() {
-                    next.previous.set(previous);
-                }
-            }
-        }
     }
 }

@@ -1,21 +1,21 @@
-//! The way out of a coroutine.
+//! The means by which a coroutine suspends itself.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
-use super::control::{self, Control};
-use super::word;
+use super::control::Control;
+use super::{switch, word};
 
-/// The way out of a running coroutine: what its closure gets as the first argument.
+/// Suspends a running coroutine: the first argument of its closure.
 ///
-/// It can be passed on to whatever the closure calls, but not to another thread. A coroutine of a
-/// [scope](super::scope()) that the closure opens may borrow it as well: suspending by it from there
-/// suspends this coroutine in the midst of that one, and resuming goes on there.
+/// It can be passed to functions that the closure calls, but not to another thread. A coroutine of a
+/// [scope](super::scope()) that the closure opens may borrow it as well: suspending from there suspends
+/// this coroutine in the middle of that one, and resuming continues there.
 #[repr(transparent)]
 pub struct Suspender<Input, Yield> {
-    /// The running coroutine's, which its resumer also writes: hence the cell.
+    /// The running coroutine's control block. A cell, because its resumer writes to it as well.
     control: UnsafeCell<Control>,
     marker: PhantomData<*mut (Input, Yield)>,
 }
@@ -26,7 +26,8 @@ impl<Input, Yield> Suspender<Input, Yield> {
     /// `control` is a coroutine's with these types, and the reference is used by that coroutine only.
     #[inline]
     pub(super) unsafe fn from_control<'a>(control: *mut Control) -> &'a Self {
-        // SAFETY: this type is transparent, and the caller vouches for the rest.
+        // SAFETY: this type is a transparent wrapper of the control block, which is alive while its
+        // coroutine runs. Its resumer writes to the block as well, but it is within an `UnsafeCell`.
         unsafe { &*control.cast() }
     }
 
@@ -35,13 +36,13 @@ impl<Input, Yield> Suspender<Input, Yield> {
         self.control.get()
     }
 
-    /// Suspends the coroutine with `value`, which the resumer receives, until it is resumed the next
-    /// time, and returns what it is resumed with.
+    /// Suspends the coroutine with `value`, which its resumer receives, until it is resumed again; returns
+    /// the input of that resume.
     ///
     /// # Panics
     ///
     /// When the coroutine is dropped instead of resumed, with a private payload, so that its
-    /// destructors run. Do not catch this panic for good.
+    /// destructors run. Code that catches this panic must raise it again.
     ///
     /// # Aborts
     ///
@@ -51,16 +52,16 @@ impl<Input, Yield> Suspender<Input, Yield> {
     pub fn suspend(&self, value: Yield) -> Input {
         let control = self.control();
         let value = ManuallyDrop::new(value);
-        // SAFETY: only code that runs while the coroutine runs can reach its suspender. It is lent to
-        // the closure's call, for a lifetime that the closure cannot choose, so that nothing made
-        // before or elsewhere can hold it; it is not `Sync`, so no other thread can. What is left are
-        // coroutines of scopes opened within that call. They are resumed within it and end within it,
-        // on stacks of their own, which the coroutine's frames wait for: whatever is saved here as
-        // "the coroutine" then includes that wait, and goes on with it.
+        // SAFETY: the coroutine is running, because only code that runs within its closure can reach the
+        // suspender. It is lent to the closure's call, for a lifetime that the closure cannot choose, so
+        // nothing made before or elsewhere can hold it; it is not `Sync`, so no other thread can. That
+        // leaves coroutines of scopes opened within that call. They are resumed and end within it, on
+        // stacks of their own, while the coroutine's frames wait. The context saved here as "the
+        // coroutine" then includes that wait, and resuming it continues within it.
         // The resumer takes `value` out of this frame before anything else.
         unsafe {
-            control::check_panics(control);
-            control::receive(control::leave(control, word::pack(&value)))
+            switch::check_panics(control);
+            switch::receive(switch::leave(control, word::pack(&value)))
         }
     }
 }

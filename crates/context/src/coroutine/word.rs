@@ -1,4 +1,4 @@
-//! How a value of any type travels in one word: a small one as it is, a large one by its address.
+//! Packing a value of any type into one word: a small value itself, a large one by its address.
 
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
 use std::ptr;
@@ -6,16 +6,16 @@ use std::ptr;
 /// A word whose bytes need not all be initialised: a small value may have padding.
 pub(super) type Word = MaybeUninit<usize>;
 
-/// Packs a value that stays where it is and is given up.
+/// Packs a value, which must stay in place until [`unpack`] moves it out.
 ///
 /// # Safety
 ///
-/// The word is unpacked at most once, before `value` goes.
+/// The word is unpacked at most once, while `value` is alive and in place.
 #[inline(always)]
 pub(super) unsafe fn pack<T>(value: &ManuallyDrop<T>) -> Word {
     if size_of::<T>() <= size_of::<Word>() {
         let mut word = Word::uninit();
-        // SAFETY: so many bytes are there, and so much room.
+        // SAFETY: the value has this many bytes, and the word has room for them.
         unsafe {
             ptr::from_ref(value)
                 .cast::<u8>()
@@ -35,7 +35,8 @@ pub(super) unsafe fn pack<T>(value: &ManuallyDrop<T>) -> Word {
 /// where it was.
 #[inline(always)]
 pub(super) unsafe fn unpack<T>(word: Word) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: `pack` stored a `T` in the word, or the address of one, by the same condition. The value is
+    // still there and is moved out once.
     unsafe {
         if size_of::<T>() <= size_of::<Word>() {
             word.as_ptr().cast::<T>().read_unaligned()
