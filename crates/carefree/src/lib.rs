@@ -119,14 +119,26 @@ pub use carefree_context::coroutine::{
     SymmetricSuspender, scope as coroutine_scope,
 };
 pub use carefree_context::stack::{StackSize, StackSizeError};
+pub use carefree_insight::{dump, dump_to};
 pub use carefree_runtime::{
     Builder, Cancelled, Interrupted, JoinHandle, Metrics, Permit, Runtime, RuntimeBuilder, Scope,
     ScopedJoinHandle, Semaphore, Thread, ThreadId, TimedOut, available_parallelism, check, current,
-    dump, dump_to, metrics, offload, on_large_stack, park, park_timeout, run, scope, shield, sleep,
-    sleep_until, spawn, timeout, timeout_with_value, yield_now,
+    metrics, offload, on_large_stack, park, park_timeout, run, scope, shield, sleep, sleep_until,
+    spawn, timeout, timeout_with_value, yield_now,
 };
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]
 pub use carefree_runtime::{park_timeout_ms, sleep_ms};
 pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform, share_thread_locals};
 // What std keeps in a fiber's thread-local storage is the fiber's own, so these are std's.
 pub use std::thread::{AccessError, LocalKey, Result, panicking};
+
+/// Has this process's fibers watched and its deadlocks explained. Before `main`, for any function of
+/// the runtime's may be the first that a program calls.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REGISTER_INSIGHT: extern "C" fn() = {
+    extern "C" fn register() {
+        carefree_insight::register();
+    }
+    register
+};

@@ -6,8 +6,11 @@
 #![warn(missing_docs)]
 #![cfg(target_os = "linux")]
 
+pub mod file;
 mod futex;
 pub mod kernel;
 pub mod lock;
+pub mod mapped;
 pub mod membarrier;
 pub mod nap;
+pub mod text;

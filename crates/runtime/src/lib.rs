@@ -7,9 +7,10 @@
 //! # Floors
 //!
 //! A module stands above all that it imports. From the bottom, a folder each: `protocol` (knows nothing
-//! of fibers), `fiber` (one at rest), `carrier` (what runs fibers), `wait`, `handle`, `insight` (reports
-//! and dumps), `process` (runtimes, forks, deadlocks), `api`. Where a lower floor needs what a higher one
-//! does, it is handed a function (`carrier::census::set_look`, `fiber::furnish::Refused`).
+//! of fibers), `fiber` (one at rest), `carrier` (what runs fibers), `wait`, `handle`, `inspect` (what
+//! crates that report on the runtime see of it), `process` (runtimes, forks, deadlocks), `api`. Where a
+//! lower floor needs what a higher one does, it is handed a function (`carrier::census::set_look`,
+//! `fiber::furnish::Refused`); crates that report are called by [`inspect::Hooks`].
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -28,7 +29,7 @@ pub mod wait;
 mod handle;
 
 #[cfg(not(loom))]
-mod insight;
+pub mod inspect;
 
 #[cfg(not(loom))]
 mod process;
@@ -61,7 +62,6 @@ pub use {
         thread::{Thread, ThreadId, current},
     },
     handle::{kernel_name, parker, pthread},
-    insight::dump::{dump, dump_to},
     process::{
         metrics::{Metrics, metrics},
         runtime::{Runtime, RuntimeBuilder, available_parallelism, prepare_process},

@@ -50,7 +50,7 @@ fn say(text: &str) {
 
 fn dump() -> String {
     #[cfg(not(loom))]
-    return carefree_runtime::dump();
+    return carefree_insight::dump();
     #[cfg(loom)]
     return String::new();
 }

@@ -56,7 +56,20 @@ pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<La
     unsafe { launch_unchecked(Some(name), None, body) }
 }
 
-/// Starts a thread that runs `body`, with so many bytes of stack at least.
+/// Starts a thread that runs `body`, with at least `bytes` of stack.
+///
+/// # Errors
+/// As for [`launch`].
+pub fn launch_with_stack(
+    name: &str,
+    bytes: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<Launched> {
+    // SAFETY: the body borrows nothing.
+    unsafe { launch_unchecked(Some(name), Some(bytes), body) }
+}
+
+/// Starts a thread that runs `body`, with `stack_size` bytes of stack at least.
 ///
 /// # Errors
 /// As for [`launch`].

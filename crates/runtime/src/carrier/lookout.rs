@@ -12,7 +12,7 @@ static RESTS: AtomicBool = AtomicBool::new(false);
 static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 
 /// Says where the watchdog sleeps.
-pub(crate) fn set(bed: &'static Idle) {
+pub fn set(bed: &'static Idle) {
     BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn renew() {
 }
 
 /// The watchdog waits on `bed` if `all_sleep` says so of the carriers, until one of them wakes.
-pub(crate) fn rest(bed: &Idle, all_sleep: impl FnOnce() -> bool) {
+pub fn rest(bed: &Idle, all_sleep: impl FnOnce() -> bool) {
     RESTS.store(true, Ordering::SeqCst);
     if all_sleep() {
         bed.wait(None);

@@ -20,7 +20,7 @@ pub(crate) mod io;
 #[cfg(not(loom))]
 pub mod launch;
 #[cfg(not(loom))]
-pub(crate) mod lookout;
+pub mod lookout;
 pub(crate) mod policy;
 #[cfg(not(loom))]
 pub(crate) mod queue;

@@ -33,6 +33,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use carefree_ground::file;
+use carefree_ground::text::Text;
+
 use crate::carrier::carrier::Shared;
 use crate::carrier::census::{self, Seen};
 use crate::carrier::clock;
@@ -41,9 +44,7 @@ use crate::fiber::bed;
 use crate::fiber::current;
 use crate::fiber::header::FINISHED;
 use crate::fiber::registry;
-use crate::insight::dump;
-use crate::insight::mapped::{Text, read_file};
-use crate::insight::watch;
+use crate::inspect::hooks;
 use crate::protocol::reason::Reason;
 use crate::wait::cancel::shield;
 use crate::wait::offload;
@@ -100,16 +101,17 @@ pub(crate) fn look(seen: &mut Seen) {
         return;
     }
     seen.silent += 1;
-    let status = read_file(c"/proc/self/status");
+    let status = file::read(c"/proc/self/status");
     let status = status.as_deref().unwrap_or_default();
     let threads = number_after(b"Threads:", 10, status).map_or(usize::MAX, |n| n as usize);
     // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
     // If one has ended meanwhile, the next look will tell.
     let idle = offload_threads + census::waiting();
-    let nobody = threads == carriers + watch::threads() + idle
+    let watching = hooks::get().map_or(0, |hooks| (hooks.threads)());
+    let none_left = threads == carriers + watching + idle
         && offload::threads() == offload_threads
         && !a_handler_may_wake(status);
-    if nobody {
+    if none_left {
         report("deadlock: every fiber waits, and no thread is left that could wake one");
         std::process::abort();
     }
@@ -160,7 +162,9 @@ fn number_after(field: &[u8], radix: u32, status: &[u8]) -> Option<u64> {
 fn report(what: &str) {
     let mut text = Text::of(format_args!("carefree: {what}\n"));
     let waits = text.len();
-    dump::waiters(&mut text);
+    if let Some(hooks) = hooks::get() {
+        (hooks.list_waiters)(&mut text);
+    }
     // (The words of `Reason::Park` alone: those of std's park are others.)
     if text[waits..].contains(" is parked until ") {
         text.say(format_args!(

@@ -37,6 +37,7 @@ use carefree_ground::kernel;
 use crate::carrier::bucket;
 use crate::carrier::carrier;
 use crate::carrier::census;
+use crate::carrier::lookout;
 use crate::carrier::runtimes;
 use crate::fiber::bed;
 use crate::fiber::current;
@@ -45,7 +46,7 @@ use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::naming;
 use crate::fiber::registry;
 use crate::handle::pthread;
-use crate::insight::watch;
+use crate::inspect::hooks;
 use crate::process::global;
 use crate::protocol::generation;
 use crate::protocol::sync::membarrier;
@@ -98,7 +99,10 @@ unsafe extern "C" fn in_child() {
     });
     runtimes::renew();
     census::renew();
-    watch::renew();
+    lookout::renew();
+    if let Some(hooks) = hooks::get() {
+        (hooks.forked)();
+    }
     // SAFETY: as above.
     unsafe {
         offload::renew();

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::carrier::carrier::Shared;
 use crate::carrier::runtimes;
-use crate::insight::watch;
+use crate::inspect::hooks;
 
 /// What the runtimes of this process have done since their start. Counts may be some microseconds
 /// old.
@@ -34,7 +34,8 @@ pub struct Metrics {
 /// assert!(carefree_runtime::metrics().spawned >= 1);
 /// ```
 pub fn metrics() -> Metrics {
-    let mut sum = Metrics { reports: watch::reports(), ..Metrics::default() };
+    let reports = hooks::get().map_or(0, |hooks| (hooks.reports)());
+    let mut sum = Metrics { reports, ..Metrics::default() };
     runtimes::for_each(|runtime: &Shared| {
         sum.carriers += runtime.carriers.len();
         sum.alive += runtime.alive();

@@ -18,12 +18,13 @@ use crate::carrier::carrier::{self, Shared};
 use crate::carrier::census;
 use crate::carrier::clock;
 use crate::carrier::launch::{Launched, launch};
+use crate::carrier::lookout;
 use crate::carrier::runtimes;
 use crate::fiber::current::{current_fiber, locate_current};
 use crate::fiber::furnish;
 use crate::fiber::size;
 use crate::fiber::virtual_time::VirtualTime;
-use crate::insight::watch;
+use crate::inspect::hooks;
 use crate::process::deadlock;
 use crate::process::fork;
 use crate::process::global;
@@ -181,7 +182,7 @@ impl RuntimeBuilder {
         }
         offload::configure()?;
         size::configure()?;
-        watch::configure()?;
+        hooks::get().map_or(Ok(()), |hooks| (hooks.configure)())?;
         carefree_reactor::check_forced()?;
         prepare_process();
         // Before the carriers: the look at a new thread needs one, which may be the last to be had.
@@ -204,7 +205,11 @@ impl RuntimeBuilder {
         }
         runtimes::register(&shared);
         if carriers > 0 {
-            watch::start();
+            if let Some(hooks) = hooks::get() {
+                (hooks.carriers_started)();
+            }
+            // A watchdog that rests is to look at these carriers, too.
+            lookout::carrier_woke();
         }
         Ok(Runtime { shared: Some(shared), threads })
     }

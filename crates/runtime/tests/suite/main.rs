@@ -28,16 +28,16 @@ mod threads;
 mod timing;
 mod unwinding;
 mod virtual_time;
-mod watching;
 
-/// Tests may block their carriers: nothing is said about it, unless a mode or a test asks for that.
-/// Before `main`, because the environment is read by the first of many threads.
+/// Has the suite watched. Tests may block their carriers: nothing is said about it, unless a mode or a
+/// test asks for that. Before `main`, because the environment is read by the first of many threads.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static QUIET: extern "C" fn() = {
-    extern "C" fn quiet() {
+static WATCHED: extern "C" fn() = {
+    extern "C" fn watched() {
         // SAFETY: there is one thread yet; both are C strings.
         unsafe { libc::setenv(c"CAREFREE_WATCH".as_ptr(), c"60000".as_ptr(), 0) };
+        carefree_insight::register();
     }
-    quiet
+    watched
 };

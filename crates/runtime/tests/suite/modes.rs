@@ -35,8 +35,6 @@ fn threads_in_place_of_fibers() {
     const ABOUT_FIBERS_ALONE: &[&str] = &[
         // Refused: see `threads`.
         "virtual_time::",
-        // There is no watchdog, for no carrier can be kept from others.
-        "watching::",
         // There are no stacks of ours: neither limits of theirs nor our report of an overflow.
         "limits::an_overflow_names_the_fiber",
         "limits::idle_stacks_make_room_for_those_of_another_size",

@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use carefree_insight::dump;
 use carefree_runtime::{
-    Builder, Runtime, current, dump, metrics, park, run, scope, sleep, spawn, timeout,
+    Builder, Runtime, current, metrics, park, run, scope, sleep, spawn, timeout,
 };
 
 use crate::common::{FOREVER, in_a_process, is_child, text, until};

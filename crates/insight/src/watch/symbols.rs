@@ -12,7 +12,8 @@ use object::LittleEndian;
 use object::elf::{SHF_COMPRESSED, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC};
 use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
 
-use crate::insight::mapped::{Mapped, Text};
+use carefree_ground::mapped::Mapped;
+use carefree_ground::text::Text;
 
 use super::image::{Image, Images};
 use symbol::bits;
@@ -136,9 +137,9 @@ fn names<'a>(image: &'a Image, addresses: &[u64], wanted: u64) -> [Option<&'a [u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insight::watch::damage::{Damage, damage_times};
-    use crate::insight::watch::image::Contents;
-    use crate::insight::watch::unwind::{Copy, Registers, walk};
+    use crate::watch::damage::{Damage, damage_times};
+    use crate::watch::image::Contents;
+    use crate::watch::unwind::{Copy, Registers, walk};
     use carefree_context::file::MappedFile;
 
     #[inline(never)]
@@ -195,10 +196,10 @@ mod tests {
             |(name, ..): &&(String, String, Option<u32>)| name.rsplit("::").next() == Some("inner");
         let at = found.iter().position(|f| name(&f)).unwrap_or_else(|| panic!("{found:#?}"));
         let (inlined, around) = (&found[at], &found[at + 1]);
-        assert!(inlined.1.ends_with("src/insight/watch/symbols.rs"), "{found:#?}");
+        assert!(inlined.1.ends_with("src/watch/symbols.rs"), "{found:#?}");
         assert_eq!(inlined.2, Some(line), "{found:#?}");
         assert!(around.0.ends_with("symbols::tests::outer"), "{found:#?}");
-        assert!(around.1.ends_with("src/insight/watch/symbols.rs"), "{found:#?}");
+        assert!(around.1.ends_with("src/watch/symbols.rs"), "{found:#?}");
         assert!(around.2.is_some_and(|outer| outer + 8 > line - 6 && outer < line), "{found:#?}");
         assert!(found.iter().any(|f| f.0.contains("functions_are_found_by_their_addresses")));
     }

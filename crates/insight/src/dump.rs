@@ -3,14 +3,9 @@
 use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::Ordering;
 
-use crate::carrier::runtimes;
-use crate::fiber::bed;
-use crate::fiber::header::{ALIVE, FINISHED, FiberRef, Kind};
-use crate::fiber::registry;
-use crate::insight::mapped::Text;
-use crate::protocol::reason::Reason;
+use carefree_ground::text::Text;
+use carefree_runtime::inspect::{self, FiberGlance};
 
 /// Lines at most.
 const NAMED: usize = 100;
@@ -26,7 +21,7 @@ const NAMED: usize = 100;
 /// let sleeper = carefree_runtime::Builder::new()
 ///     .name("sleeper".into())
 ///     .spawn(|| carefree_runtime::park())?;
-/// while !carefree_runtime::dump().contains("'sleeper' is parked") {
+/// while !carefree_insight::dump().contains("'sleeper' is parked") {
 ///     std::thread::yield_now();
 /// }
 /// sleeper.thread().unpark();
@@ -41,7 +36,7 @@ pub fn dump() -> String {
 /// comes even when that is what the program hangs in.
 ///
 /// ```
-/// carefree_runtime::dump_to(std::io::stderr())?;
+/// carefree_insight::dump_to(std::io::stderr())?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
@@ -54,47 +49,44 @@ pub fn dump_to(file: impl AsFd) -> io::Result<()> {
 
 fn written() -> Text {
     let mut text = Text::new();
-    runtimes::for_each(|runtime| {
+    inspect::for_each_runtime(|runtime| {
         if runtime.has_threads() {
             let alive = runtime.alive();
             return text.say(format_args!("runtime: {alive} threads in place of fibers\n"));
         }
-        let (carriers, asleep) = (runtime.carriers.len(), runtime.sleepers.sleeping());
+        let (carriers, asleep) = (runtime.carriers().len(), runtime.sleeping());
         text.say(format_args!(
             "runtime: {carriers} carriers, {asleep} of them asleep; {} fibers\n",
             runtime.alive()
         ));
-        for carrier in &runtime.carriers {
-            let state =
-                if runtime.sleepers.is_sleeping(carrier.index()) { "sleeps" } else { "is up" };
+        for carrier in runtime.carriers() {
+            let state = if carrier.sleeps() { "sleeps" } else { "is up" };
             let (thread, switches) = (carrier.thread(), carrier.switches());
             text.say(format_args!(
                 "  carrier {} (thread {thread}) {state}, {switches} switches, {}, {}\n",
                 carrier.index(),
-                if carrier.is_empty() { "nothing queued" } else { "fibers queued" },
+                if carrier.has_queued() { "fibers queued" } else { "nothing queued" },
                 if carrier.has_operations() { "operations under way" } else { "no operations" },
             ));
         }
     });
-    lines(&mut text, |waiter| {
-        waiter.episode.is_waiting() || waiter.kind.get() == Kind::Fiber || bed::is_spawned(waiter)
-    });
+    lines(&mut text, |waiter| waiter.is_waiting() || waiter.is_spawned());
     text
 }
 
 /// Adds a line for each fiber that waits, and for each thread that waits for fibers.
 pub(crate) fn waiters(text: &mut Text) {
-    lines(text, |waiter| waiter.episode.is_waiting());
+    lines(text, FiberGlance::is_waiting);
 }
 
-fn lines(text: &mut Text, wanted: impl Fn(FiberRef) -> bool) {
+fn lines(text: &mut Text, wanted: impl Fn(FiberGlance) -> bool) {
     let mut count = 0;
     // Printed when the registry is free again.
     let mut named = [None; NAMED];
-    registry::for_each_alive(|fiber| {
+    inspect::for_each_fiber(|fiber| {
         if wanted(fiber) {
             if let Some(place) = named.get_mut(count) {
-                *place = Some((fiber, fiber.id.load(Ordering::Relaxed)));
+                *place = Some((fiber, fiber.number()));
             }
             count += 1;
         }
@@ -107,35 +99,41 @@ fn lines(text: &mut Text, wanted: impl Fn(FiberRef) -> bool) {
     }
 }
 
-/// The line of fiber `number`, if the header is still its own when the line is written.
-fn line(text: &mut Text, header: FiberRef, number: u64) -> fmt::Result {
+/// The line of fiber `number`, if `fiber` is still that one when the line is written.
+fn line(text: &mut Text, fiber: FiberGlance, number: u64) -> fmt::Result {
     let length = text.len();
-    let of_thread = header.episode.is_of_thread() || header.kind.get() == Kind::Thread;
-    let kind = if of_thread { "thread" } else { "fiber" };
-    let reason = match Reason::from_code(header.reason.load(Ordering::Relaxed)) {
-        // The reason stays when the wait has been ended, until the fiber gets on.
-        reason if header.episode.is_waiting() || reason == Reason::NotStarted => reason,
-        _ => Reason::Runs,
-    };
-    let cancelled = if header.cancel.peek() { " (cancelled)" } else { "" };
-    let ended = header.join.load(Ordering::Acquire) & FINISHED != 0;
+    let kind = if fiber.is_thread() { "thread" } else { "fiber" };
+    let reason = fiber.reason();
+    let cancelled = if fiber.is_cancelled() { " (cancelled)" } else { "" };
+    let ended = fiber.has_ended();
     write!(text, "  {kind} {number}")?;
-    header.write_name(number, [" '", "'"], text)?;
+    fiber.write_name(number, [" '", "'"], text)?;
     match ended {
         false => writeln!(text, " {reason}{cancelled}")?,
         true => writeln!(text, " has ended; a handle to it is neither joined nor dropped")?,
     }
-    let gone = header.run.load(Ordering::Acquire) != ALIVE;
-    if gone || header.id.load(Ordering::Relaxed) != number {
+    if !fiber.is(number) {
         text.truncate(length);
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::api::spawn::Builder;
+    use carefree_runtime::{Builder, JoinHandle};
+
+    /// A fiber as it is seen from here, and its number.
+    pub(crate) fn fiber_of(handle: &JoinHandle<()>) -> (FiberGlance, u64) {
+        let number = handle.thread().id().to_string().parse().unwrap();
+        let mut found = None;
+        inspect::for_each_fiber(|fiber| {
+            if fiber.is(number) {
+                found = Some(fiber);
+            }
+        });
+        (found.unwrap(), number)
+    }
 
     #[test]
     fn a_fiber_that_has_ended_does_not_run() {
@@ -143,11 +141,10 @@ mod tests {
         while !ended.is_finished() {
             std::thread::yield_now();
         }
-        let header = ended.thread().as_ref();
-        let number = header.id.load(Ordering::Relaxed);
+        let (fiber, number) = fiber_of(&ended);
         let said = |number| {
             let mut text = Text::new();
-            line(&mut text, header, number).unwrap();
+            line(&mut text, fiber, number).unwrap();
             text.as_str().to_owned()
         };
         let words = format!(" {number} 'the ended' has ended; a handle to it");

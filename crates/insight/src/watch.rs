@@ -26,7 +26,7 @@
 //! The program may hang in its allocator, while it holds that one's lock, and the report should say
 //! so. So the watchdog asks neither the global allocator nor malloc nor the loader for anything, and
 //! takes no lock under which any of these is asked: what it needs is in memory mapped for it
-//! ([`crate::insight::mapped`]). Nor does the thread that prints its reports ([`desk`]). They have been told so
+//! ([`carefree_ground::mapped`]). Nor does the thread that prints its reports ([`desk`]). They have been told so
 //! by a test, `tests/allocator.rs`. Seeing to completions does allocate; that is done by a thread of
 //! its own ([`rescue`]).
 //!
@@ -48,23 +48,16 @@ mod rescue;
 mod symbols;
 mod thread;
 mod unwind;
-mod visits;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_context::stack;
+use carefree_ground::mapped::Mapped;
 use carefree_reactor::{Idle, clock};
-
-use crate::carrier::carrier::Carrier;
-use crate::carrier::lookout;
-use crate::carrier::runtimes;
-use crate::fiber::header::{FiberRef, Kind};
-use crate::fiber::registry;
-use crate::insight::mapped::Mapped;
+use carefree_runtime::inspect::{self, CarrierGlance, Visits, lookout};
 
 use capture::Capture;
 use desk::Desk;
@@ -72,7 +65,6 @@ use image::Images;
 use report::{Limiter, Report, Subject, Trouble};
 use thread::start_thread;
 pub(crate) use thread::threads;
-use visits::Visits;
 
 /// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
 const THRESHOLD: u64 = 10_000_000;
@@ -129,13 +121,11 @@ pub(crate) fn start() {
             rescue::start(threshold);
         }
     }
-    lookout::carrier_woke();
 }
 
 /// Forgets the watchdog: in the child of a fork, where the next runtime starts one.
 pub(crate) fn renew() {
     STARTED.store(false, Ordering::SeqCst);
-    lookout::renew();
     thread::renew();
     rescue::renew();
 }
@@ -147,9 +137,8 @@ pub(crate) fn reports() -> u64 {
 
 fn all_sleep() -> bool {
     let mut all = true;
-    runtimes::for_each(|runtime| {
-        all &=
-            runtime.has_stopped() || runtime.sleepers.sleeping() as usize == runtime.carriers.len();
+    inspect::for_each_runtime(|runtime| {
+        all &= runtime.has_stopped() || runtime.sleeping() == runtime.carriers().len();
     });
     all
 }
@@ -180,9 +169,9 @@ struct Base {
 
 impl Track {
     /// Of a carrier that is seen for the first time, or again after it has switched.
-    fn of(carrier: &Carrier) -> Track {
+    fn of(carrier: CarrierGlance<'_>) -> Track {
         Track {
-            carrier: ptr::from_ref(carrier) as usize,
+            carrier: carrier.address(),
             thread: carrier.thread(),
             switches: carrier.switches(),
             since: Instant::now(),
@@ -193,7 +182,7 @@ impl Track {
     }
 
     /// Whether it is of this carrier, which has not switched since.
-    fn is_of(&self, carrier: &Carrier) -> bool {
+    fn is_of(&self, carrier: CarrierGlance<'_>) -> bool {
         self.thread == carrier.thread() && self.switches == carrier.switches()
     }
 }
@@ -250,17 +239,15 @@ impl Watchdog {
         let before = std::mem::replace(&mut self.tracks, Mapped::new());
         let mut findings: [Option<Finding>; FINDINGS] = [const { None }; FINDINGS];
         let mut visits = std::mem::replace(&mut self.visits, Visits::new());
-        visits.for_each_carrier(|runtime, carrier| {
+        visits.for_each_carrier(|carrier| {
             // The same place as before, as a rule.
-            let address = ptr::from_ref(carrier) as usize;
+            let address = carrier.address();
             let place = self.tracks.len().min(before.len());
             let (earlier, later) = before.split_at(place);
             let known = later.iter().chain(earlier).find(|track| track.carrier == address);
             let mut track = Track::of(carrier);
             let found = match known {
-                Some(known)
-                    if known.is_of(carrier) && !runtime.sleepers.is_sleeping(carrier.index()) =>
-                {
+                Some(known) if known.is_of(carrier) && !carrier.sleeps() => {
                     track = *known;
                     self.look_at(carrier, &mut track)
                 }
@@ -280,7 +267,7 @@ impl Watchdog {
     }
 
     /// Looks at a carrier that has not switched since the last look.
-    fn look_at(&mut self, carrier: &Carrier, track: &mut Track) -> Option<Finding> {
+    fn look_at(&mut self, carrier: CarrierGlance<'_>, track: &mut Track) -> Option<Finding> {
         let now = Instant::now();
         let (thread, switches) = (track.thread, track.switches);
         let Some(base) = track.base else {
@@ -330,7 +317,7 @@ impl Watchdog {
         if !self.may_ask(track, now) {
             return None;
         }
-        let (fiber, number) = who_runs(carrier, stack.base)?;
+        let (fiber, number) = inspect::fiber_on(carrier, stack.base)?;
         let capture = capture::look_at(fiber, number, asleep.program_counter, asleep.stack_pointer);
         let same = carrier.switches() == switches && kernel::asleep(thread)? == asleep;
         let trouble = Trouble::Blocks(asleep);
@@ -391,21 +378,4 @@ fn trouble_code(trouble: &Trouble) -> Option<i64> {
         Trouble::Runs => None,
         Trouble::Blocks(place) => place.call.map(|(number, _)| number),
     }
-}
-
-/// The fiber that runs on `carrier`, on the stack at `base`, and its number.
-fn who_runs(carrier: &Carrier, base: usize) -> Option<(FiberRef, u64)> {
-    let mut found = None;
-    registry::for_each_alive(|fiber| {
-        let here = fiber.kind.get() == Kind::Fiber && ptr::eq(fiber.carrier.get().cast(), carrier);
-        if !here || fiber.episode.is_waiting() {
-            return;
-        }
-        // Not touched, for it may be unmapped by now.
-        let own = fiber.stack.load(Ordering::Relaxed) as usize;
-        if stack::find(own).is_some_and(|own| own.base == base) {
-            found = Some((fiber, fiber.id.load(Ordering::Relaxed)));
-        }
-    });
-    found
 }

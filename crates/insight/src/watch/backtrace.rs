@@ -11,7 +11,8 @@
 //! type of closure, and may be inlined into each other. Where there are no line tables, there are the
 //! whole names of the symbol table, and these tell as well.
 
-use crate::insight::mapped::{Mapped, Text};
+use carefree_ground::mapped::Mapped;
+use carefree_ground::text::Text;
 
 use super::image::Images;
 use super::name::{narrow, without_types};
@@ -107,17 +108,18 @@ struct Rooms {
 const ROOMS: Rooms = Rooms { here: file!() };
 
 /// The rooms whose functions are the runtime's own; besides them, `carefree` itself.
-const OWN: [&str; 6] = ["settings", "ground", "context", "reactor", "runtime", "interpose"];
+const OWN: [&str; 7] =
+    ["settings", "ground", "context", "reactor", "runtime", "insight", "interpose"];
 
 impl Rooms {
     /// The room that `file` is of, if it is one of ours, and where in its `src`.
     ///
-    /// This file is `crates/runtime/src/insight/watch/backtrace.rs`; or, as a package from elsewhere,
-    /// `.../carefree-runtime-0.1.0/src/insight/watch/backtrace.rs`, where `...` is the whole path.
+    /// This file is `crates/insight/src/watch/backtrace.rs`; or, as a package from elsewhere,
+    /// `.../carefree-insight-0.1.0/src/watch/backtrace.rs`, where `...` is the whole path.
     fn locate<'f>(&self, file: &'f str) -> Option<(&'static str, &'f str)> {
-        let room = self.here.strip_suffix("/src/insight/watch/backtrace.rs")?;
+        let room = self.here.strip_suffix("/src/watch/backtrace.rs")?;
         let (rooms, name) = room.rsplit_once('/').unwrap_or(("", room));
-        let (before, after) = name.split_once("runtime")?;
+        let (before, after) = name.split_once("insight")?;
         // What was not compiled by its whole path is found by the end of that.
         let within = match rooms.starts_with('/') {
             true => file.strip_prefix(rooms)?.strip_prefix('/')?,
@@ -334,10 +336,9 @@ mod tests {
     use super::*;
 
     /// As in a workspace, and as a package from a registry.
-    const WORKSPACE: Rooms = Rooms { here: "crates/runtime/src/insight/watch/backtrace.rs" };
-    const REGISTRY: Rooms = Rooms {
-        here: "/home/me/registry/src/carefree-runtime-0.1.0/src/insight/watch/backtrace.rs",
-    };
+    const WORKSPACE: Rooms = Rooms { here: "crates/insight/src/watch/backtrace.rs" };
+    const REGISTRY: Rooms =
+        Rooms { here: "/home/me/registry/src/carefree-insight-0.1.0/src/watch/backtrace.rs" };
 
     const SPAWN: &str = "/home/me/carefree/crates/runtime/src/api/spawn.rs";
     const CORE: &str = "/rustc/59807616/library/core/src/";
@@ -511,6 +512,6 @@ mod tests {
     /// In this program, wherever it was compiled.
     #[test]
     fn our_own_sources_are_known() {
-        assert_eq!(ROOMS.locate(file!()), Some(("runtime", "insight/watch/backtrace.rs")));
+        assert_eq!(ROOMS.locate(file!()), Some(("insight", "watch/backtrace.rs")));
     }
 }

@@ -1,6 +1,6 @@
 //! Names of functions, short enough to be read.
 
-use crate::insight::mapped::Text;
+use carefree_ground::text::Text;
 
 /// Adds `name` without the types its function was made for: `Vec<T>::push` for `Vec<u8>::push`'s cousins
 /// would do, and is still long, so `Vec::push`. What a path begins with stays, for without it

@@ -9,7 +9,8 @@ use gimli::{
     RangeLists, RangeListsOffset, Reader as _, UnitHeader, UnitOffset,
 };
 
-use crate::insight::mapped::{Mapped, Text};
+use carefree_ground::mapped::Mapped;
+use carefree_ground::text::Text;
 
 use super::lines::{Lines, Strings};
 use super::symbol::{MOST, Symbol, bits};
@@ -466,7 +467,7 @@ fn functions<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insight::watch::damage::{Damage, damage_times};
+    use crate::watch::damage::{Damage, damage_times};
     use object::LittleEndian;
     use object::elf::FileHeader64;
     use object::read::elf::{FileHeader as _, SectionHeader as _};

@@ -3,7 +3,7 @@
 
 use gimli::{EndianSlice, NativeEndian, Reader as _};
 
-use crate::insight::mapped::Text;
+use carefree_ground::text::Text;
 
 use super::symbol::{MOST, bits};
 

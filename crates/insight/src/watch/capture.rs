@@ -16,12 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_context::stack;
+use carefree_ground::mapped::Mapped;
 use carefree_ground::nap;
-
-use crate::fiber::current;
-use crate::fiber::furnish;
-use crate::fiber::header::{FiberRef, Kind};
-use crate::insight::mapped::Mapped;
+use carefree_runtime::inspect::{self, FiberGlance};
 
 use super::image::read_memory;
 use super::unwind::{Copy, Registers};
@@ -37,8 +34,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// A thread on a fiber, at one moment.
 #[derive(Debug)]
 pub(super) struct Capture {
-    pub(super) fiber: FiberRef,
-    /// [`ThreadId`](crate::ThreadId), by which to tell that the header is another's by now.
+    pub(super) fiber: FiberGlance,
+    /// [`ThreadId`](carefree_runtime::ThreadId), by which to tell that the header is another's by now.
     pub(super) number: u64,
     pub(super) registers: Registers,
     bytes: Mapped<u8>,
@@ -68,7 +65,7 @@ const DONE: u64 = 3;
 
 struct Answer {
     /// None: the thread was not on a fiber.
-    taken: Option<(FiberRef, u64, Registers)>,
+    taken: Option<(FiberGlance, u64, Registers)>,
     length: usize,
     bytes: [u8; COPIED],
 }
@@ -191,8 +188,7 @@ type Handler = unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc
 type PlainHandler = unsafe extern "C" fn(libc::c_int);
 
 /// Runs anywhere, also within malloc and between two stacks: it calls nothing of libc's, allocates
-/// nothing and locks nothing. The thread-local variable it reads is the fiber's or the carrier's,
-/// whosever thread pointer is in force; that it fits the stack is checked.
+/// nothing and locks nothing.
 ///
 /// # Safety
 /// Called by the kernel as a handler installed with SA_SIGINFO.
@@ -234,21 +230,15 @@ unsafe extern "C" fn on_signal(
 unsafe fn running_fiber(
     registers: &Registers,
     answer: &mut Answer,
-) -> Option<(FiberRef, u64, Registers)> {
-    let fiber = current::try_current().filter(|me| me.kind.get() == Kind::Fiber)?;
+) -> Option<(FiberGlance, u64, Registers)> {
     let pointer = registers.stack_pointer() as usize;
-    let found = stack::find(pointer)?;
-    let own = fiber.stack.load(Ordering::Relaxed);
-    // SAFETY: a fiber that runs has a stack.
-    if own.is_null() || unsafe { furnish::base_of(own) } != found.base || found.is_guard(pointer) {
-        return None;
-    }
+    let (fiber, found) = inspect::running_at(pointer)?;
     answer.length = (found.top - pointer).min(COPIED);
     // SAFETY: from the stack pointer to the top, the stack is memory.
     unsafe {
         copy(pointer as *const u8, answer.bytes.as_mut_ptr(), answer.length);
     }
-    Some((fiber, fiber.id.load(Ordering::Relaxed), *registers))
+    Some((fiber, fiber.number(), *registers))
 }
 
 /// Copies memory as it is. By instructions of its own, for a sanitizer would find that what lies between
@@ -305,7 +295,7 @@ unsafe fn hand_on(
 /// The thread may wake meanwhile; then what is read is of two moments, and the backtrace perhaps
 /// wrong. The caller looks afterwards whether it has.
 pub(super) fn look_at(
-    fiber: FiberRef,
+    fiber: FiberGlance,
     number: u64,
     program_counter: u64,
     stack_pointer: u64,

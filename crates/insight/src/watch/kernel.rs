@@ -3,7 +3,9 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use crate::insight::mapped::{Mapped, Text, read_file};
+use carefree_ground::file;
+use carefree_ground::mapped::Mapped;
+use carefree_ground::text::Text;
 
 /// Nanoseconds of processor time a thread has used.
 pub(super) fn cpu_time(thread: i32) -> Option<u64> {
@@ -32,7 +34,7 @@ pub(super) fn ran_and_waited(thread: i32) -> Option<(u64, u64)> {
 /// What the kernel tells of a thread in `file`.
 fn of_thread(thread: i32, file: &str) -> Option<Mapped<u8>> {
     let path = Text::of(format_args!("/proc/self/task/{thread}/{file}\0"));
-    read_file(CStr::from_bytes_with_nul(path.as_bytes()).ok()?)
+    file::read(CStr::from_bytes_with_nul(path.as_bytes()).ok()?)
 }
 
 /// Where a thread sleeps in the kernel.

@@ -3,8 +3,9 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::fiber::header::FiberRef;
-use crate::insight::mapped::{Mapped, Text};
+use carefree_ground::mapped::Mapped;
+use carefree_ground::text::Text;
+use carefree_runtime::inspect::FiberGlance;
 
 use super::backtrace;
 use super::image::Images;
@@ -97,7 +98,12 @@ pub(super) struct Subject {
 
 impl Subject {
     /// The fiber with this number. It may have ended meanwhile; its name is lost then.
-    pub(super) fn new(fiber: FiberRef, number: u64, since: Duration, trouble: Trouble) -> Subject {
+    pub(super) fn new(
+        fiber: FiberGlance,
+        number: u64,
+        since: Duration,
+        trouble: Trouble,
+    ) -> Subject {
         let mut name = Text::new();
         let _ = fiber.write_name(number, [" '", "'"], &mut name);
         Subject { number, name, since, trouble }
@@ -162,9 +168,8 @@ fn text(subject: &Subject, backtrace: impl FnOnce(&mut Text) -> bool, left_out: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::carrier::carrier;
-    use crate::fiber::header::Kind;
-    use crate::fiber::registry;
+    use crate::dump::tests::fiber_of;
+    use carefree_runtime::{Builder, park};
 
     #[test]
     fn a_place_is_reported_once_in_a_minute() {
@@ -196,9 +201,9 @@ mod tests {
             stack_pointer: 0,
             program_counter: 0,
         };
-        let header = registry::header().unwrap();
-        header.begin(Kind::Fiber, 12, Some("worker".into()), 1);
-        let subject = Subject::new(header, 12, since, Trouble::Blocks(read));
+        let worker = Builder::new().name("worker".into()).spawn(park).unwrap();
+        let (fiber, number) = fiber_of(&worker);
+        let subject = Subject::new(fiber, number, since, Trouble::Blocks(read));
         let words = |nameless| {
             move |text: &mut Text| {
                 text.say(format_args!("   0: one\n   1: two\n"));
@@ -206,22 +211,23 @@ mod tests {
             }
         };
         let said = text(&subject, words(false), 0);
-        assert!(said.starts_with(
-            "carefree: fiber 12 'worker' has blocked its carrier for 23 ms, in read on descriptor 5\n"
-        ));
+        let how = "has blocked its carrier for 23 ms, in read on descriptor 5";
+        assert!(said.starts_with(&format!("carefree: fiber {number} 'worker' {how}\n")), "{said}");
         assert!(said.contains("   0: one\n   1: two\n"), "{said}");
         assert!(said.contains("carefree::offload") && said.contains("CAREFREE_WATCH"));
         assert!(!said.contains("not reported") && !said.contains("addr2line"));
         assert!(text(&subject, words(true), 0).contains("addr2line"));
 
-        let subject = Subject::new(header, 12, since, Trouble::Runs);
+        let subject = Subject::new(fiber, number, since, Trouble::Runs);
         let said = text(&subject, |_| false, 9);
-        assert!(said.starts_with("carefree: fiber 12 'worker' has run for 23 ms"), "{said}");
+        assert!(said.starts_with(&format!("carefree: fiber {number} 'worker' has run for 23 ms")));
         assert!(said.contains("carefree::yield_now") && said.contains("9 more"), "{said}");
         // Another fiber's name is not shown.
-        let subject = Subject::new(header, 3, since, Trouble::Runs);
+        let other = number + 1;
+        let subject = Subject::new(fiber, other, since, Trouble::Runs);
         let said = text(&subject, |_| false, 9);
-        assert!(said.starts_with("carefree: fiber 3 has run for 23 ms"), "{said}");
-        carrier::release(header);
+        assert!(said.starts_with(&format!("carefree: fiber {other} has run for 23 ms")), "{said}");
+        worker.thread().unpark();
+        worker.join().unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::carrier::launch::launch_unchecked;
+use carefree_runtime::launch::launch_with_stack;
 
 /// Those that have been started: the watchdog itself, `desk`'s and `rescue`'s.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -27,8 +27,7 @@ pub(super) fn start_thread(name: &str, f: impl FnOnce() + Send + 'static) -> boo
         }
         f();
     };
-    // SAFETY: the function borrows nothing.
-    let started = unsafe { launch_unchecked(Some(name), Some(STACK), runs) }.is_ok();
+    let started = launch_with_stack(name, STACK, runs).is_ok();
     if started {
         THREADS.fetch_add(1, Ordering::SeqCst);
     }

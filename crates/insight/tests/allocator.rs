@@ -11,8 +11,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use carefree_insight::{dump, dump_to};
 use carefree_runtime::{
-    Builder, JoinHandle, dump, dump_to, metrics, park, park_timeout, run, scope, sleep, spawn,
+    Builder, JoinHandle, metrics, park, park_timeout, run, scope, sleep, spawn,
 };
 
 const CASE: &str = "CAREFREE_TEST_CASE";
@@ -350,6 +351,7 @@ fn main() -> ExitCode {
         let case = CASES.iter().find(|case| case.0 == name).expect("a case");
         // SAFETY: it takes a number: the process ends by itself if nobody reads what it says.
         unsafe { libc::alarm(PATIENCE) };
+        carefree_insight::register();
         case.1();
         return ExitCode::SUCCESS;
     }

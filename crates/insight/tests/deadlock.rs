@@ -4,10 +4,6 @@
 //! of its own, started from this program's `main`, all at the same time: most of them wait. Each runs
 //! on fibers, and on threads in place of them.
 
-#![cfg_attr(loom, no_main)]
-// Under loom there are models of the runtime's parts, and no runtime.
-#![cfg(not(loom))]
-
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -243,6 +239,7 @@ fn a_foreign_thread() {
 fn main() -> ExitCode {
     if let Ok(name) = std::env::var(CASE) {
         let case = CASES.iter().find(|case| case.0 == name).expect("a case");
+        carefree_insight::register();
         assert_eq!(current().name(), Some("main"));
         case.1();
         return ExitCode::SUCCESS;

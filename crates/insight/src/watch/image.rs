@@ -13,7 +13,8 @@ use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-use crate::insight::mapped::{Mapped, read_file};
+use carefree_ground::file;
+use carefree_ground::mapped::Mapped;
 
 /// Bytes at the beginning of a file that tell whether it is the one that was loaded.
 const HEAD: usize = 4096;
@@ -70,7 +71,7 @@ impl<'a> Line<'a> {
 
 impl Images {
     pub(super) fn read() -> Images {
-        let list = read_file(c"/proc/self/maps").unwrap_or(Mapped::new());
+        let list = file::read(c"/proc/self/maps").unwrap_or_default();
         Images { list, found: Mapped::new() }
     }
 

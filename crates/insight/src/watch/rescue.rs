@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 use carefree_reactor::{Idle, clock};
-
-use crate::carrier::carrier::Carrier;
+use carefree_runtime::inspect::{CarrierGlance, Visits};
 
 use super::thread::start_thread;
-use super::visits::Visits;
 
 /// Where the thread sleeps; null without it. Never freed.
 static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
@@ -34,8 +32,8 @@ pub(super) fn renew() {
 }
 
 /// Has `carrier` helped for as long as it has made no more than so many switches.
-pub(super) fn ask(carrier: &Carrier, switches: u64) {
-    carrier.held_up.store(switches + 1, Ordering::Relaxed);
+pub(super) fn ask(carrier: CarrierGlance<'_>, switches: u64) {
+    carrier.mark_held_up(switches);
     // SAFETY: never freed.
     match unsafe { BED.load(Ordering::Acquire).as_ref() } {
         Some(bed) => {
@@ -49,8 +47,8 @@ fn help(bed: &Idle, pause: Duration) {
     let mut visits = Visits::new();
     loop {
         let mut any = false;
-        visits.for_each_carrier(|_, carrier| {
-            if carrier.held_up.load(Ordering::Relaxed) == carrier.switches() + 1 {
+        visits.for_each_carrier(|carrier| {
+            if carrier.is_held_up() {
                 any = true;
                 carrier.rescue();
             }

@@ -1,0 +1,167 @@
+//! Vectors and text in pages of the kernel's, for reports.
+//!
+//! A report says why a program hangs. The cause may be its allocator: a fiber waits while it holds
+//! the allocator's lock, or the allocator has a bug. So reports are made in memory that neither the
+//! global allocator nor malloc is asked for. It grows as a `Vec` does; where the kernel refuses more, a
+//! report is cut short.
+
+use std::fmt;
+use std::mem::{align_of, size_of};
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+
+use crate::kernel;
+
+/// A mapping's least size in bytes; whole pages are what the kernel gives.
+const LEAST: usize = 4096;
+
+/// A vector in a mapping of its own. An empty one has none.
+pub struct Mapped<T: Copy> {
+    first: NonNull<T>,
+    len: usize,
+    /// Bytes mapped.
+    bytes: usize,
+}
+
+// SAFETY: it owns its mapping, as a `Vec` owns its memory.
+unsafe impl<T: Copy + Send> Send for Mapped<T> {}
+
+impl<T: Copy> Mapped<T> {
+    /// An empty vector, which asks the kernel for nothing yet.
+    pub const fn new() -> Mapped<T> {
+        assert!(align_of::<T>() <= LEAST && size_of::<T>() > 0);
+        Mapped { first: NonNull::dangling(), len: 0, bytes: 0 }
+    }
+
+    /// Makes room for `more` elements; whether there is.
+    pub fn reserve(&mut self, more: usize) -> bool {
+        let needed = self.len.checked_add(more).and_then(|len| len.checked_mul(size_of::<T>()));
+        let Some(needed) = needed.filter(|needed| *needed <= isize::MAX as usize / 2) else {
+            return false;
+        };
+        if needed <= self.bytes {
+            return true;
+        }
+        let bytes = needed.max(2 * self.bytes).next_multiple_of(LEAST);
+        let mapped = if self.bytes == 0 {
+            let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+            // SAFETY: a new mapping where nothing is.
+            unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
+        } else {
+            let (old, moves) = (self.first.as_ptr() as usize, libc::MREMAP_MAYMOVE as usize);
+            // SAFETY: the mapping is this vector's alone, and nothing borrows from it now.
+            unsafe { kernel::call(libc::SYS_mremap, [old, self.bytes, bytes, moves, 0, 0]) }
+        };
+        let Some(first) = mapped.ok().and_then(|address| NonNull::new(address as *mut T)) else {
+            return false;
+        };
+        (self.first, self.bytes) = (first, bytes);
+        true
+    }
+
+    /// Adds an element at the end; whether there was room for it.
+    pub fn push(&mut self, value: T) -> bool {
+        self.extend(&[value])
+    }
+
+    /// Adds elements at the end; whether there was room for them.
+    pub fn extend(&mut self, values: &[T]) -> bool {
+        if !self.reserve(values.len()) {
+            return false;
+        }
+        // SAFETY: there is room for so many more, and what the caller borrows is not in there.
+        unsafe {
+            let end = self.first.as_ptr().add(self.len);
+            ptr::copy_nonoverlapping(values.as_ptr(), end, values.len());
+        }
+        self.len += values.len();
+        true
+    }
+
+    /// Forgets all elements but the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl Mapped<u8> {
+    /// Lets `fill` write to the room behind the end, at least `least` bytes of it; it says how many it
+    /// has written, or none at an error. Returns what it returned; `None` without room.
+    pub fn fill<E>(
+        &mut self,
+        least: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
+        if !self.reserve(least) {
+            return None;
+        }
+        // SAFETY: mapped memory is bytes that have values, behind the end as before it.
+        let room = unsafe {
+            std::slice::from_raw_parts_mut(self.first.as_ptr().add(self.len), self.bytes - self.len)
+        };
+        let (most, filled) = (room.len(), fill(room));
+        if let Ok(count) = &filled {
+            self.len += (*count).min(most);
+        }
+        Some(filled)
+    }
+}
+
+impl<T: Copy> Default for Mapped<T> {
+    fn default() -> Self {
+        Mapped::new()
+    }
+}
+
+impl<T: Copy> Deref for Mapped<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: so many elements were written; a page's beginning is aligned for them.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Copy> DerefMut for Mapped<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and the borrow is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Copy> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            let mapping = [self.first.as_ptr() as usize, self.bytes, 0, 0, 0, 0];
+            // SAFETY: the mapping is this vector's, and nothing borrows from it any more.
+            let _ = unsafe { kernel::call(libc::SYS_munmap, mapping) };
+        }
+    }
+}
+
+impl<T: Copy + fmt::Debug> fmt::Debug for Mapped<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_and_keeps_what_was_there() {
+        let mut numbers = Mapped::new();
+        assert!(numbers.is_empty() && !format!("{numbers:?}").contains('0'));
+        for n in 0..10_000u64 {
+            assert!(numbers.push(n));
+        }
+        assert!(numbers.iter().copied().eq(0..10_000));
+        numbers[9] = 77;
+        numbers.truncate(10);
+        assert_eq!(numbers.last(), Some(&77));
+        assert!(!numbers.reserve(usize::MAX) && !numbers.reserve(usize::MAX / 16));
+        assert_eq!(numbers.len(), 10);
+    }
+}
