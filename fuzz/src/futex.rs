@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use crate::call::{Lies, Span, Word};
 use crate::memory::Memory;
 use crate::outcome::{Outcome, plain};
-use crate::program::{Lies, Span, Word};
 use crate::system::errno;
 
 pub(crate) fn futex(

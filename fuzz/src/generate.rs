@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::call::{Buffer, Call, Lies, List, Moment, Span, Step, Via, Word};
 use crate::crowd;
 use crate::known;
-use crate::program::{
-    Access, Buffer, Call, Family, Lies, List, Moment, Object, Place, Program, Sequence, Span, Step,
-    Storm, Via, Word,
-};
+use crate::object::{Access, Family, Object, Place};
+use crate::program::{Program, Sequence};
+use crate::storm::Storm;
 
 /// Which programs to draw.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 
+use crate::call::{Call, Moment};
 use crate::memory::{Fill, Memory};
-use crate::program::{Call, Moment};
 use crate::rescue::{Feed, Plan};
 use crate::world::{Slot, What, World};
 

@@ -2,7 +2,9 @@
 
 use std::ffi::c_int;
 
-use crate::program::{Buffer, Call, Family, Lies, Object, Program, Sequence, Step};
+use crate::call::{Buffer, Call, Lies, Step};
+use crate::object::{Family, Object};
+use crate::program::{Program, Sequence};
 
 /// A difference that is accepted.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::ptr;
 
 use libc::iovec;
 
-use crate::program::{Buffer, Lies, List};
+use crate::call::{Buffer, Lies, List};
 
 /// The longest buffer that is there.
 const ROOM: usize = 256 * 1024;

@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::{mem, ptr};
 
+use crate::call::{Buffer, List};
 use crate::memory::{Fill, Memory};
-use crate::program::{Buffer, List};
 
 /// Several messages of a buffer each.
 pub(crate) struct Many {

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
+use crate::call::Buffer;
 use crate::memory::Memory;
-use crate::program::Buffer;
 use crate::system::name;
 
 /// What came of a call.

@@ -3,12 +3,13 @@
 use std::ffi::{c_int, c_void};
 use std::{mem, ptr};
 
+use crate::call::{Call, Lies, Span, Step, Via};
 use crate::futex::futex;
 use crate::going::{Going, fill};
 use crate::memory::Fill;
 use crate::message::{Control, Many, close_received, message};
+use crate::object::Family;
 use crate::outcome::{Answer, Outcome, done, make, outcome, plain, received};
-use crate::program::{Call, Family, Lies, Span, Step, Via};
 use crate::readiness::{epoll_wait, epoll_wait_masked, poll, poll_masked, select, select_masked};
 use crate::system::{errno, read_ready};
 use crate::world::{What, set_timer};

@@ -4,9 +4,9 @@ use std::ffi::c_int;
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 
+use crate::call::{Lies, Moment, Step, Via};
 use crate::going::{Going, patience_of};
 use crate::outcome::{Answer, Outcome, make, outcome, plain};
-use crate::program::{Lies, Moment, Step, Via};
 use crate::system::errno;
 
 /// The arena where lists of files and of events are put.

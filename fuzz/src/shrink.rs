@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::call::{Buffer, Call, Lies, Via};
 use crate::compare::{Difference, Made, Verdict, Workers};
 use crate::crowd::Crowd;
-use crate::program::{Buffer, Call, Lies, Object, Program, Sequence, Via};
+use crate::object::Object;
+use crate::program::{Program, Sequence};
 
 /// Simplifies `program` for as long as `time`.
 pub fn shrink(

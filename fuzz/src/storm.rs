@@ -9,7 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::program::Storm;
+use serde::{Deserialize, Serialize};
+
+/// How the handler of the signals is installed.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Storm {
+    /// With `SA_RESTART`.
+    Restarting,
+    /// Without it.
+    Interrupting,
+}
 
 const BETWEEN: Duration = Duration::from_micros(300);
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::memory::Digest;
-use crate::program::{Access, Family, Object, Place};
+use crate::object::{Access, Family, Object, Place};
 use crate::system::read_ready;
 
 /// Bytes of the file system that is soon full.

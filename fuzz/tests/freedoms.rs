@@ -6,11 +6,11 @@ extern crate carefree_testing;
 
 use std::path::Path;
 
+use carefree_fuzz::call::{Buffer, Call, Lies, List, Step, Via};
 use carefree_fuzz::compare::{Made, THREADS, Workers};
 use carefree_fuzz::known::known;
-use carefree_fuzz::program::{
-    Buffer, Call, Family, Lies, List, Object, Program, Sequence, Step, Via,
-};
+use carefree_fuzz::object::{Family, Object};
+use carefree_fuzz::program::{Program, Sequence};
 
 /// Milliseconds that are more than any of these calls takes.
 const PATIENCE: u64 = 5000;

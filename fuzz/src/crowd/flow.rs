@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::lane::Lanes;
-use crate::program::Family;
+use crate::object::Family;
 use crate::system::{errno, name};
 use crate::world::{connected, pipe};
 

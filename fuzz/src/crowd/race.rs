@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flow::Transport;
 use crate::lane::Lanes;
-use crate::program::Family;
+use crate::object::Family;
 use crate::system::{errno, name};
 use crate::world::{connected, pipe};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Start;
 use crate::lane::Lanes;
-use crate::program::Place;
+use crate::object::Place;
 use crate::system::{errno, name};
 use crate::world::{directory, open};
 

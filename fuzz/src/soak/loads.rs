@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::Loads;
+use super::workspace::Workspace;
 use crate::memory::Digest;
 use crate::world;
 
@@ -81,8 +81,8 @@ fn read_parts(mut from: impl Read, random: &mut Rng) -> io::Result<(usize, u64)>
 }
 
 /// A file is written in parts and read again.
-pub(super) fn files(loads: &Loads, random: &mut Rng) -> Turn {
-    let path = loads.directory.path().join(format!("file-{:x}", random.u64(..)));
+pub(super) fn files(space: &Workspace, random: &mut Rng) -> Turn {
+    let path = space.fresh("file", random);
     let content = bytes(random, 1_000_000);
     let mut file = OpenOptions::new().create_new(true).read(true).write(true).open(&path);
     let file = file.as_mut().map_err(|error| format!("open: {error}"))?;
@@ -96,15 +96,15 @@ pub(super) fn files(loads: &Loads, random: &mut Rng) -> Turn {
     file.seek(SeekFrom::Start(0)).map_err(said("seek"))?;
     let read = read_parts(&mut *file, random).map_err(said("read"))?;
     std::fs::remove_file(&path).map_err(said("remove"))?;
-    loads.carried(content.len());
+    space.carried(content.len());
     check(read == (content.len(), digest(&content)), || {
         format!("{} bytes were written, others read ({})", content.len(), read.0)
     })
 }
 
 /// Several append records to one file.
-pub(super) fn appended(loads: &Loads, random: &mut Rng) -> Turn {
-    let path = loads.directory.path().join(format!("log-{:x}", random.u64(..)));
+pub(super) fn appended(space: &Workspace, random: &mut Rng) -> Turn {
+    let path = space.fresh("log", random);
     // Half of them share one position instead.
     let append = random.bool();
     let file = OpenOptions::new().create_new(true).append(append).write(true).open(&path);
@@ -127,14 +127,14 @@ pub(super) fn appended(loads: &Loads, random: &mut Rng) -> Turn {
     let record = |chunk: &[u8]| Some(u64::from_le_bytes(chunk.get(..8)?.try_into().ok()?));
     let mut seen: Vec<_> = content.chunks(size).filter_map(record).collect();
     seen.sort_unstable();
-    loads.carried(content.len());
+    space.carried(content.len());
     check(seen == (0..lanes * records).collect::<Vec<_>>(), || {
         format!("{} of {} records are there once", seen.len(), lanes * records)
     })
 }
 
 /// A pipe carries bytes from one fiber to another.
-pub(super) fn pipes(loads: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn pipes(space: &Workspace, random: &mut Rng) -> Turn {
     let (reader, writer) = pipe();
     let content = bytes(random, 1_000_000);
     let (length, sum) = (content.len(), digest(&content));
@@ -142,14 +142,14 @@ pub(super) fn pipes(loads: &Loads, random: &mut Rng) -> Turn {
     let other = carefree::spawn(move || write_parts(writer, &content, &mut theirs));
     let read = read_parts(reader, random).map_err(said("read"))?;
     other.join().expect("no panic").map_err(said("write"))?;
-    loads.carried(length);
+    space.carried(length);
     check(read == (length, sum), || {
         format!("{length} bytes were written, others read ({})", read.0)
     })
 }
 
 /// What is sent over TCP comes back.
-pub(super) fn connections(loads: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn connections(space: &Workspace, random: &mut Rng) -> Turn {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(said("bind"))?;
     let address = listener.local_addr().map_err(said("address"))?;
     let server = carefree::spawn(move || -> io::Result<u64> {
@@ -171,14 +171,14 @@ pub(super) fn connections(loads: &Loads, random: &mut Rng) -> Turn {
     let read = read_parts(&stream, random).map_err(said("receive"))?;
     client.join().expect("no panic").map_err(said("send"))?;
     server.join().expect("no panic").map_err(said("echo"))?;
-    loads.carried(length);
+    space.carried(length);
     check(read == (length, sum), || {
         format!("{length} bytes were sent, others came back ({})", read.0)
     })
 }
 
 /// Sleeps take at least their time.
-pub(super) fn timers(_: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn timers(_: &Workspace, random: &mut Rng) -> Turn {
     let times: Vec<_> =
         (0..random.usize(1..50)).map(|_| Duration::from_micros(random.u64(0..20_000))).collect();
     let sleepers: Vec<_> = times
@@ -209,7 +209,7 @@ fn tree(depth: u32) -> u64 {
 }
 
 /// Fibers spawn fibers, and some panic.
-pub(super) fn spawns(_: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn spawns(_: &Workspace, random: &mut Rng) -> Turn {
     let depth = random.u32(1..6);
     let leaves = tree(depth);
     check(leaves == 3u64.pow(depth), || format!("{leaves} leaves of a tree {depth} deep"))?;
@@ -220,7 +220,7 @@ pub(super) fn spawns(_: &Loads, random: &mut Rng) -> Turn {
 }
 
 /// Timeouts end reads while bytes come: all of them are there in the end.
-pub(super) fn timeouts(loads: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn timeouts(space: &Workspace, random: &mut Rng) -> Turn {
     let (mut reader, mut writer) = pipe();
     let content = bytes(random, 3000);
     let (length, sum) = (content.len(), digest(&content));
@@ -257,14 +257,14 @@ pub(super) fn timeouts(loads: &Loads, random: &mut Rng) -> Turn {
         }
     }
     other.join().expect("no panic").map_err(said("write"))?;
-    loads.carried(length);
+    space.carried(length);
     check(got.len() == length && digest(&got) == sum, || {
         format!("{length} bytes were written, {} read within timeouts", got.len())
     })
 }
 
 /// Fibers are cancelled while they read: what they have not read, the next one does.
-pub(super) fn cancels(loads: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn cancels(space: &Workspace, random: &mut Rng) -> Turn {
     let (reader, mut writer) = pipe();
     let reader = Arc::new(reader);
     let taken = Arc::new(AtomicU64::new(0));
@@ -302,12 +302,12 @@ pub(super) fn cancels(loads: &Loads, random: &mut Rng) -> Turn {
     }
     other.join().expect("no panic").map_err(said("write"))?;
     let taken = taken.load(Ordering::Relaxed);
-    loads.carried(taken as usize);
+    space.carried(taken as usize);
     check(taken == 16 * records, || format!("{} bytes were written, {taken} read", 16 * records))
 }
 
 /// Channels and conditions hand over numbers.
-pub(super) fn channels(_: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn channels(_: &Workspace, random: &mut Rng) -> Turn {
     let (send, receive) = sync_channel(random.usize(0..8));
     let (senders, each) = (random.u64(1..5), random.u64(1..200));
     let fibers: Vec<_> = (0..senders)
@@ -342,7 +342,7 @@ pub(super) fn channels(_: &Loads, random: &mut Rng) -> Turn {
 }
 
 /// Threads of the pool compute and wait.
-pub(super) fn offloads(loads: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn offloads(space: &Workspace, random: &mut Rng) -> Turn {
     let content = bytes(random, 200_000);
     let here = digest(&content);
     let wait = Duration::from_micros(random.u64(0..3000));
@@ -350,12 +350,12 @@ pub(super) fn offloads(loads: &Loads, random: &mut Rng) -> Turn {
         std::thread::sleep(wait);
         digest(&content)
     });
-    loads.carried(content.len());
+    space.carried(content.len());
     check(here == there, || "another digest came".into())
 }
 
 /// Processes are forked, fed, and waited for.
-pub(super) fn processes(loads: &Loads, random: &mut Rng) -> Turn {
+pub(super) fn processes(space: &Workspace, random: &mut Rng) -> Turn {
     carefree::sleep(Duration::from_millis(random.u64(0..50)));
     // SAFETY: the child does nothing but end.
     let child = unsafe { libc::fork() };
@@ -380,7 +380,7 @@ pub(super) fn processes(loads: &Loads, random: &mut Rng) -> Turn {
     let read = read_parts(cat.stdout.take().expect("it is piped"), random).map_err(said("read"))?;
     writer.join().expect("no panic").map_err(said("write"))?;
     let status = cat.wait().map_err(said("wait"))?;
-    loads.carried(length);
+    space.carried(length);
     check(status.success() && read == (length, sum), || {
         format!("cat ended with {status}, and gave {} bytes of {length}", read.0)
     })

@@ -2,6 +2,7 @@
 
 mod loads;
 mod usage;
+mod workspace;
 
 use std::fmt;
 use std::io;
@@ -10,9 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
 use crate::system;
+use workspace::Workspace;
 
 pub use usage::{Usage, children_are_gone};
 
@@ -21,8 +21,8 @@ const GRACE: Duration = Duration::from_secs(60);
 /// Between two looks at what does not come to rest.
 const LATER: Duration = Duration::from_secs(3);
 
-/// One turn of a load: what it has done, or what is wrong.
-type Turn = fn(&Loads, &mut fastrand::Rng) -> Result<(), String>;
+/// One turn of a load, or what is wrong.
+type Turn = fn(&Workspace, &mut fastrand::Rng) -> Result<(), String>;
 
 /// The loads: each with its name, how many times fewer fibers have it, and one turn of it.
 const ALL: &[(&str, usize, Turn)] = &[
@@ -44,9 +44,8 @@ const ALL: &[(&str, usize, Turn)] = &[
 pub struct Loads {
     fibers: usize,
     seed: AtomicU64,
-    directory: TempDir,
+    space: Workspace,
     done: Vec<AtomicU64>,
-    bytes: AtomicU64,
     problem: Mutex<Option<String>>,
 }
 
@@ -59,9 +58,8 @@ impl Loads {
         Ok(Loads {
             fibers,
             seed: AtomicU64::new(seed),
-            directory: tempfile::Builder::new().prefix("carefree-soak-").tempdir()?,
+            space: Workspace::new()?,
             done: ALL.iter().map(|_| AtomicU64::new(0)).collect(),
-            bytes: AtomicU64::new(0),
             problem: Mutex::new(None),
         })
     }
@@ -105,7 +103,7 @@ impl Loads {
     fn turns(&self, kind: usize, name: &str, turn: Turn, seed: u64, end: Instant) {
         let mut random = fastrand::Rng::with_seed(seed);
         while Instant::now() < end && self.problem.lock().unwrap().is_none() {
-            if let Err(problem) = turn(self, &mut random) {
+            if let Err(problem) = turn(&self.space, &mut random) {
                 let problem = format!("{name} (seed {seed}): {problem}");
                 self.problem.lock().unwrap().get_or_insert(problem);
                 return;
@@ -119,18 +117,13 @@ impl Loads {
         format!("{}\n{}{}", self.done(), carefree::dump(), system::threads())
     }
 
-    /// Bytes that were carried and compared.
-    fn carried(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
     /// What was done, in words.
     pub fn done(&self) -> impl fmt::Display {
         let counts = ALL.iter().zip(&self.done).map(|((name, ..), done)| {
             let done = done.load(Ordering::Relaxed);
             format!("{done} {name}")
         });
-        let bytes = self.bytes.load(Ordering::Relaxed) >> 20;
-        format!("{}, {bytes} MiB compared", counts.collect::<Vec<_>>().join(", "))
+        let carried = self.space.mebibytes();
+        format!("{}, {carried} MiB compared", counts.collect::<Vec<_>>().join(", "))
     }
 }
