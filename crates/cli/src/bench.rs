@@ -22,9 +22,9 @@ use carefree_lab::process::Launch;
 use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
-use carefree_lab::sample::Trial;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders};
+use carefree_lab::trial::Trial;
 use carefree_lab::workload::{Size, Workload};
 
 use crate::args::Bench;

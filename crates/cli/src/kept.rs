@@ -9,8 +9,8 @@ use carefree_lab::metric;
 use carefree_lab::noise::Warning;
 use carefree_lab::record::{self, Heading, Line, Reading, Record, RunFacts, Store, Subject};
 use carefree_lab::run::Taken;
-use carefree_lab::sample::Trial;
 use carefree_lab::stats::{self, Random};
+use carefree_lab::trial::Trial;
 
 use crate::complain;
 

@@ -34,5 +34,6 @@ pub mod sample;
 pub mod stats;
 mod sys;
 pub mod targets;
+pub mod trial;
 pub mod unit;
 pub mod workload;

@@ -149,7 +149,7 @@ const fn plain(workload: Workload, metric: Metric) -> Figure {
 /// Every figure, in the order of reports.
 pub static FIGURES: [Figure; 21] = [
     Figure {
-        value: Some(|sample| per_unit(sample, sample.rounds.first()?.total_ns())),
+        value: Some(|sample| per_unit(sample, sample.account.rounds.first()?.total_ns())),
         chart: "Time to create a unit, have it switch twice, end and join it",
         leads: true,
         curve: "time of a unit",
@@ -189,7 +189,7 @@ pub static FIGURES: [Figure; 21] = [
         // A unit that yields to nobody returns at once and has not switched; dividing by what was
         // asked for would count it all the same, so divide by what was made.
         value: Some(|sample| {
-            Some(sample.rounds.first()?.run_ns as f64 / sample.switches_counted() as f64)
+            Some(sample.account.rounds.first()?.run_ns as f64 / sample.switches_counted() as f64)
         }),
         chart: "Time of a switch",
         curve: "time of a switch",
@@ -205,19 +205,22 @@ pub static FIGURES: [Figure; 21] = [
     },
     Figure {
         value: Some(|sample| {
-            Some(sample.switches_counted() as f64 / (sample.rounds.first()?.run_ns as f64 / 1e9))
+            Some(
+                sample.switches_counted() as f64
+                    / (sample.account.rounds.first()?.run_ns as f64 / 1e9),
+            )
         }),
         chart: "Switches in a second",
         ..plain(Workload::Switch, SWITCHES_PER_SECOND)
     },
     Figure {
-        value: Some(|sample| per_unit(sample, sample.rounds.first()?.total_ns())),
+        value: Some(|sample| per_unit(sample, sample.account.rounds.first()?.total_ns())),
         chart: "Time of a unit in the first round, cold",
         spoken: "allocation, cold,",
         ..plain(Workload::Warm, FIRST_TIME_PER_UNIT)
     },
     Figure {
-        value: Some(|sample| per_unit(sample, sample.rounds.last()?.total_ns())),
+        value: Some(|sample| per_unit(sample, sample.account.rounds.last()?.total_ns())),
         chart: "Time of a unit in the last round, warm",
         leads: true,
         curve: "time of a unit, warm",
@@ -244,7 +247,7 @@ pub static FIGURES: [Figure; 21] = [
         ..plain(Workload::Throughput, TIME)
     },
     Figure {
-        value: Some(|sample| Some(sample.units as f64 / (last_round_ms(sample)? / 1e3))),
+        value: Some(|sample| Some(sample.account.units as f64 / (last_round_ms(sample)? / 1e3))),
         chart: "Units that come to their end in a second",
         leads: true,
         ..plain(Workload::Throughput, UNITS_PER_SECOND)
@@ -276,7 +279,7 @@ pub static FIGURES: [Figure; 21] = [
         ..plain(Workload::Fetch, TIME)
     },
     Figure {
-        value: Some(|sample| Some(sample.units as f64 / (median_round_ms(sample)? / 1e3))),
+        value: Some(|sample| Some(sample.account.units as f64 / (median_round_ms(sample)? / 1e3))),
         ..plain(Workload::Fetch, REQUESTS_PER_SECOND)
     },
     plain(Workload::Fetch, ITERATIONS_PER_SECOND),
@@ -297,15 +300,16 @@ pub static FIGURES: [Figure; 21] = [
 ];
 
 fn per_unit(sample: &Sample, whole: u64) -> Option<f64> {
-    Some(whole as f64 / sample.units as f64)
+    Some(whole as f64 / sample.account.units as f64)
 }
 
 fn last_round_ms(sample: &Sample) -> Option<f64> {
-    Some(sample.rounds.last()?.total_ns() as f64 / 1e6)
+    Some(sample.account.rounds.last()?.total_ns() as f64 / 1e6)
 }
 
 fn median_round_ms(sample: &Sample) -> Option<f64> {
-    let times: Vec<f64> = sample.rounds.iter().map(|round| round.total_ns() as f64).collect();
+    let times: Vec<f64> =
+        sample.account.rounds.iter().map(|round| round.total_ns() as f64).collect();
     (!times.is_empty()).then(|| stats::median(&times) / 1e6)
 }
 

@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use crate::feed::sweep;
-use crate::sample::Trial;
 use crate::stats::Random;
 use crate::sys;
+use crate::trial::Trial;
 use crate::workload::{Size, Workload};
 
 /// What to measure.

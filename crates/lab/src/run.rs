@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use crate::feed::sweep;
 use crate::fetch::{Server, Tally, course};
 use crate::limits;
@@ -12,12 +10,14 @@ use crate::memory::Group;
 use crate::noise::{Load, LoadMeter};
 use crate::plan::Plan;
 use crate::process::{self, Gone, Launch, Remains};
+use crate::record::Failed;
 use crate::role::Role;
-use crate::sample::{Account, Answer, Failure, Round, Sample, Trial};
+use crate::sample::{Account, Answer, Failure, Round, Sample};
+use crate::trial::Trial;
 use crate::workload::Workload;
 
 /// A sample that was taken, with its place in the order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
     /// Its orders.
     pub trial: Trial,
@@ -25,19 +25,6 @@ pub struct Taken {
     pub position: usize,
     /// Its figures.
     pub sample: Sample,
-}
-
-/// Samples that could not be taken, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
-    /// What was to be done.
-    pub trial: Trial,
-    /// How many samples failed in this way.
-    pub times: u32,
-    /// What went wrong, and what would help.
-    pub failure: Failure,
-    /// The end of what the first of them said on standard error.
-    pub stderr: String,
 }
 
 /// What came of a plan.
@@ -166,7 +153,7 @@ impl Runner<'_> {
                         break 'all;
                     }
                     Err(Missed::Failed { failure, stderr, hopeless }) => {
-                        outcome.note(trial, failure, stderr);
+                        outcome.note(Failed::new(trial, failure, stderr));
                         let none = !outcome.taken.iter().any(|taken| taken.trial == *trial);
                         course.over = hopeless || none && course.tried >= TRIES;
                     }
@@ -186,7 +173,8 @@ impl Runner<'_> {
 fn too_long(plan: &Plan, trial: &Trial, taken: &[Taken]) -> Option<Duration> {
     let forecast = match trial.workload {
         Workload::Feed => {
-            let round = |taken: &Taken| taken.sample.rounds.last().map_or(0, Round::total_ns);
+            let round =
+                |taken: &Taken| taken.sample.account.rounds.last().map_or(0, Round::total_ns);
             let earlier = plan.known.iter().map(|(trial, time)| (trial, *time));
             let now = taken.iter().map(|t| (&t.trial, Duration::from_nanos(round(t))));
             sweep::forecast(trial, earlier.chain(now))?
@@ -236,7 +224,8 @@ impl Runner<'_> {
                 let tally = server.map(Server::stop);
                 let taken = conclude(trial, remains, inside, tally);
                 if let Some(sample) = taken.as_ref().ok().filter(|_| inside) {
-                    load.add(sample.user_ns + sample.system_ns);
+                    let Account { user_ns, system_ns, .. } = sample.account;
+                    load.add(user_ns.unwrap_or(0) + system_ns.unwrap_or(0));
                 }
                 taken.map_err(|failure| Missed::Failed { failure, stderr, hopeless: false })
             }
@@ -256,11 +245,14 @@ impl Runner<'_> {
 }
 
 impl Outcome {
-    fn note(&mut self, trial: &Trial, failure: Failure, stderr: String) {
-        let same = |known: &&mut Failed| known.trial == *trial && known.failure == failure;
+    fn note(&mut self, failed: Failed) {
+        let same = |known: &&mut Failed| {
+            (&known.subject, &known.message, &known.advice)
+                == (&failed.subject, &failed.message, &failed.advice)
+        };
         match self.failed.iter_mut().find(same) {
             Some(known) => known.times += 1,
-            None => self.failed.push(Failed { trial: trial.clone(), times: 1, failure, stderr }),
+            None => self.failed.push(failed),
         }
     }
 }
@@ -280,7 +272,7 @@ fn conclude(
     inside: bool,
     tally: Option<Tally>,
 ) -> Result<Sample, Failure> {
-    let account = match serde_json::from_str(&remains.last) {
+    let mut account = match serde_json::from_str(&remains.last) {
         Ok(Answer::Failure(failure)) => return Err(failure),
         Ok(Answer::Sample(account)) if remains.status.success() => *account,
         _ => return Err(broken(trial, &remains)),
@@ -291,40 +283,24 @@ fn conclude(
         (Workload::Fetch, Some(tally)) => course::check(trial, &account, tally)?,
         _ => {}
     }
-    let Account { rounds, warmup, gc, figures, mut notes, mut more, .. } = account;
     if let Some(tally) = tally {
-        notes.extend(course::remark(trial, &tally));
+        account.notes.extend(course::remark(trial, &tally));
         // Plain numbers have a JSON form.
-        more.insert("server".into(), serde_json::to_value(tally).unwrap_or_default());
+        account.more.insert("server".into(), serde_json::to_value(tally).unwrap_or_default());
     }
-    let counted = remains.usage.switches;
+    let Remains { process, usage, memory, .. } = remains;
     // Of a container the lab has waited for the engine's process, which tells nothing.
     let of_process = |count: u64| if inside { 0 } else { count };
-    let voluntary = account.voluntary.unwrap_or_else(|| of_process(counted.voluntary));
-    let involuntary = account.involuntary.unwrap_or_else(|| of_process(counted.involuntary));
     let known = !inside || account.voluntary.is_some();
-    let mut made = account.switches_made;
+    let voluntary = *account.voluntary.get_or_insert(of_process(usage.switches.voluntary));
+    let involuntary = *account.involuntary.get_or_insert(of_process(usage.switches.involuntary));
+    account.user_ns.get_or_insert(of_process(usage.user_ns));
+    account.system_ns.get_or_insert(of_process(usage.system_ns));
     if trial.kernel && known {
         // Threads on several cores see each other's turns without having switched.
-        made = made.min(voluntary + involuntary);
+        account.switches_made = account.switches_made.min(voluntary + involuntary);
     }
-    Ok(Sample {
-        process: remains.process,
-        units: trial.parameters.units(),
-        switches_asked: account.switches_asked,
-        switches_made: made,
-        voluntary,
-        involuntary,
-        user_ns: account.user_ns.unwrap_or_else(|| of_process(remains.usage.user_ns)),
-        system_ns: account.system_ns.unwrap_or_else(|| of_process(remains.usage.system_ns)),
-        rounds,
-        memory: remains.memory,
-        warmup,
-        gc,
-        figures,
-        notes,
-        more,
-    })
+    Ok(Sample { process, memory, account })
 }
 
 /// Refuses an account of other work than was ordered.

@@ -9,9 +9,9 @@ use carefree_lab::feed::Sweep;
 use carefree_lab::fetch::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::run::Runner;
-use carefree_lab::sample::Trial;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{Folders, Target, read_all};
+use carefree_lab::trial::Trial;
 use carefree_lab::workload::{Size, Workload};
 
 fn check(name: &str) {
@@ -77,12 +77,12 @@ fn check(name: &str) {
     for taken in &outcome.taken {
         let (trial, sample) = (&taken.trial, &taken.sample);
         let what = format!("{trial}: {sample:?}");
-        assert_eq!(sample.switches_asked, trial.parameters.switches_asked(), "{what}");
-        assert!(sample.switches_made <= sample.switches_asked, "{what}");
+        assert_eq!(sample.account.switches_asked, trial.parameters.switches_asked(), "{what}");
+        assert!(sample.account.switches_made <= sample.account.switches_asked, "{what}");
         if trial.workload == Workload::Switch {
             // On one core a yield has somebody to yield to. Some schedulers let one unit have two
             // turns now and then, and a busy machine takes turns of its own.
-            let share = sample.switches_made as f64 / sample.switches_asked as f64;
+            let share = sample.account.switches_made as f64 / sample.account.switches_asked as f64;
             assert!(share > 0.5, "{what}");
         }
         if trial.workload == Workload::Alloc {
@@ -91,7 +91,7 @@ fn check(name: &str) {
             assert!(memory.own.base > 500_000, "{what}");
             assert!(memory.own.peak >= memory.own.rest.min(memory.own.base), "{what}");
         }
-        assert_eq!(sample.warmup.is_some(), trial.warmup > 0, "{what}");
+        assert_eq!(sample.account.warmup.is_some(), trial.warmup > 0, "{what}");
     }
 }
 

@@ -19,16 +19,9 @@ const LEFT: &[(&str, &str)] = &[
         "tls::attributes tls::block tls::destructors tls::layout tls::libraries tls::pristine \
          tls::probe tls::statics tls::symbols",
     ),
-    ("fuzz", "crowd lane program storm"),
-    ("fuzz", "soak soak::loads"),
     ("interpose", "all flow socket"),
     ("interpose", "condition mutex"),
     ("interpose", "futex syscall"),
-    ("lab", "feed feed::processes feed::rust"),
-    ("lab", "fetch::course metric sample"),
-    ("lab", "record record::doubts record::order"),
-    ("lab", "targets::find targets::image"),
-    ("lab", "unit unit::coroutine unit::fiber unit::gated unit::thread"),
 ];
 
 /// Crates in which the folders, too, import each other one way.

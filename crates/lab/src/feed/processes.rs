@@ -7,7 +7,7 @@ use std::env;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::{Fed, How, Meal};
+use super::meal::{Fed, How, Meal};
 use crate::sample::{Failure, Round};
 use crate::unit::{Unit, ns};
 

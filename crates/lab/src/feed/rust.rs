@@ -1,17 +1,16 @@
 //! Feeding by coroutines, carefree's fibers and `std::thread`, in this process.
 
-use std::io;
 use std::thread;
 use std::time::Instant;
 
 use carefree::{CoroutineScope, CoroutineState, Runtime, StackSize, Suspender, coroutine_scope};
 
+use super::meal::{Fed, How, Meal};
 use super::person::Person;
-use super::{Fed, How, Meal};
-use crate::limits;
 use crate::sample::{Failure, Round};
 use crate::sys::{self, Who};
-use crate::unit::{Unit, ns};
+use crate::unit::threads::{Fibers, Kernel, Threads};
+use crate::unit::{Unit, fiber, ns};
 
 pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
     match unit {
@@ -22,7 +21,7 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
                 counted.voluntary + counted.involuntary
             };
             let before = switches();
-            let fed = timed(|| by_threads(meal))?;
+            let fed = timed(|| by::<Kernel>(meal))?;
             let made = (switches() - before).min(meal.switches_asked());
             Ok(Fed { switches_made: made, ..fed })
         }
@@ -35,14 +34,9 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
                 .map_err(|error| Failure::new(format!("carriers could not be started: {error}")))?;
             runtime.run(|| {
                 let before = carefree::metrics();
-                let fed = timed(|| by_fibers(meal))?;
-                let after = carefree::metrics();
-                // A carrier enters a fiber to start it, after each wait, and after each yield that
-                // gave way to another.
-                let starts = after.spawned - before.spawned;
-                let waits = after.parks - before.parks;
-                let entries = after.switches - before.switches;
-                let made = entries.saturating_sub(starts + waits).min(meal.switches_asked());
+                let fed = timed(|| by::<Fibers>(meal))?;
+                let made = fiber::proven(before, carefree::metrics(), 0);
+                let made = made.min(meal.switches_asked());
                 Ok(Fed { switches_made: made, ..fed })
             })
         }
@@ -63,39 +57,9 @@ fn timed(feed: impl FnOnce() -> Result<Done, Failure>) -> Result<Fed, Failure> {
     Ok(Fed { times, switches_made, eaten })
 }
 
-fn by_threads(meal: &Meal) -> Result<Done, Failure> {
-    let Meal { nutrients, yields, .. } = *meal;
-    let mut threads = Vec::with_capacity(capacity(meal));
-    let mut failure = None;
-    for reached in 0..meal.people {
-        let thread =
-            thread::Builder::new().spawn(move || fed(nutrients, yields, thread::yield_now));
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                failure = Some(limits::threads_ran_out(reached, meal.people, &error));
-                break;
-            }
-        }
-    }
-    let people = threads.into_iter().map(|thread| thread.join());
-    let people = people.collect::<Result<_, _>>().map_err(|_| Failure::new("a thread panicked"));
-    failure.map_or(Ok((0, people?)), Err)
-}
-
-fn by_fibers(meal: &Meal) -> Result<Done, Failure> {
-    let Meal { nutrients, yields, .. } = *meal;
-    let fibers: io::Result<Vec<_>> = (0..meal.people)
-        .map(|_| {
-            carefree::Builder::new().spawn(move || fed(nutrients, yields, carefree::yield_now))
-        })
-        .collect();
-    // Those that were spawned end by themselves.
-    let fibers =
-        fibers.map_err(|error| Failure::new(format!("a fiber could not be started: {error}")))?;
-    let people = fibers.into_iter().map(|fiber| fiber.join());
-    let people = people.collect::<Result<_, _>>().map_err(|_| Failure::new("a fiber panicked"))?;
-    Ok((0, people))
+fn by<U: Threads>(meal: &Meal) -> Result<Done, Failure> {
+    let Meal { people, nutrients, yields, .. } = *meal;
+    Ok((0, U::crowd(people, move || fed(nutrients, yields, U::yield_now))?))
 }
 
 fn fed(nutrients: u64, yields: bool, pause: fn()) -> Person {

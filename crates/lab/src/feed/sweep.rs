@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::How;
+use super::meal::How;
 use crate::parameters::Parameters;
 use crate::role::Role;
-use crate::sample::{Account, Failure, Trial};
+use crate::sample::{Account, Failure};
+use crate::trial::Trial;
 use crate::workload::Size;
 
 /// Which points of the curves are measured.

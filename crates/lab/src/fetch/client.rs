@@ -2,13 +2,12 @@
 //! fiber each. Blocking code, and the same for all three.
 
 use std::io::{self, Read};
-use std::thread;
 
 use ureq::Agent;
 
-use crate::limits;
 use crate::sample::Failure;
 use crate::unit::Unit;
+use crate::unit::threads::{Fibers, Kernel, Threads};
 
 /// What to get, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,28 +57,11 @@ impl Client {
     /// One round. Returns the bytes of all bodies.
     pub(crate) fn fetch_all(&self, way: Way) -> Result<u64, Failure> {
         match way {
-            Way::Sequential => {
-                let lengths: Result<Vec<u64>, Failure> =
-                    (0..self.errand.requests).map(|_| self.get()).collect();
-                Ok(lengths?.iter().sum())
-            }
-            Way::Each(Unit::Thread) => {
-                let start = |errand: Client| thread::Builder::new().spawn(move || errand.get());
-                self.crowd(start, |thread| thread.join().ok(), limits::threads_ran_out)
-            }
-            Way::Each(Unit::Fiber) => {
-                let start = |errand: Client| carefree::Builder::new().spawn(move || errand.get());
-                let ran_out = |reached: u64, asked: u64, error: &io::Error| Failure {
-                    message: format!(
-                        "fiber {} of {asked} could not be started: {error}",
-                        reached + 1
-                    ),
-                    advice: None,
-                };
-                // A fiber itself, as a program's main fiber would be: what starts and what ends on
-                // a carrier uses the same stacks again.
-                carefree::run(|| self.crowd(start, |fiber| fiber.join().ok(), ran_out))
-            }
+            Way::Sequential => (0..self.errand.requests).map(|_| self.get()).sum(),
+            Way::Each(Unit::Thread) => self.crowd::<Kernel>(),
+            // The program runs as a fiber too, as a main loop would: what starts and ends on a
+            // carrier uses the same stacks again.
+            Way::Each(Unit::Fiber) => carefree::run(|| self.crowd::<Fibers>()),
             Way::Each(Unit::Coroutine) => Err(Failure {
                 message: "coroutines cannot wait for a socket".into(),
                 advice: Some("fetch has the units sequential, thread and fiber".into()),
@@ -87,33 +69,9 @@ impl Client {
         }
     }
 
-    fn crowd<Handle>(
-        &self,
-        start: impl Fn(Client) -> io::Result<Handle>,
-        join: impl Fn(Handle) -> Option<Result<u64, Failure>>,
-        ran_out: impl Fn(u64, u64, &io::Error) -> Failure,
-    ) -> Result<u64, Failure> {
-        let mut units = Vec::new();
-        let mut failure = None;
-        for reached in 0..self.errand.requests {
-            match start(self.clone()) {
-                Ok(unit) => units.push(unit),
-                Err(error) => {
-                    failure = Some(ran_out(reached, self.errand.requests, &error));
-                    break;
-                }
-            }
-        }
-        let mut received = 0;
-        for unit in units {
-            let length = join(unit).unwrap_or_else(|| Err(Failure::new("a unit panicked")));
-            match length {
-                Ok(length) => received += length,
-                // The first one tells; the others are joined all the same.
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        failure.map_or(Ok(received), Err)
+    fn crowd<U: Threads>(&self) -> Result<u64, Failure> {
+        let client = self.clone();
+        U::crowd(self.errand.requests, move || client.get())?.into_iter().sum()
     }
 
     fn get(&self) -> Result<u64, Failure> {

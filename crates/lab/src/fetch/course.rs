@@ -3,18 +3,13 @@
 use std::io;
 use std::time::Duration;
 
+use super::connections::{KEPT, SEQUENTIAL, SEQUENTIAL_KEPT, asked_unit};
 use super::{Encoding, Server, Settings, Tally};
 use crate::parameters::Parameters;
 use crate::role::Role;
-use crate::sample::{Account, Failure, Trial};
+use crate::sample::{Account, Failure};
+use crate::trial::Trial;
 use crate::workload::Size;
-
-/// One GET after the other.
-pub(crate) const SEQUENTIAL: &str = "sequential";
-/// The same over one connection.
-const SEQUENTIAL_KEPT: &str = "keep-alive";
-/// What stands behind a unit's name where connections are kept.
-const KEPT: &str = "+keep-alive";
 
 /// What to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +64,6 @@ impl Course {
             trial
         };
         vec![of(closed, false), of(kept, true)]
-    }
-}
-
-/// What a program calls the unit that a kind of samples names with its way.
-pub(crate) fn asked_unit(unit: &str) -> &str {
-    match unit {
-        SEQUENTIAL_KEPT => SEQUENTIAL,
-        other => other.strip_suffix(KEPT).unwrap_or(other),
     }
 }
 

@@ -8,6 +8,7 @@
 #[path = "../../../../targets/rust/src/counting.rs"]
 mod allocations;
 mod client;
+pub(crate) mod connections;
 pub(crate) mod course;
 pub(crate) mod own;
 mod request;

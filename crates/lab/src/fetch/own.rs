@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::allocations;
 use super::client::{Client, Errand, Way};
-use super::course::SEQUENTIAL;
+use super::connections::SEQUENTIAL;
 use crate::own::Words;
 use crate::sample::{Account, Failure, Round, Warmup};
 use crate::unit::ns;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Measurement, Reading, RunFacts};
+use super::facts::RunFacts;
+use super::measurement::Measurement;
+use super::reading::Reading;
 use crate::env::Environment;
 use crate::metric::WHOLE_MEMORY_PER_UNIT;
 use crate::named::list;

@@ -98,6 +98,16 @@ impl Record {
         text
     }
 
+    /// The lines that follow the last sample: how the run went, and its warnings, failures and
+    /// results.
+    pub fn closing_lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::Run(self.run.clone())];
+        lines.extend(self.warnings.iter().cloned().map(Line::Warning));
+        lines.extend(self.failures.iter().cloned().map(Line::Failure));
+        lines.extend(self.results.iter().cloned().map(Line::Result));
+        lines
+    }
+
     /// Reads JSON Lines. A last line that is half there, as a run that was killed leaves it, is
     /// passed over; figures that the run did not come to are made from its samples.
     ///

@@ -4,7 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::feed::sweep;
+use crate::fetch::course;
 use crate::parameters::Parameters;
+use crate::trial::Trial;
+use crate::workload::Workload;
 
 /// The five things that figures are told apart by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,5 +39,22 @@ impl fmt::Display for Subject {
     /// `ruby 3.3.8 thread alloc`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} {}", self.runtime, self.version, self.unit, self.workload)
+    }
+}
+
+impl From<&Trial> for Subject {
+    /// What a sample with these orders is about.
+    fn from(trial: &Trial) -> Subject {
+        Subject {
+            runtime: trial.runtime.clone(),
+            version: trial.version.clone(),
+            unit: trial.unit.clone(),
+            workload: trial.workload.name().to_owned(),
+            parameters: match trial.workload {
+                Workload::Feed => sweep::parameters(trial),
+                Workload::Fetch => course::parameters(trial),
+                _ => trial.parameters.clone(),
+            },
+        }
     }
 }

@@ -13,7 +13,8 @@ use super::spec::Program;
 use super::{Folders, Runtime};
 use crate::process::Launch;
 use crate::record::fingerprint;
-use crate::sample::{Failure, Trial};
+use crate::sample::Failure;
+use crate::trial::Trial;
 use crate::workload::Workload;
 
 /// A compiler may take so long, on a machine that has other things to do.
@@ -143,9 +144,9 @@ impl Runtime {
         let (words, env) = self.filled(words, cache, env, more);
         match &self.image {
             Some(image) => {
-                let mut inside = Inside::new(&self.target.folder, cache.unwrap_or(Path::new("")));
-                inside.env = env;
-                image.command(&words, &inside)
+                let folder = self.target.folder.clone();
+                let cache = cache.unwrap_or(Path::new("")).to_owned();
+                image.command(&words, &Inside { folder, cache, env, ..Inside::default() })
             }
             None => {
                 let mut command = Command::new(&words[0]);
@@ -187,11 +188,9 @@ impl Ready {
             }
             Some(image) => {
                 let (words, env) = runtime.filled(&program.run, Some(cache), &program.env, &orders);
-                let mut inside = Inside::new(&runtime.target.folder, cache);
-                inside.env = env;
-                inside.pin = trial.pin;
-                inside.network = trial.workload.needs_network();
-                image.launch(&words, &inside)
+                let (folder, cache) = (runtime.target.folder.clone(), cache.clone());
+                let network = trial.workload.needs_network();
+                image.launch(&words, &Inside { folder, cache, env, pin: trial.pin, network })
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::ask::ask;
-use super::image::InImage;
+use super::image::{Engine, InImage};
 use super::place::{self, Places};
 use super::spec::{Part, UnitSpec};
 use super::{Target, version};
@@ -77,7 +76,7 @@ impl Target {
 
     /// Where a program of it may be: those in PATH first.
     fn places(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let in_path = self.spec.find.path.iter().filter_map(|name| in_path(name));
+        let in_path = self.spec.find.path.iter().filter_map(|name| place::in_path(name));
         in_path.chain(self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern)))
     }
 
@@ -153,6 +152,27 @@ impl Target {
         Ok(Runtime { build: build.map(str::to_owned), ..self.runtime(&path, version) })
     }
 
+    /// The version in a container image.
+    ///
+    /// # Errors
+    /// One line: what the engine or the program in the image said.
+    pub fn in_image(&self, engine: &Engine, name: &str) -> Result<Runtime> {
+        let known = self.spec.image.as_ref().map(|known| &*known.runtime);
+        let program = known.unwrap_or(self.name());
+        let (image, reply) = engine.enter(name, &self.version_command(program))?;
+        let version = self
+            .version_in(&reply.stdout, &reply.stderr)
+            .with_context(|| format!("image {name}"))?;
+        // Asked for only where a command needs it: a container takes a while to start.
+        let bin = if self.spec.uses_bin() { image.folder_of(program) } else { None };
+        Ok(Runtime {
+            bin: bin.unwrap_or_else(|| "/usr/local/bin".to_owned()),
+            program: program.to_owned(),
+            image: Some(image),
+            ..self.runtime(Path::new(program), version)
+        })
+    }
+
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>)> {
         let words = self.version_command(&program.to_string_lossy());
         let reply = ask(Command::new(&words[0]).args(&words[1..]), PATIENCE)?;
@@ -166,7 +186,7 @@ impl Target {
         Ok((version, second.filter(|path| path.is_absolute() && path.exists())))
     }
 
-    pub(super) fn version_command(&self, program: &str) -> Vec<String> {
+    fn version_command(&self, program: &str) -> Vec<String> {
         let folder = &self.folder;
         let bin = Path::new(program).parent().unwrap_or(Path::new(""));
         let bin = &bin.to_string_lossy();
@@ -174,7 +194,7 @@ impl Target {
             .fill_all(&self.spec.find.version)
     }
 
-    pub(super) fn version_in(&self, stdout: &str, stderr: &str) -> Result<String> {
+    fn version_in(&self, stdout: &str, stderr: &str) -> Result<String> {
         let after = &self.spec.find.after;
         let found = version::of_output(stdout, after).or_else(|| version::of_output(stderr, after));
         found
@@ -322,10 +342,4 @@ impl Runtime {
         })?;
         Some(name)
     }
-}
-
-/// The first program of this name in PATH.
-pub(super) fn in_path(name: &str) -> Option<PathBuf> {
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

@@ -1,17 +1,15 @@
 //! Runtimes in container images, through docker or podman, whichever answers.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::ask::{Reply, ask};
-use super::find::in_path;
-use super::{Runtime, Target};
+use super::place::in_path;
 use crate::memory;
 use crate::process::{Container, Launch};
 
@@ -30,21 +28,16 @@ pub(super) struct InImage {
     image: String,
 }
 
-/// How one container is to be.
-#[derive(Clone, Debug)]
+/// Parameters of one container: what is mounted, its environment, its core and network.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Inside {
-    folder: PathBuf,
-    cache: PathBuf,
+    /// Mounted read-only under the same path, where it is not empty.
+    pub(super) folder: PathBuf,
+    /// Mounted for writing under the same path, where it is not empty.
+    pub(super) cache: PathBuf,
     pub(super) env: BTreeMap<String, String>,
     pub(super) pin: Option<usize>,
     pub(super) network: bool,
-}
-
-impl Inside {
-    pub(super) fn new(folder: &Path, cache: &Path) -> Inside {
-        let (folder, cache) = (folder.to_owned(), cache.to_owned());
-        Inside { folder, cache, env: BTreeMap::new(), pin: None, network: false }
-    }
 }
 
 /// An engine's answer takes no longer; an image may have to be fetched first.
@@ -89,14 +82,11 @@ impl Engine {
         command
     }
 
-    /// The runtime in an image.
+    /// Starts a container of an image, and asks the program in it for its version by `words`.
     ///
     /// # Errors
-    /// One line: what the engine or the program in the image said.
-    pub fn runtime(&self, target: &Target, image: &str) -> Result<Runtime> {
-        let known = target.spec.image.as_ref();
-        let program = known.map_or_else(|| target.name().to_owned(), |known| known.runtime.clone());
-        let words = target.version_command(&program);
+    /// One line: what the engine or the program said.
+    pub(super) fn enter(&self, image: &str, words: &[String]) -> Result<(InImage, Reply)> {
         let mut failed = String::new();
         // podman's own choice, crun, does not run on every machine that has runc.
         for options in [vec![], vec!["--runtime".to_owned(), "runc".to_owned()]] {
@@ -104,19 +94,10 @@ impl Engine {
             if !engine.options.is_empty() && !engine.program.ends_with("podman") {
                 break;
             }
-            let inside = Inside::new(Path::new(""), Path::new(""));
             let image = InImage { engine, image: image.to_owned() };
-            match ask(&mut image.command(&words, &inside), FETCHING) {
-                Ok(Reply { status, stdout, stderr }) if status.success() => {
-                    let version = target
-                        .version_in(&stdout, &stderr)
-                        .with_context(|| format!("image {}", image.image))?;
-                    let bin = image.folder_of(&program, target);
-                    let target = target.clone();
-                    let (build, image, parts) = (None, Some(image), OnceCell::new());
-                    return Ok(Runtime { target, program, bin, version, build, image, parts });
-                }
-                // The first failure is the one that tells most.
+            match ask(&mut image.command(words, &Inside::default()), FETCHING) {
+                Ok(reply) if reply.status.success() => return Ok((image, reply)),
+                // The first failure says most.
                 Ok(reply) if failed.is_empty() => {
                     failed = reply.stderr.lines().last().unwrap_or("it said nothing").to_owned();
                 }
@@ -142,21 +123,13 @@ impl InImage {
         Some(reply.stdout.trim().to_owned())
     }
 
-    /// The folder in the image that a program is in, links followed; asked for where a command of
-    /// the target needs it, for a container takes a while to start.
-    fn folder_of(&self, program: &str, target: &Target) -> String {
+    /// The folder in the image that a program is in, links followed.
+    pub(super) fn folder_of(&self, program: &str) -> Option<String> {
         const WHERE: &str = "readlink -f \"$(command -v \"$0\")\"";
-        let usual = || "/usr/local/bin".to_owned();
-        if !target.spec.uses_bin() {
-            return usual();
-        }
         let words = ["sh", "-c", WHERE, program].map(str::to_owned);
-        let inside = Inside::new(Path::new(""), Path::new(""));
-        let reply = ask(&mut self.command(&words, &inside), FETCHING).ok();
-        let path = reply.filter(|reply| reply.status.success());
-        let path = path
-            .and_then(|reply| Path::new(reply.stdout.trim()).parent()?.to_str().map(str::to_owned));
-        path.filter(|folder| folder.starts_with('/')).unwrap_or_else(usual)
+        let reply = ask(&mut self.command(&words, &Inside::default()), FETCHING).ok()?;
+        let folder = Path::new(reply.stdout.trim()).parent()?.to_str()?;
+        (reply.status.success() && folder.starts_with('/')).then(|| folder.to_owned())
     }
 
     /// Runs `words` in a container of its own.

@@ -10,14 +10,14 @@ use super::spec::UnitSpec;
 use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
 use crate::feed::{How, Sweep};
 use crate::fetch::Course;
-use crate::fetch::course::SEQUENTIAL;
+use crate::fetch::connections::SEQUENTIAL;
 use crate::named::{Unknown, list};
 use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
+use crate::record::Failed;
 use crate::role::Role;
-use crate::run::Failed;
-use crate::sample::Trial;
+use crate::trial::Trial;
 use crate::unit::Unit;
 use crate::workload::{Size, Workload};
 
@@ -116,7 +116,7 @@ impl Lineup {
                             "no target says that it is in an image '{image}'; see docs/targets.md"
                         )
                     })?;
-                lineup.runtimes.push(engine.runtime(target, image)?);
+                lineup.runtimes.push(target.in_image(&engine, image)?);
             }
         }
         lineup.settle()?;
@@ -355,14 +355,15 @@ impl Lineup {
                         field.kinds.extend(trials.filter(|t| t.parameters.units() <= most));
                     }
                     Err(NotReady { failure, stderr }) => {
-                        // One that cannot be built fails in every workload, and is told of once.
+                        // A build that fails does so for every workload, and is reported once.
+                        let failed = Failed::new(&trial, failure, stderr);
                         let same = |known: &Failed| {
-                            known.failure == failure
-                                && (&known.trial.runtime, &known.trial.version)
-                                    == (&trial.runtime, &trial.version)
+                            known.message == failed.message
+                                && (&known.subject.runtime, &known.subject.version)
+                                    == (&failed.subject.runtime, &failed.subject.version)
                         };
                         if !field.failed.iter().any(same) {
-                            field.failed.push(Failed { trial, times: 1, failure, stderr });
+                            field.failed.push(failed);
                         }
                     }
                 }
@@ -372,12 +373,17 @@ impl Lineup {
             let mut facts = runtime.facts();
             // Of units that have none of these workloads there is nothing to say.
             facts.units.retain(|unit, _| {
-                let is = |trial: &Trial| {
-                    (trial.runtime == facts.runtime && trial.version == facts.version)
-                        && trial.asked_unit() == unit
+                let of_it = |runtime: &str, version: &str| {
+                    (runtime, version) == (&*facts.runtime, &*facts.version)
                 };
-                let failed = field.failed.iter().map(|failed| &failed.trial);
-                field.kinds.iter().chain(failed).any(is)
+                let is = |trial: &Trial| {
+                    of_it(&trial.runtime, &trial.version) && trial.asked_unit() == unit
+                };
+                let failed = |failed: &Failed| {
+                    let subject = &failed.subject;
+                    of_it(&subject.runtime, &subject.version) && subject.unit == *unit
+                };
+                field.kinds.iter().any(is) || field.failed.iter().any(failed)
             });
             field.facts.push(facts);
         }

@@ -39,6 +39,12 @@ pub(crate) fn shortened(path: &str) -> String {
     }
 }
 
+/// The first program of this name in PATH.
+pub(super) fn in_path(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
 /// Files that a pattern of `[find]` matches, sorted: `~` and `$NAME` are filled in, `*` is any part
 /// of a name.
 pub(crate) fn files(pattern: &str) -> Vec<PathBuf> {

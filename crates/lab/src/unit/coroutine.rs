@@ -1,4 +1,4 @@
-//! Carefree's coroutines, which somebody has to resume: on one core, in turns.
+//! Carefree's coroutines, which the program resumes by hand: on one core, in turns.
 //!
 //! A coroutine's switch is to suspend itself and to be resumed later, which is two changes of stack
 //! and one switch, as in the published figures. It waits at the gate by being left alone.
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use carefree::{CoroutineScope, CoroutineState, ScopedCoroutine, StackSize, coroutine_scope};
 
-use super::{Run, ns};
+use super::run::{Run, ns};
 use crate::sample::{Failure, Round};
 
 pub(super) fn run(
@@ -35,10 +35,8 @@ fn run_in(
                     suspender.suspend(());
                 }
             });
-        coroutines.push(coroutine.map_err(|error| Failure {
-            message: format!("coroutine {} of {units} could not be made: {error}", reached + 1),
-            // The error itself names the limit and its knob.
-            advice: None,
+        coroutines.push(coroutine.map_err(|error| {
+            Failure::new(format!("coroutine {} of {units} could not be made: {error}", reached + 1))
         })?);
     }
     let mut turn = |coroutines: &mut [ScopedCoroutine<'_, (), (), ()>]| {

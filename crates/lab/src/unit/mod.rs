@@ -14,13 +14,17 @@
 //! `docs/methodology.md` says what this makes of each figure.
 
 mod coroutine;
-mod fiber;
+pub(crate) mod fiber;
 mod gated;
+mod run;
 mod thread;
+pub(crate) mod threads;
 
 use crate::named::named;
 use crate::role::Role;
-use crate::sample::{Failure, Round};
+use crate::sample::Failure;
+
+pub(crate) use run::{Run, ns};
 
 named! {
     /// A kind of unit that this program measures itself. Those of other runtimes are measured by
@@ -72,19 +76,6 @@ impl Unit {
             Unit::Thread => thread::run(units, switches, all_alive),
         }
     }
-}
-
-/// One run of the program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub(crate) times: Round,
-    /// Switches that happened, counted by whoever makes them happen.
-    pub(crate) switches_made: u64,
-}
-
-/// Nanoseconds, for times that are nowhere near 584 years.
-pub(crate) fn ns(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The runtimes' counts are those of the whole process, less those of runtimes that have ended: tests

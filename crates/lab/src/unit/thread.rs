@@ -1,73 +1,28 @@
 //! The kernel's threads, through `std::thread`.
 //!
 //! A thread's switch is `sched_yield`, the cheapest one there is, and the gate is
-//! `std::thread::park`. Whether a yield did switch is not the thread's to say, since it returns
-//! either way: the kernel's own counts tell, read once by each thread when it has done its work.
+//! `std::thread::park`. A yield returns whether it switched or not, so the kernel's own counts
+//! prove the switches; each thread reads them once, at its end.
 
-use std::io;
-use std::thread::{self, Builder, JoinHandle};
-
-use super::Run;
-use super::gated::{self, Gated};
-use crate::limits;
+use super::gated;
+use super::run::Run;
+use super::threads::Kernel;
 use crate::sample::Failure;
 use crate::sys::{self, ContextSwitches, Who};
-
-struct Thread;
-
-impl Gated for Thread {
-    type Handle = JoinHandle<u64>;
-    type Keeper = thread::Thread;
-
-    fn spawn(unit: impl FnOnce() -> u64 + Send + 'static) -> io::Result<JoinHandle<u64>> {
-        Builder::new().spawn(unit)
-    }
-
-    fn unpark(unit: &JoinHandle<u64>) {
-        unit.thread().unpark();
-    }
-
-    fn join(unit: JoinHandle<u64>) -> Option<u64> {
-        unit.join().ok()
-    }
-
-    fn keeper() -> thread::Thread {
-        thread::current()
-    }
-
-    fn wake(keeper: &thread::Thread) {
-        keeper.unpark();
-    }
-
-    fn park() {
-        thread::park();
-    }
-
-    fn yield_now() {
-        thread::yield_now();
-    }
-
-    fn made(asked: u64) -> u64 {
-        proven(sys::usage(Who::Thread).switches, asked)
-    }
-
-    fn ran_out(reached: u64, asked: u64, error: &io::Error) -> Failure {
-        limits::threads_ran_out(reached, asked, error)
-    }
-}
 
 pub(super) fn run(
     units: u64,
     switches: u64,
     all_alive: &mut (dyn FnMut() + Send),
 ) -> Result<Run, Failure> {
-    gated::run::<Thread>(units, switches, all_alive)
+    let made = |asked| proven(sys::usage(Who::Thread).switches, asked);
+    gated::run::<Kernel>(units, switches, all_alive, made)
 }
 
-/// How many of its switches a thread made. A yield that switched is counted by the kernel as
-/// involuntary, for the thread could have gone on; a wait as voluntary. Both are capped for each
-/// thread by what it was asked for, so that threads that waited for the kernel's locks, or had
-/// used up their time, cannot hide those that never switched.
+/// How many of its switches a thread made. The kernel counts a yield that switched as involuntary,
+/// for the thread could have gone on, and a wait as voluntary. Both are capped at what the thread
+/// was asked for: the surplus of threads that waited for the kernel's locks, or used up their time
+/// slice, must not make up for threads that never switched.
 fn proven(counted: ContextSwitches, asked: u64) -> u64 {
     counted.voluntary.min(asked.min(1)) + counted.involuntary.min(asked.saturating_sub(1))
 }
