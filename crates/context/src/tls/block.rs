@@ -1,148 +1,30 @@
-//! A block of thread-local storage: made, reset for the next fiber, retired.
+//! A block of thread-local storage: built, reset for the next fiber, retired.
 
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::glibc::{DTV_FROM_TP, UNALLOCATED};
+use super::ids::{is_fiber_id, new_id};
+use super::layout::Layout;
+use super::registry::{self, Retired, Word};
 use crate::arch;
-use carefree_ground::lock::Lock;
-
-use super::layout::{DTV_FROM_TP, Layout};
-use super::pristine::UNALLOCATED;
-use super::statics::{Module, Statics};
-
-/// Ids given to fibers begin above every id the kernel gives to threads (`PID_MAX_LIMIT` is 2²²)
-/// and end below the bits the futex protocol keeps for itself (2³⁰).
-const IDS: Range<u32> = 1 << 23..1 << 30;
-
-/// Whether a thread id found in a thread control block is a fiber's.
-pub(super) fn is_fiber_id(id: u32) -> bool {
-    IDS.contains(&id)
-}
-
-/// Ids given so far.
-static GIVEN: AtomicU32 = AtomicU32::new(0);
-/// How many steps further this process begins than the one that it was forked from.
-static FURTHER: AtomicU32 = AtomicU32::new(0);
-
-/// An id that no thread has and no other block of this process.
-fn new_id() -> u32 {
-    // Where to begin differs from process to process. A recursive mutex may lie in memory that two
-    // processes share, and it must not take a fiber of one for a fiber of the other.
-    // SAFETY: the kernel puts 16 random bytes where AT_RANDOM says, if it says so.
-    let begin = unsafe {
-        let random = libc::getauxval(libc::AT_RANDOM) as *const u32;
-        if random.is_null() { 0 } else { random.add(3).read_unaligned() }
-    };
-    // Ids are used again when a block is retired, so this many are never in use.
-    let given = GIVEN.fetch_add(1, Ordering::Relaxed);
-    let further = FURTHER.load(Ordering::Relaxed);
-    let length = u64::from(IDS.end - IDS.start);
-    IDS.start + ((u64::from(begin) + u64::from(further) + u64::from(given)) % length) as u32
-}
-
-/// Gives the blocks that are built from now on other ids than the parent's: in the child of a fork,
-/// which has the same random bytes. Blocks that are there already keep theirs.
-pub(super) fn renew() {
-    // Neighbours far from each other: a multiplication that turns bits of the lower end into bits of
-    // the upper one.
-    let far = std::process::id().wrapping_mul(0x9e37_79b9);
-    FURTHER.fetch_add(far, Ordering::Relaxed);
-    let mut blocks = BLOCKS.lock();
-    for retired in &mut blocks.retired {
-        retired.id = new_id();
-    }
-    // The parent's fibers stay behind. The one that has called `fork` is a thread of libc's now.
-    blocks.built.fill(0);
-}
-
-/// What outlives a block whose memory is given back.
-#[derive(Debug)]
-struct Retired {
-    id: u32,
-    /// The words in which libc's part differed from a pristine block.
-    words: Box<[Word]>,
-}
-
-#[derive(Debug)]
-struct Word {
-    index: u32,
-    /// The value is a position in the block.
-    inside: bool,
-    value: u64,
-}
-
-/// All blocks of the process.
-#[derive(Debug)]
-struct Blocks {
-    retired: Vec<Retired>,
-    /// The lowest addresses of those that are not retired, in use or idle; 0 where there is none.
-    built: Vec<usize>,
-    /// Where in `built` there is none.
-    vacant: Vec<u32>,
-}
-
-static BLOCKS: Lock<Blocks> =
-    Lock::new(Blocks { retired: Vec::new(), built: Vec::new(), vacant: Vec::new() });
-
-impl Blocks {
-    /// Notes a block; returns where.
-    fn note(&mut self, low: *mut u8) -> u32 {
-        let number = self.vacant.pop().unwrap_or_else(|| {
-            self.built.push(0);
-            (self.built.len() - 1) as u32
-        });
-        self.built[number as usize] = low as usize;
-        number
-    }
-
-    fn forget(&mut self, number: u32) {
-        self.built[number as usize] = 0;
-        self.vacant.push(number);
-    }
-}
-
-/// Gives the variables of `module` their initial values in all blocks, fibers running on them or not.
-///
-/// # Safety
-/// Blocks are of the layout that `statics` were gathered for, and no fiber uses these variables yet.
-pub(super) unsafe fn fill(statics: &Statics, module: &Module) {
-    // Longer than locks here are held as a rule. A block that is being built is noted under the lock,
-    // and one that is retired is forgotten under it: those here are there.
-    let blocks = BLOCKS.lock();
-    for low in blocks.built.iter().filter(|low| **low != 0) {
-        // SAFETY: a block that is built; the rest is the caller's promise.
-        unsafe { statics.write_module(*low as *mut u8, module) };
-    }
-}
-
-/// Keeps others from making and retiring blocks until [`release`].
-pub(super) fn hold() {
-    BLOCKS.hold();
-}
-
-/// # Safety
-/// As for [`Lock::release`].
-pub(super) unsafe fn release() {
-    // SAFETY: the caller's promise.
-    unsafe { BLOCKS.release() };
-}
 
 /// A block of thread-local storage at the top of a fiber's stack.
 ///
-/// Owns what the block refers to outside of itself (the dynamic thread vector, caches of libc),
-/// not the memory it lies in. [`Block::retire`] must be called before that memory goes away: a library
-/// that is loaded writes to all blocks that are not retired.
+/// Owns what the block refers to outside of itself (the dynamic thread vector, caches of libc), not the
+/// memory that it lies in. [`Block::retire`] must be called before that memory goes away, because loading
+/// a library writes to all blocks that are not retired.
 #[derive(Debug)]
 pub struct Block {
     tp: NonNull<u8>,
     layout: &'static Layout,
-    /// Where it is noted among [`Blocks`].
+    /// Its number in the registry.
     number: u32,
 }
 
-// SAFETY: a block is plain memory; the functions that change it take it mutably or by value.
+// SAFETY: a block is plain memory, tied to no thread; functions that change it take it mutably or by
+// value.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -153,9 +35,9 @@ impl Block {
     /// `ENOMEM` when the dynamic thread vector (some 100 bytes) cannot be allocated.
     ///
     /// # Safety
-    /// `stack` is writable memory that nobody else uses; the part of it that the block takes
-    /// ([`Layout::size`] bytes plus alignment at its end) reads as zero. It stays mapped and the block's
-    /// until [`Block::retire`].
+    /// `stack` is writable memory that is not in use; the part of it that the block takes
+    /// ([`Layout::size`] bytes plus alignment at its end) reads as zero. That part stays mapped, and only
+    /// the block's user writes to it, until [`Block::retire`].
     pub unsafe fn build(layout: &'static Layout, stack: Range<*mut u8>) -> io::Result<Block> {
         let after = layout.size - layout.tp;
         let highest = stack.end.wrapping_sub(after);
@@ -163,9 +45,10 @@ impl Block {
         let low = tp.wrapping_sub(layout.tp);
         let vector = allocate_vector(layout, low)?;
         let reserve = &layout.reserve;
-        // SAFETY: `low..low + size` lies in `stack`, which is the caller's to give.
+        // SAFETY: `low..low + size` lies in `stack`, is writable and not in use. All positions of a layout
+        // are within `size`, and words are aligned, as `tp` is.
         let number = unsafe {
-            // The reserve stays untouched: it is zero already.
+            // The reserve is zero already and stays untouched.
             for part in [0..reserve.start, reserve.end..layout.size] {
                 let image = layout.image.as_ptr().cast::<u8>().add(part.start);
                 low.add(part.start).copy_from_nonoverlapping(image, part.len());
@@ -175,20 +58,20 @@ impl Block {
                 let word = words.add(*index as usize);
                 *word += low as u64;
             }
-            let statics = layout.libraries.current();
-            statics.write(low);
+            let values = layout.libraries.current();
+            values.write(low);
             tp.add(DTV_FROM_TP).cast::<*mut [usize; 2]>().write(vector);
             low.add(layout.stack_base).cast::<*mut u8>().write(stack.start);
             let length = stack.end as usize - stack.start as usize;
             low.add(layout.stack_size).cast::<usize>().write(length);
             let (former, number) = {
-                let mut blocks = BLOCKS.lock();
-                // Either `fill` finds the block noted, or this finds what was published before `fill`.
+                let mut registry = registry::lock();
+                // Either `registry::fill` finds this block, or this finds what was published before `fill`.
                 let latest = layout.libraries.current();
-                if !std::ptr::eq(statics, latest) {
+                if !std::ptr::eq(values, latest) {
                     latest.write(low);
                 }
-                (blocks.retired.pop(), blocks.note(low))
+                (registry.take_retired(), registry.add(low))
             };
             let id = match former {
                 None => new_id(),
@@ -203,11 +86,11 @@ impl Block {
             low.add(layout.tid).cast::<u32>().write(id);
             number
         };
-        // SAFETY: `tp` lies within `stack` and so is not null.
+        // SAFETY: `tp` lies within `stack`, so it is not null.
         Ok(Block { tp: unsafe { NonNull::new_unchecked(tp) }, layout, number })
     }
 
-    /// What the thread pointer must be while a fiber runs on this block.
+    /// The thread pointer of a fiber that runs on this block.
     #[inline]
     pub fn thread_pointer(&self) -> *mut u8 {
         self.tp.as_ptr()
@@ -224,15 +107,15 @@ impl Block {
         self.low().wrapping_add(self.layout.pthread.start)
     }
 
-    /// The id libc knows the fiber by, as it would a thread's. No thread has it, nor another
-    /// block of this process.
+    /// The id by which libc knows the fiber, in place of a thread's. No thread has it, nor another block
+    /// of this process.
     pub fn id(&self) -> u32 {
-        // SAFETY: the word lies in the block.
+        // SAFETY: the word lies in the block, which is not retired.
         unsafe { self.low().add(self.layout.tid).cast::<u32>().read() }
     }
 
-    /// Brings what [`reset`](Self::reset) will wait for into the cache, if the thread control
-    /// block is there already.
+    /// Prefetches what [`reset`](Self::reset) would otherwise wait for, given that the thread control
+    /// block is in the cache.
     #[inline(always)]
     pub fn prefetch(&self) {
         arch::prefetch(self.vector().cast());
@@ -242,18 +125,18 @@ impl Block {
     /// initial values. The former fiber must have run its destructors on it
     /// ([`Layout::run_destructors`]).
     ///
-    /// Do it right before the next fiber starts, not when the former one ends, and even if nobody
-    /// ran on the block yet: since then, [`Layout::refresh`] may have learnt of a library whose
-    /// initial values the fiber must find.
+    /// To be called right before the next fiber starts, not when the former one ends, and even for a
+    /// block that no fiber has run on: [`Layout::refresh`] may since have found a library whose initial
+    /// values the fiber must see.
     #[inline]
     pub fn reset(&mut self) {
         let layout = self.layout;
         let low = self.low();
-        // SAFETY: a block of this layout's; no fiber runs on it.
+        // SAFETY: this block is of this layout, and no fiber runs on it: it is borrowed mutably.
         unsafe { layout.libraries.write_current(low) };
         let image = layout.image.as_ptr().cast::<u8>();
         for position in &layout.anew {
-            // SAFETY: as above; positions of 32-bit words within the block and its image.
+            // SAFETY: these are positions of 32-bit words within the block and its image.
             unsafe {
                 let value = image.add(*position).cast::<u32>().read();
                 low.add(*position).cast::<u32>().write(value);
@@ -262,21 +145,22 @@ impl Block {
         self.drop_dynamic_storage();
     }
 
-    /// Frees the storage of modules that got theirs at first use; the loader gives it anew.
+    /// Frees the storage of modules that were given theirs at first use; the loader allocates it again
+    /// when it is needed.
     ///
-    /// It does not matter whether the module is still loaded, or whether another has its number by
-    /// now. The loader would free the storage just so when it next updates the vector, and it
-    /// hands nothing out before it has updated the vector to the module's generation.
+    /// It does not matter whether the module is still loaded, or whether another has its number by now.
+    /// The loader would free the storage in the same way when it next updates the vector, and it
+    /// returns no address before it has updated the vector to the module's generation.
     #[inline]
     fn drop_dynamic_storage(&mut self) {
         let vector = self.vector();
         // SAFETY: entry -1 holds the number of modules the vector has room for.
         let count = unsafe { vector.sub(1).read()[0] };
         for id in 1..=count {
-            // SAFETY: entries 1..=count exist.
+            // SAFETY: entries 1..=count exist, and no fiber runs on the block that could use them.
             let entry = unsafe { &mut *vector.add(id) };
             if entry[1] != 0 {
-                // SAFETY: the loader allocated it with the program's malloc for this block alone.
+                // SAFETY: the loader allocated it for this block alone, with the program's malloc.
                 unsafe { libc::free(entry[1] as *mut _) };
                 *entry = [UNALLOCATED, 0];
             }
@@ -284,31 +168,31 @@ impl Block {
     }
 
     fn vector(&self) -> *mut [usize; 2] {
-        // SAFETY: the word lies in the block. libc may have moved the vector, so it is read anew.
+        // SAFETY: the word lies in the block. (It is read each time, as libc may move the vector.)
         unsafe { self.tp.as_ptr().add(DTV_FROM_TP).cast::<*mut [usize; 2]>().read() }
     }
 
-    /// Ends the block. What libc keeps in it is handed to the next block that is built; the
-    /// memory is the caller's again.
+    /// Ends the block. What libc keeps in it is passed to the next block that is built; the memory is
+    /// the caller's again.
     ///
-    /// That is, first of all, malloc's cache for a thread (some 700 bytes and what lies in it) if
-    /// the block's fibers ever called malloc; then values of pthread keys above the 32nd, name
-    /// resolution, texts of `strerror`, vDSO random state. So while fewer blocks are in use than
-    /// once were, that much is kept for each.
+    /// libc mainly keeps malloc's cache for a thread (some 700 bytes and the cached memory) if the
+    /// block's fibers ever called malloc; then values of pthread keys above the 32nd, name resolution,
+    /// texts of `strerror`, vDSO random state. So memory of this size stays allocated for each block of
+    /// the largest number that was ever in use.
     pub fn retire(mut self) {
         self.reset();
         let layout = self.layout;
         let low = self.low();
         let end = low.wrapping_add(layout.size);
-        // What is each block's own and must not be handed on.
+        // Words that belong to one block and must not be passed on.
         let own = [layout.tid, layout.stack_base, layout.stack_size, layout.tp + DTV_FROM_TP];
         let mut words = Vec::new();
         for part in [&layout.pthread, &layout.libc] {
             for index in part.start / 8..part.end.div_ceil(8) {
                 let pristine = layout.image[index];
-                // SAFETY: within the block.
+                // SAFETY: both parts lie within the block, which is not in use.
                 let value = unsafe { low.cast::<u64>().add(index).read() };
-                // So for most words.
+                // True of most words.
                 if value == pristine
                     || value.wrapping_sub(low as u64) == pristine
                         && layout.rebase.binary_search(&(index as u32)).is_ok()
@@ -321,30 +205,27 @@ impl Block {
                 words.push(Word { index: index as u32, inside, value });
             }
         }
-        // In a child of fork the kernel has put the child's id in.
+        // In the child of a fork, the block of the forking fiber has the child's id, from the kernel.
         let id = Some(self.id()).filter(|id| is_fiber_id(*id)).unwrap_or_else(new_id);
-        // SAFETY: allocated with calloc (by us or, enlarged, by libc), and the block ends here.
+        // SAFETY: the vector was allocated with calloc (by `allocate_vector` or, enlarged, by libc), and
+        // nothing uses it after the block.
         unsafe { libc::free(self.vector().sub(1).cast()) };
-        let retired = Retired { id, words: words.into() };
-        let mut blocks = BLOCKS.lock();
-        blocks.retired.push(retired);
-        blocks.forget(self.number);
+        registry::lock().retire(self.number, Retired { id, words: words.into() });
     }
 }
 
-/// A dynamic thread vector for the block at `low`: entry -1 the number of modules it has room
-/// for, entry 0 its generation, then one entry a module: its address, and what to free for it.
+/// Allocates a dynamic thread vector for the block at `low`: entry -1 is the number of modules that it has
+/// room for, entry 0 its generation; then comes one entry a module: its address, and what to free for it.
 ///
-/// It is as libc makes it for a new thread, as of the pristine thread's start. For every change of
-/// the libraries after that, the loader finds the generation to be old at the fiber's next access
-/// to a variable by way of the vector, and brings it up to date: it goes through all modules of a
-/// later generation, frees what the entry says and marks it as not allocated, which gives a module
-/// with a fixed place that place, and any other new storage. It enlarges the vector with `realloc`,
-/// so the vector must come from `calloc`: the loader's are the program's, even if the program has
-/// brought its own.
+/// The vector is what libc would make for a thread started when the pristine thread was. After a later
+/// change of the libraries, the loader finds an old generation at the fiber's next access to a variable
+/// through the vector, and updates it: for all modules of a later generation it frees what the entry says
+/// and marks it as not allocated, which gives a module with a fixed place that place, and any other new
+/// storage. It enlarges the vector with `realloc`, so the vector must come from `calloc`. (The loader calls
+/// the program's allocator, even if the program defines its own.)
 fn allocate_vector(layout: &Layout, low: *mut u8) -> io::Result<*mut [usize; 2]> {
     let count = layout.vector.len();
-    // SAFETY: plain allocation.
+    // SAFETY: no preconditions; the result is checked.
     let memory = unsafe { libc::calloc(count + 2, 16) }.cast::<[usize; 2]>();
     if memory.is_null() {
         return Err(io::Error::from_raw_os_error(libc::ENOMEM));
@@ -358,20 +239,5 @@ fn allocate_vector(layout: &Layout, low: *mut u8) -> io::Result<*mut [usize; 2]>
             memory.add(2 + index).write([data, 0]);
         }
         Ok(memory.add(1))
-    }
-}
-
-impl Layout {
-    /// What a thread's start does for what libc keeps per thread and a former fiber, or the
-    /// program meanwhile, may have changed: the locale is the process's.
-    ///
-    /// # Safety
-    /// The caller has just begun to run on a [`Block`] of this layout.
-    #[inline]
-    pub unsafe fn enter(&self) {
-        // Not only where it differs: this also brings the tables of `isalpha` and its kin up to
-        // date with a setlocale that came after the pristine thread.
-        // SAFETY: LC_GLOBAL_LOCALE, (locale_t) -1, is always valid.
-        unsafe { libc::uselocale(usize::MAX as libc::locale_t) };
     }
 }

@@ -1,41 +1,41 @@
-//! Makes the [`Layout`] of this process of what the pristine thread saw.
+//! Makes the [`Layout`] of this process from what the pristine thread saw.
 //!
-//! What a copy of a thread's block must not share with the thread it was copied from, by field of
+//! What a copy of a thread's block must not share with the thread that it was copied from, by field of
 //! `struct pthread` (the names are glibc's; which of them exist, and where, differs by version):
 //!
-//! * `header.tcb`, `header.self`, `specific[0]`, `__resp`, `robust_prev` and all else that points
-//!   into the block: rebased for every copy. Found by value.
+//! * `header.tcb`, `header.self`, `specific[0]`, `__resp`, `robust_prev` and all other pointers into the
+//!   block: rebased for every copy. Found by value.
 //! * `header.dtv`: a vector is allocated for each block.
-//! * `list`: linked to itself. libc does not know fibers; see the page above for what follows.
-//! * `tid`: an id no thread can have.
+//! * `list`: linked to itself. libc does not know fibers; see the module `tls` for the consequences.
+//! * `tid`: an id that no thread can have.
 //! * `stackblock`, `stackblock_size`: the fiber's.
 //! * `cleanup_jmp_buf` points into the pristine thread's frames: null.
-//! * `rseq_area`: shown as unregistered.
+//! * `rseq_area`: marked as unregistered.
 //!
-//! And what it must share: `header.stack_guard` and `header.pointer_guard` (the stack protector's
-//! canary and the key with which pointers in `jmp_buf`s are mangled are one for the process; on
-//! aarch64 they are global variables anyway), `header.multiple_threads` (true, as the pristine
-//! thread exists beside another one: with it libc's locks are atomic), `user_stack` (so that libc,
-//! should it ever come to own the block, in a child of `fork`, does not unmap it). `feature_1` and
-//! `ssp_base`, of shadow stacks, are 0: a Rust program is not marked as fit for shadow stacks, so
-//! the loader leaves them off.
+//! And what it must share: `header.stack_guard` and `header.pointer_guard` (the process has one canary for
+//! the stack protector and one key with which pointers in `jmp_buf`s are mangled; on aarch64 they are
+//! global variables anyway), `header.multiple_threads` (true, as the pristine thread exists beside
+//! another one; it makes libc's locks atomic), `user_stack` (so that libc does not unmap the block if it
+//! comes to own it, in the child of a `fork`). `feature_1` and `ssp_base`, of shadow stacks, are 0: a
+//! Rust program is not marked as supporting shadow stacks, so the loader leaves them off.
 
 use std::ffi::{CStr, c_void};
 
-use super::layout::{DTV_FROM_TP, Layout, debugger_field};
-use super::libraries::{Changes, Libraries};
-use super::pristine::{self, BLOCK_MAX, UNALLOCATED, UNIT, stack_size};
-use super::statics::Statics;
+use super::glibc::{DTV_FROM_TP, UNALLOCATED, debugger_field};
+use super::initial_values::InitialValues;
+use super::layout::Layout;
+use super::libraries::{Changes, Libraries, Room};
+use super::pristine::{self, BLOCK_MAX, STACK, UNIT};
 use super::symbols::{STATIC, symbol};
 
-/// What the runtime's bookkeeping and the first frames of a fiber are given of its first page
-/// before the reserve is.
+/// Bytes of a fiber's first page that the runtime's bookkeeping and the fiber's first frames get before
+/// the reserve does.
 const FIRST_FRAMES: usize = 1280;
 /// The least reserve for libraries loaded later; libstdc++ and libgomp fit. On aarch64 the loader
-/// also puts libraries there that could do without, up to 512 bytes (`rtld.optional_static_tls`).
+/// also places libraries there that do not need it, up to 512 bytes (`rtld.optional_static_tls`).
 const RESERVE_MIN: usize = if cfg!(target_arch = "x86_64") { 256 } else { 576 };
 
-/// Starts a pristine thread and evaluates what it saw.
+/// Starts a pristine thread and evaluates its findings.
 pub(super) fn discover() -> Result<Layout, String> {
     if !cfg!(all(target_os = "linux", target_env = "gnu")) {
         return Err("own thread-local storage is known for Linux with glibc only".into());
@@ -56,7 +56,7 @@ pub(super) fn discover() -> Result<Layout, String> {
         return Err(format!("a library aligns its thread-local storage to {align} bytes"));
     }
 
-    // The reserve lies where the loader will put the next library: below the modules on x86-64,
+    // The reserve lies where the loader will place the next library: below the modules on x86-64,
     // above them on aarch64.
     let reserve = reserve(found.below() + found.above.next_multiple_of(UNIT))?;
     let [tp, above] = if cfg!(target_arch = "x86_64") {
@@ -85,8 +85,8 @@ pub(super) fn discover() -> Result<Layout, String> {
     let mut image = vec![0u64; size / 8].into_boxed_slice();
     found.copy_to(&mut image, &(tp - found.below..tp + found.above), tp);
 
-    // The list entry links threads libc knows; a fiber's is alone in its list, so that nobody who
-    // unlinks it writes anywhere else. libc's list nodes are two pointers.
+    // The list entry links the threads that libc knows. A fiber's is alone in its list, so unlinking it
+    // writes nowhere else. libc's list nodes are two pointers.
     let own_list = (found.tp - tp + list) as u64;
     image[list / 8] = own_list;
     image[list / 8 + 1] = own_list;
@@ -100,7 +100,7 @@ pub(super) fn discover() -> Result<Layout, String> {
             rebase.push(index as u32);
         } else if value == found.stack.start {
             stack_base.push(index * 8);
-        } else if value == stack_size() {
+        } else if value == STACK {
             stack_length.push(index * 8);
         } else if found.stack.contains(&value) {
             // Into the pristine thread's frames: its way out through pthread_exit.
@@ -118,8 +118,8 @@ pub(super) fn discover() -> Result<Layout, String> {
 
     if let Some(rseq) = &found.rseq {
         // cpu_id_start 0, cpu_id -1 (not registered), no critical section: the kernel writes to
-        // the carrier's area, so a fiber must not read a processor number here. sched_getcpu asks
-        // the kernel then, and code with restartable sequences takes its slow path.
+        // the carrier's area, so a fiber must not read a processor number here. sched_getcpu then asks
+        // the kernel, and code with restartable sequences takes its slow path.
         let rseq = tp.wrapping_add_signed(rseq.start)..tp.wrapping_add_signed(rseq.end);
         image[rseq.start / 8..rseq.end / 8].fill(0);
         image[rseq.start / 8] = u64::from(u32::MAX) << 32;
@@ -135,7 +135,7 @@ pub(super) fn discover() -> Result<Layout, String> {
         0 | UNALLOCATED => None,
         data => found.position(data, tp),
     });
-    let statics = Statics::gather(&found, size, tp)
+    let values = InitialValues::gather(&found, size, tp)
         .map_err(|_| "libraries were loaded while a thread was looked at")?;
     // SAFETY: glibc's `void __call_tls_dtors (void)`.
     let call_tls_dtors = unsafe { function(c"__call_tls_dtors") };
@@ -150,8 +150,9 @@ pub(super) fn discover() -> Result<Layout, String> {
             return Err("libc has nothing that frees what it keeps for a thread".into());
         }
     }
-    // What was just being loaded is to be looked at again.
+    // Libraries that were just being loaded are examined again at the next refresh.
     let seen = if found.unsettled { Changes::NONE } else { seen };
+    let room = Room { size, tp, reserve: reserve.len() };
     Ok(Layout {
         size,
         align,
@@ -169,19 +170,19 @@ pub(super) fn discover() -> Result<Layout, String> {
         robust: locate(found.probes.robust),
         vector: vector.collect(),
         generation: found.generation,
-        libraries: Libraries::new(statics, seen),
+        libraries: Libraries::new(values, seen, room),
         keys: found.probes.keys.take().ok_or("libc's table of pthread keys was not looked for")?,
         call_tls_dtors,
         free_libcs,
     })
 }
 
-/// A function of libc's, if it is there.
+/// A function of libc's, if it exists.
 ///
 /// # Safety
-/// It takes nothing and returns nothing.
+/// The function takes and returns nothing.
 unsafe fn function(name: &CStr) -> Option<unsafe extern "C" fn()> {
-    // SAFETY: the caller's promise; a null pointer is None.
+    // SAFETY: the symbol is a function of this type; a null pointer is None.
     unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn()>>(symbol(name)) }
 }
 
@@ -189,7 +190,7 @@ unsafe fn function(name: &CStr) -> Option<unsafe extern "C" fn()> {
 fn reserve(used: usize) -> Result<usize, String> {
     let bytes = match carefree_settings::setting("CAREFREE_TLS_RESERVE") {
         None => {
-            // What is left of the first page, never less than what common libraries need.
+            // The rest of the first page, but never less than common libraries need.
             4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN)
         }
         Some(text) => text

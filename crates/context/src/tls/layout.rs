@@ -1,4 +1,5 @@
-//! Where things lie in a block of thread-local storage, relative to its lowest address.
+//! Where things lie in a block of thread-local storage, relative to its lowest address, and what a fiber
+//! does with them as it begins and ends.
 //!
 //! ```text
 //!   x86-64 (TLS variant II)                     aarch64 (TLS variant I)
@@ -18,16 +19,15 @@
 //!
 //! Until glibc 2.40 the restartable-sequences area (rseq) is a part of `struct pthread`.
 
-use std::ffi::CStr;
+use std::ffi::c_void;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 
-use super::destructors::KeyTable;
+use super::keys::{self, KeyTable};
 use super::libraries::Libraries;
-use super::symbols::symbol;
-
-/// Offset of the dynamic thread vector's pointer from the thread pointer (ELF TLS ABI).
-pub(super) const DTV_FROM_TP: usize = if cfg!(target_arch = "x86_64") { 8 } else { 0 };
+use super::robust_mutexes;
+use crate::arch;
 
 /// Everything needed to make blocks of thread-local storage in this process.
 ///
@@ -36,17 +36,17 @@ pub(super) const DTV_FROM_TP: usize = if cfg!(target_arch = "x86_64") { 8 } else
 pub struct Layout {
     /// Bytes of a block.
     pub(super) size: usize,
-    /// What the thread pointer must be a multiple of.
+    /// The alignment of the thread pointer.
     pub(super) align: usize,
     /// The thread pointer's position.
     pub(super) tp: usize,
-    /// Position of the reserve for libraries loaded later, and its length.
+    /// Position of the reserve for libraries loaded later.
     pub(super) reserve: Range<usize>,
     /// A pristine block; the words listed in `rebase` hold positions instead of addresses.
     pub(super) image: Box<[u64]>,
     /// Indices of the words of `image` that hold a position in the block, in ascending order.
     pub(super) rebase: Box<[u32]>,
-    /// `struct pthread`; it starts at the value of `pthread_self()`.
+    /// `struct pthread`, whose address is the value of `pthread_self()`.
     pub(super) pthread: Range<usize>,
     /// Storage of libc's own variables; empty in a static program, where it is the program's.
     pub(super) libc: Range<usize>,
@@ -55,50 +55,51 @@ pub struct Layout {
     /// Positions of the stack's lowest address and of its length.
     pub(super) stack_base: usize,
     pub(super) stack_size: usize,
-    /// Positions of the 32-bit words of libc's that each fiber must find as a new thread does.
+    /// Positions of 32-bit words of libc's that each fiber must find as a new thread does.
     pub(super) anew: Box<[usize]>,
-    /// Position of the pointer to what `dlerror` will tell.
+    /// Position of the pointer to what `dlerror` will return.
     pub(super) dlerror: Option<usize>,
     /// Position of the head of the list of robust mutexes held.
     pub(super) robust: Option<usize>,
-    /// The dynamic thread vector: position of module 1's variables, of module 2's, … `None` where
-    /// storage is given at first use.
+    /// The dynamic thread vector: position of module 1's variables, of module 2's, … `None` for modules
+    /// whose storage is allocated at first use.
     pub(super) vector: Box<[Option<usize>]>,
-    /// Its generation when the pristine thread was looked at.
+    /// Its generation when the pristine thread was examined.
     pub(super) generation: usize,
-    /// pthread keys: their destructors, and where their values lie.
+    /// pthread keys: their destructors, and the positions of their values.
     pub(super) keys: KeyTable,
-    /// Runs the destructors of `thread_local` variables registered on the calling thread. (In a
-    /// static program none may have been registered with libc, nor can be.)
+    /// Runs the destructors of `thread_local` variables registered on the calling thread. `None` in
+    /// static programs that cannot register any with libc.
     pub(super) call_tls_dtors: Option<unsafe extern "C" fn()>,
-    /// Frees what libc keeps for the calling thread, where its variables get their initial values for
-    /// the next fiber like all others.
+    /// In a static program: frees what libc keeps for the calling thread, whose variables a reset
+    /// overwrites like all others.
     pub(super) free_libcs: Option<unsafe extern "C" fn()>,
     /// The libraries whose variables lie in a block, and the variables' initial values.
     pub(super) libraries: Libraries,
 }
 
+/// Sizes and positions.
 impl Layout {
-    /// Bytes of thread-local storage a fiber carries at the top of its stack.
+    /// Bytes of thread-local storage that a fiber has at the top of its stack.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Where the thread pointer lies, in bytes from a block's lowest address.
+    /// The thread pointer's position, in bytes from a block's lowest address.
     #[inline]
     pub fn tp_position(&self) -> usize {
         self.tp
     }
 
-    /// Bytes at the top of a stack that a block may lie in, alignment included.
+    /// Bytes at the top of a stack within which a block lies, alignment included.
     pub fn room(&self) -> usize {
         self.size + self.align
     }
 
-    /// Bytes of it kept free for libraries loaded later that use the initial-exec model.
+    /// Bytes of a block kept free for libraries loaded later that use the initial-exec model.
     ///
-    /// `CAREFREE_TLS_RESERVE` in the environment sets it; by default it is what still lets the
-    /// block and a fiber's first frames share one page of memory.
+    /// `CAREFREE_TLS_RESERVE` in the environment sets it. By default it is as large as possible while
+    /// the block and a fiber's first frames share one page of memory.
     pub fn reserve(&self) -> usize {
         self.reserve.len()
     }
@@ -112,6 +113,129 @@ impl Layout {
             taken.map(|a| self.reserve.end - a.start.max(self.reserve.start)).max().unwrap_or(0)
         } else {
             taken.map(|a| a.end.min(self.reserve.end) - self.reserve.start).max().unwrap_or(0)
+        }
+    }
+
+    /// The thread pointer of the kernel thread that the caller runs on: the carrier's, on a fiber. `None`
+    /// if the kernel does not say. Async-signal-safe.
+    ///
+    /// The kernel knows where the thread's robust mutexes are listed, and the list's head has a fixed
+    /// place in the thread's `struct pthread`.
+    pub(super) fn kernel_thread_pointer(&self) -> Option<*mut u8> {
+        let (head, _) = robust_mutexes::kernel_head()?;
+        Some(head.wrapping_sub(self.robust?).wrapping_add(self.tp))
+    }
+}
+
+/// Libraries that are loaded or unloaded.
+impl Layout {
+    /// Notices libraries that were loaded or unloaded since the last call and that have a fixed
+    /// place in every block: blocks built or reset from now on get their initial values.
+    ///
+    /// Costs little when nothing was loaded or unloaded (`cargo run --release -p carefree-context
+    /// --example switch_costs` prints it), and starts a short-lived thread when something was, so call it
+    /// once for each batch of blocks built, and every so often where blocks are only reset. Any thread
+    /// may call it at any time, but not a fiber: it may block until another caller has finished.
+    ///
+    /// # Errors
+    /// The thread to examine could not be started. The next call tries again.
+    ///
+    /// # Aborts
+    /// When a library was given a place outside of the reserve, where its variables would overlap
+    /// fibers' frames. A line names the library and a sufficient `CAREFREE_TLS_RESERVE`.
+    pub fn refresh(&self) -> io::Result<()> {
+        self.libraries.refresh()
+    }
+
+    /// Gives the variables of the library that contains `code` their initial values in all blocks, even if
+    /// fibers are running on them. To be called when the loader calls the library's `_init`, before its
+    /// constructors, on any thread or fiber. What it calls of libc must not switch to other fibers.
+    ///
+    /// # Errors
+    /// The thread to examine could not be started.
+    ///
+    /// # Aborts
+    /// As [`refresh`](Self::refresh).
+    pub fn begin(&self, code: *const c_void) -> io::Result<()> {
+        self.libraries.begin(code as usize)
+    }
+}
+
+/// A fiber's beginning and end.
+impl Layout {
+    /// Does what libc does when a thread starts, for state that a former fiber, or the program meanwhile,
+    /// may have changed: the locale becomes the process's.
+    ///
+    /// # Safety
+    /// The caller has just begun to run on a [`Block`](super::Block) of this layout.
+    #[inline]
+    pub unsafe fn enter(&self) {
+        // Unconditionally: this also updates the tables of `isalpha` and the like after a setlocale that
+        // came after the pristine thread.
+        // SAFETY: LC_GLOBAL_LOCALE, (locale_t) -1, is always valid.
+        unsafe { libc::uselocale(usize::MAX as libc::locale_t) };
+    }
+
+    /// Prefetches what [`run_destructors`](Self::run_destructors) reads: libc's own variables, and the
+    /// control block's note of pthread keys.
+    #[inline(always)]
+    pub fn prefetch_end(&self, tp: *mut u8) {
+        let low = tp.wrapping_sub(self.tp);
+        for position in self.libc.clone().step_by(64) {
+            arch::prefetch(low.wrapping_add(position));
+        }
+        arch::prefetch(low.wrapping_add(self.pthread.start + self.keys.first_read()));
+    }
+
+    /// Does what libc and the kernel do when a thread ends: runs the destructors of the calling fiber's
+    /// thread-local variables (glibc's exported `__call_tls_dtors`) and of its pthread keys, releases
+    /// robust mutexes that it holds, clears `dlerror`.
+    ///
+    /// # Safety
+    /// The caller runs on a [`Block`](super::Block) of this layout whose thread pointer is `tp`,
+    /// and is about to end for good.
+    pub unsafe fn run_destructors(&self, tp: *mut u8) {
+        let low = tp.wrapping_sub(self.tp);
+        let destroy_variables = || {
+            if let Some(call) = self.call_tls_dtors {
+                // SAFETY: runs destructors that the calling fiber has registered, each once; the fiber uses
+                // none of these variables afterwards.
+                unsafe { call() };
+            }
+        };
+        destroy_variables();
+        // A destructor of a key may be the first to use some thread-local variable, whose destructor is
+        // registered then; and one of those may set a key's value. A thread leaves those undestroyed. A
+        // fiber must not: the next one on the block would run their destructors.
+        for _ in 0..keys::ROUNDS {
+            // SAFETY: this is the `struct pthread` of the block that the caller runs on.
+            if !unsafe { self.keys.run_destructors(low.wrapping_add(self.pthread.start)) } {
+                break;
+            }
+            destroy_variables();
+        }
+        if let Some(head) = self.robust {
+            // SAFETY: the id and the list head lie in the block that the caller runs on.
+            unsafe {
+                let owner = low.add(self.tid).cast::<u32>().read();
+                robust_mutexes::release(low.add(head), owner);
+            }
+        }
+        if let Some(free) = self.free_libcs {
+            // SAFETY: libc's last step when a thread ends. Afterwards libc finds nothing cached, and what it
+            // caches again until the fiber's end, the next reset forgets.
+            return unsafe { free() };
+        }
+        // SAFETY: the word lies in the block that the caller runs on.
+        let error =
+            self.dlerror.map(|position| unsafe { low.add(position).cast::<usize>().read() });
+        if error != Some(0) {
+            // The first call returns the error, if there is one, the second frees it.
+            // SAFETY: no preconditions.
+            unsafe {
+                libc::dlerror();
+                libc::dlerror();
+            }
         }
     }
 }
@@ -133,30 +257,4 @@ impl fmt::Display for Layout {
             self.reserve_used(),
         )
     }
-}
-
-/// A field as one of glibc's descriptors for debuggers tells it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Field {
-    /// Bits of it, or of each element if it is an array.
-    pub(super) bits: u32,
-    /// Elements, if it is an array.
-    pub(super) elements: u32,
-    /// Bytes from the structure's start.
-    pub(super) offset: u32,
-}
-
-/// Looks a descriptor up: `_thread_db_STRUCTURE_FIELD`.
-pub(super) fn debugger_field(name: &CStr) -> Option<Field> {
-    let field = symbol(name).cast::<Field>();
-    // SAFETY: glibc exports these as arrays of three 32-bit numbers (nptl_db's ABI with libc).
-    (!field.is_null()).then(|| unsafe { field.read() })
-}
-
-/// Looks a structure's size up: `_thread_db_sizeof_STRUCTURE`.
-pub(super) fn debugger_size(name: &CStr) -> Option<usize> {
-    let size = symbol(name).cast::<u32>();
-    // SAFETY: glibc exports these as 32-bit numbers.
-    (!size.is_null()).then(|| unsafe { size.read() } as usize)
 }

@@ -13,14 +13,14 @@
 //! fields. Nothing here is a constant of some version; `discover.rs` finds everything anew in each
 //! process:
 //!
-//! * sizes and field offsets from the tables glibc ships for debuggers (`_thread_db_*`), which
+//! * sizes and field offsets from the tables that glibc exports for debuggers (`glibc.rs`), which
 //!   have been stable since 2003 and which sanitizers read as well. (Programs can see them since
 //!   glibc 2.33. With an older one fibers are threads.)
-//! * where each library's variables lie, from `dl_iterate_phdr` (`libraries.rs`);
+//! * the place of each library's variables, from `dl_iterate_phdr` (`libraries.rs`);
 //! * contents, by copying the block of a *pristine thread*: one started with `pthread_create` on a
-//!   stack of ours that has run nothing yet (`pristine.rs`). Words of it that point into itself are
-//!   rebased for every copy;
-//! * what no table tells, by changing it on that thread and looking what changed (`probe.rs`).
+//!   stack allocated here that has run nothing yet (`pristine.rs`). Words of it that point into the block
+//!   itself are rebased for every copy;
+//! * what no table describes, by changing it on that thread and comparing memory (`probe.rs`).
 //!
 //! Before the first use a self-test (`selftest.rs`) runs a function on a block and checks what libc
 //! and `std` make of it. If anything is not as expected, a fiber cannot have what a thread has, and
@@ -29,7 +29,7 @@
 //! In [shared mode](Mode::Shared) fibers see their carrier's thread-local storage and never leave that
 //! carrier. It needs nothing of libc, but code that keeps a waiting caller in a thread-local variable
 //! (parking_lot, std's channels) takes two fibers of a carrier for one thread, and safe code corrupts
-//! memory. So no process gets it unless it is asked for, by `CAREFREE_TLS=shared` or [`ask_to_share`].
+//! memory. So a process uses it only on request, by `CAREFREE_TLS=shared` or [`ask_to_share`].
 //! [`mode`] says which mode it is and why.
 //!
 //! # The life of a block
@@ -39,15 +39,15 @@
 //!
 //! `reset` gives every library's variables their initial values again *except libc's own*: what
 //! libc keeps there are caches (malloc's for a thread, resolver state, message buffers) that a
-//! thread frees on exit through functions we cannot call. Keeping them leaks nothing, keeps malloc
-//! warm, and what a program could see of them is set anew for each fiber: `errno`, `h_errno`, the
+//! thread frees on exit through functions that are not exported. Keeping them leaks nothing and keeps
+//! malloc warm. What a program could see of them is set anew for each fiber: `errno`, `h_errno`, the
 //! cancellation state and type by `reset`, the locale by `enter`, `dlerror`'s text, values of
 //! pthread keys and the list of robust mutexes by `run_destructors`. For the same reason `retire`
-//! remembers the words in which libc's part differs from a pristine one; the next block that is
+//! stores the words in which libc's part differs from a pristine one; the next block that is
 //! built adopts them. (A resolver's options that a fiber set in `_res` do stay.)
 //!
 //! In a static program libc's variables lie among the program's own, and are reset with them. There
-//! the functions that a thread frees libc's caches by on exit can be called, being linked from the same
+//! the functions by which a thread frees libc's caches on exit can be called, being linked from the same
 //! archive, and `run_destructors` calls them.
 //!
 //! # Designs that were rejected
@@ -56,8 +56,8 @@
 //!   `exit` system call and keep what libc believes to be a living thread. Right by construction,
 //!   in libc's lists too, and 20 us a block.
 //! * *Enter copies into libc's list of threads*, so that `dlopen` and `dlclose` know fibers. The
-//!   list's lock cannot be had.
-//! * *Switch the thread pointer lazily*, only for code that uses it: nobody can tell which does.
+//!   list's lock is not accessible.
+//! * *Switch the thread pointer lazily*, only for code that uses it: no analysis can tell which code does.
 //!
 //! # What is not as on a thread
 //!
@@ -66,13 +66,13 @@
 //!   thread", and errors (`ESRCH`) where they are asked of the fiber's `pthread_t`. Mutexes with
 //!   priority inheritance or protection do not work.
 //! * libc knows the carrier, not the fiber: a fiber's `pthread_t` cannot be cancelled or sent
-//!   signals by others, and `pthread_exit` is for threads. It can be joined or detached only where
-//!   a stand-in for libc's functions does so.
+//!   signals by others, and `pthread_exit` is for threads. It can be joined or detached only if
+//!   libc's functions for that are interposed.
 //! * A library loaded with `dlopen` that is given a *fixed place* in every thread's block (see
-//!   `libraries.rs` for which are) gets one in every fiber's too: that is what the reserve is for
+//!   `libraries.rs` for which are) gets one in every fiber's too, within the reserve
 //!   ([`Layout::reserve`], `CAREFREE_TLS_RESERVE`). All fibers find its initial values there if
-//!   [`Layout::begin`] was called when it began; else those that start after the next
-//!   [`Layout::refresh`], and those that were alive before find zeros.
+//!   [`Layout::begin`] was called when it began; otherwise fibers that start after the next
+//!   [`Layout::refresh`] do, and those that were alive before find zeros.
 //! * `dlclose`, and a `dlopen` that enlarges the global scope, wait until no thread is in the
 //!   middle of binding a symbol before they free what was searched. They do not wait for fibers.
 //!   Programs that bind at the start (`-z now`, as Rust's do) have no such middle.
@@ -80,18 +80,22 @@
 //!   it may do what POSIX allows in such a child, but not switch to fibers of the parent. See
 //!   [`fork`](crate::fork).
 
-mod attributes;
 mod block;
-mod destructors;
 mod discover;
+#[cfg(target_env = "gnu")]
+mod getattr;
+mod glibc;
+mod ids;
+mod initial_values;
+mod keys;
 mod layout;
 mod libraries;
 mod pristine;
 mod probe;
-mod robust;
+mod registry;
+mod robust_mutexes;
 mod selftest;
 mod setxid;
-mod statics;
 mod symbols;
 
 use std::sync::OnceLock;
@@ -102,35 +106,37 @@ use crate::sanitizer;
 pub use block::Block;
 pub use layout::Layout;
 
-/// Keeps others from changing what blocks are made from.
+/// Blocks other threads from changing what blocks are made from, until [`release`].
 pub(crate) fn hold() {
     if let Some(layout) = mode().layout() {
-        layout.hold();
+        layout.libraries.hold();
     }
-    block::hold();
+    registry::hold();
 }
 
+/// Undoes [`hold`].
+///
 /// # Safety
-/// The caller holds it.
+/// The caller called `hold`, or its parent process did before a fork.
 pub(crate) unsafe fn release() {
-    // SAFETY: the caller's promise.
+    // SAFETY: `hold` has locked both.
     unsafe {
-        block::release();
+        registry::release();
         if let Some(layout) = mode().layout() {
-            layout.release();
+            layout.libraries.release();
         }
     }
 }
 
-/// What is different in the child of a fork.
+/// To be called in the child of a fork, whose fibers must differ from the parent's.
 pub(crate) fn renew() {
-    block::renew();
+    registry::renew();
 }
 
-/// Where libc keeps a thread's restartable-sequences area, seen from its thread pointer; `None` if it
-/// has none.
+/// The place of a thread's restartable-sequences area, relative to its thread pointer; `None` if libc has
+/// none.
 pub fn rseq_offset() -> Option<isize> {
-    symbols::constants().rseq_offset
+    glibc::constants().rseq_offset
 }
 
 /// How fibers of this process see thread-local storage.
@@ -138,9 +144,9 @@ pub fn rseq_offset() -> Option<isize> {
 pub enum Mode {
     /// Each fiber has its own, and may migrate between carriers.
     Own(&'static Layout),
-    /// Fibers see their carrier's and stay on that carrier, for the reason given.
+    /// Fibers use their carrier's and stay on that carrier, for the reason given.
     Shared(String),
-    /// Each fiber is a thread of the kernel's and so has a thread's, for the reason given.
+    /// Each fiber is a kernel thread and uses that thread's, for the reason given.
     Threads(String),
 }
 
@@ -155,23 +161,23 @@ impl Mode {
     }
 }
 
-/// The mode, once it is fixed.
+/// The mode, once it is chosen.
 static MODE: OnceLock<&'static Mode> = OnceLock::new();
-/// [`ask_to_share`] was called.
+/// Whether [`ask_to_share`] was called.
 static ASKED_TO_SHARE: AtomicBool = AtomicBool::new(false);
 
-/// The mode of this process, found at the first call and fixed from then on.
+/// The mode of this process, chosen at the first call and fixed from then on.
 ///
-/// `CAREFREE_TLS` in the environment chooses: `own` (the default) is own mode where the platform
-/// allows it and threads elsewhere, `threads` is threads, `shared` is shared mode.
+/// `CAREFREE_TLS` in the environment chooses: `own` (the default) is own mode if the platform
+/// supports it and threads otherwise, `threads` is threads, `shared` is shared mode.
 pub fn mode() -> &'static Mode {
     MODE.get_or_init(|| {
-        // Fibers may outlive everything else, so what they are built from is never freed.
+        // Fibers may run until the process ends, so what they are built from is never freed.
         Box::leak(Box::new(choose()))
     })
 }
 
-/// The layout of blocks, if the mode is fixed and there is one.
+/// The layout of blocks, if own mode was chosen already.
 ///
 /// ```
 /// use carefree_context::tls::{known, mode};
@@ -183,11 +189,11 @@ pub fn known() -> Option<&'static Layout> {
 }
 
 /// Has fibers share their carrier's thread-local storage, unless `CAREFREE_TLS` says otherwise.
-/// Returns whether the mode is shared; it is not if [`mode`] was asked for before.
+/// Returns whether the mode is shared; it is not if another [`mode`] was chosen before.
 ///
 /// # Safety
 /// No code that runs on a fiber may rely on two fibers having different thread-local variables while
-/// one of them waits: see [`Mode::Shared`] and the description of the module.
+/// one of them waits: see [`Mode::Shared`] and the module.
 pub unsafe fn ask_to_share() -> bool {
     ASKED_TO_SHARE.store(true, Ordering::SeqCst);
     matches!(mode(), Mode::Shared(_))
@@ -211,20 +217,21 @@ fn choose() -> Mode {
     }
 }
 
-/// Finds the layout and tries it out.
+/// Finds the layout and tests it.
 fn find() -> Result<&'static Layout, String> {
     refuse_sanitizers()?;
     let layout: &'static Layout = Box::leak(Box::new(discover::discover()?));
-    attributes::know(layout);
+    #[cfg(target_env = "gnu")]
+    getattr::know(layout);
     selftest::run(layout).map_err(|what| format!("the self-test failed: {what}"))?;
     setxid::install(layout).map_err(|why| format!("libc's handler of set*id: {why}"))?;
     Ok(layout)
 }
 
 /// Sanitizers keep state of their own for each thread, and find it by the thread pointer or by values
-/// of pthread keys; what a fiber's storage has in its place is a copy of some other thread's. They
-/// have functions to be told of stacks that are switched, but none for that. (Valgrind knows threads
-/// by the kernel's numbers and sees the thread pointer change.)
+/// of pthread keys; a fiber's storage would have a copy of another thread's. They have functions to be
+/// told of switches between stacks, but none for that. (Valgrind identifies threads by the kernel's
+/// numbers and sees the thread pointer change.)
 fn refuse_sanitizers() -> Result<(), String> {
     match sanitizer::present() {
         Some(tool) => Err(format!("{tool} tracks threads by their thread pointer")),

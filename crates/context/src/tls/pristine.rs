@@ -1,51 +1,47 @@
-//! Looks at a thread that has run nothing yet.
+//! Examines a thread that has run nothing yet.
 //!
-//! The thread runs on memory of ours, so that its stack's address and length, which libc writes
-//! into `struct pthread`, are known and can be recognised. Until the snapshot is taken it must not
-//! allocate (malloc would leave its thread cache in the snapshot), touch a `thread_local`, call
-//! what can fail and then sets errno or dlerror, or panic; everything it needs is allocated and
-//! looked up before.
+//! The thread runs on memory allocated here, so its stack's address and length, which libc writes into
+//! `struct pthread`, are known and can be recognised. Until it has taken the snapshot the thread must not
+//! allocate (malloc would leave its thread cache in the snapshot), touch a `thread_local`, call a function
+//! that may set errno or dlerror, or panic; everything it needs is allocated and looked up before.
 
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
-use super::attributes::pthread_attr_setstack;
-use super::layout::DTV_FROM_TP;
+use super::glibc::{DTV_FROM_TP, UNALLOCATED, constants, pthread_attr_setstack};
 use super::probe::Probes;
-use super::symbols::{STATIC, constants};
+use super::symbols::STATIC;
 use crate::arch;
 use crate::loader;
 
-/// Objects with thread-local variables a process may have. glibc has no limit; the busiest
-/// programs have some dozens.
+/// How many objects with thread-local variables a process may have. glibc has no limit; large programs
+/// have some dozens.
 const MODULES: usize = 512;
-/// Bytes of a block at most, snapshot buffer and page-sized stacks being bounded by it.
+/// The largest block in bytes, which bounds the snapshot buffer.
 pub(super) const BLOCK_MAX: usize = 64 * 1024;
-/// Blocks, and the parts of them below and above the thread pointer, are multiples of it.
+/// The sizes of blocks, and of their parts below and above the thread pointer, are multiples of this.
 pub(super) const UNIT: usize = 64;
-/// The pristine thread's stack: an unusual number, so that it is recognised in `struct pthread`.
-const STACK: usize = 0x4_3000;
-/// libc's mark of a module whose storage the thread has not got yet.
-pub(super) const UNALLOCATED: usize = usize::MAX;
+/// Bytes of the pristine thread's stack: an unusual number, so that it is recognised in `struct pthread`.
+pub(super) const STACK: usize = 0x4_3000;
 
-/// One object's static thread-local storage: the executable's, or that of a library.
+/// The static thread-local storage of one object: the executable, or a library.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
-    /// libc's number for it, an index into the dynamic thread vector.
+    /// libc's number for the object, an index into the dynamic thread vector.
     pub(super) id: usize,
     /// Address of its first byte minus the thread pointer.
     pub(super) from_tp: isize,
     /// Bytes in memory.
     pub(super) size: usize,
-    /// Alignment its segment asks for.
+    /// Alignment that its segment asks for.
     pub(super) align: usize,
 }
 
-/// What the pristine thread found out; filled by it without allocating.
+/// What the pristine thread found; it fills this in without allocating.
 #[derive(Debug)]
 pub(super) struct Findings {
-    /// Whether to find out about libc as well; about libraries only otherwise.
+    /// Whether to examine libc as well, or libraries only.
     thorough: bool,
     pub(super) pthread_size: usize,
     pub(super) tp: usize,
@@ -58,32 +54,27 @@ pub(super) struct Findings {
     vector: Box<[usize; MODULES]>,
     entries: usize,
     pub(super) generation: usize,
-    /// Some object is in the middle of being loaded.
+    /// Whether some object is in the middle of being loaded.
     pub(super) unsettled: bool,
-    /// There are variables of an object that the loader does not show (of another namespace).
+    /// Whether there are variables of an object that the loader does not show (of another namespace).
     pub(super) strangers: bool,
     /// libc's own number; 0, which no object has, in a static program.
     pub(super) libc: usize,
-    /// Bytes that the block reaches below and above the thread pointer; the copy of it below has
-    /// them rounded up to [`UNIT`].
+    /// Bytes of the block below and above the thread pointer. `snapshot` has the former rounded up to
+    /// [`UNIT`].
     pub(super) below: usize,
     pub(super) above: usize,
     pub(super) snapshot: Box<[u64]>,
-    /// Where libc keeps the restartable-sequences area, relative to the thread pointer.
+    /// The place of the restartable-sequences area, relative to the thread pointer.
     pub(super) rseq: Option<Range<isize>>,
     pub(super) probes: Probes,
-    /// The thread's stack; not mapped any more.
+    /// The thread's stack, which is no longer mapped.
     pub(super) stack: Range<usize>,
     failure: Option<&'static str>,
 }
 
-/// The length of a pristine thread's stack, as libc notes it.
-pub(super) const fn stack_size() -> usize {
-    STACK
-}
-
 impl Findings {
-    /// Where the thread pointer would be in `snapshot`.
+    /// The thread pointer's position in `snapshot`.
     pub(super) fn below(&self) -> usize {
         self.below.next_multiple_of(UNIT)
     }
@@ -98,15 +89,15 @@ impl Findings {
         &self.vector[..self.entries]
     }
 
-    /// Where in a block with the thread pointer at `tp` the address `address` of the thread's own
-    /// would be, if it is one.
+    /// The position that corresponds to `address` in a block with the thread pointer at `tp`; `None` if
+    /// the address does not lie in the thread's block.
     pub(super) fn position(&self, address: usize, tp: usize) -> Option<usize> {
         (self.tp - self.below..self.tp + self.above)
             .contains(&address)
             .then(|| address.wrapping_sub(self.tp).wrapping_add(tp))
     }
 
-    /// Where libc's own variables would be in such a block.
+    /// The place of libc's own variables in a block with the thread pointer at `tp`.
     pub(super) fn libc_place(&self, tp: usize) -> Range<usize> {
         let libc = self.modules().iter().find(|m| m.id == self.libc);
         libc.map_or(0..0, |m| {
@@ -115,11 +106,12 @@ impl Findings {
         })
     }
 
-    /// Copies the thread's bytes at `place`, positions in such a block, into its `image`.
+    /// Copies the thread's bytes at `place`, positions in a block with the thread pointer at `tp`, into that
+    /// block's `image`.
     pub(super) fn copy_to(&self, image: &mut [u64], place: &Range<usize>, tp: usize) {
         let from = place.start + self.below() - tp;
         assert!(place.end <= size_of_val(image) && from + place.len() <= self.below() + self.above);
-        // SAFETY: both ranges are in bounds, as just checked; any bytes make words.
+        // SAFETY: both ranges are in bounds, as was just checked; any bytes make words.
         unsafe {
             image.as_mut_ptr().cast::<u8>().add(place.start).copy_from_nonoverlapping(
                 self.snapshot.as_ptr().cast::<u8>().add(from),
@@ -129,8 +121,8 @@ impl Findings {
     }
 }
 
-/// Starts the pristine thread and waits for what it sees: the libraries only, or (`thorough`)
-/// libc's ways as well.
+/// Starts the pristine thread and waits for its findings: about libraries only, or (`thorough`)
+/// about libc as well.
 pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
     let constants = constants();
     let pthread_size =
@@ -142,7 +134,7 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
         pthread: 0,
         tid: 0,
         errno: 0,
-        modules: vec![Found::default(); MODULES].try_into().expect("as many"),
+        modules: vec![Found::default(); MODULES].try_into().expect("MODULES elements"),
         count: 0,
         vector: Box::new([0; MODULES]),
         entries: 0,
@@ -154,7 +146,7 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
         above: 0,
         snapshot: vec![0; BLOCK_MAX / 8].into_boxed_slice(),
         rseq: constants.rseq(),
-        probes: Probes::new(thorough),
+        probes: Probes::new(if thorough { BLOCK_MAX } else { 0 }),
         stack: 0..0,
         failure: None,
     });
@@ -167,7 +159,7 @@ pub(super) fn look(thorough: bool) -> Result<Box<Findings>, String> {
 
 /// Runs [`body`] on a new thread.
 fn run_on_own_stack(findings: &mut Findings) -> Result<(), String> {
-    // SAFETY: a new private mapping.
+    // SAFETY: a new private mapping, which replaces none.
     let map = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -182,8 +174,8 @@ fn run_on_own_stack(findings: &mut Findings) -> Result<(), String> {
         return Err(format!("no memory to look at a thread: {}", std::io::Error::last_os_error()));
     }
     findings.stack = map as usize..map as usize + STACK;
-    // SAFETY: attributes are initialised before use and destroyed after; the mapping outlives the
-    // thread, which is joined before it is unmapped, and `findings` outlives the join as well.
+    // SAFETY: attributes are initialised before use and destroyed after. The thread is joined, so the
+    // mapping and `findings` outlive it.
     let code = unsafe {
         let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
         let mut thread = std::mem::zeroed::<libc::pthread_t>();
@@ -212,9 +204,9 @@ fn run_on_own_stack(findings: &mut Findings) -> Result<(), String> {
 
 /// The pristine thread's body.
 extern "C" fn body(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the creator passes its Findings and waits for this thread.
+    // SAFETY: the creator passes its Findings, and does not use them until it has joined this thread.
     let found = unsafe { &mut *argument.cast::<Findings>() };
-    // No destructor runs, nothing can panic: failures are noted.
+    // No destructor runs and nothing panics: failures are stored.
     if let Err(failure) = found.observe() {
         found.failure = Some(failure);
     }
@@ -225,13 +217,13 @@ impl Findings {
     /// Runs on the pristine thread.
     fn observe(&mut self) -> Result<(), &'static str> {
         self.tp = arch::thread_pointer() as usize;
-        // SAFETY: these have no preconditions.
+        // SAFETY: these calls have no preconditions.
         unsafe {
             self.pthread = libc::pthread_self() as usize;
             self.tid = libc::syscall(libc::SYS_gettid) as u32;
             self.errno = libc::__errno_location() as usize;
         }
-        // SAFETY: this thread's own vector; entry -1 holds the number of modules there is room for.
+        // SAFETY: this thread's own vector, of which entry -1 holds the length.
         let vector = unsafe {
             let vector = ((self.tp + DTV_FROM_TP) as *const *const [usize; 2]).read();
             self.generation = vector.read()[0];
@@ -244,14 +236,14 @@ impl Findings {
             *slot = entry[0];
             self.entries = index + 1;
         }
-        // It does not allocate.
+        // Does not allocate.
         loader::any_object(|object| !self.note(object));
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         self.find_strangers()?;
         self.measure()?;
-        // SAFETY: this thread's own block; the copy is large enough, as measured.
+        // SAFETY: this thread's own block; `measure` has checked that it fits into the snapshot.
         unsafe {
             ptr::copy_nonoverlapping(
                 (self.tp - self.below) as *const u8,
@@ -259,27 +251,27 @@ impl Findings {
                 self.below + self.above,
             );
         }
-        // From here on this thread may allocate and change its storage: the snapshot is taken.
+        // With the snapshot taken, this thread may allocate and change its storage.
         if self.thorough {
             self.probes.run(self.pthread..self.pthread + self.pthread_size, self.libc_area())?;
         }
         Ok(())
     }
 
-    /// Notes an object's static thread-local storage; false: it cannot be noted.
+    /// Stores what the loader says of an object's static thread-local storage; false on failure.
     fn note(&mut self, info: &libc::dl_phdr_info) -> bool {
         if info.dlpi_phdr.is_null() {
             return true;
         }
-        // SAFETY: as the loader describes it.
+        // SAFETY: the loader's description of the program headers, which stay during the visit.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let Some(header) = headers.iter().find(|h| h.p_type == libc::PT_TLS) else {
             return true;
         };
         let id = info.dlpi_tls_modid;
         if info.dlpi_tls_data.is_null() {
-            // A module without storage on this thread yet gets it from the loader when first used:
-            // unless the loader has not entered it in its books yet, or will give it a fixed place.
+            // The loader allocates this module's storage when a thread first uses it, unless the loader
+            // has not registered the module yet or will give it a fixed place.
             self.unsettled |= id == 0
                 || self.vector().get(id - 1).is_none_or(|data| *data == 0)
                 || wants_fixed_place(info, headers);
@@ -319,8 +311,8 @@ impl Findings {
     }
 
     /// Adds the variables of objects in other namespaces (`dlmopen`, `LD_AUDIT`), which the loader
-    /// does not show to this one. How long they are cannot be known, but what lies above their
-    /// start is: on x86-64, where modules are put below one another, the rest is theirs.
+    /// does not show to this one. Their length is unknown, but what lies above their start is not: on
+    /// x86-64, where modules are put below one another, the memory up to the next module is theirs.
     fn find_strangers(&mut self) -> Result<(), &'static str> {
         for index in 0..self.entries {
             let (id, data) = (index + 1, self.vector[index]);
@@ -343,7 +335,7 @@ impl Findings {
         Ok(())
     }
 
-    /// The block reaches from the lowest to the highest of: modules, control block, rseq area.
+    /// Measures the block, which spans all modules, the control block and the rseq area.
     fn measure(&mut self) -> Result<(), &'static str> {
         let control = self.pthread as isize - self.tp as isize;
         let mut low = control.min(0);
@@ -365,7 +357,7 @@ impl Findings {
     }
 }
 
-/// Whether the object is marked with `DF_STATIC_TLS`: some code in it uses the initial-exec model.
+/// Whether the object is marked with `DF_STATIC_TLS`: some of its code uses the initial-exec model.
 fn wants_fixed_place(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr]) -> bool {
     const DT_NULL: u64 = 0;
     const DT_FLAGS: u64 = 30;
@@ -375,8 +367,7 @@ fn wants_fixed_place(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr]) ->
     };
     let mut entry = (info.dlpi_addr + header.p_vaddr) as *const [u64; 2];
     loop {
-        // SAFETY: the dynamic section is mapped as long as the loader shows the object, and ends
-        // with DT_NULL.
+        // SAFETY: the dynamic section is mapped while the loader shows the object, and ends with DT_NULL.
         let [tag, value] = unsafe { entry.read() };
         match tag {
             DT_NULL => return false,

@@ -1,5 +1,5 @@
-//! Runs a function on a block before the first fiber does, and compares what libc and `std` say
-//! there with what they say on a thread.
+//! Runs a function on a block before the first fiber does, and compares what libc and `std` say there with
+//! what they say on a thread.
 
 use std::cell::Cell;
 use std::ptr;
@@ -17,7 +17,7 @@ thread_local! {
     static GUARD: Guard = const { Guard };
 }
 
-/// Destructors run, of `thread_local`s and of keys.
+/// How many destructors ran, of `thread_local`s and of keys.
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 
 struct Guard;
@@ -44,9 +44,9 @@ struct Test {
     result: Result<(), &'static str>,
 }
 
-/// Runs the test twice on one block, since a fiber finds it fresh at first and reset from then on.
+/// Runs the test twice on one block, which is fresh for the first fiber and reset for later ones.
 pub(super) fn run(layout: &'static Layout) -> Result<(), String> {
-    // SAFETY: a new private mapping, unmapped below.
+    // SAFETY: a new private mapping, which replaces none.
     let map = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -64,17 +64,17 @@ pub(super) fn run(layout: &'static Layout) -> Result<(), String> {
     valgrind::register(base as usize, base as usize + STACK);
     let result = test(layout, base);
     valgrind::deregister(&(base as usize..base as usize + STACK));
-    // SAFETY: mapped above; nothing runs on it any more.
+    // SAFETY: mapped above; `test` has returned, so nothing runs on it any more.
     unsafe { libc::munmap(map, STACK) };
     result
 }
 
 fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
-    // SAFETY: fresh memory of this function's own.
+    // SAFETY: fresh zeroed memory that nothing else uses, mapped until after the block is retired.
     let mut block = unsafe { Block::build(layout, base..base.wrapping_add(STACK)) }
         .map_err(|e| e.to_string())?;
     let mut key = 0;
-    // SAFETY: a valid destructor; the mutex is initialised before use.
+    // SAFETY: the destructor is valid; the attributes and the mutex are initialised before use.
     let mut mutex = unsafe {
         if libc::pthread_key_create(&mut key, Some(destroy_key)) != 0 {
             return Err("no pthread key could be created".into());
@@ -85,7 +85,7 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
         let mut mutex = std::mem::zeroed::<libc::pthread_mutex_t>();
         libc::pthread_mutex_init(&mut mutex, &attributes);
         libc::pthread_mutexattr_destroy(&mut attributes);
-        // Held by this thread while the fiber tries.
+        // This thread holds it while the fiber tries to lock it.
         libc::pthread_mutex_lock(&mut mutex);
         mutex
     };
@@ -105,8 +105,8 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
             mutex: &mut mutex,
             result: Err("nothing ran"),
         };
-        // SAFETY: the stack below the block is this function's own; `on_block` switches back
-        // before the memory goes away, and is never entered again.
+        // SAFETY: nothing else uses the stack below the block; `on_block` switches back, so `test` and the
+        // stack outlive it, and it is never entered again.
         unsafe {
             let test = &raw mut test;
             (*test).own = arch::prepare_thread(low, block.thread_pointer(), on_block, test.cast());
@@ -127,7 +127,7 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
         block.reset();
     }
     block.retire();
-    // SAFETY: created above.
+    // SAFETY: all three were created above; this thread has locked the mutex.
     unsafe {
         libc::pthread_mutex_unlock(&mut mutex);
         libc::pthread_mutex_destroy(&mut mutex);
@@ -138,7 +138,8 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
 
 unsafe extern "C" fn on_block(data: *mut u8) -> ! {
     let test = data.cast::<Test>();
-    // SAFETY: `test` waits for this function in its switch; the block is the one just entered.
+    // SAFETY: `test` is alive, since its function waits in the switch. The block is of that layout, was
+    // just entered, and is left for good by the switch below.
     unsafe {
         (*(*test).layout).enter();
         (*test).result = check(&*test);
@@ -149,11 +150,11 @@ unsafe extern "C" fn on_block(data: *mut u8) -> ! {
     unreachable!("an ended self-test was entered again")
 }
 
-/// What must hold on a fiber. Must not panic: nothing could catch it here.
+/// Checks what must hold on a fiber. Must not panic, since nothing could catch it here.
 fn check(test: &Test) -> Result<(), &'static str> {
     let within = |range: &[usize; 2], address: usize| (range[0]..range[1]).contains(&address);
     let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
-    // SAFETY: libc calls with valid arguments; what they return is compared, not followed.
+    // SAFETY: calls of libc with valid arguments. `errno` is read within the block only.
     unsafe {
         let errno = libc::__errno_location();
         ensure(within(&test.block, errno as usize), "errno lies outside the block")?;
@@ -163,8 +164,7 @@ fn check(test: &Test) -> Result<(), &'static str> {
         PROBE.set(9);
         GUARD.with(|_| ());
         ensure(std::thread::current().id() != test.creator, "std takes it for its creator")?;
-        // The second of two fresh allocations must not be the first: malloc works at all, and
-        // its cache is the fiber's own.
+        // Two allocations must differ: malloc works, with the fiber's own cache.
         let first = libc::malloc(100);
         let second = libc::malloc(100);
         let distinct = !first.is_null() && !second.is_null() && first != second;

@@ -1,74 +1,24 @@
-//! Symbols of libc's that no header declares.
+//! Looking up symbols of libc that no header declares.
 //!
-//! In a dynamic program the loader finds them. A static program has no loader to ask, but its linker
-//! has libc's own objects before it, hidden symbols included: there each name is a weak reference, null
-//! if libc has none. A weak reference brings no object into the program; those meant here are part of
-//! what starts and ends threads, and are there anyway.
+//! In a dynamic program the loader finds them. A static program has no loader, but its linker sees
+//! libc's own objects, including hidden symbols. There each name is a weak reference, which is null if
+//! libc has no such symbol. A weak reference does not link an object into the program, but the objects
+//! that start and end threads, which have these symbols, are linked anyway.
 
 use std::ffi::{CStr, c_void};
-use std::ops::Range;
-use std::sync::OnceLock;
 
-/// Whether libc is a part of this program's own file.
+/// Whether libc is linked into this program statically.
 pub(super) const STATIC: bool = cfg!(all(target_feature = "crt-static", target_env = "gnu"));
 
 /// A symbol of the running process, or null.
 #[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
 pub(super) fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: the name is a C string; dlsym only looks it up.
+    // SAFETY: the name is a C string, which dlsym only looks up.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
 pub(super) use linked::symbol;
-
-/// What libc's symbols tell that is asked for at each look.
-#[derive(Debug)]
-pub(super) struct Constants {
-    /// Bytes of `struct pthread`.
-    pub(super) pthread_size: Option<usize>,
-    /// Where the restartable-sequences area is, relative to the thread pointer.
-    pub(super) rseq_offset: Option<isize>,
-    rseq_size: Option<u32>,
-}
-
-/// Looked up once, before there are fibers: the loader finds symbols under a lock that the thread or
-/// fiber holds that is loading a library, and it may be waiting for the thread that looks. (Nor is it
-/// for the thread that is looked at: what is not there leaves traces in dlerror and errno.)
-pub(super) fn constants() -> &'static Constants {
-    static CONSTANTS: OnceLock<Constants> = OnceLock::new();
-    CONSTANTS.get_or_init(|| {
-        // SAFETY: glibc exports both as constants of these types.
-        let (rseq_offset, rseq_size) = unsafe {
-            (
-                symbol(c"__rseq_offset").cast::<isize>().as_ref().copied(),
-                symbol(c"__rseq_size").cast::<u32>().as_ref().copied(),
-            )
-        };
-        let pthread_size = super::layout::debugger_size(c"_thread_db_sizeof_pthread");
-        Constants { pthread_size, rseq_offset, rseq_size }
-    })
-}
-
-impl Constants {
-    /// The restartable-sequences area, relative to the thread pointer.
-    ///
-    /// The area is there even where registering it was turned off or failed (`__rseq_size` is 0 then),
-    /// and libc reads it all the same, in `sched_getcpu`. glibc before 2.35 has none.
-    pub(super) fn rseq(&self) -> Option<Range<isize>> {
-        /// The kernel's original size of it, which is also the least.
-        const ORIGINAL: usize = 32;
-        /// The auxiliary vector's entry for the size that the kernel knows.
-        const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-        let (offset, size) = (self.rseq_offset?, self.rseq_size? as usize);
-        // SAFETY: no preconditions.
-        let known = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
-        // glibc 2.41 and later make it as large as the kernel says; earlier ones have the original. It
-        // cannot reach over the thread pointer, nor is it put right below.
-        let size = if size > ORIGINAL { size.max(known) } else { ORIGINAL };
-        (offset != 0).then(|| offset..offset + size.next_multiple_of(ORIGINAL) as isize)
-    }
-}
 
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
 mod linked {
@@ -76,7 +26,7 @@ mod linked {
 
     macro_rules! weak {
         ($($name:literal)*) => {
-            /// All names that are asked for.
+            /// All names that `symbol` is called with.
             const NAMES: &[&str] = &[$($name),*];
 
             std::arch::global_asm!(
@@ -114,7 +64,7 @@ mod linked {
 
     pub(in super::super) fn symbol(name: &CStr) -> *mut c_void {
         let index = NAMES.iter().position(|known| known.as_bytes() == name.to_bytes());
-        // SAFETY: as many addresses as names, written by the linker.
+        // SAFETY: the array above has one address for each name, written by the linker.
         index.map_or(std::ptr::null_mut(), |index| unsafe { ADDRESSES[index] })
     }
 }

@@ -1,33 +1,25 @@
-//! `pthread_getattr_np` for fibers: garbage collectors and stack-depth checks ask it where the
-//! stack of the thread they run on lies.
+//! `pthread_getattr_np` for fibers: garbage collectors and stack-depth checks call it to find the stack of
+//! the thread that they run on.
 //!
-//! libc's own would answer from the block, where the fiber's stack is noted, but on the way asks
-//! the kernel for the thread's affinity by its id. The kernel does not know a fiber's id. So this
-//! definition stands in front of libc's: it answers for fibers and hands over threads.
+//! libc's own function would answer from the block, which has the fiber's stack, but also asks the kernel
+//! for the thread's affinity by its id. The kernel does not know a fiber's id. So this definition
+//! interposes libc's: it answers for fibers and passes threads on.
 //!
-//! Who asks for itself is told of the stack on which it asks: a coroutine, or a call on a stack of its
-//! own, runs elsewhere than its fiber or thread. That is looked up by where the stack pointer is, and
-//! not noted at each switch, so it cannot get out of step with coroutines that are suspended within
-//! such calls.
+//! A fiber or thread that asks for itself is told of the stack that it is using: a coroutine, or a call on
+//! a stack of its own, runs elsewhere than its fiber or thread. That stack is looked up by the stack
+//! pointer. It is not recorded at each switch, so it cannot get out of step with coroutines that are
+//! suspended within such calls.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-use super::block::is_fiber_id;
+use super::glibc::pthread_attr_setstack;
+use super::ids::is_fiber_id;
 use super::layout::Layout;
 use crate::stack;
 
 type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
-
-unsafe extern "C" {
-    // Not in the libc crate for this target.
-    pub(super) fn pthread_attr_setstack(
-        attributes: *mut libc::pthread_attr_t,
-        base: *mut c_void,
-        size: usize,
-    ) -> c_int;
-}
 
 /// What is known once there may be fibers.
 struct Known {
@@ -39,8 +31,8 @@ static KNOWN: OnceLock<Known> = OnceLock::new();
 
 /// Which words of a `pthread_attr_t` hold the stack's end and its length.
 ///
-/// `pthread_attr_setstack` writes them, but refuses stacks shorter than it would start a thread on
-/// (16 KiB, and more where vector registers are long). A fiber's may be shorter.
+/// `pthread_attr_setstack` writes them, but refuses stacks shorter than a thread's minimum (16 KiB, and
+/// more where vector registers are long). A fiber's may be shorter.
 #[derive(Clone, Copy)]
 struct Words {
     end: usize,
@@ -48,13 +40,14 @@ struct Words {
 }
 
 impl Words {
-    /// Finds them by setting a stack that no one else would have.
+    /// Finds the words by setting a stack with an unusual address and length.
     fn find() -> Option<Words> {
         const BASE: usize = 0x1234_5678_9000;
         const SIZE: usize = 0x7654_3000;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: initialised before use, destroyed after; the stack is noted, not touched.
+        // SAFETY: the attributes are initialised before use and destroyed after; the stack is only stored
+        // in them, and not accessed.
         let words = unsafe {
             if libc::pthread_attr_init(attributes) != 0 {
                 return None;
@@ -76,11 +69,13 @@ impl Words {
         Some(Words { end: only(BASE + SIZE)?, size: only(SIZE)? })
     }
 
+    /// Writes a stack into attributes.
+    ///
     /// # Safety
     /// The attributes are initialised.
     unsafe fn set(self, attributes: *mut libc::pthread_attr_t, base: *mut c_void, size: usize) {
         let words = attributes.cast::<usize>();
-        // SAFETY: both are words of the attributes, found as such.
+        // SAFETY: `find` has found both as words of such a structure.
         unsafe {
             words.add(self.end).write(base as usize + size);
             words.add(self.size).write(size);
@@ -88,10 +83,10 @@ impl Words {
     }
 }
 
-#[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
-fn libcs() -> Option<GetAttributes> {
+#[cfg(target_feature = "crt-static")]
+fn original() -> Option<GetAttributes> {
     unsafe extern "C" {
-        // glibc's name for itself; `pthread_getattr_np` is a weak one for the same.
+        // glibc's internal name; `pthread_getattr_np` is a weak alias of it.
         fn __pthread_getattr_np(
             thread: libc::pthread_t,
             attributes: *mut libc::pthread_attr_t,
@@ -100,22 +95,22 @@ fn libcs() -> Option<GetAttributes> {
     Some(__pthread_getattr_np)
 }
 
-#[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
-fn libcs() -> Option<GetAttributes> {
+#[cfg(not(target_feature = "crt-static"))]
+fn original() -> Option<GetAttributes> {
     static NEXT: OnceLock<usize> = OnceLock::new();
     let next = *NEXT.get_or_init(|| {
-        // SAFETY: looks a C string up.
+        // SAFETY: the name is a C string, which dlsym only looks up.
         unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_getattr_np".as_ptr()) as usize }
     });
     // SAFETY: libc's function has this type; a null pointer is None.
     unsafe { std::mem::transmute::<usize, Option<GetAttributes>>(next) }
 }
 
-/// Where the caller's frame is.
+/// The address of the caller's frame.
 #[inline(always)]
 fn stack_pointer() -> usize {
     let here: usize;
-    // SAFETY: reads a register.
+    // SAFETY: only reads a register.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         std::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags));
@@ -125,8 +120,9 @@ fn stack_pointer() -> usize {
     here
 }
 
-/// The stack that is used here, if it is a coroutine's or a call's own, as lowest address and length.
-fn elsewhere(thread: libc::pthread_t) -> Option<(usize, usize)> {
+/// The stack in use here, if `thread` is the caller and the stack a coroutine's or a call's own, as lowest
+/// address and length.
+fn other_stack(thread: libc::pthread_t) -> Option<(usize, usize)> {
     // SAFETY: no preconditions.
     if thread != unsafe { libc::pthread_self() } {
         return None;
@@ -136,10 +132,10 @@ fn elsewhere(thread: libc::pthread_t) -> Option<(usize, usize)> {
     Some((base, stack.top - base))
 }
 
-/// Notes a stack in attributes that are initialised.
+/// Writes a stack into attributes.
 ///
 /// # Safety
-/// They are.
+/// The attributes are initialised.
 unsafe fn set(
     words: &Option<Words>,
     attributes: *mut libc::pthread_attr_t,
@@ -147,7 +143,7 @@ unsafe fn set(
     size: usize,
 ) -> c_int {
     let base = std::ptr::without_provenance_mut(base);
-    // SAFETY: the caller's promise.
+    // SAFETY: the attributes are initialised.
     unsafe {
         match words {
             Some(words) => {
@@ -162,8 +158,8 @@ unsafe fn set(
 /// libc's `pthread_getattr_np`, which also knows fibers and coroutines.
 ///
 /// # Safety
-/// As for libc's: `thread` is a live thread or fiber, `attributes` may be written.
-#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+/// As for libc's: `thread` is a live thread or fiber, `attributes` is writable.
+#[unsafe(no_mangle)]
 #[allow(unreachable_pub, reason = "libc's callers reach it by its symbol")]
 pub unsafe extern "C" fn pthread_getattr_np(
     thread: libc::pthread_t,
@@ -172,7 +168,8 @@ pub unsafe extern "C" fn pthread_getattr_np(
     let known = KNOWN.get();
     if let Some(Known { layout, words }) = known {
         let low = (thread as usize).wrapping_sub(layout.pthread.start) as *const u8;
-        // SAFETY: every pthread_t is the address of a `struct pthread`, in which these lie.
+        // SAFETY: a pthread_t is the address of a live `struct pthread`, in which the three words lie. A
+        // fiber's are not written while it lives. `attributes` is writable.
         unsafe {
             if is_fiber_id(low.add(layout.tid).cast::<u32>().read()) {
                 let base = low.add(layout.stack_base).cast::<usize>().read();
@@ -182,17 +179,17 @@ pub unsafe extern "C" fn pthread_getattr_np(
                     return failed;
                 }
                 let is_own = (base..base + size).contains(&stack_pointer());
-                let away = if is_own { None } else { elsewhere(thread) };
+                let away = if is_own { None } else { other_stack(thread) };
                 let (base, size) = away.unwrap_or((base, size));
                 return set(words, attributes, base, size);
             }
         }
     }
-    let Some(function) = libcs() else { return libc::ENOSYS };
-    // SAFETY: the caller's promises.
+    let Some(function) = original() else { return libc::ENOSYS };
+    // SAFETY: libc's function, with the arguments of a call of libc's function.
     let failed = unsafe { function(thread, attributes) };
-    match known.and_then(|known| Some((known, elsewhere(thread)?))) {
-        // SAFETY: libc has initialised them.
+    match known.and_then(|known| Some((known, other_stack(thread)?))) {
+        // SAFETY: libc's function has initialised the attributes.
         Some((known, (base, size))) if failed == 0 => unsafe {
             set(&known.words, attributes, base, size)
         },
