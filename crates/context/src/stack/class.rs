@@ -1,4 +1,4 @@
-//! The stacks of one size: which are out, which are idle, and in what state.
+//! The stacks of one size: which are in use, which are idle, and in what state.
 //!
 //! A slot's life:
 //!
@@ -18,77 +18,42 @@
 //!
 //! Handing out prefers used stacks, the latest first, as they are in the cache and cost nothing;
 //! then clean ones; then a batch of dropped ones is populated; then a batch of bare or untaken
-//! slots is guarded and populated. System calls are made between critical sections, never within,
-//! by a thread that has taken the batch off its list: other threads go on, at worst with a batch of
-//! their own.
+//! slots is guarded and populated. A thread makes system calls outside of critical sections, after it
+//! has taken the batch off its list. Other threads continue meanwhile, at worst with a batch of their own.
 //!
 //! # Shedding
 //!
-//! A slab of which every slot ever taken is on a list has no stack in use, nor one on its way between
+//! If every taken slot of a slab is on a list, the slab has no stack in use, nor one on its way between
 //! lists. Such slabs are unmapped when address space has run out ([`Class::shed`]): first their slots
-//! are taken off the lists, with the class locked, so that nobody can get hold of one; then they are
-//! unmapped, one by one, outside the lock. A vacant slab keeps the number until the next one comes.
+//! are taken off the lists, with the class locked, so that no thread can take one; then the slabs are
+//! unmapped, one by one, outside the lock. A vacant slab keeps the number for the next slab.
 
-use super::guard::{self, GuardMode, Range};
-use super::slab::{NIL, Slab};
+use super::batch::{Batch, MOST, Slot};
+use super::guard::{self, GuardMode};
+use super::lists::{Kind, Lists};
+use super::slab::Slab;
 use super::sys::{self, Errno};
 use super::{StackSize, limit};
 use crate::valgrind;
 use carefree_ground::lock::Lock;
 use std::io;
 
-/// The most stacks in a batch.
-///
-/// From 32 on, larger batches save no time that could be measured, and each costs stack space (16
-/// bytes a slot, and as many to tell the kernel of it) of whoever needs a stack, which may itself
-/// be a fiber on a small one.
-const MOST: usize = 64;
-/// One release in this many looks at how much memory the stack holds.
+/// One release in this many measures how much memory the stack holds.
 const SAMPLING: usize = 64;
-
-/// A slot off every list, and so its holder's alone.
-#[derive(Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) base: *mut u8,
-    /// The slab's number in the upper half, the slot's number in its slab in the lower.
-    pub(super) id: u32,
-}
 
 /// All stacks of one size in one pool.
 pub(super) struct Class {
     size: StackSize,
     mode: GuardMode,
-    /// The memory that idle used stacks may hold, in bytes.
+    /// Bytes of memory that idle used stacks may hold.
     idle_bytes: usize,
     state: Lock<State>,
 }
 
-/// A list of slots, last in first out, linked through [`Slab::links`].
-struct List {
-    head: u32,
-    length: usize,
-}
-
-const EMPTY: List = List { head: NIL, length: 0 };
-
-/// All lists.
-const LISTS: [fn(&mut State) -> &mut List; 4] = [
-    |state| &mut state.bare,
-    |state| &mut state.dropped,
-    |state| &mut state.clean,
-    |state| &mut state.used,
-];
-
 struct State {
-    slabs: Vec<Slab>,
-    /// The first slab with untaken slots.
-    frontier: usize,
-    bare: List,
-    dropped: List,
-    clean: List,
-    used: List,
+    lists: Lists,
     in_use: usize,
-    /// What an idle used stack holds in bytes: a running average of samples.
+    /// Bytes that an idle used stack holds: a running average of samples.
     held: usize,
     /// How many idle used stacks are within the watermark.
     limit: usize,
@@ -96,181 +61,44 @@ struct State {
     unsampled: usize,
 }
 
+impl State {
+    /// By how much the watermark is exceeded before a batch is given back, so that a program that hovers
+    /// around it does not pay a system call for each stack.
+    fn slack(&self) -> usize {
+        (self.limit / 4).min(MOST - 1)
+    }
+}
+
 /// Counts of stacks, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackStats {
     /// Address space reserved for slabs, in bytes.
     pub reserved_bytes: usize,
-    /// How many stacks that is room for.
+    /// How many stacks fit into it.
     pub slots: usize,
     /// Stacks handed out.
     pub in_use: usize,
     /// Idle stacks that hold memory of their last user.
     pub idle_touched: usize,
-    /// Idle stacks whose top page was allocated ahead of demand and that nobody has used yet.
+    /// Unused stacks whose top page was allocated ahead of demand.
     pub idle_ready: usize,
-    /// Idle stacks that hold no memory: theirs was given back to the kernel.
+    /// Idle stacks without memory: it was given back to the kernel.
     pub given_back: usize,
 }
 
-/// Up to [`MOST`] slots on their way between lists.
-struct Slots {
-    slots: [Slot; MOST],
-    length: usize,
-}
-
-impl Slots {
-    fn new() -> Self {
-        Slots { slots: [Slot { base: std::ptr::null_mut(), id: NIL }; MOST], length: 0 }
-    }
-
-    fn push(&mut self, slot: Slot) {
-        self.slots[self.length] = slot;
-        self.length += 1;
-    }
-
-    fn as_slice(&self) -> &[Slot] {
-        &self.slots[..self.length]
-    }
-
-    /// Calls `body` with a part of every slot.
-    fn ranges<T>(&self, offset: usize, bytes: usize, body: impl FnOnce(&[Range]) -> T) -> T {
-        let mut ranges = [Range { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST];
-        for (range, slot) in ranges.iter_mut().zip(self.as_slice()) {
-            *range = Range { iov_base: slot.base.wrapping_add(offset).cast(), iov_len: bytes };
-        }
-        body(&ranges[..self.length])
-    }
-}
-
-impl State {
-    fn slot(&self, id: u32) -> Slot {
-        Slot { base: self.slabs[(id >> 16) as usize].slot(id & 0xffff), id }
-    }
-
-    fn link(&mut self, id: u32) -> &mut u32 {
-        &mut self.slabs[(id >> 16) as usize].links[(id & 0xffff) as usize]
-    }
-
-    fn pop(&mut self, list: fn(&mut State) -> &mut List) -> Option<Slot> {
-        let id = list(self).head;
-        if id == NIL {
-            return None;
-        }
-        let next = *self.link(id);
-        let list = list(self);
-        list.head = next;
-        list.length -= 1;
-        Some(self.slot(id))
-    }
-
-    fn push(&mut self, list: fn(&mut State) -> &mut List, id: u32) {
-        let next = list(self).head;
-        *self.link(id) = next;
-        let list = list(self);
-        list.head = id;
-        list.length += 1;
-    }
-
-    /// Takes a slot that was never taken before.
-    fn take(&mut self) -> Option<Slot> {
-        while let Some(slab) = self.slabs.get_mut(self.frontier) {
-            if slab.taken < slab.slots() {
-                let id = (self.frontier as u32) << 16 | slab.taken;
-                slab.taken += 1;
-                return Some(self.slot(id));
-            }
-            self.frontier += 1;
-        }
-        None
-    }
-
-    fn pop_used(&mut self, batch: &mut Slots, most: usize) {
-        while batch.length < most {
-            let Some(slot) = self.pop(|state| &mut state.used) else { break };
-            batch.push(slot);
-        }
-    }
-
-    /// How far above the watermark a batch is due: a program that hovers around it shall not pay a
-    /// system call for each stack.
-    fn slack(&self) -> usize {
-        (self.limit / 4).min(MOST - 1)
-    }
-
-    fn reserved(&self) -> usize {
-        self.slabs.iter().map(Slab::bytes).sum()
-    }
-
-    /// Whether there is a number for one more slab.
-    fn has_place(&self) -> bool {
-        self.slabs.len() < (NIL >> 16) as usize || self.slabs.iter().any(Slab::is_vacant)
-    }
-
-    fn place(&mut self, slab: Slab) {
-        match self.slabs.iter().position(Slab::is_vacant) {
-            Some(number) => {
-                self.slabs[number] = slab;
-                self.frontier = self.frontier.min(number);
-            }
-            None => self.slabs.push(slab),
-        }
-    }
-
-    /// Condemns the slabs of which no stack is in use. Nothing is allocated.
-    fn condemn_idle(&mut self) {
-        self.slabs.iter_mut().for_each(|slab| slab.idle = 0);
-        for list in LISTS {
-            let mut id = list(self).head;
-            while id != NIL {
-                self.slabs[(id >> 16) as usize].idle += 1;
-                id = *self.link(id);
-            }
-        }
-        for slab in self.slabs.iter_mut().filter(|slab| !slab.is_vacant()) {
-            // Also one of which nothing was ever taken: of two that are reserved at the same time, the
-            // first may do for both threads.
-            if slab.idle == slab.taken {
-                slab.condemned = true;
-                slab.taken = slab.slots();
-            }
-        }
-        for list in LISTS {
-            let mut id = std::mem::replace(&mut list(self).head, NIL);
-            let mut last = NIL;
-            while id != NIL {
-                let next = *self.link(id);
-                if self.slabs[(id >> 16) as usize].condemned {
-                    list(self).length -= 1;
-                } else {
-                    match last {
-                        NIL => list(self).head = id,
-                        last => *self.link(last) = id,
-                    }
-                    *self.link(id) = NIL;
-                    last = id;
-                }
-                id = next;
-            }
-        }
-    }
-
-    fn take_condemned(&mut self, size: StackSize) -> Option<Slab> {
-        let slab = self.slabs.iter_mut().find(|slab| slab.condemned)?;
-        Some(std::mem::replace(slab, Slab::vacant(size)))
-    }
-}
-
 impl Class {
-    /// See [`crate::fork`].
+    /// Blocks other threads from changing the class until [`release_hold`](Self::release_hold): see
+    /// [`crate::fork`].
     pub(super) fn hold(&self) {
         self.state.hold();
     }
 
+    /// Undoes [`hold`](Self::hold).
+    ///
     /// # Safety
-    /// The caller holds it.
+    /// The caller called `hold`, or its parent process did before a fork.
     pub(super) unsafe fn release_hold(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `hold` has locked it.
         unsafe { self.state.release() };
     }
 
@@ -280,12 +108,7 @@ impl Class {
             mode,
             idle_bytes,
             state: Lock::new(State {
-                slabs: Vec::new(),
-                frontier: 0,
-                bare: EMPTY,
-                dropped: EMPTY,
-                clean: EMPTY,
-                used: EMPTY,
+                lists: Lists::new(),
                 in_use: 0,
                 held: 0,
                 limit: idle_bytes / sys::page_size(),
@@ -299,8 +122,8 @@ impl Class {
         self.size
     }
 
-    /// Hands out `wanted` stacks, or as many as can be had but at least one; with each comes
-    /// whether it is fresh, reads as zero.
+    /// Hands out `wanted` stacks, or as many as possible but at least one. `hand_out` is called with each,
+    /// and with whether the stack is fresh, that is, reads as zero.
     ///
     /// `hand_out` is called with the class locked and must be short.
     pub(super) fn acquire(
@@ -312,11 +135,11 @@ impl Class {
         {
             let mut state = self.state.lock();
             while had < wanted {
-                if let Some(slot) = state.pop(|state| &mut state.used) {
+                if let Some(slot) = state.lists.pop(Kind::Used) {
                     let base = slot.base as usize;
                     valgrind::renew(base + self.size.guard(), base + self.size.bytes());
                     hand_out(slot, false);
-                } else if let Some(slot) = state.pop(|state| &mut state.clean) {
+                } else if let Some(slot) = state.lists.pop(Kind::Clean) {
                     hand_out(slot, true);
                 } else {
                     break;
@@ -335,22 +158,22 @@ impl Class {
         Ok(())
     }
 
-    /// Makes a batch of stacks ready, hands out up to `wanted` of them, at least one, and keeps the
-    /// others.
+    /// Makes a batch of stacks ready, hands out up to `wanted` of them, at least one, and puts the others
+    /// on the list of clean ones.
     #[cold]
     fn make_ready(
         &self,
         wanted: usize,
         hand_out: &mut impl FnMut(Slot, bool),
     ) -> io::Result<usize> {
-        let mut batch = Slots::new();
+        let mut batch = Batch::new();
         let guarded = self.take_batch(wanted, &mut batch)?;
-        let mut ready = batch.length;
+        let mut ready = batch.len();
         let mut refusal = None;
         if !guarded {
             let guard = self.size.guard();
             (ready, refusal) = batch.ranges(0, guard, |ranges| {
-                // SAFETY: the batch is ours alone, and its slots have had no user yet.
+                // SAFETY: the slots are on no list, so they belong to this function, and they were never used.
                 unsafe { guard::install(self.mode, ranges) }
             });
         }
@@ -368,11 +191,11 @@ impl Class {
 
         let mut state = self.state.lock();
         for slot in &batch.as_slice()[ready..] {
-            state.push(|state| &mut state.bare, slot.id);
+            state.lists.push(Kind::Bare, slot.id);
         }
         let handed = ready.min(wanted);
         for slot in &batch.as_slice()[handed..ready] {
-            state.push(|state| &mut state.clean, slot.id);
+            state.lists.push(Kind::Clean, slot.id);
         }
         for slot in &batch.as_slice()[..handed] {
             hand_out(*slot, true);
@@ -387,41 +210,35 @@ impl Class {
         }
     }
 
-    /// Takes a batch of slots that hold no memory; tells whether they have guards.
-    fn take_batch(&self, wanted: usize, batch: &mut Slots) -> io::Result<bool> {
+    /// Takes a batch of slots that hold no memory; returns whether they have guards.
+    fn take_batch(&self, wanted: usize, batch: &mut Batch) -> io::Result<bool> {
         let mut state = self.state.lock();
         loop {
-            // As many again as are in use: like a growing vector, ahead of demand by no more than
-            // demand has been, so that a program of one fiber touches no page in vain.
+            // As many as are in use: ahead of demand by no more than demand has been, like a growing
+            // vector, so that a program of one fiber touches no page unnecessarily.
             let count = wanted.max(state.in_use).min(MOST);
-            while batch.length < count {
-                let Some(slot) = state.pop(|state| &mut state.dropped) else {
-                    break;
-                };
-                batch.push(slot);
-            }
-            if batch.length > 0 {
+            state.lists.fill(batch, Kind::Dropped, count);
+            if batch.len() > 0 {
                 return Ok(true);
             }
-            while batch.length < count {
-                let Some(slot) = state.pop(|state| &mut state.bare).or_else(|| state.take()) else {
-                    break;
-                };
+            while batch.len() < count {
+                let slot = state.lists.pop(Kind::Bare).or_else(|| state.lists.take());
+                let Some(slot) = slot else { break };
                 batch.push(slot);
             }
-            if batch.length > 0 {
+            if batch.len() > 0 {
                 return Ok(false);
             }
-            let reserved = state.reserved();
-            let full = !state.has_place();
+            let reserved = state.lists.reserved();
+            let full = !state.lists.has_place();
             drop(state);
 
             let slab =
                 if full { Err(Errno(libc::ENOMEM)) } else { Slab::reserve(self.size, reserved) };
             let slab = slab.map_err(|errno| limit::explain(self.size, "mmap", errno))?;
-            // Taken from under the same lock: it is not shed before.
+            // The next round takes slots under the same lock, before the slab can be shed.
             state = self.state.lock();
-            state.place(slab);
+            state.lists.place(slab);
         }
     }
 
@@ -433,28 +250,27 @@ impl Class {
             let mut state = self.state.lock();
             state.in_use -= slots.len();
             for slot in slots {
-                state.push(|state| &mut state.used, slot.id);
+                state.lists.push(Kind::Used, slot.id);
             }
             state.unsampled += slots.len();
             if state.unsampled >= SAMPLING {
                 state.unsampled = 0;
                 sample = slots.last();
             }
-            surplus = state.used.length > state.limit + state.slack();
+            surplus = state.lists.length(Kind::Used) > state.limit + state.slack();
         }
         if let Some(slot) = sample {
-            self.look_at(slot);
+            self.sample(slot);
         }
         if surplus {
             self.shrink();
         }
     }
 
-    /// Learns from a stack just released how much memory idle ones hold.
+    /// Measures how much memory a stack that was just released holds, as a sample of idle ones.
     #[cold]
-    fn look_at(&self, slot: &Slot) {
-        // By now the stack may be somebody's again: then it is their use of it that is seen, which
-        // is as good.
+    fn sample(&self, slot: &Slot) {
+        // The stack may be in use again by now. Then this measures that use, which is as good a sample.
         let held = self.resident(slot);
         let mut state = self.state.lock();
         state.held = if state.held == 0 { held } else { (state.held * 3 + held) / 4 };
@@ -464,46 +280,40 @@ impl Class {
     /// Gives the memory of a batch of idle stacks back to the kernel.
     #[cold]
     fn shrink(&self) {
-        let mut batch = Slots::new();
+        let mut batch = Batch::new();
         {
             let mut state = self.state.lock();
-            let surplus = state.used.length.saturating_sub(state.limit);
-            state.pop_used(&mut batch, surplus.min(MOST));
+            let surplus = state.lists.length(Kind::Used).saturating_sub(state.limit);
+            state.lists.fill(&mut batch, Kind::Used, surplus);
         }
         if !self.give_back(&batch) {
-            // The memory cannot be had. Trying at every release will not change that.
+            // The kernel refused. Trying again at every release would not change that.
             let mut state = self.state.lock();
-            state.limit = state.limit.max(state.used.length);
+            state.limit = state.limit.max(state.lists.length(Kind::Used));
         }
     }
 
     /// Gives the memory of all idle stacks back to the kernel.
     pub(super) fn trim(&self) {
         loop {
-            let mut batch = Slots::new();
+            let mut batch = Batch::new();
             {
                 let mut state = self.state.lock();
-                state.pop_used(&mut batch, MOST);
-                while batch.length < MOST {
-                    let Some(slot) = state.pop(|state| &mut state.clean) else {
-                        break;
-                    };
-                    batch.push(slot);
-                }
+                state.lists.fill(&mut batch, Kind::Used, MOST);
+                state.lists.fill(&mut batch, Kind::Clean, MOST);
             }
-            if batch.length == 0 || !self.give_back(&batch) {
+            if batch.len() == 0 || !self.give_back(&batch) {
                 return;
             }
         }
     }
 
-    /// Unmaps the slabs of which no stack is in use; returns how many bytes of address space they
-    /// were.
+    /// Unmaps the slabs without a stack in use; returns how many bytes of address space that frees.
     pub(super) fn shed(&self) -> usize {
-        self.state.lock().condemn_idle();
+        self.state.lock().lists.condemn_idle();
         let mut bytes = 0;
         loop {
-            let condemned = self.state.lock().take_condemned(self.size);
+            let condemned = self.state.lock().lists.take_condemned(self.size);
             match condemned {
                 Some(slab) => bytes += slab.bytes(),
                 None => return bytes,
@@ -511,27 +321,27 @@ impl Class {
         }
     }
 
-    /// Gives the memory of these idle stacks back to the kernel; false if that was not possible for
-    /// all.
-    fn give_back(&self, batch: &Slots) -> bool {
+    /// Gives the memory of these idle stacks back to the kernel; returns whether that worked for all.
+    fn give_back(&self, batch: &Batch) -> bool {
         let guard = self.size.guard();
         let given = batch.ranges(guard, self.size.usable(), |ranges| {
-            // SAFETY: the batch is ours alone, and its stacks' users are done with them.
+            // SAFETY: the slots are on no list, so they belong to this function, and their users have
+            // released them.
             unsafe { guard::give_back(ranges) }
         });
         let mut state = self.state.lock();
         for slot in &batch.as_slice()[..given] {
-            state.push(|state| &mut state.dropped, slot.id);
+            state.lists.push(Kind::Dropped, slot.id);
         }
-        // Memory that is locked stays. Some of these may be clean, but calling them used is always
-        // right.
+        // Locked memory is not given back. Some of these stacks may be clean, but listing them as used is
+        // always correct.
         for slot in &batch.as_slice()[given..] {
-            state.push(|state| &mut state.used, slot.id);
+            state.lists.push(Kind::Used, slot.id);
         }
-        given == batch.length
+        given == batch.len()
     }
 
-    /// How many bytes of memory a stack holds, looking down from its top as far as there is any.
+    /// How many bytes of memory a stack holds, from its top down to the first gap.
     fn resident(&self, slot: &Slot) -> usize {
         const PIECE: usize = 64;
         let page = sys::page_size();
@@ -554,14 +364,14 @@ impl Class {
         held
     }
 
-    /// Adds this class' counts.
+    /// Adds the counts of this class.
     pub(super) fn count(&self, stats: &mut StackStats) {
         let state = self.state.lock();
-        stats.reserved_bytes += state.reserved();
-        stats.slots += state.slabs.iter().map(|slab| slab.slots() as usize).sum::<usize>();
+        stats.reserved_bytes += state.lists.reserved();
+        stats.slots += state.lists.slots();
         stats.in_use += state.in_use;
-        stats.idle_touched += state.used.length;
-        stats.idle_ready += state.clean.length;
-        stats.given_back += state.dropped.length;
+        stats.idle_touched += state.lists.length(Kind::Used);
+        stats.idle_ready += state.lists.length(Kind::Clean);
+        stats.given_back += state.lists.length(Kind::Dropped);
     }
 }

@@ -1,17 +1,16 @@
-//! What the kernel is told about slots, for many at once: guard these, allocate these, take these
-//! back.
+//! Guards, and other advice to the kernel on many slots at once: allocate their memory, or take it back.
 
 use super::slab::PAGE_TABLE_SPAN;
 use super::sys::{self, Errno};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// How guards are made.
+/// The mechanism that makes guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GuardMode {
     /// By `MADV_GUARD_INSTALL` (Linux 6.13): marks in the page tables, at no cost in mappings.
-    /// (Guards above 2 MiB, which `CAREFREE_GUARD` may ask for, are made by `mprotect` all the same:
-    /// their marks would take page tables of their own.)
+    /// (Guards above 2 MiB, which `CAREFREE_GUARD` may ask for, are still made by `mprotect`, because
+    /// their marks would need page tables of their own.)
     Madvise,
     /// By `mprotect`: each guard splits its slab's mapping, so that `vm.max_map_count` (65,530
     /// unless raised) limits a process to about 32,700 stacks.
@@ -27,36 +26,35 @@ impl fmt::Display for GuardMode {
     }
 }
 
-/// How this process guards stacks, and why so.
+/// How this process guards stacks, and why.
 #[derive(Clone, Debug)]
 pub struct Guards {
-    /// How guards are made.
+    /// The mechanism.
     pub mode: GuardMode,
-    /// Why it is this mode, in words for people.
+    /// Why this mechanism was chosen, as text to print.
     pub reason: String,
-    /// How many stacks' worth of advice goes in one system call.
+    /// How advice on many ranges is given.
     pub(super) batch: Batch,
-    /// `MADV_GUARD_INSTALL` does what it says, or says that it does not.
+    /// Whether `MADV_GUARD_INSTALL` either works or reports that it does not.
     honest: bool,
 }
 
 /// How advice on many ranges reaches the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Batch {
-    /// `process_madvise` on `PIDFD_SELF`: no descriptor, so nothing to leak, and right in a forked
-    /// child.
+    /// `process_madvise` on `PIDFD_SELF`: needs no descriptor, and is right in a forked child.
     Itself,
-    /// `process_madvise` on a pidfd opened for each batch: kept open, it would name the parent
-    /// after a fork.
+    /// `process_madvise` on a pidfd opened for each batch: a pidfd kept open would name the parent after a
+    /// fork.
     Pidfd,
     /// One `madvise` a range.
     None,
 }
 
-/// How stacks are guarded: found out at the first call.
+/// How stacks are guarded, as determined at the first call.
 ///
-/// `CAREFREE_GUARDS=madvise` or `CAREFREE_GUARDS=mprotect` in the environment decides where the
-/// kernel can do both.
+/// If the kernel supports both, `CAREFREE_GUARDS=madvise` or `CAREFREE_GUARDS=mprotect` in the environment
+/// decides.
 ///
 /// ```
 /// let guards = carefree_context::stack::guards();
@@ -67,10 +65,10 @@ pub fn guards() -> &'static Guards {
     GUARDS.get_or_init(|| choose(carefree_settings::text("CAREFREE_GUARDS").as_deref(), probe()))
 }
 
-/// What the kernel can do.
+/// What the kernel supports.
 #[derive(Clone, Copy, Debug)]
 struct Probed {
-    /// What came of `MADV_GUARD_INSTALL`.
+    /// The result of `MADV_GUARD_INSTALL`.
     guard: Result<(), Refusal>,
     batch: Batch,
 }
@@ -78,9 +76,9 @@ struct Probed {
 /// Why `MADV_GUARD_INSTALL` cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// The kernel says so.
+    /// The kernel returned an error.
     Error(Errno),
-    /// It was accepted and nothing came of it: QEMU's user mode takes any advice it does not know.
+    /// It was accepted without effect: QEMU's user mode accepts any advice that it does not know.
     Ignored,
 }
 
@@ -108,17 +106,16 @@ fn probe() -> Probed {
             return Probed { guard: Err(Refusal::Error(errno)), batch: Batch::None };
         }
     };
-    // SAFETY: a page that was just reserved and that nobody else knows of: what is done to it can
-    // concern nobody. It is unmapped below.
+    // SAFETY: the page was just reserved, and only this function uses it. It is unmapped below.
     let guard = match unsafe { sys::madvise(range, page, sys::MADV_GUARD_INSTALL) } {
         Ok(()) if sys::is_readable(range.cast()) => Err(Refusal::Ignored),
         answer => answer.map_err(Refusal::Error),
     };
-    // Linux lets process_madvise give any advice to the caller itself since 6.13, and does nothing
-    // at all for MADV_DONTNEED on this page: so it tells whether batches work and which way.
+    // Since Linux 6.13 process_madvise accepts any advice on the caller itself. MADV_DONTNEED has no
+    // effect on this page, so it shows which way of batching works.
     let whole = [Range { iov_base: range.cast(), iov_len: page }];
     let works = |batch: Batch| {
-        // SAFETY: as above; the range is that page, whole.
+        // SAFETY: the range is that page, whose contents are not needed.
         let done = unsafe { process_madvise(batch, &whole, libc::MADV_DONTNEED) };
         done == Ok(page)
     };
@@ -126,8 +123,7 @@ fn probe() -> Probed {
         .into_iter()
         .find(|batch| works(*batch))
         .unwrap_or(Batch::None);
-    // SAFETY: nobody has learnt of the page. Failing to unmap leaves it reserved, which is
-    // harmless.
+    // SAFETY: only this function uses the page. If unmapping fails it stays reserved, which is harmless.
     let _ = unsafe { sys::unmap(range, page) };
     Probed { guard, batch }
 }
@@ -163,29 +159,28 @@ fn choose(asked: Option<&str>, probed: Probed) -> Guards {
     Guards { mode, reason, batch: probed.batch, honest }
 }
 
-/// A piece of memory in a slot.
+/// A part of a slot.
 pub(super) type Range = libc::iovec;
 
-/// Guards these ranges; returns how many, from the first on, and what stopped it.
+/// Guards these ranges; returns how many, from the first on, and the error that stopped it.
 ///
 /// # Safety
-/// The ranges are the caller's and nobody needs what is in them.
+/// The ranges belong to the caller and their contents are not needed.
 pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Option<Errno>) {
     let mut done = 0;
-    // Marks need page tables, one for each span: a guard larger than that is better off as a mapping.
+    // Marks need a page table for each span; a guard larger than that is better made a mapping.
     let marks = ranges.iter().all(|range| range.iov_len <= PAGE_TABLE_SPAN);
     if mode == GuardMode::Madvise && guards().honest && marks {
-        // SAFETY: what is in the ranges may go and become unreadable, says the caller.
+        // SAFETY: the ranges belong to the caller, and their contents are not needed.
         let (advised, error) = unsafe { advise(ranges, sys::MADV_GUARD_INSTALL) };
         match error {
-            // EINVAL: a program that has locked its memory (mlockall) cannot have this kind of
-            // guard.
+            // EINVAL: the program has locked its memory (mlockall), which excludes this kind of guard.
             Some(Errno(libc::EINVAL)) => done = advised,
             _ => return (advised, error),
         }
     }
     while let Some(range) = ranges.get(done) {
-        // SAFETY: what is in the range is not needed, says the caller, so it may become unreadable.
+        // SAFETY: the range belongs to the caller, and its contents are not needed.
         if let Err(errno) = unsafe { sys::forbid(range.iov_base.cast(), range.iov_len) } {
             return (done, Some(errno));
         }
@@ -194,14 +189,14 @@ pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Optio
     (done, None)
 }
 
-/// Allocates the memory of these ranges at once, where that can be done for many; else their first
-/// users will, at a page fault each. Failures are theirs to meet as well, just as with any memory.
+/// Allocates the memory of these ranges if that is possible for many at once. Otherwise their first users
+/// do, by page faults, and then meet failures as with any memory.
 pub(super) fn populate(ranges: &[Range]) {
     if guards().batch == Batch::None || ranges.len() < 2 {
         return;
     }
-    // SAFETY: `MADV_POPULATE_WRITE` brings pages in as a write would, but writes nothing. Contents
-    // stay as they are, whoever uses them; where nothing is mapped or a guard lies, it fails.
+    // SAFETY: `MADV_POPULATE_WRITE` allocates pages as a write would, but changes no contents. It fails
+    // where nothing is mapped or a guard lies.
     let _ = unsafe { process_madvise(guards().batch, ranges, sys::MADV_POPULATE_WRITE) };
 }
 
@@ -209,14 +204,14 @@ pub(super) fn populate(ranges: &[Range]) {
 /// Returns how many ranges, from the first on, were given back.
 ///
 /// # Safety
-/// The ranges are the caller's and nobody needs what is in them.
+/// The ranges belong to the caller and their contents are not needed.
 pub(super) unsafe fn give_back(ranges: &[Range]) -> usize {
-    // SAFETY: what is in the ranges may become zero, says the caller: nobody needs it.
+    // SAFETY: the ranges belong to the caller, and their contents are not needed: they become zero.
     unsafe { advise(ranges, libc::MADV_DONTNEED) }.0
 }
 
-/// Gives the same advice on all ranges; returns how many, from the first on, took it, and what
-/// stopped it.
+/// Gives the same advice on all ranges; returns for how many, from the first on, it worked, and the error
+/// that stopped it.
 ///
 /// # Safety
 /// As for [`sys::madvise`], for every range.
@@ -224,7 +219,7 @@ unsafe fn advise(ranges: &[Range], advice: i32) -> (usize, Option<Errno>) {
     let batch = guards().batch;
     let mut done = 0;
     if batch != Batch::None && ranges.len() > 1 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the advice is sound for every range, as this function requires.
         if let Ok(mut bytes) = unsafe { process_madvise(batch, ranges, advice) } {
             while let Some(range) = ranges.get(done).filter(|range| range.iov_len <= bytes) {
                 bytes -= range.iov_len;
@@ -232,10 +227,9 @@ unsafe fn advise(ranges: &[Range], advice: i32) -> (usize, Option<Errno>) {
             }
         }
     }
-    // Whatever kept the batch from being done whole, single calls either overcome it or say what it
-    // is.
+    // If the batch failed or was not completed, single calls either succeed or give the reason.
     while let Some(range) = ranges.get(done) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the advice is sound for every range, as this function requires.
         if let Err(errno) = unsafe { sys::madvise(range.iov_base.cast(), range.iov_len, advice) } {
             return (done, Some(errno));
         }
@@ -244,15 +238,17 @@ unsafe fn advise(ranges: &[Range], advice: i32) -> (usize, Option<Errno>) {
     (done, None)
 }
 
+/// [`sys::process_madvise`] on this process.
+///
 /// # Safety
 /// As for [`sys::process_madvise`].
 unsafe fn process_madvise(batch: Batch, ranges: &[Range], advice: i32) -> Result<usize, Errno> {
     match batch {
-        // SAFETY: the caller's promise.
+        // SAFETY: the advice is sound for every range, as this function requires.
         Batch::Itself => unsafe { sys::process_madvise(sys::PIDFD_SELF, ranges, advice) },
         Batch::Pidfd => {
             let pidfd = sys::pidfd_open_self()?;
-            // SAFETY: the caller's promise.
+            // SAFETY: the advice is sound for every range, as this function requires.
             let done = unsafe { sys::process_madvise(pidfd, ranges, advice) };
             sys::close(pidfd);
             done
@@ -271,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_decides_unless_somebody_asks() {
+    fn the_kernel_decides_unless_the_environment_asks() {
         let refused = Err(Refusal::Error(Errno(libc::EINVAL)));
         assert_eq!(chosen(None, Ok(())).0, GuardMode::Madvise);
         assert_eq!(chosen(Some(""), Ok(())).0, GuardMode::Madvise);
@@ -290,10 +286,10 @@ mod tests {
         let page = sys::page_size();
         let range = sys::reserve(page).unwrap();
         assert!(sys::is_readable(range.cast()));
-        // SAFETY: a page of our own.
+        // SAFETY: a page of this test's own.
         unsafe { sys::forbid(range, page) }.unwrap();
         assert!(!sys::is_readable(range.cast()));
-        // SAFETY: nobody uses it any more.
+        // SAFETY: it is not used any more.
         unsafe { sys::unmap(range, page) }.unwrap();
     }
 
@@ -321,22 +317,22 @@ mod tests {
             [0, 2].map(|n| Range { iov_base: range.wrapping_add(n * page).cast(), iov_len: page });
         for batch in [Batch::Itself, Batch::Pidfd] {
             for n in 0..4 {
-                // SAFETY: four pages of our own.
+                // SAFETY: four pages of this test's own.
                 unsafe { range.add(n * page).write(1) };
             }
-            // SAFETY: the same.
+            // SAFETY: the same pages, whose contents may go.
             match unsafe { process_madvise(batch, &ranges, libc::MADV_DONTNEED) } {
                 Ok(done) => {
                     assert_eq!(done, 2 * page);
-                    // SAFETY: the same.
+                    // SAFETY: the same pages, whose contents may go.
                     let left = [0, 1, 2, 3].map(|n| unsafe { range.add(n * page).read() });
                     assert_eq!(left, [0, 1, 0, 1], "{batch:?}");
                 }
-                // A kernel that cannot must not be relied on.
+                // `guards` must not have chosen a way that the kernel does not support.
                 Err(_) => assert_ne!(guards().batch, batch),
             }
         }
-        // SAFETY: nobody uses them any more.
+        // SAFETY: they are not used any more.
         unsafe { sys::unmap(range, 4 * page) }.unwrap();
     }
 }

@@ -4,7 +4,7 @@ use super::StackSize;
 use super::sys::{self, Errno};
 use std::io::{self, Read};
 
-/// Explains why no stack of this size could be had.
+/// The error for a stack of this size that could not be made.
 pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
     let why = match errno {
         Errno(libc::ENOMEM) => why_refused(size.bytes()),
@@ -17,8 +17,8 @@ pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
-/// Says which limit has just refused a mapping of so many bytes, and how to raise it: what comes
-/// after "there is no memory, because" or the like. It reads what `/proc` tells of the process now.
+/// Which limit has just refused a mapping of this many bytes, and how to raise it, as a clause that follows
+/// "there is no memory: " or the like. Reads the present state of the process from `/proc`.
 ///
 /// ```
 /// let why = carefree_context::stack::why_refused(1 << 20);
@@ -28,15 +28,15 @@ pub fn why_refused(bytes: usize) -> String {
     Facts::gather().reason(bytes)
 }
 
-/// Pieces of this size may be missing in an address space of 128 TiB that is in use: 1 TiB.
+/// An address space of 128 TiB that is in use may have no gap of this size: 1 TiB.
 const LARGE: usize = 1 << 40;
 
-/// What tells apart the limits that all answer ENOMEM.
+/// What distinguishes the limits that are all reported as ENOMEM.
 #[derive(Debug)]
 struct Facts {
-    /// RLIMIT_AS in bytes, if there is one.
+    /// RLIMIT_AS in bytes, if it is set.
     address_space_limit: Option<usize>,
-    /// How much address space the process has, in bytes.
+    /// Bytes of address space that the process uses.
     address_space: usize,
     max_map_count: Option<usize>,
     mappings: usize,
@@ -57,7 +57,7 @@ impl Facts {
     fn reason(&self, bytes: usize) -> String {
         let used = self.address_space;
         if let Some(limit) = self.address_space_limit {
-            // To be aligned, a single stack may take up to twice its size for a moment.
+            // To align it, a single stack may briefly take twice its size.
             if used.saturating_add(2 * bytes) > limit {
                 let (limit, used) = (limit >> 20, used >> 20);
                 return format!(
@@ -68,7 +68,7 @@ impl Facts {
         }
         if let Some(most) = self.max_map_count {
             let mappings = self.mappings;
-            // Making a guard within a mapping takes two more.
+            // A guard within a mapping splits it into three.
             if mappings + 2 >= most {
                 let raised = most.saturating_mul(4);
                 return format!(
@@ -95,7 +95,7 @@ impl Facts {
 
 fn address_space_limit() -> Option<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes to `limit` only.
+    // SAFETY: only writes to `limit`.
     let ok = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
     (ok && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
@@ -108,7 +108,7 @@ fn number(path: &str) -> Option<usize> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// How many lines a file has; read piecemeal, since memory is what there is none of.
+/// The number of lines of a file, which is read in pieces because there is no memory.
 fn count_lines(path: &str) -> usize {
     let Ok(mut file) = std::fs::File::open(path) else { return 0 };
     let mut piece = [0; 2048];
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_told_by_its_signs() {
+    fn each_limit_is_recognised() {
         let limited = Facts { address_space_limit: Some(100 << 20), ..AMPLE };
         assert!(reason(&limited).contains("RLIMIT_AS) of 100 MiB is reached, as 100 MiB are"));
         let room = (100 << 20) + StackSize::DEFAULT.bytes() * 3 / 2;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_failure_is_quoted() {
+    fn another_error_is_quoted() {
         let error = explain(StackSize::DEFAULT, "mprotect", Errno(libc::EPERM));
         let text = "no stack of 256 KiB can be had: mprotect failed: Operation not permitted \
                     (os error 1)";
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_kernel_tells() {
+    fn facts_are_read_from_proc() {
         let facts = Facts::gather();
         assert!(facts.address_space > 1 << 20, "{facts:?}");
         assert!(facts.mappings > 5, "{facts:?}");

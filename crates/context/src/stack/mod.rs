@@ -8,12 +8,12 @@
 //!  ^ base   ^ limit                    ^ top = base of the next
 //! ```
 //!
-//! A stack has no mapping of its own, because the kernel allows a process only 65,530 of them. What
-//! a parked fiber costs here is the pages it has touched, its part of a page table (512 bytes for
-//! 256 KiB), and four bytes of bookkeeping, kept beside the slab so that an idle stack is never
+//! A stack has no mapping of its own, because the kernel allows a process only 65,530 of them. A parked
+//! fiber's stack costs the pages that the fiber has touched, its part of a page table (512 bytes for
+//! 256 KiB), and four bytes of bookkeeping, kept outside of the slab so that an idle stack is never
 //! touched.
 //!
-//! # What a cold stack costs, and how that decided the design
+//! # What a cold stack costs, and how that determined the design
 //!
 //! Nanoseconds per stack of 256 KiB on a 2-core EPYC virtual machine with Linux 6.18, as printed by
 //! `cargo run --release -p carefree-context --example cold_stacks`:
@@ -27,25 +27,27 @@
 //! | the same, guards of 4 pages instead of 1 | 710 | 2100 | 2810 |
 //! | the same, two pages populated | 630 | 3600 | 4250 |
 //!
-//! * **Guards in batches** take half the time. What remains is the kernel's walk to each of them.
-//! * **The page** is the rest, and it is the kernel's allocating and clearing 4 KiB: populating in
+//! * **Guards in batches** take half the time. The rest is the kernel's page-table walk to each guard.
+//! * **The page** costs the remaining time, in which the kernel allocates and clears 4 KiB: populating in
 //!   batches only saves the entry to the page fault. One `readv` of /dev/zero into all top pages
-//!   would save 200 ns more, by taking the faults inside the kernel; not worth a file descriptor
-//!   that may be missing, or be somebody else's by then.
-//! * **A batch** is 64 at most: from 32 on there was nothing to gain. It is never more than the
+//!   would save 200 ns more, by taking the faults inside the kernel, but needs a file descriptor, which
+//!   the program might close or replace.
+//! * **A batch** is 64 at most: sizes above 32 gained nothing. It is never more than the
 //!   stacks already in use, so a program of one fiber pays for one. Guards and pages are made
 //!   for the same stacks at once: guarding all of a slab would allocate its page tables too early.
-//! * **One page** is populated: the second costs 1.4 us, and most parked fibers need but one.
-//! * **Larger guards** cost little time (of 16 pages, as they are here, 140 ns more than of 4), and
+//! * **One page** is populated: the second costs 1.4 us, and most parked fibers need only one.
+//! * **Larger guards** cost little time (140 ns more for 16 pages, as used here, than for 4) and
 //!   no memory: see [`StackSize::guard`].
 //!
 //! Slabs are aligned to what a page table spans, so that a guard and the top page of its slot share
 //! one: 100,000 stacks of which one word was written took 4,125 bytes of memory and 513 bytes of
 //! page table each.
 
+mod batch;
 mod class;
 mod guard;
 mod limit;
+mod lists;
 mod pool;
 mod registry;
 pub mod setting;

@@ -1,6 +1,7 @@
-//! Stacks, handed out and taken back.
+//! The pool that stacks come from and go back to.
 
-use super::class::{Class, Slot, StackStats};
+use super::batch::Slot;
+use super::class::{Class, StackStats};
 use super::guard::{self, GuardMode};
 use super::{StackInfo, StackSize};
 use crate::valgrind;
@@ -9,13 +10,13 @@ use std::{fmt, io};
 
 /// Memory for stacks, kept for re-use.
 ///
-/// Stacks of a size come from large slabs of address space. Those that come back go out again, the
+/// Stacks of a size come from large slabs of address space. Released stacks are handed out again, the
 /// latest first. Idle stacks keep their memory up to a watermark ([`PoolOptions::idle_bytes`]); the
 /// memory of further ones is given back to the kernel, as is that of all on [`trim`](Self::trim).
-/// Their address space is kept, until there is none for somebody else: see [`shed`](Self::shed).
+/// Their address space is kept until it is needed elsewhere: see [`shed`](Self::shed).
 ///
-/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are never
-/// held across a system call.
+/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are not held across
+/// system calls.
 ///
 /// ```
 /// use carefree_context::stack::{StackPool, StackSize};
@@ -37,17 +38,16 @@ pub struct StackPool {
     guards: GuardMode,
 }
 
-/// How a [`StackPool`] of one's own is to be.
+/// Options of a [`StackPool`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolOptions {
-    /// How to guard stacks; by default as [`guards`](super::guards) found out. Asking for
-    /// [`GuardMode::Madvise`] where the kernel has no such guards makes [`StackPool::acquire`] fall
-    /// back to mprotect.
+    /// How to guard stacks; by default as [`guards`](super::guards) says. With [`GuardMode::Madvise`] on a
+    /// kernel without such guards, [`StackPool::acquire`] falls back to mprotect.
     pub guards: Option<GuardMode>,
     /// The watermark: how many bytes of memory idle stacks may hold, for each size. By default 1/64
     /// of the machine's memory, but at least 64 MiB: 16,384 stacks of which one page was touched.
     ///
-    /// How much idle stacks hold is estimated by looking at one in 64 that come back.
+    /// How much idle stacks hold is estimated by measuring one in 64 that are released.
     pub idle_bytes: Option<usize>,
 }
 
@@ -58,13 +58,12 @@ impl StackPool {
         &GLOBAL
     }
 
-    /// A pool of one's own. Its address space is released when it and all stacks from it are
-    /// dropped.
+    /// A new pool. Its address space is released when the pool and all stacks from it are dropped.
     pub fn new() -> StackPool {
         Self::with_options(PoolOptions::default())
     }
 
-    /// A pool of one's own, with other than default options.
+    /// A new pool with the given options.
     pub fn with_options(options: PoolOptions) -> StackPool {
         let guards = options.guards.unwrap_or_else(|| guard::guards().mode);
         let idle_bytes = options.idle_bytes.unwrap_or_else(default_idle_bytes);
@@ -93,11 +92,10 @@ impl StackPool {
         Ok(Stack::new(slot, fresh, class))
     }
 
-    /// Hands out many stacks at once, appending them to `stacks`: all that are wanted, or as many
-    /// as can be had.
+    /// Hands out many stacks at once and appends them to `stacks`: `wanted` ones, or as many as possible.
     ///
     /// # Errors
-    /// When not even one can be had; as for [`acquire`](Self::acquire).
+    /// When not even one is available; as for [`acquire`](Self::acquire).
     pub fn acquire_many(
         &self,
         size: StackSize,
@@ -105,15 +103,15 @@ impl StackPool {
         stacks: &mut Vec<Stack>,
     ) -> io::Result<()> {
         let class = self.class(size);
-        // No allocation while the class is locked.
+        // So that `push` does not allocate while the class is locked.
         stacks.reserve(wanted);
         let mut acquire =
             || class.acquire(wanted, |slot, fresh| stacks.push(Stack::new(slot, fresh, class)));
         acquire().or_else(|error| if self.shed() > 0 { acquire() } else { Err(error) })
     }
 
-    /// Takes back many stacks at once, from the end of `stacks` on: cheaper than dropping them one
-    /// by one. They may be of several sizes and pools.
+    /// Takes back all of `stacks`, which is cheaper than dropping them one by one. They may be of
+    /// different sizes and pools.
     pub fn release_many(&self, stacks: &mut Vec<Stack>) {
         const PIECE: usize = 64;
         while let Some(last) = stacks.last() {
@@ -133,16 +131,18 @@ impl StackPool {
         }
     }
 
-    /// Keeps others from changing the pool until [`release`](Self::release).
+    /// Blocks other threads from changing the pool until [`release`](Self::release).
     pub(crate) fn hold(&self) {
         self.classes.iter().for_each(|class| class.hold());
     }
 
+    /// Undoes [`hold`](Self::hold).
+    ///
     /// # Safety
-    /// The caller holds it.
+    /// The caller called `hold`, or its parent process did before a fork.
     pub(crate) unsafe fn release(&self) {
         for class in &self.classes {
-            // SAFETY: the caller's promise.
+            // SAFETY: `hold` has locked each class.
             unsafe { class.release_hold() };
         }
     }
@@ -155,17 +155,16 @@ impl StackPool {
         }
     }
 
-    /// Unmaps what idle stacks lie in, except where a stack in use lies beside them; returns how many
-    /// bytes of address space that were.
+    /// Unmaps slabs of which all stacks are idle; returns how many bytes of address space that frees.
     ///
-    /// [`acquire`](Self::acquire) does this when there is no address space for a stack: what idle
-    /// ones of other sizes hold is there for it.
+    /// [`acquire`](Self::acquire) does this when there is no address space for a stack, to take it from
+    /// idle ones of other sizes.
     pub fn shed(&self) -> usize {
         self.classes.iter().map(|class| class.shed()).sum()
     }
 
-    /// Counts the stacks of all sizes. While other threads are acquiring and releasing, the counts
-    /// are each right at some moment, and stacks on their way between two states may be in neither.
+    /// Counts the stacks of all sizes. While other threads acquire and release stacks, each count is right
+    /// for some moment, and a stack between two states may be in neither count.
     pub fn stats(&self) -> StackStats {
         let mut stats = StackStats::default();
         for class in &self.classes {
@@ -194,28 +193,28 @@ impl fmt::Debug for StackPool {
     }
 }
 
-/// The watermark of a pool for which none is set, in bytes: see [`PoolOptions::idle_bytes`].
+/// The default watermark of a pool in bytes: see [`PoolOptions::idle_bytes`].
 pub fn default_idle_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     let pages = usize::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0);
     (pages.saturating_mul(super::sys::page_size()) / 64).max(64 << 20)
 }
 
-/// Memory to run on, its owner's alone; goes back to its pool when dropped.
+/// A stack, which goes back to its pool when dropped.
 ///
-/// Between [`limit`](Self::limit) and [`top`](Self::top) it can be read and written. Below that is
-/// the guard.
+/// The memory between [`limit`](Self::limit) and [`top`](Self::top) can be read and written. Below that
+/// is the guard.
 pub struct Stack {
-    // The parts of a `Slot`, so that a stack takes three words.
+    // The fields of a `Slot` one by one, so that a stack takes three words.
     base: *mut u8,
     id: u32,
     fresh: bool,
     class: Arc<Class>,
 }
 
-// SAFETY: a stack owns its memory; whoever has the stack, on whichever thread, may use that.
+// SAFETY: a stack owns its memory, which is tied to no thread.
 unsafe impl Send for Stack {}
-// SAFETY: a shared stack tells only where it is.
+// SAFETY: a shared reference gives only addresses and sizes.
 unsafe impl Sync for Stack {}
 
 impl Stack {
@@ -242,13 +241,13 @@ impl Stack {
         self.base.wrapping_add(self.size().bytes())
     }
 
-    /// How large it is.
+    /// The stack's size.
     pub fn size(&self) -> StackSize {
         self.class.size()
     }
 
-    /// Says that what lies below `address` is free for the next user of the stack: valgrind takes what
-    /// is deeper than the last user's last frame for out of bounds.
+    /// Tells valgrind that the stack below `address` may be used again: it takes memory below the last
+    /// user's last frame for out of bounds.
     #[inline(always)]
     pub fn renew_below(&self, address: *mut u8) {
         valgrind::renew(self.limit() as usize, address as usize);
@@ -259,16 +258,15 @@ impl Stack {
         self.size().guard()
     }
 
-    /// Whether nobody has used it since its memory came from the kernel, so that all of it reads as
+    /// Whether the stack was never used since its memory came from the kernel, so that all of it reads as
     /// zero.
     ///
-    /// It tells of the moment the stack was handed out; what its owner has written since does not
-    /// change the answer.
+    /// This describes the stack when it was handed out; its owner's writes do not change the answer.
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// Where it is.
+    /// The stack's addresses and sizes.
     pub fn info(&self) -> StackInfo {
         StackInfo {
             base: self.base() as usize,
@@ -281,7 +279,7 @@ impl Stack {
     /// Gives up ownership without releasing the slot.
     fn into_slot(self) -> Slot {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the class is moved out of a value that is never dropped nor used again.
+        // SAFETY: the class is moved out of a value that is not dropped, and whose class is not used again.
         drop(unsafe { std::ptr::read(&raw const this.class) });
         this.slot()
     }

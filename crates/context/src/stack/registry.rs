@@ -1,41 +1,41 @@
-//! Which slot does an address fall in? Answered even inside a signal handler.
+//! Looking up the stack that an address lies in, even inside a signal handler.
 //!
 //! # Why the lookup is safe anywhere
 //!
 //! The registry is a list that only grows at its head. A record is complete before the head points
-//! to it (release store, acquire load), its extent never changes, and it is never freed: so a
-//! reader needs no lock, takes a bounded number of steps, and can be interrupted or interrupt a
-//! writer at any point and still see a list whose every record is whole. The one thing that changes
-//! is `live`, which is cleared before a slab is unmapped.
+//! to it (release store, acquire load), its extent never changes, and it is never freed. So a
+//! reader needs no lock and takes a bounded number of steps. It can be interrupted, or interrupt a
+//! writer, at any point and still sees complete records only. The only field that changes is `live`,
+//! which is cleared before a slab is unmapped.
 //!
-//! The price is a few dozen bytes for each slab ever made. Slabs grow geometrically to 1 GiB and
-//! the global pool keeps its own for good, so a million stacks make a few hundred records; only
-//! programs that make and drop pools of their own leave dead ones behind.
+//! Each slab ever made costs a few dozen bytes. Slabs grow geometrically to 1 GiB and the global pool
+//! keeps its own, so a million stacks make a few hundred records; only programs that make and drop pools
+//! of their own, or shed slabs, leave dead records behind.
 
 use super::StackSize;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Where in memory a stack is: what [`find`] tells of an address.
+/// A stack's place in memory: what [`find`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackInfo {
-    /// Its lowest address, where the guard begins.
+    /// The lowest address, where the guard begins.
     pub base: usize,
-    /// The first address above it, where code begins to push.
+    /// The first address above the stack, where code begins to push.
     pub top: usize,
-    /// All of it in bytes, guard included.
+    /// The size in bytes, guard included.
     pub size: usize,
     /// How many bytes from `base` on are guard.
     pub guard: usize,
 }
 
 impl StackInfo {
-    /// Whether an address is in the guard, so that touching it was an overflow.
+    /// Whether an address is in the guard, so that accessing it is an overflow.
     pub fn is_guard(&self, address: usize) -> bool {
         (self.base..self.base + self.guard).contains(&address)
     }
 }
 
-/// A slab, as the lookup sees it.
+/// A slab's record in the registry.
 pub(super) struct Record {
     base: usize,
     bytes: usize,
@@ -46,7 +46,7 @@ pub(super) struct Record {
 
 static HEAD: AtomicPtr<Record> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes the slots of a slab known to [`find`].
+/// Adds a slab, so that [`find`] finds its slots.
 pub(super) fn register(base: usize, bytes: usize, size: StackSize) -> &'static Record {
     let record = Box::leak(Box::new(Record {
         base,
@@ -66,8 +66,8 @@ pub(super) fn register(base: usize, bytes: usize, size: StackSize) -> &'static R
 }
 
 impl Record {
-    /// Takes the slab out of the lookup; called before it is unmapped, so that an address that
-    /// comes to mean something else is never taken for one of ours.
+    /// Takes the slab out of the lookup. To be called before the slab is unmapped, so that an address
+    /// which is then used for something else is never taken for a stack's.
     pub(super) fn retire(&self) {
         self.live.store(false, Ordering::Release);
     }
@@ -75,9 +75,8 @@ impl Record {
 
 /// Finds the stack whose memory or guard holds an address; `None` for any other memory.
 ///
-/// Safe to call from a signal handler: it takes no lock, allocates nothing and touches no stack. It
-/// walks one record per slab (a few hundred for a million stacks), so it is meant for faults and
-/// dumps, not for every switch.
+/// Async-signal-safe: takes no lock, allocates nothing and touches no stack. Visits one record per slab
+/// (a few hundred for a million stacks), so it is meant for faults and dumps, not for every switch.
 ///
 /// ```
 /// use carefree_context::stack::{self, StackPool, StackSize};
@@ -93,10 +92,10 @@ impl Record {
 /// ```
 pub fn find(address: usize) -> Option<StackInfo> {
     let mut next = HEAD.load(Ordering::Acquire).cast_const();
-    // SAFETY: a non-null pointer in the list is to a record that was complete before it was linked,
-    // and that is neither freed nor, but for the atomic `live`, changed. The acquire load pairs
-    // with the release that linked the head; the records behind it were linked earlier by exchanges
-    // that the head's release sequence continues, or by a thread that had seen them.
+    // SAFETY: a non-null pointer in the list points to a record that was complete before it was linked,
+    // is never freed and, except for the atomic `live`, never changed. The acquire load pairs with the
+    // release that linked the head. The records behind it were linked earlier, by exchanges that belong
+    // to the head's release sequence.
     while let Some(record) = unsafe { next.as_ref() } {
         let offset = address.wrapping_sub(record.base);
         if offset < record.bytes && record.live.load(Ordering::Acquire) {
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_record_is_found_until_it_retires() {
-        // Addresses that no program has, so that no slab of another test can be there.
+        // User programs have no such addresses, so no slab of another test is there.
         let base = 1 << 63;
         let size = StackSize::MIN;
         let record = register(base, 4 * size.bytes(), size);

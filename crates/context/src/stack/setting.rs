@@ -1,10 +1,10 @@
-//! Sizes in the environment.
+//! Settings of sizes, from the environment.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `CAREFREE_GUARD` asks guards to be at least, in bytes; 0 if it is not set, or wrong.
+/// The least size of guards in bytes by `CAREFREE_GUARD`; 0 if that is not set or invalid.
 pub(super) fn guard() -> usize {
-    // Asked for with every stack, so it is kept: what was read, plus one.
+    // Cached, because every stack needs it: the value plus one, or 0 before it was read.
     static GUARD: AtomicUsize = AtomicUsize::new(0);
     match GUARD.load(Ordering::Relaxed) {
         0 => {
@@ -16,23 +16,23 @@ pub(super) fn guard() -> usize {
     }
 }
 
-/// Whether `CAREFREE_GUARD` is a size or not set.
+/// Checks that `CAREFREE_GUARD` is a size or not set.
 ///
 /// # Errors
-/// A line that says what is wrong with it. Then it counts as not set.
+/// A line that says what is wrong. An invalid value counts as not set.
 pub fn check_guard() -> Result<(), String> {
     read_guard().map(drop)
 }
 
 fn read_guard() -> Result<Option<usize>, String> {
-    // More than any frame needs, and less than the largest class can have of it.
+    // More than any frame needs, and less than the largest class allows.
     read("CAREFREE_GUARD", 1 << 40)
 }
 
-/// Reads a number of bytes from the environment; none if `variable` is not set or empty.
+/// Reads a number of bytes from the environment; `None` if `variable` is not set or empty.
 ///
 /// # Errors
-/// When it is not a number, perhaps with a suffix, or above `most`: a line that says so.
+/// A line that says so, if the value is not a number, perhaps with a suffix, or is above `most`.
 pub fn read(variable: &str, most: usize) -> Result<Option<usize>, String> {
     let Some(text) = carefree_settings::setting(variable).filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -46,7 +46,7 @@ pub fn read(variable: &str, most: usize) -> Result<Option<usize>, String> {
     }
 }
 
-/// `65536`, `64K`, `64k`, `1M`, `2G`.
+/// Parses `65536`, `64K`, `64k`, `1M`, `2G`.
 fn parse(text: &str) -> Option<usize> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 10),

@@ -1,4 +1,4 @@
-//! How large a stack is.
+//! Sizes of stacks.
 
 use super::{setting, sys};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 /// The size of a stack.
 ///
 /// Sizes come in classes: powers of two from 16 KiB to 64 TiB, guard included, so that stacks tile
-/// their slab and a stack that was given back fits the next request of its class. A size between is rounded up:
-/// [`usable`](Self::usable) is at least what was asked for.
+/// their slab and a released stack fits the next request of its class. A size between is rounded up:
+/// [`usable`](Self::usable) is at least what was requested.
 ///
-/// Reserved is not used: a stack costs the memory of the pages it has touched (one, 4 KiB, for a
-/// fiber that does little) and a page-table entry's worth for each page of address space (512 bytes
-/// for the default size). Be generous, as with a thread's stack.
+/// Reserved address space is not memory: a stack costs the pages that were touched (one, 4 KiB, for a
+/// fiber that does little) and a page-table entry for each page of address space (512 bytes for the
+/// default size). Be generous, as with a thread's stack.
 ///
 /// The lowest quarter, but at most 1 MiB, is the guard: an access there ends the program with a
 /// message instead of overwriting the neighbour. `CAREFREE_GUARD` in the environment (bytes, or a
@@ -35,34 +35,33 @@ pub struct StackSize {
 
 /// Two to this power is the smallest class: 16 KiB.
 const MIN_EXPONENT: u8 = 14;
-/// Two to this power is the largest class: 64 TiB, half of what x86-64 and aarch64 give a process.
+/// Two to this power is the largest class: 64 TiB, half of a process's address space on x86-64 and aarch64.
 const MAX_EXPONENT: u8 = 46;
-/// No guard is larger than this, unless it is asked for: what Linux keeps free below a process's
-/// first stack.
+/// The largest guard unless `CAREFREE_GUARD` asks for more: as large as the gap that Linux keeps below a
+/// process's first stack.
 const MAX_GUARD: usize = 1 << 20;
 
 impl StackSize {
-    /// The smallest class: 16 KiB. Where pages are larger than 4 KiB, the stack that is made for it has
-    /// four pages (256 KiB where they have 64 KiB).
+    /// The smallest class: 16 KiB. On a machine with pages larger than 4 KiB, a stack requested with this
+    /// size has four pages (256 KiB with pages of 64 KiB).
     pub const MIN: StackSize = StackSize { exponent: MIN_EXPONENT };
 
-    /// The size a stack has when nothing else is said: 256 KiB, of which 64 KiB are guard.
+    /// The default size of a stack: 256 KiB, of which 64 KiB are guard.
     ///
-    /// Enough for most Rust and C code (musl's threads live on 128 KiB), and small enough that a
-    /// million of them are 244 GiB of address space, which no machine runs out of, and 512 MiB of
-    /// page tables.
+    /// Enough for most Rust and C code (musl's threads have 128 KiB), and small enough that a million of
+    /// them take 244 GiB of address space, a fraction of what a process has, and 512 MiB of page tables.
     pub const DEFAULT: StackSize = StackSize { exponent: 18 };
 
     /// The largest class: 64 TiB.
     pub const MAX: StackSize = StackSize { exponent: MAX_EXPONENT };
 
-    /// How many classes there are.
+    /// The number of classes.
     pub const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize + 1;
 
-    /// The smallest class of which at least `bytes` are [usable](Self::usable).
+    /// The smallest class with at least `bytes` [usable](Self::usable).
     ///
     /// # Errors
-    /// [`StackSizeError`] when no class has so many.
+    /// [`StackSizeError`] when no class has that many.
     pub fn new(bytes: usize) -> Result<StackSize, StackSizeError> {
         Self::with_guard(bytes, setting::guard())
     }
@@ -85,13 +84,13 @@ impl StackSize {
             })
     }
 
-    /// Whether a stack can have this size where pages have so many bytes: it takes one for the guard, and
+    /// Whether a stack can have this size with pages of `page` bytes: it needs one page for the guard and
     /// three for code.
     const fn is_possible(self, page: usize) -> bool {
         self.bytes() >= 4 * page
     }
 
-    /// The size that a stack has for which this one is asked.
+    /// The size of the stack that is made when this size is requested.
     pub(super) fn made(self) -> StackSize {
         self.made_of(sys::page_size())
     }
@@ -108,19 +107,19 @@ impl StackSize {
 
     /// The guard at the low end, in bytes: whole pages.
     ///
-    /// Code that touches every page on its way down (all of Rust; C compiled with
-    /// `-fstack-clash-protection`) is caught by any guard. Other C code may jump over a guard with
-    /// one frame that is larger, so it is as large as is cheap: a quarter of the stack, at most
-    /// 1 MiB, or what `CAREFREE_GUARD` asks for, as far as that leaves half of the stack
-    /// ([`new`](Self::new) takes a class large enough for both).
+    /// Any guard catches code that touches every page on its way down (all of Rust; C compiled with
+    /// `-fstack-clash-protection`). Other C code may step over a guard with one larger frame, so the
+    /// guard is as large as is cheap: a quarter of the stack, at most 1 MiB, or what `CAREFREE_GUARD`
+    /// asks for, but never more than half of the stack ([`new`](Self::new) chooses a class large enough
+    /// for both).
     ///
-    /// It takes no memory: guarding is a mark in page-table entries that exist anyway, since guard
-    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. What
-    /// would cost memory is to move neighbours apart: each fiber has its part of a page table, 512
-    /// bytes for 256 KiB, so with guards of 1 MiB below stacks of 192 KiB it would be 4 KiB, and
-    /// twice the memory for a fiber.
+    /// The guard takes no memory: it is a mark in page-table entries that exist anyway, since guard
+    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. Moving
+    /// neighbours apart would cost memory: each fiber has its part of a page table, 512 bytes for
+    /// 256 KiB. With guards of 1 MiB below stacks of 192 KiB that would be 4 KiB, which doubles a
+    /// fiber's memory.
     ///
-    /// None for a size below four pages, of which no stack is made: see [`MIN`](Self::MIN).
+    /// Zero for a size below four pages, of which no stack is made: see [`MIN`](Self::MIN).
     pub fn guard(self) -> usize {
         self.guard_of(sys::page_size(), setting::guard())
     }
@@ -133,7 +132,7 @@ impl StackSize {
         own.max(asked.next_multiple_of(page).min(self.bytes() / 2))
     }
 
-    /// What code running on the stack can use of it, in bytes.
+    /// Bytes that code running on the stack can use.
     pub fn usable(self) -> usize {
         self.bytes() - self.guard()
     }
@@ -154,7 +153,7 @@ impl StackSize {
 }
 
 impl Default for StackSize {
-    /// [`DEFAULT`](Self::DEFAULT); or the next class that has as much besides the guard that
+    /// [`DEFAULT`](Self::DEFAULT), or the next class that has as much usable besides the guard that
     /// `CAREFREE_GUARD` asks for.
     fn default() -> Self {
         let usable = Self::DEFAULT.bytes() - Self::DEFAULT.guard_of(sys::page_size(), 0);
@@ -186,11 +185,11 @@ impl fmt::Debug for StackSize {
     }
 }
 
-/// A stack of the size asked for cannot be: no address space holds it.
+/// The requested stack is larger than any class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackSizeError {
     bytes: usize,
-    /// The most that any class has besides its guard.
+    /// The most bytes that any class has besides its guard.
     most: usize,
 }
 
@@ -214,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_usable() {
+    fn at_least_the_requested_bytes_are_usable() {
         for (asked, got) in [
             (0, 16 << 10),
             (12 << 10, 16 << 10),
@@ -231,11 +230,11 @@ mod tests {
         }
     }
 
-    /// What pages have on aarch64, as the kernel was built.
+    /// The page sizes of aarch64, of which a kernel is built for one.
     const PAGES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
 
     #[test]
-    fn a_larger_guard_takes_nothing_from_the_stack() {
+    fn a_larger_guard_does_not_reduce_the_usable_part() {
         for page in PAGES {
             for guard in [1, 100_000, 1 << 20, 3 << 20, 1 << 30] {
                 for asked in [0, 192 << 10, 1 << 20, 100 << 20] {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_class_holds_and_names_the_limit() {
+    fn too_large_a_size_is_refused_with_the_limit() {
         for page in PAGES {
             for guard in [0, 1, 5 << 20, 1 << 40] {
                 for bytes in [64 << 40, usize::MAX / 2 + 2, usize::MAX] {
@@ -258,7 +257,7 @@ mod tests {
                     let text = large.to_string();
                     let (_, most) = text.split_once("is too large: ask for at most ").unwrap();
                     let most: usize = most.strip_suffix(" bytes").unwrap().parse().unwrap();
-                    // It is true.
+                    // The limit in the text is exact.
                     assert!(StackSize::on_pages(page, most, guard).is_ok(), "{guard}: {text}");
                     assert!(StackSize::on_pages(page, most + 1, guard).is_err(), "{guard}: {text}");
                     assert_eq!(
@@ -279,7 +278,7 @@ mod tests {
                 let size = StackSize::of_class(class);
                 assert_eq!(size.class(), class);
                 for asked in [0, 1, 1 << 20, 1 << 40] {
-                    // Of a size that no stack has, too.
+                    // Also of a size that no stack has.
                     assert!(size.guard_of(page, asked) <= size.bytes() / 2, "{size}: {page}");
                     let made = size.made_of(page);
                     assert!(made >= size && made.bytes() >= 4 * page);
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_for_people() {
+    fn sizes_are_printed_with_units() {
         let shown: Vec<String> =
             [14, 18, 20, 23, 30, 45].map(|e| StackSize { exponent: e }.to_string()).into();
         assert_eq!(shown, ["16 KiB", "256 KiB", "1 MiB", "8 MiB", "1 GiB", "32 TiB"]);

@@ -1,4 +1,4 @@
-//! What a pool promises, in both guard modes and under injected failures.
+//! What a pool guarantees, in both guard modes and under injected failures.
 
 use super::sys::inject::{Call, failing};
 use super::*;
@@ -13,7 +13,7 @@ fn pool(guards: GuardMode, idle_bytes: usize) -> StackPool {
 
 /// Writes a word just below the top of a stack, and as far down as it goes.
 fn touch(stack: &Stack, value: usize) {
-    // SAFETY: both words are in the stack's usable part, which is ours.
+    // SAFETY: both words are in the usable part of a stack that is on no pool's list.
     unsafe {
         stack.top().cast::<usize>().sub(1).write_volatile(value);
         stack.limit().cast::<usize>().write_volatile(value);
@@ -21,7 +21,7 @@ fn touch(stack: &Stack, value: usize) {
 }
 
 fn words(stack: &Stack) -> [usize; 2] {
-    // SAFETY: as above.
+    // SAFETY: both words are in the usable part of a stack that is on no pool's list.
     unsafe {
         [
             stack.top().cast::<usize>().sub(1).read_volatile(),
@@ -30,10 +30,10 @@ fn words(stack: &Stack) -> [usize; 2] {
     }
 }
 
-/// Whether the kernel can read an address: asks it to, without risking a fault.
+/// Whether an address can be read. The kernel reads it, so that this cannot fault.
 fn readable(address: *const u8) -> bool {
     let mut pipe = [0; 2];
-    // SAFETY: the kernel reads the address itself and answers EFAULT if it cannot.
+    // SAFETY: the kernel reads the address, and returns EFAULT if it cannot.
     unsafe {
         assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
         let written = libc::write(pipe[1], address.cast(), 1);
@@ -143,7 +143,7 @@ fn one_stack_prepares_no_other_and_demand_is_not_outrun() {
 
 #[test]
 fn a_million_stacks_need_few_mappings() {
-    // Slabs grow as the pool takes them, so their number is what reserving alone makes it.
+    // How slabs grow depends on what is reserved only, so their number can be found without stacks.
     let size = SIZE;
     let (mut reserved, mut slabs) = (0, Vec::new());
     while reserved < 1_000_000 * size.bytes() {
@@ -196,7 +196,7 @@ fn idle_memory_stays_at_the_watermark() {
 }
 
 #[test]
-fn deeply_used_stacks_count_for_what_they_hold() {
+fn deeply_used_stacks_count_by_the_memory_they_hold() {
     let page = sys::page_size();
     let pool = pool(GuardMode::Madvise, 1000 * page);
     let mut stacks = Vec::new();
@@ -229,7 +229,7 @@ fn find_knows_the_slot_of_every_address() {
 }
 
 #[test]
-fn every_single_failure_is_an_error_or_goes_unnoticed() {
+fn every_single_failure_is_reported_or_has_no_effect() {
     for mode in MODES {
         for call in [Call::Mmap, Call::Madvise, Call::ProcessMadvise, Call::Mprotect] {
             for errno in [libc::ENOMEM, libc::EINVAL] {
@@ -254,7 +254,7 @@ fn every_single_failure_is_an_error_or_goes_unnoticed() {
                     });
                     stacks.iter().for_each(assert_guarded);
                     assert_adds_up(&pool, stacks.len());
-                    // The failure over, all is well again.
+                    // After the failure everything works again.
                     pool.acquire_many(SIZE, 100, &mut stacks).unwrap();
                     let bases: HashSet<_> = stacks.iter().map(Stack::base).collect();
                     assert_eq!(bases.len(), stacks.len(), "{mode} {call:?} {errno} {n}");
@@ -266,7 +266,7 @@ fn every_single_failure_is_an_error_or_goes_unnoticed() {
 }
 
 #[test]
-fn lasting_failures_are_told_by_name() {
+fn lasting_failures_are_reported_by_name() {
     for (mode, call, errno, expected) in [
         (
             GuardMode::Madvise,
@@ -292,7 +292,7 @@ fn lasting_failures_are_told_by_name() {
 }
 
 #[test]
-fn a_smaller_slab_will_do_where_a_large_one_is_refused() {
+fn a_smaller_slab_is_taken_if_a_large_one_is_refused() {
     let pool = pool(GuardMode::Madvise, 0);
     // The first slab would hold eight stacks; two halvings leave two.
     let stack = failing(Call::Mmap, 0, 2, libc::ENOMEM, || pool.acquire(SIZE).unwrap());
@@ -301,7 +301,7 @@ fn a_smaller_slab_will_do_where_a_large_one_is_refused() {
 }
 
 #[test]
-fn where_there_are_no_batches_single_advice_does() {
+fn without_batches_single_advice_is_given() {
     let pool = pool(GuardMode::Madvise, 0);
     let mut stacks = Vec::new();
     failing(Call::ProcessMadvise, 0, u32::MAX, libc::ENOSYS, || {
@@ -323,7 +323,7 @@ fn where_memory_is_locked_guards_are_made_by_mprotect_and_memory_stays() {
     let pool = pool(GuardMode::Madvise, 0);
     let mut stacks = Vec::new();
     failing(Call::ProcessMadvise, 0, u32::MAX, libc::EINVAL, || {
-        // Of the advice on single ranges the first is on huge pages; each further one fails.
+        // The first advice on a single range is the one against huge pages; all others fail.
         failing(Call::Madvise, 1, u32::MAX, libc::EINVAL, || {
             pool.acquire_many(SIZE, 3, &mut stacks).unwrap()
         });
@@ -345,7 +345,7 @@ fn where_memory_is_locked_guards_are_made_by_mprotect_and_memory_stays() {
 }
 
 #[test]
-fn address_space_of_idle_stacks_can_be_had_back() {
+fn address_space_of_idle_stacks_is_unmapped() {
     for mode in MODES {
         let pool = pool(mode, 1 << 30);
         let large = StackSize::new(64 << 20).unwrap();
@@ -361,13 +361,13 @@ fn address_space_of_idle_stacks_can_be_had_back() {
         let shed = pool.shed();
         let after = pool.stats();
         assert_eq!(after.reserved_bytes, before - shed);
-        // What stays is the slab of the one in use; it is one of many.
+        // Only the slab of the stack in use stays, one of many.
         assert!(shed > 3 * large.bytes() && after.reserved_bytes >= 2 << 20, "{after:?}");
         assert!(after.reserved_bytes < 1000 * SIZE.bytes(), "{after:?}");
         assert_adds_up(&pool, 1);
         let mapped = bases.iter().filter(|base| find(**base).is_some()).count();
         assert!(mapped < 1000, "shed, and still found");
-        // The slots that stay are each on one list, and what is made anew has numbers of its own.
+        // The remaining slots are each on one list, and new slots have numbers of their own.
         pool.acquire_many(SIZE, 3000, &mut stacks).unwrap();
         pool.acquire_many(large, 2, &mut stacks).unwrap();
         let distinct: HashSet<_> = stacks.iter().map(Stack::base).collect();
@@ -384,15 +384,15 @@ fn address_space_of_idle_stacks_can_be_had_back() {
 }
 
 #[test]
-fn idle_stacks_make_room_where_there_is_none() {
+fn idle_stacks_are_shed_when_address_space_runs_out() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
     let small = StackSize::MIN;
     drop(pool.acquire(small).unwrap());
-    // A slab of eight, and its halvings, are refused; then there is room.
+    // A slab of eight and its halvings are refused; then there is room.
     let stack = failing(Call::Mmap, 0, 4, libc::ENOMEM, || pool.acquire(SIZE).unwrap());
     assert_guarded(&stack);
     assert_eq!(pool.stats().reserved_bytes, 2 << 20, "the small one's slab is gone");
-    // With nothing idle there is nothing to be done.
+    // Without idle stacks nothing can be shed.
     let error = failing(Call::Mmap, 0, u32::MAX, libc::ENOMEM, || pool.acquire(small));
     assert!(error.is_err());
     assert_adds_up(&pool, 1);
@@ -417,9 +417,8 @@ fn a_slab_that_was_not_needed_is_shed() {
     }
 }
 
-/// Slabs are shed while others acquire and release.
 #[test]
-fn shedding_amid_the_traffic() {
+fn slabs_are_shed_while_stacks_are_acquired_and_released() {
     let pool = pool(GuardMode::Madvise, 1 << 30);
     std::thread::scope(|scope| {
         for thread in 0..3usize {
