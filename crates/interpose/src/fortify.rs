@@ -8,7 +8,9 @@ use std::ffi::{c_int, c_void};
 
 use libc::{nfds_t, off_t, pollfd, sigset_t, sockaddr, socklen_t, timespec};
 
-use crate::{ready, socket, stream};
+use crate::io::read_write;
+use crate::poll::pollfd as list;
+use crate::socket::receive;
 
 /// Defines the checked form of a function: `$length` bytes, as the compiler knows, must be enough
 /// for `$needed`.
@@ -34,15 +36,15 @@ macro_rules! checked {
 
 checked! {
     __read_chk(fd: c_int, buffer: *mut c_void, count: usize; length >= count) -> isize
-        = stream::read;
+        = read_write::read;
     __pread_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: off_t; length >= count)
-        -> isize = stream::pread;
+        -> isize = read_write::pread;
     __pread64_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: off_t; length >= count)
-        -> isize = stream::pread64;
+        -> isize = read_write::pread64;
     __poll_chk(files: *mut pollfd, count: nfds_t, timeout: c_int;
-        length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = ready::poll;
+        length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = list::poll;
     __ppoll_chk(files: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t;
-        length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = ready::ppoll;
+        length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = list::ppoll;
 }
 
 // The length comes before the flags in these two.
@@ -57,7 +59,7 @@ interpose! {
             if length < count {
                 return original(fd, buffer, count, length, flags);
             }
-            socket::recv(fd, buffer, count, flags)
+            receive::recv(fd, buffer, count, flags)
         }
     }
 }
@@ -78,7 +80,7 @@ interpose! {
             if length < count {
                 return original(fd, buffer, count, length, flags, address, address_length);
             }
-            socket::recvfrom(fd, buffer, count, flags, address, address_length)
+            receive::recvfrom(fd, buffer, count, flags, address, address_length)
         }
     }
 }

@@ -9,40 +9,31 @@
 //! * **On a fiber** it does without blocking what it can, and parks the fiber until the rest is
 //!   done. `errno` and results are as libc's.
 //!
-//! There is nothing to call here by a Rust name. One file per family (`docs/calls.md` says for each call
-//! what becomes of it, and which test would notice):
+//! There is nothing to call here by a Rust name. One folder per family (`docs/calls.md` says for each
+//! call what it does on a fiber, in which file, and which test covers it):
 //!
-//! | family | file |
+//! | family | folder |
 //! |---|---|
-//! | `sched_yield` | `rest` |
-//! | `clock_gettime`, `gettimeofday`, `time`: where time is virtual | `clocks` |
-//! | `syscall`: the futex, and what else waits | `syscall`, `futex` |
-//! | `sleep`, `usleep`, `nanosleep`, `clock_nanosleep`, `thrd_sleep` | `sleep` |
-//! | `poll`, `ppoll`, `select`, `pselect`, `epoll_wait`, `epoll_pwait`, `epoll_pwait2` | `ready` |
-//! | `pthread_mutex_*`, `pthread_cond_*`, `pthread_rwlock_*`, `sem_*` | `mutex`, `condition`, `rwlock`, `semaphore`; `object` has what they share |
-//! | `pthread_barrier_*`, `pthread_spin_lock`, `pthread_once`, `flockfile` | `barrier`, `spin`, `once`, `stream_lock` |
-//! | `mtx_*`, `cnd_*`, `call_once`, `thrd_join` of C11 | `c11` |
-//! | `pthread_join` and its kin | `thread` |
-//! | `pthread_setname_np`, `pthread_getname_np`, `prctl` | `title` |
-//! | `pthread_create`, `pthread_detach`: where `std` spawns for a named fiber | `creation` |
-//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite`, `preadv`, `pwritev` and their later forms; `eventfd_read`, `eventfd_write` | `stream`, `flow`, `seekable`; `counter` |
-//! | `recv`, `send`, `recvfrom`, `sendto`, `recvmsg`, `sendmsg` | `socket`; `all` |
-//! | `accept`, `accept4`, `connect` | `connection` |
-//! | `recvmmsg`, `sendmmsg` | `messages` |
-//! | `wait`, `waitpid`, `wait3`, `wait4`, `waitid`, `system`, `pclose` | `processes` |
-//! | `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin | `names` |
-//! | `__read_chk` and other checked forms | `fortify` |
+//! | `read`, `write`, `readv`, `writev`, `pread`, `pwrite` and their later forms; `eventfd_read`, `eventfd_write`; `tcdrain` | `io` |
+//! | `recv`, `send`, `recvmsg`, `sendmsg`, `recvmmsg`, `sendmmsg`, `accept`, `connect` | `socket` |
 //! | `sendfile`, `splice`, `tee`, `vmsplice`, `copy_file_range` | `transfer` |
-//! | `sigwait`, `sigwaitinfo`, `sigtimedwait`, `pause`, `sigsuspend` | `signals` |
-//! | `mq_receive`, `mq_send`, `msgrcv`, `msgsnd`, `semop`, `semtimedop`, `tcdrain` | `ipc` |
-//! | `open`, `openat`, `creat` | `opening` |
-//! | `flock`, `lockf` | `locks` |
-//! | `fsync`, `fdatasync`, `syncfs`, `sync`, `sync_file_range`, `msync` | `sync` |
-//! | `__gmon_start__`: libraries that are loaded | `library` |
-//! | `dlopen`, `dlmopen`, `dlclose`, `__cxa_thread_atexit_impl` | `dlopen`, `loader` |
-//! | `close`, `dup2`, `dup3`, `close_range`, `closefrom`, `fclose`, `setsockopt`, `fcntl`, `ioctl` | `descriptor` |
+//! | `poll`, `select`, `epoll_wait` and their kin | `poll` |
+//! | `open`, `close`, `dup2`, `fclose`, `fcntl`, `ioctl`, `setsockopt`, `flock`, `lockf`, `fsync` | `file` |
+//! | `sleep`, `nanosleep`; `clock_gettime`, where time is virtual | `time` |
+//! | `sigwait`, `pause`, `sigsuspend` | `signal` |
+//! | `wait`, `waitpid`, `waitid`, `system`, `pclose` | `process` |
+//! | POSIX message queues; System V messages and semaphores | `ipc` |
+//! | `pthread_mutex_*`, `pthread_cond_*`, `pthread_rwlock_*`, `sem_*`, `pthread_barrier_*`, `pthread_once`, `flockfile`; C11's | `locks` |
+//! | `pthread_join`, `pthread_create`, `pthread_setname_np`, `prctl`, `sched_yield` | `thread` |
+//! | `dlopen`, `dlclose`; libraries that are loaded | `loader` |
+//! | `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin | `lookup` |
+//! | `syscall`: the futex (`futex`), and the calls above by their numbers | `syscall` |
+//! | `__read_chk` and other checked forms | `fortify` |
 //!
-//! A new stand-in is one `interpose!` (see `original`) with what it does on a fiber.
+//! Beneath them lie `call` (what every stand-in is made of), `descriptor` (what is known of each file
+//! descriptor) and `wait` (how a fiber waits). A module stands above all it imports, and so does a folder.
+//!
+//! A new stand-in is one `interpose!` (see `call/original.rs`) with what it does on a fiber.
 
 #![warn(missing_docs)]
 #![allow(
@@ -51,74 +42,25 @@
 )]
 
 #[macro_use]
-mod original;
-#[macro_use]
-mod fallback;
+mod call;
 
-mod all;
-mod anew;
-mod buffers;
-#[cfg(test)]
-mod crowds;
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(carefree_sanitized)))]
-mod dlopen;
-mod fiber;
-mod files;
-mod flow;
+mod descriptor;
 mod futex;
-mod glance;
-mod hold;
-mod kind;
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
-mod library;
-mod memory;
-mod object;
-mod option;
-mod parking;
-mod part;
-mod patience;
-mod plain;
-mod scratch;
-mod seekable;
-mod span;
-mod steps;
-mod storage;
-mod terminal;
-mod time;
-mod turn;
-mod undisturbed;
+mod wait;
 
-pub mod barrier;
-pub mod c11;
-pub mod clocks;
-pub mod condition;
-pub mod connection;
-pub mod counter;
-pub mod creation;
-pub mod descriptor;
+pub mod file;
 pub mod fortify;
+pub mod io;
 pub mod ipc;
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 pub mod loader;
 pub mod locks;
-pub mod messages;
-pub mod mutex;
-pub mod names;
-pub mod once;
-pub mod opening;
-pub mod processes;
-pub mod ready;
-pub mod rest;
-pub mod rwlock;
-pub mod semaphore;
-pub mod signals;
-pub mod sleep;
+pub mod lookup;
+pub mod poll;
+pub mod process;
+pub mod signal;
 pub mod socket;
-pub mod spin;
-pub mod stream;
-pub mod stream_lock;
-pub mod sync;
 pub mod syscall;
 pub mod thread;
-pub mod title;
+pub mod time;
 pub mod transfer;

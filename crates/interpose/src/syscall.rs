@@ -13,13 +13,18 @@
 use std::ffi::{c_int, c_long};
 use std::ptr::null;
 
-use crate::fiber::{self, answer};
-use crate::futex;
-use crate::memory;
-use crate::{
-    connection, descriptor, ipc, locks, messages, opening, processes, ready, rest, signals, sleep,
-};
-use crate::{socket, stream, sync, title, transfer, undisturbed};
+use crate::call::answer::answer;
+use crate::call::{fiber, memory, uninterrupted};
+use crate::file::{close, control, lock, open, sync};
+use crate::io::read_write;
+use crate::ipc::{posix_queue, system_v};
+use crate::poll::{epoll, pollfd, select};
+use crate::process::wait;
+use crate::socket::{accept, connect, messages, receive, receive_message, send};
+use crate::thread::{name, sched_yield};
+use crate::time::sleep;
+use crate::transfer::{sendfile, splice};
+use crate::{futex, signal};
 
 unsafe extern "C-unwind" fn raw_syscall(
     number: c_long,
@@ -54,11 +59,22 @@ interpose! { lean anywhere
                 return no_futex(number, a, b, c, d, e, f);
             }
             let (operation, value) = (b as c_int, c as u32);
-            if futex::command(operation) == libc::FUTEX_WAKE {
-                return futex::wake(a, operation, value, futex::ANY);
+            if futex::call::command(operation) == libc::FUTEX_WAKE {
+                return futex::wake::wake::<LibcSyscall>(a, operation, value, futex::call::ANY);
             }
-            futex::futex(a, operation, value, d, e, f as u32)
+            futex::perform::futex::<LibcSyscall>(a, operation, value, d, e, f as u32)
         }
+    }
+}
+
+/// libc's `syscall`, for `futex`.
+struct LibcSyscall;
+
+impl futex::call::Kernel for LibcSyscall {
+    #[inline(always)]
+    unsafe fn futex([a, b, c, d, e, f]: [usize; 6]) -> c_long {
+        // SAFETY: the caller's promise.
+        unsafe { syscall::original(libc::SYS_futex, a, b, c, d, e, f) }
     }
 }
 
@@ -95,29 +111,29 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
     // SAFETY: the functions take what the system calls of the same names take.
     unsafe {
         match number {
-            libc::SYS_read => stream::read(fd, b as _, c) as c_long,
-            libc::SYS_write => stream::write(fd, b as _, c) as c_long,
-            libc::SYS_readv => stream::readv(fd, b as _, c as c_int) as c_long,
-            libc::SYS_writev => stream::writev(fd, b as _, c as c_int) as c_long,
+            libc::SYS_read => read_write::read(fd, b as _, c) as c_long,
+            libc::SYS_write => read_write::write(fd, b as _, c) as c_long,
+            libc::SYS_readv => read_write::readv(fd, b as _, c as c_int) as c_long,
+            libc::SYS_writev => read_write::writev(fd, b as _, c as c_int) as c_long,
             libc::SYS_recvfrom => {
-                socket::recvfrom(fd, b as _, c, d as c_int, e as _, f as _) as c_long
+                receive::recvfrom(fd, b as _, c, d as c_int, e as _, f as _) as c_long
             }
-            libc::SYS_sendto => socket::sendto(fd, b as _, c, d as c_int, e as _, f as _) as c_long,
-            libc::SYS_recvmsg => socket::recvmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_sendmsg => socket::sendmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_accept => connection::accept(fd, b as _, c as _).into(),
-            libc::SYS_accept4 => connection::accept4(fd, b as _, c as _, d as c_int).into(),
-            libc::SYS_connect => connection::connect(fd, b as _, c as _).into(),
-            libc::SYS_pread64 => stream::pread(fd, b as _, c, d as _) as c_long,
-            libc::SYS_pwrite64 => stream::pwrite(fd, b as _, c, d as _) as c_long,
-            libc::SYS_preadv => stream::preadv(fd, b as _, c as c_int, d as _) as c_long,
-            libc::SYS_pwritev => stream::pwritev(fd, b as _, c as c_int, d as _) as c_long,
+            libc::SYS_sendto => send::sendto(fd, b as _, c, d as c_int, e as _, f as _) as c_long,
+            libc::SYS_recvmsg => receive_message::recvmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_sendmsg => send::sendmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_accept => accept::accept(fd, b as _, c as _).into(),
+            libc::SYS_accept4 => accept::accept4(fd, b as _, c as _, d as c_int).into(),
+            libc::SYS_connect => connect::connect(fd, b as _, c as _).into(),
+            libc::SYS_pread64 => read_write::pread(fd, b as _, c, d as _) as c_long,
+            libc::SYS_pwrite64 => read_write::pwrite(fd, b as _, c, d as _) as c_long,
+            libc::SYS_preadv => read_write::preadv(fd, b as _, c as c_int, d as _) as c_long,
+            libc::SYS_pwritev => read_write::pwritev(fd, b as _, c as c_int, d as _) as c_long,
             // The offset comes in two halves, of which the second is for 32-bit machines.
             libc::SYS_preadv2 => {
-                stream::preadv2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
+                read_write::preadv2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
             }
             libc::SYS_pwritev2 => {
-                stream::pwritev2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
+                read_write::pwritev2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
             }
             libc::SYS_recvmmsg => messages::recvmmsg(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_sendmmsg => messages::sendmmsg(fd, b as _, c as _, d as _).into(),
@@ -130,20 +146,20 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             }
             libc::SYS_sync_file_range => sync::sync_file_range(fd, b as _, c as _, d as _).into(),
             libc::SYS_msync => sync::msync(a as _, b, c as c_int).into(),
-            libc::SYS_prctl => title::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
-            libc::SYS_flock => locks::flock(fd, b as c_int).into(),
-            libc::SYS_wait4 => processes::wait4(a as _, b as _, c as c_int, d as _).into(),
-            libc::SYS_close => descriptor::close(fd).into(),
-            libc::SYS_close_range => descriptor::close_range(a as _, b as _, c as c_int).into(),
-            libc::SYS_dup => descriptor::dup(fd).into(),
+            libc::SYS_prctl => name::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
+            libc::SYS_flock => lock::flock(fd, b as c_int).into(),
+            libc::SYS_wait4 => wait::wait4(a as _, b as _, c as c_int, d as _).into(),
+            libc::SYS_close => close::close(fd).into(),
+            libc::SYS_close_range => close::close_range(a as _, b as _, c as c_int).into(),
+            libc::SYS_dup => close::dup(fd).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => descriptor::dup2(fd, b as c_int).into(),
-            libc::SYS_dup3 => descriptor::dup3(fd, b as c_int, c as c_int).into(),
+            libc::SYS_dup2 => close::dup2(fd, b as c_int).into(),
+            libc::SYS_dup3 => close::dup3(fd, b as c_int, c as c_int).into(),
             libc::SYS_setsockopt => {
-                descriptor::setsockopt(fd, b as c_int, c as c_int, d as _, e as _).into()
+                control::setsockopt(fd, b as c_int, c as c_int, d as _, e as _).into()
             }
-            libc::SYS_ioctl => descriptor::ioctl(fd, b as _, c).into(),
-            libc::SYS_sched_yield => rest::sched_yield().into(),
+            libc::SYS_ioctl => control::ioctl(fd, b as _, c).into(),
+            libc::SYS_sched_yield => sched_yield::sched_yield().into(),
             libc::SYS_nanosleep => sleep::nanosleep(a as _, b as _).into(),
             libc::SYS_clock_nanosleep => {
                 // The function returns what the system call leaves in `errno`.
@@ -153,17 +169,17 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => ready::poll(a as _, b as _, c as c_int).into(),
-            libc::SYS_ppoll => ready::ppoll(a as _, b as _, c as _, d as _).into(),
+            libc::SYS_poll => pollfd::poll(a as _, b as _, c as c_int).into(),
+            libc::SYS_ppoll => pollfd::ppoll(a as _, b as _, c as _, d as _).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_select => ready::select(a as c_int, b as _, c as _, d as _, e as _).into(),
+            libc::SYS_select => select::select(a as c_int, b as _, c as _, d as _, e as _).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait => ready::epoll_wait(fd, b as _, c as c_int, d as c_int).into(),
+            libc::SYS_epoll_wait => epoll::epoll_wait(fd, b as _, c as c_int, d as c_int).into(),
             libc::SYS_epoll_pwait => {
-                ready::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
+                epoll::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
             }
             libc::SYS_epoll_pwait2 => {
-                ready::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
+                epoll::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
             }
             libc::SYS_pselect6 => {
                 // The set of signals and its length lie in memory of their own.
@@ -172,45 +188,43 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                 }
                 let mask =
                     (f as *const *const libc::sigset_t).as_ref().map_or(null(), |mask| *mask);
-                ready::pselect(a as c_int, b as _, c as _, d as _, e as _, mask).into()
+                select::pselect(a as c_int, b as _, c as _, d as _, e as _, mask).into()
             }
             // Who wants to know what a child has used, as only the system call says, blocks.
-            libc::SYS_waitid if e == 0 => {
-                processes::waitid(a as _, b as _, c as _, d as c_int).into()
-            }
-            libc::SYS_openat => opening::openat(fd, b as _, c as c_int, d as _).into(),
+            libc::SYS_waitid if e == 0 => wait::waitid(a as _, b as _, c as _, d as c_int).into(),
+            libc::SYS_openat => open::openat(fd, b as _, c as c_int, d as _).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => opening::open(a as _, b as c_int, c as _).into(),
+            libc::SYS_open => open::open(a as _, b as c_int, c as _).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_creat => opening::creat(a as _, b as _).into(),
-            libc::SYS_fcntl => descriptor::fcntl(fd, b as c_int, c).into(),
-            libc::SYS_sendfile => transfer::sendfile(fd, b as c_int, c as _, d) as c_long,
-            libc::SYS_splice => {
-                transfer::splice(fd, b as _, c as c_int, d as _, e, f as _) as c_long
-            }
-            libc::SYS_tee => transfer::tee(fd, b as c_int, c, d as _) as c_long,
-            libc::SYS_vmsplice => transfer::vmsplice(fd, b as _, c, d as _) as c_long,
+            libc::SYS_creat => open::creat(a as _, b as _).into(),
+            libc::SYS_fcntl => control::fcntl(fd, b as c_int, c).into(),
+            libc::SYS_sendfile => sendfile::sendfile(fd, b as c_int, c as _, d) as c_long,
+            libc::SYS_splice => splice::splice(fd, b as _, c as c_int, d as _, e, f as _) as c_long,
+            libc::SYS_tee => splice::tee(fd, b as c_int, c, d as _) as c_long,
+            libc::SYS_vmsplice => splice::vmsplice(fd, b as _, c, d as _) as c_long,
             libc::SYS_copy_file_range => {
-                transfer::copy_file_range(fd, b as _, c as c_int, d as _, e, f as _) as c_long
+                splice::copy_file_range(fd, b as _, c as c_int, d as _, e, f as _) as c_long
             }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_pause => signals::pause().into(),
-            libc::SYS_rt_sigsuspend => signals::sigsuspend(a as _).into(),
-            libc::SYS_rt_sigtimedwait => signals::sigtimedwait(a as _, b as _, c as _).into(),
+            libc::SYS_pause => signal::pause().into(),
+            libc::SYS_rt_sigsuspend => signal::sigsuspend(a as _).into(),
+            libc::SYS_rt_sigtimedwait => signal::sigtimedwait(a as _, b as _, c as _).into(),
             libc::SYS_mq_timedreceive => {
-                ipc::mq_timedreceive(fd, b as _, c, d as _, e as _) as c_long
+                posix_queue::mq_timedreceive(fd, b as _, c, d as _, e as _) as c_long
             }
-            libc::SYS_mq_timedsend => ipc::mq_timedsend(fd, b as _, c, d as _, e as _).into(),
-            libc::SYS_msgsnd => ipc::msgsnd(fd, b as _, c, d as c_int).into(),
-            libc::SYS_msgrcv => ipc::msgrcv(fd, b as _, c, d as _, e as c_int) as c_long,
-            libc::SYS_semop => ipc::semop(fd, b as _, c).into(),
-            libc::SYS_semtimedop => ipc::semtimedop(fd, b as _, c, d as _).into(),
+            libc::SYS_mq_timedsend => {
+                posix_queue::mq_timedsend(fd, b as _, c, d as _, e as _).into()
+            }
+            libc::SYS_msgsnd => system_v::msgsnd(fd, b as _, c, d as c_int).into(),
+            libc::SYS_msgrcv => system_v::msgrcv(fd, b as _, c, d as _, e as c_int) as c_long,
+            libc::SYS_semop => system_v::semop(fd, b as _, c).into(),
+            libc::SYS_semtimedop => system_v::semtimedop(fd, b as _, c, d as _).into(),
             // A fiber waits for one word at a time. Whoever wakes asks the kernel too, so a thread
             // can wait for many in its stead.
             libc::SYS_futex_waitv => {
                 let wait = [a, b, c, d, e, f];
                 fiber::guarded(|| {
-                    undisturbed::offload(|| {
+                    uninterrupted::offload(|| {
                         let [a, b, c, d, e, f] = wait;
                         syscall::original(number, a, b, c, d, e, f)
                     })

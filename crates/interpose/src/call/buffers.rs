@@ -1,0 +1,225 @@
+//! Several buffers as one, of which a part has been used.
+
+use std::ffi::c_int;
+
+use carefree_ground::kernel;
+use libc::{iovec, msghdr};
+
+use crate::call::memory;
+use crate::call::pipe::Pipe;
+
+/// The most that one call moves. A buffer that is longer may reach beyond what a process can address:
+/// the calls without a list of buffers refuse that, and those with one cut its length first, as a
+/// socket's own do.
+pub(crate) const LONGEST: usize = 0x7fff_f000;
+
+/// All processes can address more than this.
+const NEAR: usize = 1 << 46;
+
+/// The buffers of a call, without the part of them that was used.
+///
+/// Usually a call uses all or ends early, so they are copied only when a part was used. And usually
+/// the kernel looks at their descriptions before we do, and finds out whether they are there at all.
+pub(crate) struct Buffers {
+    first: *const iovec,
+    count: usize,
+    /// Bytes left in them; none while the descriptions have not been looked at.
+    left: Option<usize>,
+    copy: Vec<iovec>,
+}
+
+impl Buffers {
+    /// What the caller says are `count` descriptions at `first`, not looked at yet.
+    ///
+    /// # Safety
+    /// If there are so many, they stay as long as this.
+    pub(crate) unsafe fn new(first: *const iovec, count: usize) -> Buffers {
+        Buffers { first, count, left: None, copy: Vec::new() }
+    }
+
+    /// The buffers of a message whose header was not looked at yet.
+    ///
+    /// # Errors
+    /// What is wrong with its header or with their descriptions: the kernel says so before it asks the
+    /// socket.
+    ///
+    /// # Safety
+    /// As for [`Buffers::new`], if there is a message.
+    pub(crate) unsafe fn of_message(message: *const msghdr) -> Result<Buffers, c_int> {
+        memory::check(message, 1)?;
+        // SAFETY: it can be read.
+        let (first, count): (_, usize) =
+            unsafe { ((*message).msg_iov, (*message).msg_iovlen as _) };
+        if count > libc::UIO_MAXIOV as usize {
+            return Err(libc::EMSGSIZE);
+        }
+        // SAFETY: the caller's promise.
+        let mut buffers = unsafe { Buffers::new(first, count) };
+        buffers.look()?;
+        if buffers.reach_far() {
+            buffers.ask()?;
+        }
+        Ok(buffers)
+    }
+
+    /// Looks at the descriptions, which nobody has looked at yet, unless that has been done.
+    ///
+    /// # Errors
+    /// `EFAULT` if they are not there.
+    pub(crate) fn look(&mut self) -> Result<(), c_int> {
+        if self.left.is_none() {
+            memory::check(self.first, self.count)?;
+            // SAFETY: they can be read.
+            unsafe { self.seen() };
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptions, unless that has been done.
+    ///
+    /// # Safety
+    /// They are there: the kernel has read them, or they are of our own making.
+    pub(crate) unsafe fn seen(&mut self) {
+        if self.left.is_none() {
+            // SAFETY: the caller's promise.
+            let all = unsafe { slice(self.first, self.count) };
+            self.left = Some(all.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len)));
+        }
+    }
+
+    pub(crate) fn first(&self) -> *const iovec {
+        self.first
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes left.
+    ///
+    /// # Panics
+    /// If they have not been looked at.
+    pub(crate) fn left(&self) -> usize {
+        self.left.expect("the buffers were looked at")
+    }
+
+    /// Those left, once they were looked at.
+    fn all(&self) -> &[iovec] {
+        // SAFETY: looked at, so they are there, or our own copy.
+        if self.left.is_some() { unsafe { slice(self.first, self.count) } } else { &[] }
+    }
+
+    /// The one that is left, if it is one and they were looked at.
+    pub(crate) fn single(&self) -> Option<iovec> {
+        if let [one] = self.all() { Some(*one) } else { None }
+    }
+
+    /// Whether one is longer than all memory, which the kernel does not take.
+    pub(crate) fn is_absurd(&self) -> bool {
+        self.left() > isize::MAX as usize
+            && self.all().iter().any(|one| one.iov_len > isize::MAX as usize)
+    }
+
+    /// Whether one may end beyond what a process can address: where that is, the kernel knows.
+    fn reach_far(&self) -> bool {
+        let far = |one: &iovec| {
+            (one.iov_base as usize).checked_add(one.iov_len).is_none_or(|end| end >= NEAR)
+        };
+        self.all().iter().any(far)
+    }
+
+    /// Asks the kernel whether it takes the descriptions, by a read of a pipe in which nothing is.
+    #[cold]
+    fn ask(&self) -> Result<(), c_int> {
+        let Ok(empty) = Pipe::new() else { return Ok(()) };
+        let arguments = [empty.from.fd() as usize, self.first as usize, self.count, 0, 0, 0];
+        // SAFETY: nothing is written to the buffers.
+        match unsafe { kernel::call(libc::SYS_readv, arguments) } {
+            Err(errno @ (libc::EFAULT | libc::EINVAL)) => Err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first `used` bytes have been used.
+    pub(crate) fn advance(&mut self, used: usize) {
+        self.left = Some(self.left() - used.min(self.left()));
+        let mut rest = self.all().to_vec();
+        let mut used = used;
+        let whole = rest.iter().take_while(|one| {
+            let fits = one.iov_len <= used;
+            used -= if fits { one.iov_len } else { 0 };
+            fits
+        });
+        let whole = whole.count();
+        rest.drain(..whole);
+        if let Some(first) = rest.first_mut() {
+            first.iov_base = first.iov_base.wrapping_byte_add(used);
+            first.iov_len -= used;
+        }
+        self.copy = rest;
+        self.first = self.copy.as_ptr();
+        self.count = self.copy.len();
+    }
+}
+
+/// # Safety
+/// `first` points to `count` buffers' descriptions, or `count` is 0.
+unsafe fn slice<'a>(first: *const iovec, count: usize) -> &'a [iovec] {
+    if count == 0 || first.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+impl std::fmt::Debug for Buffers {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Buffers").field("count", &self.count).field("left", &self.left).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    /// The bytes that `buffers` has left, one after the other.
+    fn content(buffers: &Buffers) -> Vec<u8> {
+        // SAFETY: made from arrays of the tests.
+        unsafe { slice(buffers.first, buffers.count) }
+            .iter()
+            // SAFETY: as above.
+            .flat_map(|one| unsafe {
+                std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len).to_vec()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_was_used_is_left_out_wherever_it_ends() {
+        let mut texts = [b"ab".to_vec(), b"".to_vec(), b"cde".to_vec(), b"f".to_vec()];
+        let all = texts
+            .each_mut()
+            .map(|text| iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() });
+        for first in 0..=6 {
+            for second in 0..=6 - first {
+                // SAFETY: the array outlives it.
+                let mut buffers = unsafe { Buffers::new(all.as_ptr(), all.len()) };
+                assert_eq!(buffers.look(), Ok(()));
+                assert_eq!(buffers.left(), 6);
+                buffers.advance(first);
+                buffers.advance(second);
+                assert_eq!(content(&buffers), &b"abcdef"[first + second..]);
+                assert_eq!(buffers.left(), 6 - first - second);
+            }
+        }
+        // SAFETY: no buffers are described.
+        let mut none = unsafe { Buffers::new(ptr::null(), 0) };
+        assert_eq!(none.look(), Ok(()));
+        assert_eq!((none.left(), content(&none)), (0, Vec::new()));
+        // SAFETY: none are there.
+        let mut nowhere = unsafe { Buffers::new(ptr::dangling(), 2) };
+        assert_eq!(nowhere.look(), Err(libc::EFAULT));
+    }
+}

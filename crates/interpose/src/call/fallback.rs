@@ -1,0 +1,17 @@
+//! What stands for libc's function in a static program: its system call.
+
+/// Defines a function with libc's signature that makes system call `SYS_$number`, padding the
+/// arguments with zeros.
+macro_rules! system_call {
+    (fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty = $number:ident) => {
+        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            let given = [$($argument as usize),*];
+            let mut arguments = [0; 6];
+            arguments[..given.len()].copy_from_slice(&given);
+            // SAFETY: the system call of this name takes these arguments: the manual page has it.
+            $crate::call::answer::answer(unsafe {
+                carefree_ground::kernel::call(libc::$number, arguments)
+            }) as $result
+        }
+    };
+}

@@ -1,0 +1,323 @@
+//! libc's own functions, behind ours of the same names.
+//!
+//! A function that this crate defines hides libc's from the whole process, from us too. The
+//! dynamic loader still finds it, as the *next* one of that name after ours; so what another
+//! library has put in between (an `LD_PRELOAD` of the user's) stays in the chain.
+//!
+//! Each original is looked up when the program starts, before `main` and so before there are
+//! fibers: the loader takes a lock of its own that knows nothing of fibers, and a fiber that asked
+//! while another one was in the middle of a `dlopen` would block its carrier. What calls an original
+//! earlier still (the constructor of a library) looks it up then.
+//!
+//! A sanitizer has functions of the same names in the program itself, which hear what a program does to
+//! threads, locks and memory before they call libc's. Ours hides them as well, and where they are, they
+//! are the originals: `__interceptor_read`, as sanitizers call them for this use.
+//!
+//! A static program has no loader to ask. There an original is a function that makes the system
+//! call, where one does; for others (`pthread_mutex_lock`) it is libc's own by the name that libc
+//! itself calls it by (`__pthread_mutex_lock`), of which the public one is a weak alias in glibc, so
+//! that ours takes its place. Names without either (`getaddrinfo`) this crate leaves to libc.
+
+use std::ffi::{CStr, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The function that a call would have reached without this crate. `F` is the type of a pointer to
+/// it.
+#[derive(Debug)]
+pub(crate) struct Original<F> {
+    name: &'static CStr,
+    /// The version of the symbol, where libc keeps several of which the loader would give the
+    /// oldest.
+    #[cfg_attr(target_feature = "crt-static", expect(dead_code, reason = "there is one libc"))]
+    version: Option<&'static CStr>,
+    /// What stands for it where it cannot be found.
+    fallback: Option<F>,
+    /// A sanitizer's function, null if it has none of this name.
+    #[cfg(carefree_sanitized)]
+    interceptor: fn() -> *mut c_void,
+    /// Where it is; null until it was looked up.
+    address: AtomicPtr<c_void>,
+    function: PhantomData<F>,
+}
+
+impl<F: Copy> Original<F> {
+    /// # Safety
+    /// `F` is the type of a pointer to the C function `name`, and so is what `interceptor` returns.
+    pub(crate) const unsafe fn new(
+        name: &'static CStr,
+        version: Option<&'static CStr>,
+        fallback: Option<F>,
+        #[cfg(carefree_sanitized)] interceptor: fn() -> *mut c_void,
+    ) -> Self {
+        assert!(size_of::<F>() == size_of::<*const c_void>());
+        Original {
+            name,
+            version,
+            fallback,
+            #[cfg(carefree_sanitized)]
+            interceptor,
+            address: AtomicPtr::new(ptr::null_mut()),
+            function: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> F {
+        let mut address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            address = self.resolve();
+            if address.is_null() {
+                self.missing();
+            }
+        }
+        // SAFETY: `F` is a pointer to a function, and this is that function or its stand-in, of the
+        // same type.
+        unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) }
+    }
+
+    /// Looks the function up. Null: there is none, and nothing stands in.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn resolve(&self) -> *mut c_void {
+        #[cfg(carefree_sanitized)]
+        let mut address = (self.interceptor)();
+        #[cfg(not(carefree_sanitized))]
+        let mut address = ptr::null_mut::<c_void>();
+        if address.is_null() {
+            address = self.look_up();
+        }
+        if address.is_null() {
+            if let Some(fallback) = self.fallback {
+                // SAFETY: a pointer to a function is one to its code.
+                address = unsafe { std::mem::transmute_copy::<F, *mut c_void>(&fallback) };
+            }
+        }
+        // Others may look it up at the same time: they find the same.
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+
+    #[cfg(not(target_feature = "crt-static"))]
+    fn look_up(&self) -> *mut c_void {
+        if let Some(version) = self.version {
+            // SAFETY: two strings; the loader answers with an address or null.
+            let address =
+                unsafe { libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()) };
+            if !address.is_null() {
+                return address;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
+    }
+
+    #[cfg(target_feature = "crt-static")]
+    fn look_up(&self) -> *mut c_void {
+        ptr::null_mut()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn missing(&self) -> ! {
+        let name = self.name.to_string_lossy();
+        eprintln!("carefree: this program calls {name}, which its libc does not have; aborting");
+        std::process::abort();
+    }
+}
+
+/// Stands in for a function of libc.
+///
+/// ```text
+/// interpose! {
+///     /// Reads from a file descriptor.
+///     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize,
+///         version "GLIBC_2.3.2",      // optional: which of libc's
+///         else raw_read               // optional: what stands for libc's in a static program
+///         linked "__read"             // or: its other name in glibc, for a static program
+///     {
+///         …                           // what a call on a fiber does
+///     }
+/// }
+/// ```
+///
+/// All of them are `extern "C-unwind"`: a thread that `pthread_cancel` ends within `read` unwinds
+/// through our frame, and a C++ exception through `pthread_once`'s. So an adapter on that way must
+/// not own what needs to be dropped. A fallback has the same ABI.
+///
+/// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
+/// function can also be called by the name `read::original`.
+///
+/// With `anywhere` before it all, what is written is done off a fiber as well. With `lean` (before
+/// `anywhere`, if both) the floating-point control words are left alone, which takes as long as the
+/// rest of a call that finds what it wants: what parks must then see to them
+/// ([`guarded`](crate::call::fiber::guarded)).
+macro_rules! interpose {
+    (anywhere $($rest:tt)*) => {
+        interpose! { @when (true) always guarded $($rest)* }
+    };
+    (lean anywhere $($rest:tt)*) => {
+        interpose! { @when (true) always lean $($rest)* }
+    };
+    (lean $($rest:tt)*) => {
+        interpose! { @when ($crate::call::fiber::on_fiber()) never lean $($rest)* }
+    };
+    (@call guarded $call:expr) => {{
+        // C code may have set control words that are not for other fibers.
+        let float = $crate::call::fiber::set_float();
+        let result = $call;
+        $crate::call::fiber::reset_float(float);
+        result
+    }};
+    (@call lean $call:expr) => { $call };
+    (
+        @when ($condition:expr) $inline:ident $float:ident
+        $(#[$meta:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+            $(, version $version:literal)? $(, else $fallback:path)? $(, linked $linked:literal)?
+        $body:block
+    ) => {
+        #[doc = concat!("libc's own `", stringify!($name), "`.")]
+        pub(crate) mod $name {
+            #[allow(unused_imports, reason = "some functions have no types of arguments")]
+            use super::*;
+            use $crate::call::original::Original;
+
+            type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
+
+            #[allow(unused_mut, unused_assignments, reason = "set where the caller says so")]
+            static ORIGINAL: Original<Function> = {
+                let name = match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => unreachable!(),
+                };
+                let mut version: Option<&'static std::ffi::CStr> = None;
+                $(version = match std::ffi::CStr::from_bytes_with_nul(
+                    concat!($version, "\0").as_bytes(),
+                ) {
+                    Ok(version) => Some(version),
+                    Err(_) => unreachable!(),
+                };)?
+                let mut fallback: Option<Function> = None;
+                $(fallback = Some($fallback);)?
+                $(
+                    #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+                    {
+                        unsafe extern "C-unwind" {
+                            #[link_name = $linked]
+                            fn linked();
+                        }
+                        // SAFETY: libc's function by its other name, of the type beside this one.
+                        fallback = Some(unsafe {
+                            std::mem::transmute::<unsafe extern "C-unwind" fn(), Function>(linked)
+                        });
+                    }
+                    #[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
+                    let _ = $linked;
+                )?
+                // SAFETY: the type is written beside the name, as the manual has it.
+                unsafe {
+                    Original::new(
+                        name,
+                        version,
+                        fallback,
+                        #[cfg(carefree_sanitized)]
+                        interceptor,
+                    )
+                }
+            };
+
+            #[cfg(carefree_sanitized)]
+            fn interceptor() -> *mut std::ffi::c_void {
+                let address;
+                // SAFETY: loads an entry of the table of addresses, which the linker makes for a
+                // symbol that need not exist.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    std::arch::asm!(
+                        concat!(".weak __interceptor_", stringify!($name)),
+                        concat!(
+                            "mov {}, qword ptr [rip + __interceptor_",
+                            stringify!($name),
+                            "@GOTPCREL]",
+                        ),
+                        out(reg) address,
+                        options(nostack, preserves_flags, readonly, pure),
+                    );
+                    #[cfg(target_arch = "aarch64")]
+                    std::arch::asm!(
+                        concat!(".weak __interceptor_", stringify!($name)),
+                        concat!("adrp {0}, :got:__interceptor_", stringify!($name)),
+                        concat!(
+                            "ldr {0}, [{0}, :got_lo12:__interceptor_",
+                            stringify!($name),
+                            "]",
+                        ),
+                        out(reg) address,
+                        options(nostack, preserves_flags, readonly, pure),
+                    );
+                }
+                address
+            }
+
+            /// Looks the original up when the program starts.
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static AT_START: extern "C" fn() = {
+                extern "C" fn at_start() {
+                    ORIGINAL.resolve();
+                }
+                at_start
+            };
+
+            /// # Safety
+            /// As for libc's function.
+            #[inline(always)]
+            pub(crate) unsafe fn original($($argument: $type),*) -> $result {
+                // SAFETY: the caller's promise.
+                unsafe { ORIGINAL.get()($($argument),*) }
+            }
+
+            /// # Safety
+            /// As for libc's function; the caller is a fiber, if this is done on fibers only.
+            #[inline($inline)]
+            pub(super) unsafe fn on_fiber($($argument: $type),*) -> $result $body
+        }
+
+        interpose! { @symbol [$($fallback)? $($linked)?]
+            $(#[$meta])*
+            ///
+            /// # Safety
+            /// As for libc's function of this name.
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if $condition {
+                        interpose! { @call $float $name::on_fiber($($argument),*) }
+                    } else {
+                        $name::original($($argument),*)
+                    }
+                }
+            }
+        }
+    };
+    // Without a stand-in for the original, a static program keeps libc's function.
+    (@symbol [] $item:item) => {
+        #[cfg_attr(not(target_feature = "crt-static"), unsafe(no_mangle))]
+        $item
+    };
+    (@symbol [$linked:literal] $item:item) => {
+        #[cfg_attr(any(not(target_feature = "crt-static"), target_env = "gnu"), unsafe(no_mangle))]
+        $item
+    };
+    (@symbol [$fallback:path] $item:item) => {
+        #[unsafe(no_mangle)]
+        $item
+    };
+    ($($rest:tt)*) => {
+        interpose! { @when ($crate::call::fiber::on_fiber()) never guarded $($rest)* }
+    };
+}

@@ -1,0 +1,36 @@
+//! Files that a call opens for itself, and closes.
+
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+
+use carefree_ground::kernel;
+
+/// A file that only the call that opened it knows: it is closed when this is dropped.
+///
+/// The close is plain: no fiber waits on the number, and nothing is remembered of it.
+#[derive(Debug)]
+pub(crate) struct OwnFile(c_int);
+
+impl OwnFile {
+    /// The file that the system call with this answer has opened.
+    pub(crate) fn opened(fd: usize) -> OwnFile {
+        OwnFile(fd as c_int)
+    }
+
+    /// Its number.
+    pub(crate) fn fd(&self) -> c_int {
+        self.0
+    }
+
+    /// Leaves it open, for the caller of the call.
+    pub(crate) fn keep(self) -> c_int {
+        ManuallyDrop::new(self).0
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        // SAFETY: no memory is involved.
+        let _ = unsafe { kernel::call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}

@@ -1,0 +1,290 @@
+//! What is known of one file descriptor.
+
+use std::ffi::c_int;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+use carefree_reactor::clock::NEVER;
+use carefree_runtime::waiters::Waiters;
+
+use crate::descriptor::holder::Holder;
+use crate::descriptor::kind::{Kind, Seen, look};
+use crate::descriptor::process::is_beside_parent;
+use crate::descriptor::storage::Storage;
+use crate::descriptor::traits::{Limit, Trait, is_blocking, limit_of};
+
+/// What is known of one file descriptor. In this order, so that what a call on a socket or a pipe
+/// touches is in one cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct File {
+    /// The fibers that wait on it.
+    waiters: Waiters,
+    /// How often its mode was changed, and its time limits, through this number.
+    changes: [AtomicU32; 2],
+    /// The [`version`](File::version) of its mode when that was asked for; 0 if never.
+    mode_asked: AtomicU32,
+    /// The version of its time limits when those were asked for; 0 if never.
+    limits_asked: AtomicU32,
+    /// Whether it was in blocking mode then.
+    blocking: AtomicBool,
+    /// A [`Kind`].
+    kind: AtomicU8,
+    /// A [`Holder`].
+    holder: AtomicU8,
+    /// A [`Storage`], once its kind is known.
+    storage: AtomicU8,
+    /// The hash of its inode, once its kind is known.
+    inode: AtomicU8,
+    /// Whether its open file may go by other numbers too.
+    duplicated: AtomicBool,
+    /// How often in a row it had nothing to read when it was tried.
+    dry: AtomicU8,
+    /// Its `SO_RCVTIMEO` and `SO_SNDTIMEO` in nanoseconds, [`NEVER`] for none.
+    limits: [AtomicU64; 2],
+    /// From where to where it was found in memory.
+    warm: [AtomicU64; 2],
+    /// How often the number was closed.
+    closes: AtomicU32,
+}
+
+const _: () = assert!(mem::offset_of!(File, limits) + size_of::<u64>() == 64);
+
+/// Tries that must have failed in a row before one is left out.
+const DRY: u8 = 3;
+/// Of so many, one is tried all the same.
+const SOUNDING: u8 = 16;
+
+impl File {
+    pub(super) const fn new() -> File {
+        File {
+            waiters: Waiters::new(),
+            changes: [const { AtomicU32::new(0) }; 2],
+            mode_asked: AtomicU32::new(0),
+            limits_asked: AtomicU32::new(0),
+            blocking: AtomicBool::new(false),
+            kind: AtomicU8::new(Kind::Unknown as u8),
+            holder: AtomicU8::new(Holder::Unknown as u8),
+            storage: AtomicU8::new(Storage::None as u8),
+            inode: AtomicU8::new(0),
+            duplicated: AtomicBool::new(false),
+            dry: AtomicU8::new(0),
+            limits: [const { AtomicU64::new(NEVER) }; 2],
+            warm: [const { AtomicU64::new(0) }; 2],
+            closes: AtomicU32::new(0),
+        }
+    }
+
+    /// What it refers to; asks the kernel the first time.
+    #[inline]
+    pub(crate) fn kind(&self, fd: c_int) -> Kind {
+        match self.kind.load(Ordering::Acquire) {
+            1 => Kind::Socket,
+            2 => Kind::Regular,
+            3 => Kind::Pipe,
+            4 => Kind::Stream,
+            5 => Kind::Device,
+            _ => self.look(fd),
+        }
+    }
+
+    /// Whether it is a socket, as far as is known without asking.
+    #[inline]
+    pub(crate) fn is_known_socket(&self) -> bool {
+        self.kind.load(Ordering::Relaxed) == Kind::Socket as u8
+    }
+
+    /// Asks the kernel what it refers to now.
+    #[cold]
+    pub(crate) fn look(&self, fd: c_int) -> Kind {
+        let seen = look(fd);
+        self.storage.store(seen.storage as u8, Ordering::Relaxed);
+        self.inode.store(seen.inode, Ordering::Relaxed);
+        self.set_warm(0, 0);
+        // The last: who sees it sees the others.
+        self.kind.store(seen.kind as u8, Ordering::Release);
+        seen.kind
+    }
+
+    /// Whether all from `begin` to `end` was found in memory when that was looked for.
+    pub(crate) fn is_warm(&self, begin: u64, end: u64) -> bool {
+        let [from, to] = self.warm.each_ref().map(|place| place.load(Ordering::Relaxed));
+        from <= begin && end <= to
+    }
+
+    /// All from `begin` to `end` was found in memory.
+    pub(crate) fn set_warm(&self, begin: u64, end: u64) {
+        self.warm[0].store(begin, Ordering::Relaxed);
+        self.warm[1].store(end, Ordering::Relaxed);
+    }
+
+    /// What it may be held by while a fiber waits for it; asks the kernel the first time.
+    #[inline]
+    pub(crate) fn holder(&self, fd: c_int) -> Holder {
+        match Holder::from_number(self.holder.load(Ordering::Relaxed)) {
+            Holder::Unknown => {
+                let holder = holder(fd, self.kind(fd));
+                self.holder.store(holder as u8, Ordering::Relaxed);
+                holder
+            }
+            known => known,
+        }
+    }
+
+    /// Takes note of what is known of it without asking.
+    pub(super) fn found(&self, kind: Kind, holder: Holder) {
+        if kind == Kind::Socket {
+            self.storage.store(Storage::None as u8, Ordering::Relaxed);
+        }
+        self.kind.store(kind as u8, Ordering::Relaxed);
+        self.holder.store(holder as u8, Ordering::Relaxed);
+    }
+
+    /// A trait of it may just have been changed.
+    pub(super) fn changed(&self, what: Trait) {
+        // Whether its writes end in the page cache is a matter of its mode.
+        if self.storage.load(Ordering::Relaxed) != Storage::None as u8 {
+            self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+        }
+        if self.duplicated.load(Ordering::Acquire) {
+            what.changed();
+        } else {
+            self.changes[what as usize].fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Its open file goes by another number too.
+    pub(super) fn duplicated(&self) {
+        self.duplicated.store(true, Ordering::Release);
+    }
+
+    /// Those that wait on it.
+    #[inline]
+    pub(super) fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+
+    /// What [`prepare_to_close`](super::prepare_to_close) says.
+    #[inline]
+    pub(super) fn prepare_to_close(&self, beside_parent: bool) -> bool {
+        // In the child of a vfork, what waits in the parent goes on waiting.
+        if !beside_parent {
+            self.closes.fetch_add(1, Ordering::Relaxed);
+            // A call that goes on after a part sees that, or is seen here: see [`MultiStep`](crate::wait::multi_step::MultiStep).
+            fence(Ordering::SeqCst);
+            if self.waiters.is_waited_on() && !self.waiters.close() {
+                return false;
+            }
+        }
+        self.forget();
+        true
+    }
+
+    /// Forgets all that is known of it.
+    pub(super) fn forget(&self) {
+        let holder = self.holder.load(Ordering::Relaxed);
+        let cannot_be_asked =
+            holder == Holder::Process as u8 || self.duplicated.load(Ordering::Relaxed);
+        self.dry.store(0, Ordering::Relaxed);
+        self.mode_asked.store(0, Ordering::Relaxed);
+        self.limits_asked.store(0, Ordering::Relaxed);
+        if cannot_be_asked && is_beside_parent() {
+            // The parent's file is still there, and asks for the rest again.
+            self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+            return;
+        }
+        self.duplicated.store(false, Ordering::Relaxed);
+        self.found(Kind::Unknown, Holder::Unknown);
+    }
+
+    /// How often the number was closed: another count says that it may be another file's.
+    #[inline]
+    pub(crate) fn closes(&self) -> u32 {
+        self.closes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a read should be tried before it is submitted: not if such tries have kept failing.
+    #[inline]
+    pub(crate) fn is_worth_a_try(&self) -> bool {
+        let dry = self.dry.load(Ordering::Relaxed);
+        if dry < DRY {
+            return true;
+        }
+        let sounding = dry == DRY + SOUNDING;
+        self.dry.store(if sounding { DRY } else { dry + 1 }, Ordering::Relaxed);
+        sounding
+    }
+
+    /// A read was tried: whether there was anything.
+    #[inline]
+    pub(crate) fn tried(&self, found: bool) {
+        let dry = self.dry.load(Ordering::Relaxed);
+        if found && dry != 0 {
+            self.dry.store(0, Ordering::Relaxed);
+        } else if !found && dry < DRY {
+            self.dry.store(dry + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Another number after each change that concerns this file. Read before the kernel is asked:
+    /// then a change that comes meanwhile makes the answer an old one.
+    #[inline]
+    fn version(&self, what: Trait) -> u32 {
+        // Neither of the two ever falls, so the sum is another one whenever one of them is.
+        what.changes().wrapping_add(self.changes[what as usize].load(Ordering::Acquire))
+    }
+
+    /// Whether it is in blocking mode.
+    #[inline]
+    pub(crate) fn is_blocking(&self, fd: c_int) -> bool {
+        let now = self.version(Trait::Mode);
+        if self.blocking.load(Ordering::Relaxed) && self.mode_asked.load(Ordering::Relaxed) == now {
+            return true;
+        }
+        // Who is told EAGAIN by mistake may fail, so that is never answered from memory.
+        let blocking = is_blocking(fd);
+        self.blocking.store(blocking, Ordering::Relaxed);
+        self.mode_asked.store(now, Ordering::Relaxed);
+        blocking
+    }
+
+    /// How long a call that waits may take by the socket's own limit, in nanoseconds.
+    pub(crate) fn limit(&self, fd: c_int, limit: Limit) -> u64 {
+        if self.kind(fd) != Kind::Socket {
+            return NEVER;
+        }
+        let now = self.version(Trait::Limits);
+        if self.limits_asked.load(Ordering::Relaxed) != now {
+            for limit in [Limit::Receive, Limit::Send] {
+                self.limits[limit as usize].store(limit_of(fd, limit), Ordering::Relaxed);
+            }
+            self.limits_asked.store(now, Ordering::Relaxed);
+        }
+        self.limits[limit as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// Whether `fd`, whose place in the table is `file`, is in blocking mode.
+#[inline]
+pub(crate) fn blocking(file: Option<&File>, fd: c_int) -> bool {
+    file.map_or_else(|| is_blocking(fd), |file| file.is_blocking(fd))
+}
+
+/// What is known of `fd`, whose place in the table is `file`; asks the kernel the first time.
+#[inline]
+pub(crate) fn seen(file: Option<&File>, fd: c_int) -> Seen {
+    let Some(file) = file else { return look(fd) };
+    let kind = file.kind(fd);
+    let storage = Storage::from_number(file.storage.load(Ordering::Relaxed));
+    Seen { kind, storage, inode: file.inode.load(Ordering::Relaxed) }
+}
+
+/// What `fd` may be held by while a fiber waits for it.
+#[cold]
+pub(super) fn holder(fd: c_int, kind: Kind) -> Holder {
+    match kind {
+        Kind::Device => Holder::Process,
+        Kind::Socket => Holder::of_socket(fd),
+        _ => Holder::Ring,
+    }
+}

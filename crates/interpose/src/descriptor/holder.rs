@@ -1,0 +1,55 @@
+//! Which files a ring must not hold.
+//!
+//! A ring is torn down some milliseconds after its process has ended, and until then the kernel holds
+//! the files of the operations that wait in it. For most files that makes an end or a hang-up arrive a
+//! little later. But the process that comes next would be refused what is
+//!
+//! * an address: of a listener, of a socket that is no stream, or of one that was bound before it was
+//!   connected;
+//! * a device, many of which have one user at a time;
+//! * locked, by `flock` or by a lock of the open file's.
+//!
+//! So these are waited for without being held
+//! ([`Driver::submit_unheld`](carefree_reactor::Driver::submit_unheld)), as over epoll every file is.
+//! `cargo test -p carefree --test killed -- --ignored --nocapture` prints what the next process sees
+//! of each, and when.
+
+use std::ffi::c_int;
+
+use crate::descriptor::option::option;
+
+/// What a waited-for file may be held by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Holder {
+    /// Nobody has asked yet.
+    Unknown,
+    /// A ring: it may outlive the process.
+    Ring,
+    /// The process alone.
+    Process,
+    /// The process alone; it is a listener whose connections a ring may hold.
+    Listener,
+}
+
+impl Holder {
+    pub(crate) fn from_number(number: u8) -> Holder {
+        match number {
+            1 => Holder::Ring,
+            2 => Holder::Process,
+            3 => Holder::Listener,
+            _ => Holder::Unknown,
+        }
+    }
+
+    /// Asks the kernel of a socket.
+    pub(crate) fn of_socket(fd: c_int) -> Holder {
+        if option(fd, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) {
+            Holder::Process
+        } else if option(fd, libc::SO_ACCEPTCONN) != Ok(0) {
+            Holder::Listener
+        } else {
+            Holder::Ring
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a file descriptor refers to.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use carefree_ground::kernel;
+
+use crate::descriptor::storage::{self, Storage};
+
+/// What a file descriptor refers to, as far as that matters for trying without blocking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Nobody has asked yet.
+    Unknown,
+    /// A socket.
+    Socket,
+    /// A regular file or a disk: reads come short at its end only.
+    Regular,
+    /// A pipe or FIFO.
+    Pipe,
+    /// An eventfd, a timerfd, …
+    Stream,
+    /// A terminal, /dev/null, …
+    Device,
+}
+
+/// What is known of a file that matters for how to read and write it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) kind: Kind,
+    pub(crate) storage: Storage,
+    /// The hash of its inode.
+    pub(crate) inode: u8,
+}
+
+/// What `fd` refers to, by the kernel.
+#[cold]
+pub(crate) fn look(fd: c_int) -> Seen {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: there is room for the answer, whose layout is the kernel's own on 64-bit machines.
+    match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
+        Ok(_) => {}
+        // A sandbox does not let it be asked: what has a position is taken for a file, to be safe.
+        Err(errno) if errno != libc::EBADF && storage::has_position(fd) => {
+            return Seen { kind: Kind::Regular, storage: Storage::Other, inode: 0 };
+        }
+        Err(_) => return Seen { kind: Kind::Unknown, storage: Storage::None, inode: 0 },
+    }
+    // SAFETY: the call has succeeded and so filled it.
+    let status = unsafe { status.assume_init() };
+    let (kind, storage) = match status.st_mode & libc::S_IFMT {
+        libc::S_IFSOCK => (Kind::Socket, Storage::None),
+        libc::S_IFREG | libc::S_IFDIR => (Kind::Regular, Storage::of_file(fd)),
+        libc::S_IFBLK => (Kind::Regular, Storage::Other),
+        libc::S_IFCHR => (Kind::Device, Storage::of_device(fd, status.st_rdev)),
+        libc::S_IFIFO => (Kind::Pipe, Storage::None),
+        _ => (Kind::Stream, Storage::None),
+    };
+    Seen { kind, storage, inode: storage::hash(&status) }
+}

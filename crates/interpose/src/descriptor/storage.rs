@@ -1,0 +1,161 @@
+//! Where a file with a position of its own keeps its bytes, and so how long a call on it may take.
+//!
+//! Sockets, pipes, terminals, timers and their like have no position: what is written goes to the end
+//! of a queue. Regular files, disks and some devices have one, which belongs to the open file and
+//! is shared by all its numbers, fibers, threads and processes. The kernel holds a lock over a `read` or
+//! `write` that uses it, but not over the operations of io_uring. So these calls are made as they
+//! are (see [`seekable`](crate::io::seekable)), on the carrier where that takes about as long as copying
+//! the bytes, and otherwise on a thread of the offload pool.
+//!
+//! The answer is remembered with the file's number ([`descriptor`](crate::descriptor)), and is a hint: a wrong
+//! one costs time, not bytes.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_ground::kernel;
+
+/// Where a file with a position keeps its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Storage {
+    /// It has no position.
+    None,
+    /// In memory: tmpfs, memfd, /dev/zero.
+    Memory,
+    /// Nowhere: the kernel makes them up (/proc, /sys). Some calls depend on which thread makes them,
+    /// and a few (of /proc/kmsg) wait.
+    Kernel,
+    /// On a local disk, behind the page cache.
+    Disk,
+    /// In a device, which may be waited for.
+    Device,
+    /// Anywhere: a disk without page cache, the network, another process (FUSE).
+    Other,
+}
+
+impl Storage {
+    /// From its number.
+    pub(crate) fn from_number(number: u8) -> Storage {
+        const ALL: [Storage; 6] = [
+            Storage::None,
+            Storage::Memory,
+            Storage::Kernel,
+            Storage::Disk,
+            Storage::Device,
+            Storage::Other,
+        ];
+        ALL.get(usize::from(number)).copied().unwrap_or(Storage::Other)
+    }
+
+    /// That of the regular file or directory `fd`.
+    pub(crate) fn of_file(fd: c_int) -> Storage {
+        let mut status = MaybeUninit::<libc::statfs>::uninit();
+        let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+        // SAFETY: there is room for the answer.
+        if unsafe { kernel::call(libc::SYS_fstatfs, arguments) }.is_err() {
+            return Storage::Other;
+        }
+        // SAFETY: the call has succeeded and so filled it.
+        let file_system = unsafe { status.assume_init() }.f_type;
+        match file_system as u32 {
+            TMPFS | RAMFS => Storage::Memory,
+            PROC | SYSFS | CGROUP | CGROUP2 | DEBUGFS | TRACEFS | SECURITYFS => Storage::Kernel,
+            EXT | XFS | BTRFS | F2FS | OVERLAYFS if is_buffered(fd) => Storage::Disk,
+            _ => Storage::Other,
+        }
+    }
+
+    /// That of the character device `fd`, which is number `device`.
+    pub(crate) fn of_device(fd: c_int, device: libc::dev_t) -> Storage {
+        /// /dev/null, /dev/zero, /dev/full, /dev/urandom, …
+        const MEMORY_DEVICES: u32 = 1;
+        if !has_position(fd) {
+            Storage::None
+        } else if libc::major(device) == MEMORY_DEVICES {
+            Storage::Memory
+        } else {
+            Storage::Device
+        }
+    }
+}
+
+// The numbers of file systems, as `fstatfs` tells them.
+const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
+const PROC: u32 = 0x9fa0;
+const SYSFS: u32 = 0x6265_6572;
+const CGROUP: u32 = 0x0027_e0eb;
+const CGROUP2: u32 = 0x6367_7270;
+const DEBUGFS: u32 = 0x6462_6720;
+const TRACEFS: u32 = 0x7472_6163;
+const SECURITYFS: u32 = 0x7363_6673;
+/// ext2, ext3 and ext4.
+const EXT: u32 = 0xef53;
+const XFS: u32 = 0x5846_5342;
+const BTRFS: u32 = 0x9123_683e;
+const F2FS: u32 = 0xf2f5_2010;
+const OVERLAYFS: u32 = 0x794c_7630;
+
+/// Whether writes end in the page cache.
+fn is_buffered(fd: c_int) -> bool {
+    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    let mode = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
+    mode.is_ok_and(|mode| mode as c_int & (libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT) == 0)
+}
+
+/// Whether the open file has a position.
+pub(crate) fn has_position(fd: c_int) -> bool {
+    position(fd).is_ok()
+}
+
+/// The open file's position.
+///
+/// # Errors
+/// `ESPIPE` for what has none, and `EBADF`.
+pub(crate) fn position(fd: c_int) -> Result<u64, c_int> {
+    let arguments = [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    unsafe { kernel::call(libc::SYS_lseek, arguments) }.map(|place| place as u64)
+}
+
+/// How many calls threads of the pool are making on the files whose inodes have this hash.
+///
+/// The kernel makes who uses an open file's position wait for each other, and most file systems make
+/// writers of an inode wait. So a call on a file that a thread of the pool is busy with is made by
+/// another such thread: a carrier would wait for the first one.
+static BUSY: [AtomicU32; HASHES] = [const { AtomicU32::new(0) }; HASHES];
+
+const HASHES: usize = 256;
+
+/// The hash of an inode.
+pub(crate) fn hash(status: &libc::stat) -> u8 {
+    // Fibonacci hashing: the upper bits depend on all.
+    let mixed = (status.st_ino ^ status.st_dev << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+/// Whether a thread of the pool makes a call on a file with this hash.
+pub(crate) fn is_busy(hash: u8) -> bool {
+    BUSY[usize::from(hash)].load(Ordering::Relaxed) != 0
+}
+
+/// While it lives, a thread of the pool makes a call on a file.
+#[derive(Debug)]
+pub(crate) struct Busy(u8);
+
+impl Busy {
+    /// One with this hash.
+    pub(crate) fn new(hash: u8) -> Busy {
+        BUSY[usize::from(hash)].fetch_add(1, Ordering::Relaxed);
+        Busy(hash)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY[usize::from(self.0)].fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,108 @@
+//! The table of file descriptors.
+
+use std::alloc::{self, Layout};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::descriptor::file::File;
+use crate::descriptor::process;
+
+/// Files a chunk of the table describes.
+const CHUNK: usize = 512;
+/// Chunks: enough for the most file descriptors the kernel gives a process unless told otherwise
+/// (`fs.nr_open`). Those beyond are not known; fibers wait on them all the same.
+const CHUNKS: usize = (1 << 20) / CHUNK;
+
+static TABLE: [AtomicPtr<[File; CHUNK]>; CHUNKS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+
+/// What is known of `fd`, if anything is.
+#[inline]
+pub(crate) fn known(fd: c_int) -> Option<&'static File> {
+    let index = usize::try_from(fd).ok()?;
+    let chunk = TABLE.get(index / CHUNK)?.load(Ordering::Acquire);
+    // SAFETY: chunks are never freed.
+    unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK])
+}
+
+/// The place for what is known of `fd`; `None` for numbers beyond the table, and without memory.
+#[inline]
+pub(crate) fn file(fd: c_int) -> Option<&'static File> {
+    known(fd).or_else(|| enter(fd))
+}
+
+#[cold]
+fn enter(fd: c_int) -> Option<&'static File> {
+    let slot = TABLE.get(usize::try_from(fd).ok()? / CHUNK)?;
+    let layout = Layout::new::<[File; CHUNK]>();
+    // SAFETY: of a size that is not 0.
+    let new = unsafe { alloc::alloc(layout) }.cast::<[File; CHUNK]>();
+    if new.is_null() {
+        // Not an error: who says that memory is out writes it, and would come here again.
+        return None;
+    }
+    // Built where it will be, one by one: a chunk is too much for a fiber's stack.
+    for index in 0..CHUNK {
+        // SAFETY: there is room for so many.
+        unsafe { new.cast::<File>().add(index).write(File::new()) };
+    }
+    if slot.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: allocated just above, and nobody has seen it. There is nothing in it to drop.
+        unsafe { alloc::dealloc(new.cast(), layout) };
+    }
+    known(fd)
+}
+
+/// Whether fibers wait on `fd`, or it is being closed.
+#[inline]
+pub(crate) fn is_waited_on(fd: c_int) -> bool {
+    known(fd).is_some_and(|file| file.waiters().is_waited_on())
+}
+
+/// Prepares for `fd` to be closed: those who wait on it give up, and what is known of it is
+/// forgotten. False: another thread or fiber is closing it already.
+#[inline]
+pub(crate) fn prepare_to_close(fd: c_int) -> bool {
+    known(fd).is_none_or(|file| file.prepare_to_close(process::is_beside_parent()))
+}
+
+/// [`prepare_to_close`] for all from `first` to `last`.
+pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
+    let (first, end) = (first as usize, (last as usize).saturating_add(1));
+    let beside_parent = process::is_beside_parent();
+    let chunks = TABLE.iter().enumerate().take(end.div_ceil(CHUNK)).skip(first / CHUNK);
+    for (index, slot) in chunks {
+        let begin = index * CHUNK;
+        let range = begin.max(first)..(begin + CHUNK).min(end);
+        // SAFETY: chunks are never freed.
+        let Some(chunk) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
+        for fd in range {
+            // Who closes one of them at the same time closes it.
+            chunk[fd % CHUNK].prepare_to_close(beside_parent);
+        }
+    }
+}
+
+/// The child of a fork has none of the fibers that wait in its parent: nobody is to be driven out.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        process::adopt();
+        // SAFETY: the handler touches nothing but atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(forget_waiters)) };
+    }
+    mind_forks
+};
+
+unsafe extern "C" fn forget_waiters() {
+    process::adopt();
+    for chunk in &TABLE {
+        // SAFETY: chunks are never freed.
+        for file in unsafe { chunk.load(Ordering::Acquire).as_ref() }.into_iter().flatten() {
+            // SAFETY: the child has one thread, and that one was forking.
+            unsafe { file.waiters().renew() };
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What an open file's mode and time limits are, and when they were changed.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_ground::kernel;
+use carefree_reactor::clock::NEVER;
+
+/// What is remembered of an open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trait {
+    /// `O_NONBLOCK`.
+    Mode = 0,
+    /// `SO_RCVTIMEO` and `SO_SNDTIMEO`.
+    Limits = 1,
+}
+
+/// How often a [`Trait`] of files that go by several numbers was changed.
+static CHANGES: [AtomicU32; 2] = [const { AtomicU32::new(1) }; 2];
+
+impl Trait {
+    /// How often it was changed of files that go by several numbers.
+    pub(super) fn changes(self) -> u32 {
+        CHANGES[self as usize].load(Ordering::Acquire)
+    }
+
+    /// It may just have been changed of a file that goes by several numbers.
+    pub(super) fn changed(self) {
+        CHANGES[self as usize].fetch_add(1, Ordering::Release);
+    }
+}
+
+/// A time limit of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// `SO_RCVTIMEO`: for what receives.
+    Receive = 0,
+    /// `SO_SNDTIMEO`: for what sends.
+    Send = 1,
+}
+
+/// Whether `fd` is in blocking mode, by the kernel.
+///
+/// If it does not tell, it is: for a number that was just closed the wait says so (`EBADF`), and where
+/// a sandbox does not let the mode be asked for, most files are.
+pub(crate) fn is_blocking(fd: c_int) -> bool {
+    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    let mode = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
+    mode.is_err() || mode.is_ok_and(|mode| mode as c_int & libc::O_NONBLOCK == 0)
+}
+
+/// A time limit of a socket by the kernel, in nanoseconds; [`NEVER`] for none.
+pub(crate) fn limit_of(fd: c_int, limit: Limit) -> u64 {
+    let option = match limit {
+        Limit::Receive => libc::SO_RCVTIMEO,
+        Limit::Send => libc::SO_SNDTIMEO,
+    };
+    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = size_of::<libc::timeval>() as libc::socklen_t;
+    let arguments = [
+        fd as usize,
+        libc::SOL_SOCKET as usize,
+        option as usize,
+        &raw mut value as usize,
+        &raw mut length as usize,
+        0,
+    ];
+    // SAFETY: there is room for the answer, and its length is said.
+    let asked = unsafe { kernel::call(libc::SYS_getsockopt, arguments) };
+    if asked.is_err() || (value.tv_sec == 0 && value.tv_usec == 0) {
+        return NEVER;
+    }
+    (value.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(value.tv_usec as u64 * 1000)
+}

@@ -1,0 +1,198 @@
+//! `close`, `dup2` and what else changes the meaning of a file descriptor.
+//!
+//! These do their work off fibers as well: a thread may close what a fiber waits on.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use crate::call::answer::set_errno;
+use crate::descriptor;
+use crate::file::{control, lock};
+
+system_call!(fn raw_close(fd: c_int) -> c_int = SYS_close);
+system_call!(fn raw_dup(fd: c_int) -> c_int = SYS_dup);
+system_call!(fn raw_dup3(from: c_int, to: c_int, flags: c_int) -> c_int = SYS_dup3);
+system_call!(
+    fn raw_close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = SYS_close_range
+);
+system_call!(fn raw_get(fd: c_int, command: c_int) -> c_int = SYS_fcntl);
+
+unsafe extern "C-unwind" fn raw_dup2(from: c_int, to: c_int) -> c_int {
+    if from != to {
+        // SAFETY: the caller's promise.
+        return unsafe { raw_dup3(from, to, 0) };
+    }
+    // Nothing to do, but `from` must be there.
+    // SAFETY: no memory is involved.
+    if unsafe { raw_get(from, libc::F_GETFD) } < 0 { -1 } else { to }
+}
+
+interpose! { anywhere
+    /// `close(2)`. Fibers that wait on the file end their calls with `EBADF` first.
+    fn close(fd: c_int) -> c_int, else raw_close {
+        if !descriptor::prepare_to_close(fd) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
+        let closing = lock::closing(fd);
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd) };
+        closing.closed();
+        result
+    }
+}
+
+/// Whether `dup3` would close `to`: a call that must fail leaves those alone who wait on it.
+fn replaces(from: c_int, to: c_int, flags: c_int) -> bool {
+    from != to
+        && (!descriptor::is_waited_on(to)
+            || flags & !libc::O_CLOEXEC == 0
+                // SAFETY: no memory is involved.
+                && unsafe { control::fcntl::original(from, libc::F_GETFD, 0) } >= 0)
+}
+
+interpose! { anywhere
+    /// `dup(2)`.
+    fn dup(fd: c_int) -> c_int, else raw_dup {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd) };
+        descriptor::opened(result);
+        descriptor::duplicated(fd, result);
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `dup2(2)`, which closes `to`.
+    fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
+        if replaces(from, to, 0) && !descriptor::prepare_to_close(to) {
+            set_errno(libc::EBUSY);
+            return -1;
+        }
+        let closing = lock::closing(to);
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(from, to) };
+        descriptor::replaced(from, result);
+        closing.closed();
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `dup3(2)`, which closes `to`.
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else raw_dup3 {
+        if replaces(from, to, flags) && !descriptor::prepare_to_close(to) {
+            set_errno(libc::EBUSY);
+            return -1;
+        }
+        let closing = lock::closing(to);
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(from, to, flags) };
+        descriptor::replaced(from, result);
+        closing.closed();
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `close_range(2)`.
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
+        // With flags it closes none yet, or none that others have, or fails.
+        if flags == 0 && first <= last {
+            descriptor::prepare_to_close_range(first, last);
+        }
+        let closing = lock::closing_several();
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(first, last, flags) };
+        closing.closed();
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `closefrom(3)`: libc's own would close them where it cannot be seen.
+    fn closefrom(first: c_int) -> (), linked "__closefrom" {
+        // Less than none means all.
+        descriptor::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
+        let closing = lock::closing_several();
+        // SAFETY: the caller's promise.
+        unsafe { original(first) };
+        closing.closed();
+    }
+}
+
+/// The number of a stream's file; -1 if it has none.
+///
+/// # Safety
+/// It is a stream.
+pub(crate) unsafe fn number_of(stream: *mut libc::FILE) -> c_int {
+    // SAFETY: `errno` is the caller's own; a stream, says the caller.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let fd = libc::fileno(stream);
+        set_errno(errno);
+        fd
+    }
+}
+
+interpose! { anywhere
+    /// `fclose(3)`. Fibers that wait on the stream's file end their calls with `EBADF` first.
+    fn fclose(stream: *mut libc::FILE) -> c_int, linked "_IO_new_fclose" {
+        // SAFETY: the caller's promise.
+        let fd = unsafe { number_of(stream) };
+        descriptor::prepare_to_close(fd);
+        let closing = lock::closing(fd);
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(stream) };
+        closing.closed();
+        result
+    }
+}
+
+/// Defines functions that open a file anew in place of a stream's, under its number.
+macro_rules! freopen {
+    ($($name:ident),*) => {$(
+        interpose! { anywhere
+            #[doc = concat!("`", stringify!($name), "(3)`: closes the stream's file as `fclose` does.")]
+            fn $name(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE)
+                -> *mut libc::FILE
+            {
+                // SAFETY: the caller's promise.
+                let fd = unsafe { number_of(stream) };
+                descriptor::prepare_to_close(fd);
+                let closing = lock::closing(fd);
+                // SAFETY: the caller's promise.
+                let result = unsafe { original(path, mode, stream) };
+                descriptor::opened(fd);
+                closing.closed();
+                result
+            }
+        }
+    )*};
+}
+
+freopen!(freopen, freopen64);
+
+interpose! { anywhere
+    /// `closedir(3)`, of a directory that was opened by its number as well.
+    fn closedir(directory: *mut libc::DIR) -> c_int, linked "__closedir" {
+        // libc answers to none with an error; `dirfd` reads it.
+        if !directory.is_null() {
+            // SAFETY: the caller's promise.
+            descriptor::prepare_to_close(unsafe { libc::dirfd(directory) });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(directory) }
+    }
+}
+
+interpose! { anywhere
+    /// `mq_close(3)`. Fibers that wait on the queue end their calls with `EBADF` first.
+    fn mq_close(queue: c_int) -> c_int, else raw_close {
+        if !descriptor::prepare_to_close(queue) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(queue) }
+    }
+}

@@ -1,0 +1,99 @@
+//! `fcntl`, `ioctl` and `setsockopt`, as far as they change a file's mode or time limits, or lock it.
+
+use std::ffi::{c_int, c_ulong, c_void};
+
+use libc::socklen_t;
+
+use crate::call::answer::answer;
+use crate::call::fiber;
+use crate::descriptor;
+use crate::descriptor::Trait;
+use crate::file::lock;
+
+system_call!(
+    fn raw_setsockopt(
+        fd: c_int,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        length: socklen_t,
+    ) -> c_int = SYS_setsockopt
+);
+
+interpose! { anywhere
+    /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
+    fn setsockopt(
+        fd: c_int,
+        level: c_int,
+        option: c_int,
+        value: *const c_void,
+        length: socklen_t,
+    ) -> c_int, else raw_setsockopt {
+        // SAFETY: the caller's promise.
+        let failed = unsafe { original(fd, level, option, value, length) };
+        if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
+            descriptor::changed(fd, Trait::Limits);
+        }
+        failed
+    }
+}
+
+// The third argument is optional, and of different types. On both processors a function that is
+// called with optional arguments gets them where it would get fixed ones: in a register here.
+
+system_call!(fn raw_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl);
+system_call!(fn raw_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int = SYS_ioctl);
+
+/// Takes note of what a command may have changed.
+#[inline]
+fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
+    if command == libc::F_SETFL {
+        descriptor::changed(fd, Trait::Mode);
+    } else if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        descriptor::opened(result);
+        descriptor::duplicated(fd, result);
+    } else if lock::may_give_back(command) {
+        lock::note(fd, command);
+        lock::changed(fd);
+    }
+}
+
+interpose! { anywhere
+    /// `fcntl(2)`: minds changes of a file's mode; a fiber that would wait for a lock parks.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+        if lock::waits(command) && fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return answer(unsafe { lock::set(fd, command, argument as *const libc::flock) }) as c_int;
+        }
+        // SAFETY: as above.
+        let result = unsafe { original(fd, command, argument) };
+        after_fcntl(fd, command, result);
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `fcntl64(2)`: the same.
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+        if lock::waits(command) && fiber::on_fiber() {
+            // SAFETY: the caller's promise.
+            return answer(unsafe { lock::set(fd, command, argument as *const libc::flock) }) as c_int;
+        }
+        // SAFETY: as above.
+        let result = unsafe { original(fd, command, argument) };
+        after_fcntl(fd, command, result);
+        result
+    }
+}
+
+interpose! { anywhere
+    /// `ioctl(2)`: minds changes of a file's mode.
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, else raw_ioctl {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(fd, request, argument) };
+        if request as c_int == libc::FIONBIO as c_int {
+            descriptor::changed(fd, Trait::Mode);
+        }
+        result
+    }
+}

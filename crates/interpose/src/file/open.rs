@@ -1,0 +1,197 @@
+//! `open` and its kin.
+//!
+//! Opening a FIFO waits until somebody opens its other end. A fiber opens it in non-blocking mode
+//! and looks whether the other end is there, again and again (see [`polling`](crate::wait::polling)); then
+//! the file is put in the mode that was asked for, which concerns nobody else, for it is new. While it
+//! waits it counts as a reader, as a thread that waits would, and lets writers go on.
+//!
+//! Nothing else is waited for: other files take the time the disk takes.
+
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+
+use carefree_ground::kernel;
+use carefree_reactor::clock::NEVER;
+use carefree_runtime::Reason;
+use libc::{mode_t, pollfd};
+
+use crate::call::answer::{Answer, answer};
+use crate::call::own_file::OwnFile;
+use crate::call::pipe::Pipe;
+use crate::descriptor;
+use crate::wait::polling::Polled;
+use crate::wait::readiness;
+
+unsafe extern "C-unwind" fn raw_open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { raw_openat(libc::AT_FDCWD, path, flags, mode) }
+}
+system_call!(
+    fn raw_openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
+        = SYS_openat
+);
+unsafe extern "C-unwind" fn raw_creat(path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { raw_open(path, CREATE, mode) }
+}
+
+/// What `creat` opens a file with.
+const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+
+// The mode is optional: see `fcntl` in `descriptor`.
+
+/// Defines functions that open files, under both their names.
+macro_rules! opening {
+    ($($open:ident, $openat:ident, $creat:ident, $open_2:ident, $openat_2:ident;)*) => {$(
+        interpose! {
+            #[doc = concat!("`", stringify!($open), "(2)`.")]
+            fn $open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else raw_open {
+                // SAFETY: the caller's promise.
+                answer(unsafe { open_at(libc::AT_FDCWD, path, flags, mode) }) as c_int
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($openat), "(2)`.")]
+            fn $openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int,
+                else raw_openat
+            {
+                // SAFETY: the caller's promise.
+                answer(unsafe { open_at(directory, path, flags, mode) }) as c_int
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($creat), "(2)`.")]
+            fn $creat(path: *const c_char, mode: mode_t) -> c_int, else raw_creat {
+                // SAFETY: the caller's promise.
+                answer(unsafe { open_at(libc::AT_FDCWD, path, CREATE, mode) }) as c_int
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($open), "(2)` without a mode, checked.")]
+            fn $open_2(path: *const c_char, flags: c_int) -> c_int {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if needs_mode(flags) {
+                        return original(path, flags);
+                    }
+                    answer(open_at(libc::AT_FDCWD, path, flags, 0)) as c_int
+                }
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($openat), "(2)` without a mode, checked.")]
+            fn $openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if needs_mode(flags) {
+                        return original(directory, path, flags);
+                    }
+                    answer(open_at(directory, path, flags, 0)) as c_int
+                }
+            }
+        }
+    )*};
+}
+
+opening! {
+    open, openat, creat, __open_2, __openat_2;
+    open64, openat64, creat64, __open64_2, __openat64_2;
+}
+
+/// Without a mode for the new file, libc's own function ends the program.
+fn needs_mode(flags: c_int) -> bool {
+    flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE
+}
+
+/// The ends of FIFOs that fibers wait for.
+static ENDS: Polled = Polled::new();
+
+/// `openat`.
+///
+/// # Safety
+/// As for libc's.
+unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Answer {
+    // SAFETY: the caller's promise.
+    let opened = unsafe { open_any_kind(directory, path, flags, mode) }?;
+    descriptor::opened(opened as c_int);
+    Ok(opened)
+}
+
+unsafe fn open_any_kind(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> Answer {
+    let plain = |flags: c_int| {
+        let arguments = [directory as usize, path as usize, flags as usize, mode as usize, 0, 0];
+        // SAFETY: the caller's promise.
+        unsafe { kernel::call(libc::SYS_openat, arguments) }
+    };
+    let never_waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) != 0
+        || flags & libc::O_ACCMODE == libc::O_RDWR;
+    // SAFETY: the caller's promise.
+    if never_waits || !unsafe { is_fifo(directory, path, flags) } {
+        return plain(flags);
+    }
+    let at_once = || plain(flags | libc::O_NONBLOCK);
+    let file = if flags & libc::O_ACCMODE == libc::O_RDONLY {
+        let file = OwnFile::opened(at_once()?);
+        ENDS.notify();
+        let copy = Pipe::new().ok();
+        let writer = || has_had_a_writer(file.fd(), &copy).then_some(());
+        ENDS.poll(Reason::Open, NEVER, libc::EINTR, writer)?;
+        file
+    } else {
+        let opened = ENDS.poll(Reason::Open, NEVER, libc::EINTR, || match at_once() {
+            // There is no reader.
+            Err(libc::ENXIO) => None,
+            answer => Some(answer),
+        });
+        let file = OwnFile::opened(opened??);
+        ENDS.notify();
+        file
+    };
+    let call = |command: c_int, argument: usize| {
+        let arguments = [file.fd() as usize, command as usize, argument, 0, 0, 0];
+        // SAFETY: no memory is involved.
+        unsafe { kernel::call(libc::SYS_fcntl, arguments) }
+    };
+    let mode = call(libc::F_GETFL, 0)?;
+    call(libc::F_SETFL, mode & !(libc::O_NONBLOCK as usize))?;
+    Ok(file.keep() as usize)
+}
+
+/// # Safety
+/// As for `openat`.
+unsafe fn is_fifo(directory: c_int, path: *const c_char, flags: c_int) -> bool {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    let flags = if flags & libc::O_NOFOLLOW != 0 { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
+    let place = status.as_mut_ptr();
+    let arguments = [directory as usize, path as usize, place as usize, flags as usize, 0, 0];
+    // SAFETY: the caller's promise, and there is room for the answer.
+    let asked = unsafe { kernel::call(libc::SYS_newfstatat, arguments) };
+    // SAFETY: the call has succeeded and so filled it.
+    asked.is_ok() && unsafe { status.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// Whether a FIFO has a writer, or has had one since it was opened for reading as `fd`.
+fn has_had_a_writer(fd: c_int, copy: &Option<Pipe>) -> bool {
+    let mut file = pollfd { fd, events: libc::POLLIN, revents: 0 };
+    if readiness::one(&mut file, Some(0)) == Ok(1) {
+        // Data, or a writer that has gone.
+        return true;
+    }
+    // One that has written nothing does not show. But whoever wants to take data from an empty FIFO
+    // is told that there is none *yet* if there is a writer, and nothing if not; and `tee` leaves
+    // what comes meanwhile where it is.
+    let Some(Pipe { to, .. }) = copy else { return false };
+    let arguments = [fd as usize, to.fd() as usize, 1, libc::SPLICE_F_NONBLOCK as usize, 0, 0];
+    // SAFETY: no memory is involved.
+    let copied = unsafe { kernel::call(libc::SYS_tee, arguments) };
+    copied != Ok(0)
+}

@@ -1,0 +1,127 @@
+//! Waking by a second word: `FUTEX_REQUEUE`, `FUTEX_WAKE_OP`.
+
+use std::ffi::c_long;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_runtime::lot::{self, is_waited_after_change};
+
+use crate::call::answer::set_errno;
+use crate::call::memory;
+use crate::futex::call::{ANY, Call, Kernel};
+use crate::futex::wake::{count, wake, wake_fibers};
+
+/// Somebody wakes some and lets others wait for a second word.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn requeue<K: Kernel>(call: Call) -> c_long {
+    let key = call.key(call.word);
+    if !is_waited_after_change(key) {
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on::<K>() };
+    }
+    let compares = call.command() == libc::FUTEX_CMP_REQUEUE;
+    let [to_wake, to_move] =
+        [call.value, call.fourth as u32].map(|n| usize::try_from(n as i32).unwrap_or(0));
+    if call.word % 4 != 0
+        || call.second_word % 4 != 0
+        || memory::check(call.word as *const u32, 1).is_err()
+    {
+        // The kernel says what is wrong.
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on::<K>() };
+    }
+    // SAFETY: it can be read; a futex's accesses are atomic.
+    let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
+    let holds = || !compares || word.load(Ordering::SeqCst) == call.third_value;
+    let Some((woken, moved)) =
+        lot::requeue(key, call.key(call.second_word), to_wake, to_move, holds)
+    else {
+        set_errno(libc::EAGAIN);
+        return -1;
+    };
+    let here = (woken + if compares { moved } else { 0 }) as c_long;
+    let (left_to_wake, left_to_move) = (to_wake - woken, to_move - moved);
+    if left_to_wake == 0 && left_to_move == 0 {
+        return here;
+    }
+    // SAFETY: the caller's promise. If the word has changed meanwhile, then after fibers were served.
+    here + unsafe { call.ask_kernel::<K>(call.command(), left_to_wake as u32, left_to_move) }.max(0)
+}
+
+/// Somebody changes a second word, wakes waiters of the first, and if the second word was such as
+/// asked for, waiters of that too.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
+    let [first, second] = [call.word, call.second_word].map(|word| call.key(word));
+    if call.second_word % 4 != 0 || memory::check(call.second_word as *const u32, 1).is_err() {
+        // The kernel says what is wrong.
+        // SAFETY: the caller's promise.
+        return unsafe { call.pass_on::<K>() };
+    }
+    if !is_waited_after_change(first) && !is_waited_after_change(second) {
+        // A fiber that comes now finds its word unchanged or is woken by who changes it: this call
+        // changes the second only, and a fiber that waits for that may sleep on until the kernel
+        // says what became of it, as if the change came after.
+        // SAFETY: the caller's promise.
+        let woken = unsafe { call.pass_on::<K>() };
+        if woken >= 0 && is_waited_after_change(second) {
+            // Whether the condition held cannot be told any more; to wake in vain is allowed.
+            return woken + wake_fibers(second, count(call.fourth as u32), ANY);
+        }
+        return woken;
+    }
+    let encoded = call.third_value;
+    let operand = ((encoded >> 12) & 0xfff) as i32;
+    let operand =
+        if encoded >> 31 != 0 { 1i32.wrapping_shl(operand as u32) } else { sign(operand) };
+    let compared = sign((encoded & 0xfff) as i32);
+    // SAFETY: the system call changes the word, so it is writable.
+    let word = unsafe { AtomicU32::from_ptr(call.second_word as *mut u32) };
+    let change = |old: u32| {
+        let (old, operand) = (old as i32, operand);
+        let new = match (encoded >> 28) & 7 {
+            0 => operand,
+            1 => old.wrapping_add(operand),
+            2 => old | operand,
+            3 => old & !operand,
+            4 => old ^ operand,
+            _ => return None,
+        };
+        Some(new as u32)
+    };
+    let Ok(old) = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    let old = old as i32;
+    let holds = match (encoded >> 24) & 0xf {
+        0 => old == compared,
+        1 => old != compared,
+        2 => old < compared,
+        3 => old <= compared,
+        4 => old > compared,
+        5 => old >= compared,
+        _ => {
+            set_errno(libc::ENOSYS);
+            return -1;
+        }
+    };
+    let private = call.operation & libc::FUTEX_PRIVATE_FLAG;
+    let wake_one = |word, value| {
+        // SAFETY: waking only compares addresses.
+        unsafe { wake::<K>(word, libc::FUTEX_WAKE | private, value, ANY) }.max(0)
+    };
+    let mut woken = wake_one(call.word, call.value);
+    if holds {
+        woken += wake_one(call.second_word, call.fourth as u32);
+    }
+    woken
+}
+
+/// The twelve bits of an argument as a signed number.
+fn sign(bits: i32) -> i32 {
+    bits << 20 >> 20
+}

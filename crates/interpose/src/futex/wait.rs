@@ -1,0 +1,138 @@
+//! A fiber waits for a word.
+//!
+//! # Words shared with other processes
+//!
+//! Without `FUTEX_PRIVATE_FLAG` somebody in another process may wake, who cannot see a fiber. Such
+//! a wait ends after [`RECHECK`] at the latest, as if for no reason, which the futex contract allows
+//! at any time: the caller looks at the word again.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use carefree_ground::kernel;
+use carefree_runtime::clock::{self, NEVER};
+use carefree_runtime::parker;
+use carefree_runtime::wait::{Until, park_tagged};
+use carefree_runtime::{Outcome, Reason};
+
+use crate::call::fiber::guarded;
+use crate::call::memory;
+use crate::futex::call::{command, is_private, key};
+use crate::time::deadline::{Clock, absolute};
+use crate::time::duration;
+
+/// The longest wait for a word that others than this process may change, in nanoseconds.
+const RECHECK: u64 = 5_000_000;
+
+/// Something is wrong with the arguments of a wait.
+pub(crate) struct Wrong;
+
+impl From<c_int> for Wrong {
+    fn from(_: c_int) -> Wrong {
+        Wrong
+    }
+}
+
+/// Waits in the kernel for no time, which says whether it would wait for `word` at all: not where this
+/// process can read it and no other one change it. Who wakes meanwhile may have woken this one.
+fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
+    let long_ago = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = (&raw const long_ago) as usize;
+    let operation = libc::FUTEX_WAIT_BITSET as usize;
+    let arguments = [word, operation, value as usize, time, 0, mask as usize];
+    // SAFETY: it looks at the word if that can be read, and does not wait.
+    unsafe { kernel::call(libc::SYS_futex, arguments) }
+}
+
+/// A fiber waits.
+///
+/// # Safety
+/// As for the system call.
+#[inline(always)]
+pub(crate) unsafe fn wait(
+    word: usize,
+    operation: c_int,
+    value: u32,
+    time: usize,
+    mask: u32,
+) -> Result<Result<usize, c_int>, Wrong> {
+    let deadline = match time {
+        0 => NEVER,
+        _ => {
+            check(time)?;
+            // SAFETY: it can be read.
+            let time = unsafe { (time as *const libc::timespec).read_unaligned() };
+            end(operation, &time)?
+        }
+    };
+    if mask == 0 || word % 4 != 0 {
+        return Err(Wrong);
+    }
+    check(word)?;
+    let look_again = match is_private(operation) {
+        true => NEVER,
+        false => {
+            match ask_shared(word, value, mask) {
+                Err(libc::EFAULT) => return Err(Wrong),
+                Err(libc::ETIMEDOUT | libc::EINTR) => {}
+                ended => return Ok(ended),
+            }
+            clock::now().saturating_add(RECHECK)
+        }
+    };
+    let key = key(word, operation);
+    let address = word;
+    // SAFETY: aligned and readable. Every access to a futex's word is atomic.
+    let word = unsafe { AtomicU32::from_ptr(word as *mut u32) };
+    let until = Until { deadline: deadline.min(look_again), cancellable: false };
+    let validate = || word.load(Ordering::SeqCst) == value;
+    let reason = match value == parker::PARKED && parker::about_to_park(address) {
+        true => Reason::StandardPark,
+        false => Reason::Futex,
+    };
+    let outcome = guarded(|| park_tagged(key, mask, validate, reason, until));
+    Ok(match outcome {
+        Outcome::Unparked => Ok(0),
+        Outcome::Invalid => Err(libc::EAGAIN),
+        Outcome::TimedOut if look_again < deadline => Ok(0),
+        Outcome::TimedOut => Err(libc::ETIMEDOUT),
+        // It is not asked for.
+        Outcome::Cancelled => Err(libc::EINTR),
+    })
+}
+
+/// Whether there is memory at `place`: the kernel would say so, and we would end the program.
+///
+/// It is asked once for each page, as long as the page is remembered: to ask takes longer than a
+/// hand-over between two fibers. So a page that is given back after a wait in it is taken to be there.
+#[inline]
+fn check(place: usize) -> Result<(), c_int> {
+    const PAGE: usize = 4096;
+    const PAGES: usize = 4096;
+    static SEEN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
+    let page = place / PAGE;
+    let seen = &SEEN[page % PAGES];
+    if seen.load(Ordering::Relaxed) == page && page != 0 {
+        return Ok(());
+    }
+    memory::check(place as *const u32, 1)?;
+    seen.store(page, Ordering::Relaxed);
+    Ok(())
+}
+
+/// When a wait ends.
+#[inline(never)]
+fn end(operation: c_int, time: &libc::timespec) -> Result<u64, c_int> {
+    if command(operation) == libc::FUTEX_WAIT {
+        return Ok(duration::from_now(duration::span(time)?));
+    }
+    if time.tv_sec < 0 {
+        // libc's locks take it for one that is over.
+        return Err(libc::EINVAL);
+    }
+    let clock = match operation & libc::FUTEX_CLOCK_REALTIME {
+        0 => Clock::Monotonic,
+        _ => Clock::Realtime,
+    };
+    absolute(time, clock)
+}

@@ -1,0 +1,83 @@
+//! Waking those that wait for a word.
+//!
+//! # Fairness
+//!
+//! Fibers first, because that saves a system call. But threads must not wait for ever because
+//! fibers come again and again: every [`TURNS`]th wake-up that finds fibers asks the kernel first.
+
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carefree_runtime::lot::{self, is_waited_after_change};
+
+use crate::futex::call::{ANY, Kernel, is_private, key};
+
+/// How often the kernel is asked before fibers are.
+const TURNS: u32 = 128;
+/// How many the kernel would wake: at least one, whatever is asked for.
+pub(crate) fn count(value: u32) -> usize {
+    usize::try_from(value as i32).unwrap_or(0).max(1)
+}
+
+/// Somebody wakes.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn wake<K: Kernel>(
+    word: usize,
+    operation: c_int,
+    value: u32,
+    mask: u32,
+) -> c_long {
+    if !is_private(operation) {
+        // What waits for a process-shared lock of libc's is a fiber of this process too.
+        wake_fibers(word, count(value), ANY);
+    }
+    let key = key(word, operation);
+    if mask == 0 || !is_waited_after_change(key) {
+        // SAFETY: the caller's promise.
+        return unsafe { wake_threads::<K>(word, operation, value, mask) };
+    }
+    let count = count(value);
+    let matches = |waiting| waiting & mask != 0;
+    if is_turn_of_threads() {
+        // SAFETY: the caller's promise.
+        let woken = unsafe { wake_threads::<K>(word, operation, value, mask) }.max(0);
+        let left = count.saturating_sub(woken as usize);
+        return woken + lot::unpark_matching(key, left, matches) as c_long;
+    }
+    let woken = lot::unpark_matching(key, count, matches);
+    if woken == count {
+        return woken as c_long;
+    }
+    // SAFETY: the caller's promise. Fewer are asked for than there were.
+    let more = unsafe { wake_threads::<K>(word, operation, (count - woken) as u32, mask) };
+    woken as c_long + more.max(0)
+}
+
+/// Has the kernel wake. The mask is for `FUTEX_WAKE_BITSET`; the kernel looks at no further argument.
+///
+/// # Safety
+/// As for the system call.
+#[inline(never)]
+unsafe fn wake_threads<K: Kernel>(word: usize, operation: c_int, value: u32, mask: u32) -> c_long {
+    let (operation, value, mask) = (operation as usize, value as usize, mask as usize);
+    // SAFETY: the caller's promise.
+    unsafe { K::futex([word, operation, value, 0, 0, mask]) }
+}
+
+/// Whether threads are to be woken first this time.
+fn is_turn_of_threads() -> bool {
+    // Counted without a locked instruction: it does not matter if two count as one.
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let turn = TURN.load(Ordering::Relaxed).wrapping_add(1);
+    TURN.store(turn, Ordering::Relaxed);
+    turn % TURNS == 0
+}
+
+pub(crate) fn wake_fibers(key: usize, count: usize, mask: u32) -> c_long {
+    if count == 0 || !is_waited_after_change(key) {
+        return 0;
+    }
+    lot::unpark_matching(key, count, |waiting| waiting & mask != 0) as c_long
+}

@@ -1,0 +1,40 @@
+//! `eventfd_read` and `eventfd_write`, which are `read` and `write` by other names; libc's own call
+//! those where they cannot be seen.
+
+use std::ffi::c_int;
+
+use crate::io::read_write;
+
+/// Bytes of an eventfd's count.
+const COUNT: usize = size_of::<u64>();
+
+/// What these functions return when so many bytes were moved.
+fn whole(moved: isize) -> c_int {
+    if moved == COUNT as isize { 0 } else { -1 }
+}
+
+unsafe extern "C-unwind" fn raw_eventfd_read(fd: c_int, count: *mut u64) -> c_int {
+    // SAFETY: the caller's promise.
+    whole(unsafe { read_write::read(fd, count.cast(), COUNT) })
+}
+
+unsafe extern "C-unwind" fn raw_eventfd_write(fd: c_int, count: u64) -> c_int {
+    // SAFETY: a number that lives until the call returns.
+    whole(unsafe { read_write::write(fd, (&raw const count).cast(), COUNT) })
+}
+
+interpose! {
+    /// `eventfd_read(3)`.
+    fn eventfd_read(fd: c_int, count: *mut u64) -> c_int, else raw_eventfd_read {
+        // SAFETY: the caller's promise.
+        unsafe { raw_eventfd_read(fd, count) }
+    }
+}
+
+interpose! {
+    /// `eventfd_write(3)`.
+    fn eventfd_write(fd: c_int, count: u64) -> c_int, else raw_eventfd_write {
+        // SAFETY: the caller's promise.
+        unsafe { raw_eventfd_write(fd, count) }
+    }
+}

@@ -1,0 +1,12 @@
+//! `read`, `write` and their kin.
+
+pub(crate) mod call;
+pub mod eventfd;
+mod perform;
+pub mod read_write;
+mod reopen;
+pub(crate) mod seekable;
+pub(crate) mod stream;
+mod stream_read;
+mod stream_write;
+pub mod terminal;

@@ -1,0 +1,251 @@
+//! `read`, `write` and their kin: of sockets, pipes, terminals and files.
+//!
+//! The functions by their names. What becomes of a call, [`stream`](crate::io::stream) says where there is no position in
+//! the file, and [`seekable`](crate::io::seekable) where there is one.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use carefree_ground::kernel;
+use libc::{iovec, off_t};
+
+use crate::call::answer::{Answer, answer};
+use crate::call::buffers::LONGEST;
+use crate::descriptor;
+use crate::descriptor::File;
+use crate::descriptor::kind::Kind;
+use crate::io::call::{At, Call, Given, Way};
+use crate::io::perform::perform;
+use crate::socket::receive::receive;
+use crate::socket::send::transmit;
+
+system_call!(fn raw_read(fd: c_int, buffer: *mut c_void, length: usize) -> isize = SYS_read);
+system_call!(fn raw_write(fd: c_int, buffer: *const c_void, length: usize) -> isize = SYS_write);
+system_call!(fn raw_readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize = SYS_readv);
+system_call!(fn raw_writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize = SYS_writev);
+system_call!(
+    fn raw_pread(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> isize
+        = SYS_pread64
+);
+system_call!(
+    fn raw_pwrite(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> isize
+        = SYS_pwrite64
+);
+// The kernel takes an offset in two halves, of which 64-bit processors use the lower one alone.
+system_call!(
+    fn raw_preadv(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize
+        = SYS_preadv
+);
+system_call!(
+    fn raw_pwritev(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize
+        = SYS_pwritev
+);
+
+unsafe extern "C-unwind" fn raw_preadv2(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the caller's promise.
+    answer(unsafe { vectored(libc::SYS_preadv2, fd, buffers, count as usize, offset, flags) })
+}
+
+unsafe extern "C-unwind" fn raw_pwritev2(
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the caller's promise.
+    answer(unsafe { vectored(libc::SYS_pwritev2, fd, buffers, count as usize, offset, flags) })
+}
+
+interpose! {
+    /// `read(2)`.
+    fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize, else raw_read {
+        // SAFETY: the caller's promise.
+        answer(unsafe { read_one(fd, buffer, length) })
+    }
+}
+
+interpose! {
+    /// `write(2)`.
+    fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize, else raw_write {
+        // SAFETY: the caller's promise.
+        answer(unsafe { write_all(fd, buffer, length) })
+    }
+}
+
+interpose! {
+    /// `readv(2)`.
+    fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_readv {
+        // SAFETY: the caller's promise.
+        answer(unsafe { go(Way::Read, fd, Given::array(buffers, count), At::Position, 0) })
+    }
+}
+
+interpose! {
+    /// `writev(2)`.
+    fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_writev {
+        // SAFETY: the caller's promise.
+        answer(unsafe { go(Way::Write, fd, Given::array(buffers, count), At::Position, 0) })
+    }
+}
+
+/// Defines functions that read or write at an offset, under both their names.
+macro_rules! at_offset {
+    ($($name:ident, $name64:ident, $buffer:ty, $raw:ident, $way:ident);* $(;)?) => {$(
+        interpose! {
+            #[doc = concat!("`", stringify!($name), "(2)`.")]
+            fn $name(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
+                let buffer = iovec { iov_base: buffer as *mut c_void, iov_len: length };
+                // SAFETY: the caller's promise.
+                answer(unsafe { go(Way::$way, fd, Given::one(&buffer), At::Offset(offset), 0) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
+            fn $name64(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
+                // SAFETY: the caller's promise.
+                unsafe { super::$name::on_fiber(fd, buffer, length, offset) }
+            }
+        }
+    )*};
+}
+
+at_offset! {
+    pread, pread64, *mut c_void, raw_pread, Read;
+    pwrite, pwrite64, *const c_void, raw_pwrite, Write;
+}
+
+/// As [`at_offset`], with several buffers.
+macro_rules! vectored_at_offset {
+    ($($name:ident, $name64:ident, $raw:ident, $name2:ident, $name642:ident, $raw2:ident, $way:ident);* $(;)?) => {$(
+        interpose! {
+            #[doc = concat!("`", stringify!($name), "(2)`.")]
+            fn $name(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
+                // SAFETY: the caller's promise.
+                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
+            fn $name64(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
+                // SAFETY: the caller's promise.
+                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name2), "(2)`.")]
+            fn $name2(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
+                let at = At::of_vectored(offset);
+                // SAFETY: the caller's promise.
+                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), at, flags) })
+            }
+        }
+
+        interpose! {
+            #[doc = concat!("`", stringify!($name642), "(3)`: the same.")]
+            fn $name642(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
+                let at = At::of_vectored(offset);
+                // SAFETY: the caller's promise.
+                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), at, flags) })
+            }
+        }
+    )*};
+}
+
+vectored_at_offset! {
+    preadv, preadv64, raw_preadv, preadv2, preadv64v2, raw_preadv2, Read;
+    pwritev, pwritev64, raw_pwritev, pwritev2, pwritev64v2, raw_pwritev2, Write;
+}
+
+/// `pread`, for other calls that read.
+///
+/// # Safety
+/// As for libc's.
+pub(crate) unsafe fn read_at(fd: c_int, to: *mut c_void, length: usize, offset: off_t) -> Answer {
+    let buffer = iovec { iov_base: to, iov_len: length };
+    // SAFETY: the caller's promise.
+    unsafe { go(Way::Read, fd, Given::one(&buffer), At::Offset(offset), 0) }
+}
+
+/// `read`.
+unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
+    if is_socket(fd, length) {
+        // SAFETY: the caller's promise.
+        let answer = unsafe { receive(fd, to, length, 0, ptr::null_mut(), ptr::null_mut()) };
+        if answer != Err(libc::ENOTSOCK) {
+            return answer;
+        }
+        look_again(fd);
+    }
+    let buffer = iovec { iov_base: to, iov_len: length };
+    // SAFETY: the caller's promise.
+    unsafe { go(Way::Read, fd, Given::one(&buffer), At::Position, 0) }
+}
+
+/// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls:
+/// `preadv2` reads a list of buffers first. (Without a byte to move the two are not the same.)
+fn is_socket(fd: c_int, length: usize) -> bool {
+    length.wrapping_sub(1) < LONGEST && descriptor::known(fd).is_some_and(File::is_known_socket)
+}
+
+/// `fd` was taken for a socket, but was closed unseen, and is another file's by now.
+#[cold]
+fn look_again(fd: c_int) {
+    if let Some(file) = descriptor::known(fd) {
+        file.look(fd);
+    }
+}
+
+/// `write`, for other calls that write too.
+///
+/// # Safety
+/// As for libc's.
+pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) -> Answer {
+    // A message may be empty, of which `pwritev2` knows nothing.
+    let is_socket = match length {
+        0 => descriptor::file(fd).is_some_and(|file| file.kind(fd) == Kind::Socket),
+        _ => is_socket(fd, length),
+    };
+    if is_socket {
+        // SAFETY: the caller's promise.
+        let answer = unsafe { transmit(fd, from, length, 0, ptr::null(), 0) };
+        if answer != Err(libc::ENOTSOCK) {
+            return answer;
+        }
+        look_again(fd);
+    }
+    let buffer = iovec { iov_base: from.cast_mut(), iov_len: length };
+    // SAFETY: the caller's promise.
+    unsafe { go(Way::Write, fd, Given::one(&buffer), At::Position, 0) }
+}
+
+/// # Safety
+/// As for libc's.
+#[inline]
+unsafe fn go(way: Way, fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe { perform(&Call { way, fd, given, at, flags }) }
+}
+
+/// `preadv2` or `pwritev2`.
+unsafe fn vectored(
+    number: libc::c_long,
+    fd: c_int,
+    buffers: *const iovec,
+    count: usize,
+    offset: off_t,
+    flags: c_int,
+) -> Answer {
+    let arguments = [fd as usize, buffers as usize, count, offset as usize, 0, flags as usize];
+    // SAFETY: the caller's promise.
+    unsafe { kernel::call(number, arguments) }
+}

@@ -1,0 +1,130 @@
+//! Reading what has no position, and at an offset: see [`stream`](crate::io::stream).
+
+use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
+
+use crate::call::answer::Answer;
+use crate::descriptor;
+use crate::descriptor::kind::Kind;
+use crate::descriptor::{File, Limit};
+use crate::io::call::Call;
+use crate::io::stream::{
+    has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, operation, rest,
+};
+use crate::io::{seekable, terminal};
+use crate::wait::multi_step::MultiStep;
+use crate::wait::offload;
+use crate::wait::parking::{self, On, Parked};
+
+/// Reads.
+pub(crate) unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
+    let fd = call.fd;
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { call.given.buffers() };
+    let seat = Seat::new();
+    let mut steps = MultiStep::of(file, fd, &seat);
+    let mut got = 0;
+    let mut dry = false;
+    // At a place it is tried always: a reactor takes no notice of the place where there is none.
+    let is_placed = call.at.number() >= 0;
+    if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
+        loop {
+            // SAFETY: the caller's promise.
+            match unsafe { call.at_once(&buffers, call.at.further(got)) } {
+                Ok(read) => {
+                    // SAFETY: the kernel has.
+                    unsafe { buffers.seen() };
+                    if let Some(file) = file {
+                        file.tried(true);
+                    }
+                    got += read;
+                    // What is not in memory yet of a regular file is waited for.
+                    if read == 0
+                        || read >= buffers.left()
+                        || !is_at_offset_of_regular(call, file)
+                        || !steps.go_on()
+                    {
+                        return Ok(got);
+                    }
+                    buffers.advance(read);
+                }
+                Err(errno) if must_wait(errno) => {
+                    look_after_try(&mut buffers, errno)?;
+                    dry = errno == libc::EAGAIN;
+                    if let Some(file) = file {
+                        file.tried(false);
+                    }
+                    if !dry && is_misplaced(call, file) {
+                        // SAFETY: the caller's promise.
+                        return unsafe { seekable::perform(call, descriptor::seen(file, fd)) };
+                    }
+                    if errno == libc::EOPNOTSUPP && has_rare_flags(call) {
+                        // SAFETY: as above, and it waits.
+                        return unsafe { offload::on_file(fd, || call.plainly()) };
+                    }
+                    break;
+                }
+                Err(errno) => return if got > 0 { Ok(got) } else { Err(errno) },
+            }
+        }
+    }
+    buffers.look()?;
+    if buffers.is_absurd() || buffers.left() == 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { call.plainly() };
+    }
+    if is_impatient(file, fd) {
+        return match got {
+            0 if dry => Err(libc::EAGAIN),
+            // It knows no try (an eventfd, a terminal), and needs none: the call itself does not wait.
+            // SAFETY: the caller's promise.
+            0 => unsafe { call.plainly() },
+            _ => Ok(got),
+        };
+    }
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    if file.is_none_or(|file| file.kind(fd) == Kind::Device) {
+        match terminal::wait(fd, on) {
+            terminal::Waited::AsEver => {}
+            terminal::Waited::GivenUp => return Ok(got),
+            // Something is there, or the terminal says at once that nothing is.
+            // SAFETY: the caller's promise.
+            terminal::Waited::Over => return unsafe { call.plainly() },
+            terminal::Waited::Failed(errno) => return Err(errno),
+        }
+    }
+    loop {
+        let op = operation(call, &buffers, got);
+        // SAFETY: the caller's promise.
+        let more = match unsafe { parking::perform(&op, on) } {
+            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+                let rest = rest(call, &buffers, got);
+                // SAFETY: the caller's promise, and the caller waits.
+                unsafe { steps.offload(|| rest.plainly()) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => Err(libc::EAGAIN),
+        };
+        match more {
+            Ok(read) => {
+                got += read;
+                // A reactor may read a part of what there is of a regular file; a thread gets all.
+                if read == 0
+                    || read >= buffers.left()
+                    || !is_at_offset_of_regular(call, file)
+                    || !steps.go_on()
+                {
+                    return Ok(got);
+                }
+                buffers.advance(read);
+            }
+            Err(_) if got > 0 => return Ok(got),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Whether a call names a place in a regular file: then a read goes on until it has all.
+pub(crate) fn is_at_offset_of_regular(call: &Call, file: Option<&File>) -> bool {
+    call.at.number() >= 0 && file.is_some_and(|file| file.kind(call.fd) == Kind::Regular)
+}

@@ -1,0 +1,164 @@
+//! Writing to what has no position: see [`stream`](crate::io::stream).
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
+use libc::msghdr;
+
+use crate::call::answer::{Answer, or_so_far};
+use crate::call::buffers::Buffers;
+use crate::descriptor;
+use crate::descriptor::kind::Kind;
+use crate::descriptor::{File, Limit};
+use crate::io::call::Call;
+use crate::io::stream::{
+    has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, operation, rest,
+};
+use crate::io::{reopen, seekable, terminal};
+use crate::socket::send_rest::transmit_rest;
+use crate::wait::multi_step::MultiStep;
+use crate::wait::offload;
+use crate::wait::parking::{self, On, Parked};
+
+/// Writes.
+pub(crate) unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
+    let fd = call.fd;
+    // SAFETY: the caller's promise.
+    let mut buffers = unsafe { call.given.buffers() };
+    let seat = Seat::new();
+    let mut steps = MultiStep::of(file, fd, &seat);
+    let is_socket = call.at.number() < 0 && file.is_some_and(|file| file.kind(fd) == Kind::Socket);
+    let mut put = 0;
+    // What can be written at once. After a part once more, if the rest is to be waited for: it may have
+    // ended because there is no more room, or at a pointer that leads nowhere, which is not waited for.
+    let full = loop {
+        // SAFETY: the caller's promise.
+        let tried = unsafe { call.at_once(&buffers, call.at.further(put)) };
+        let tried = match tried {
+            Err(libc::EOPNOTSUPP) if may_be_written_anew(call, file) => {
+                // SAFETY: as above.
+                unsafe { reopen::write(fd, &buffers) }.unwrap_or(tried)
+            }
+            tried => tried,
+        };
+        match tried {
+            Err(errno) if must_wait(errno) => {
+                look_after_try(&mut buffers, errno)?;
+                if put == 0 && is_misplaced(call, file) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { seekable::perform(call, descriptor::seen(file, fd)) };
+                }
+                if put == 0 && errno == libc::EOPNOTSUPP && has_rare_flags(call) {
+                    // SAFETY: as above, and it waits.
+                    return unsafe { offload::on_file(fd, || call.plainly()) };
+                }
+                break errno == libc::EAGAIN;
+            }
+            Err(_) if put > 0 => return Ok(put),
+            tried => {
+                let written = tried?;
+                // SAFETY: the kernel has.
+                unsafe { buffers.seen() };
+                put += written;
+                if written >= buffers.left()
+                    || written == 0
+                    || !goes_on(file, fd)
+                    || is_impatient(file, fd)
+                    || !steps.go_on()
+                    || is_misplaced(call, file)
+                {
+                    return Ok(put);
+                }
+                buffers.advance(written);
+                if is_socket {
+                    break true;
+                }
+            }
+        }
+    };
+    if is_impatient(file, fd) {
+        return match put {
+            0 if full => Err(libc::EAGAIN),
+            // As above.
+            // SAFETY: the caller's promise.
+            0 => unsafe { call.plainly() },
+            _ => Ok(put),
+        };
+    }
+    if is_socket {
+        // A call that has sent a part leaves the error and the signal to the next one.
+        let message = header(&buffers);
+        // SAFETY: the caller's promise.
+        match unsafe { transmit_rest(fd, &message, 0, put > 0, &mut steps) } {
+            Err(libc::ENOTSOCK) => {}
+            answer => return or_so_far(put, answer),
+        }
+        // It was closed unseen, and is another file's by now.
+        _ = file.map(|file| file.look(fd));
+    }
+    let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
+    let deadline = parking::deadline(fd, on.limit);
+    loop {
+        let op = operation(call, &buffers, put);
+        // SAFETY: the caller's promise.
+        let parked = unsafe {
+            match file.is_some_and(|file| file.kind(fd) == Kind::Device)
+                && terminal::is_terminal(fd)
+            {
+                true => terminal::write(&op, on, deadline),
+                false => parking::perform_until(&op, on, deadline),
+            }
+        };
+        let answer = match parked {
+            Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
+                let rest = rest(call, &buffers, put);
+                // SAFETY: the caller's promise, and the caller waits.
+                unsafe { steps.offload(|| rest.plainly()) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => Err(libc::EAGAIN),
+        };
+        match answer {
+            Ok(written) => {
+                put += written;
+                if written >= buffers.left() || written == 0 || !goes_on(file, fd) || !steps.go_on()
+                {
+                    return Ok(put);
+                }
+                buffers.advance(written);
+            }
+            Err(_) if put > 0 => return Ok(put),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Whether a write that cannot be tried is one to a pipe that would be waited for.
+#[cold]
+pub(crate) fn may_be_written_anew(call: &Call, file: Option<&File>) -> bool {
+    // Asked anew what it is: of what has a position, another opening has another one.
+    call.flags == 0
+        && call.at.number() < 0
+        && file.is_some_and(|file| file.look(call.fd) == Kind::Pipe)
+        && !is_impatient(file, call.fd)
+}
+
+/// A message of what is left.
+pub(crate) fn header(buffers: &Buffers) -> msghdr {
+    // SAFETY: zeros are a header without anything; its padding differs between libcs.
+    let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = buffers.first().cast_mut();
+    message.msg_iovlen = buffers.count() as _;
+    message
+}
+
+/// Whether a write of `fd` in blocking mode goes on after a part: not where each write is a message.
+pub(crate) fn goes_on(file: Option<&File>, fd: c_int) -> bool {
+    match file.map_or(Kind::Unknown, |file| file.kind(fd)) {
+        Kind::Socket | Kind::Pipe | Kind::Unknown => true,
+        Kind::Device => terminal::is_terminal(fd),
+        Kind::Regular | Kind::Stream => false,
+    }
+}

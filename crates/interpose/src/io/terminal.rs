@@ -1,0 +1,110 @@
+//! Terminals.
+//!
+//! A terminal says that it is writable when it takes a part, and io_uring then writes all where it
+//! submits: the carrier would wait until the other end has read. So a fiber waits, and writes a part.
+//!
+//! # Readers that give up
+//!
+//! A terminal's settings can say how long a read waits for the first byte: `VTIME` tenths of a second
+//! if `VMIN` is 0, outside of canonical mode. The terminal is not readable when the time is up, so a
+//! reactor would wait on.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use carefree_ground::kernel;
+use carefree_reactor::{Attempt, Op};
+
+use crate::call::uninterrupted::offload;
+use crate::time::duration;
+use crate::wait::parking::{self, On, Parked};
+
+/// How the wait of a read ended.
+pub(crate) enum Waited {
+    /// It has not begun: this is nothing that gives up.
+    AsEver,
+    /// The time is up.
+    GivenUp,
+    /// A read does not wait now.
+    Over,
+    Failed(c_int),
+}
+
+/// Parks a fiber that reads from `fd`, if that is a terminal whose readers give up.
+#[cold]
+pub(crate) fn wait(fd: c_int, on: On) -> Waited {
+    let Some(tenths) = limit(fd) else { return Waited::AsEver };
+    if tenths == 0 {
+        return Waited::Over;
+    }
+    let op = Op::Poll { fd, events: libc::POLLIN as u32 };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform_until(&op, on, duration::from_now(tenths * 100_000_000)) } {
+        Parked::Late => Waited::GivenUp,
+        Parked::Answered(Ok(_)) | Parked::Unsupported => Waited::Over,
+        Parked::Answered(Err(errno)) => Waited::Failed(errno),
+    }
+}
+
+/// Parks a fiber that writes to a terminal until that takes a part of what `op` writes.
+///
+/// # Safety
+/// As for [`parking::perform`].
+pub(crate) unsafe fn write(op: &Op, on: On, deadline: u64) -> Parked {
+    let writable = Op::Poll { fd: on.fd, events: libc::POLLOUT as u32 };
+    loop {
+        // SAFETY: it points to nothing.
+        match unsafe { parking::perform_until(&writable, on, deadline) } {
+            Parked::Answered(Ok(_)) => {}
+            ended => return ended,
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { op.attempt() } {
+            Attempt::Done(result) => {
+                return Parked::Answered(usize::try_from(result).map_err(|_| -result));
+            }
+            Attempt::Unsupported => return Parked::Unsupported,
+            Attempt::Again => {}
+        }
+    }
+}
+
+/// Whether `fd` is a terminal.
+#[cold]
+pub(crate) fn is_terminal(fd: c_int) -> bool {
+    let mut settings = MaybeUninit::<libc::termios>::zeroed();
+    let place = settings.as_mut_ptr() as usize;
+    let arguments = [fd as usize, libc::TCGETS as usize, place, 0, 0, 0];
+    // SAFETY: the kernel writes what libc's structure begins with.
+    unsafe { kernel::call(libc::SYS_ioctl, arguments) }.is_ok()
+}
+
+/// After how many tenths of a second readers give up; `None` for what is no terminal, or one that
+/// waits as long as it takes.
+fn limit(fd: c_int) -> Option<u64> {
+    let ask = |request: libc::Ioctl, answer: usize| {
+        let arguments = [fd as usize, request as usize, answer, 0, 0, 0];
+        // SAFETY: called with places for the answers.
+        unsafe { kernel::call(libc::SYS_ioctl, arguments) }.ok()
+    };
+    // The kernel writes what libc's structure begins with.
+    let mut settings = MaybeUninit::<libc::termios>::zeroed();
+    ask(libc::TCGETS, settings.as_mut_ptr() as usize)?;
+    // SAFETY: plain numbers, all of them set.
+    let settings = unsafe { settings.assume_init() };
+    if settings.c_lflag & libc::ICANON != 0 || settings.c_cc[libc::VMIN] != 0 {
+        return None;
+    }
+    // The master of a pseudoterminal, which alone has a number, answers with the other end's settings.
+    let mut number: c_int = 0;
+    let is_master = ask(libc::TIOCGPTN, &raw mut number as usize).is_some();
+    (!is_master).then(|| settings.c_cc[libc::VTIME].into())
+}
+
+interpose! {
+    /// `tcdrain(3)`, on a thread that may block.
+    fn tcdrain(fd: c_int) -> c_int, linked "__libc_tcdrain" {
+        // SAFETY: no memory is involved.
+        unsafe { offload(|| original(fd)) }
+    }
+}

@@ -1,0 +1,4 @@
+//! Queues and semaphores between processes.
+
+pub mod posix_queue;
+pub mod system_v;

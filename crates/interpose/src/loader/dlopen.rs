@@ -1,0 +1,120 @@
+//! `dlopen`, `dlmopen`: the wait for the loader's lock, in front of libc's functions.
+//!
+//! These tell their caller by the return address. So ours are entries in assembly, which jump to
+//! libc's with all that they were called with. (A sanitizer has a `dlopen` of its own, which stays.)
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+
+use crate::call::fiber;
+use crate::call::original::Original;
+use crate::loader::lock;
+
+type Dlopen = unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void;
+type Dlmopen = unsafe extern "C-unwind" fn(c_long, *const c_char, c_int) -> *mut c_void;
+
+// SAFETY: the type that the manual page has.
+static DLOPEN: Original<Dlopen> = unsafe { Original::new(c"dlopen", None, None) };
+// SAFETY: as above.
+static DLMOPEN: Original<Dlmopen> = unsafe { Original::new(c"dlmopen", None, None) };
+
+/// What `dlopen` calls first; returns libc's.
+extern "C-unwind" fn before_dlopen() -> Dlopen {
+    await_turn();
+    DLOPEN.get()
+}
+
+/// What `dlmopen` calls first; returns libc's.
+extern "C-unwind" fn before_dlmopen() -> Dlmopen {
+    await_turn();
+    DLMOPEN.get()
+}
+
+fn await_turn() {
+    if fiber::on_fiber() {
+        lock::await_turn();
+    }
+}
+
+/// Looks the originals up when the program starts.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    unsafe extern "C" {
+        /// Our `dlopen`: naming it has the linker take it.
+        fn carefree_dlopen();
+    }
+    extern "C" fn at_start() {
+        std::hint::black_box(carefree_dlopen as unsafe extern "C" fn());
+        DLOPEN.resolve();
+        DLMOPEN.resolve();
+    }
+    at_start
+};
+
+/// `name`, which calls `before` and goes on in the function that it returns, with its own arguments and
+/// return address.
+macro_rules! in_front {
+    ($name:literal, $other:literal, $before:path) => {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::global_asm!(
+            concat!(".pushsection .text.", $other, ",\"ax\",@progbits"),
+            concat!(".globl ", $name, ", ", $other),
+            concat!(".hidden ", $other),
+            concat!(".type ", $name, ",@function"),
+            concat!($name, ":"),
+            concat!($other, ":"),
+            ".cfi_startproc",
+            "push rdi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rsi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            "call {before}",
+            "pop rdx",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rsi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -8",
+            "jmp rax",
+            ".cfi_endproc",
+            concat!(".size ", $name, ", .-", $name),
+            ".popsection",
+            before = sym $before,
+        );
+
+        #[cfg(target_arch = "aarch64")]
+        std::arch::global_asm!(
+            concat!(".pushsection .text.", $other, ",\"ax\",@progbits"),
+            concat!(".globl ", $name, ", ", $other),
+            concat!(".hidden ", $other),
+            concat!(".type ", $name, ",@function"),
+            concat!($name, ":"),
+            concat!($other, ":"),
+            ".cfi_startproc",
+            "stp x29, x30, [sp, #-48]!",
+            ".cfi_def_cfa_offset 48",
+            ".cfi_offset x29, -48",
+            ".cfi_offset x30, -40",
+            "stp x0, x1, [sp, #16]",
+            "str x2, [sp, #32]",
+            "bl {before}",
+            "mov x16, x0",
+            "ldr x2, [sp, #32]",
+            "ldp x0, x1, [sp, #16]",
+            "ldp x29, x30, [sp], #48",
+            ".cfi_restore x29",
+            ".cfi_restore x30",
+            ".cfi_def_cfa_offset 0",
+            "br x16",
+            ".cfi_endproc",
+            concat!(".size ", $name, ", .-", $name),
+            ".popsection",
+            before = sym $before,
+        );
+    };
+}
+
+in_front!("dlopen", "carefree_dlopen", before_dlopen);
+in_front!("dlmopen", "carefree_dlmopen", before_dlmopen);

@@ -1,0 +1,159 @@
+//! `pthread_barrier_*`.
+//!
+//! Who arrives at a barrier cannot try and come back, so what libc counts is of no use to a fiber.
+//! A barrier of one process is ours altogether, for threads as for fibers: set up in libc's memory,
+//! with a mark that libc leaves at 0 or a flag. One that processes share stays libc's; a fiber waits
+//! there by way of a thread.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use carefree_ground::kernel;
+use carefree_runtime::wait::{Until, park};
+use carefree_runtime::{Outcome, Reason, lot, offload};
+
+use crate::call::fiber;
+
+/// Tells our barriers from libc's.
+const MARK: u32 = 0x6361_7265;
+/// One arrival; rounds are counted above.
+const ARRIVAL: u64 = 1;
+const ROUND: u64 = 1 << 32;
+
+/// What lies in a `pthread_barrier_t`.
+#[repr(C)]
+struct Barrier {
+    /// How many have arrived in this round, and above that, how many rounds there were.
+    state: AtomicU64,
+    /// How many a round takes.
+    count: u32,
+    /// Where libc's barriers say whether they are shared.
+    mark: u32,
+    /// Who still has to look at this memory.
+    inside: AtomicU32,
+}
+
+const _: () = assert!(
+    size_of::<Barrier>() <= size_of::<libc::pthread_barrier_t>()
+        && align_of::<Barrier>() <= align_of::<libc::pthread_barrier_t>()
+);
+
+/// Ours, if it is.
+///
+/// # Safety
+/// The barrier was set up.
+unsafe fn ours<'a>(barrier: *mut libc::pthread_barrier_t) -> Option<&'a Barrier> {
+    let barrier = barrier.cast::<Barrier>();
+    // SAFETY: the size was compared above; the mark is written once.
+    unsafe { ((*barrier).mark == MARK).then(|| &*barrier) }
+}
+
+interpose! { lean anywhere
+    /// `pthread_barrier_init(3)`.
+    fn pthread_barrier_init(
+        barrier: *mut libc::pthread_barrier_t,
+        attributes: *const libc::pthread_barrierattr_t,
+        count: u32,
+    ) -> c_int, linked "__pthread_barrier_init" {
+        let mut shared = libc::PTHREAD_PROCESS_PRIVATE;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !attributes.is_null() {
+                libc::pthread_barrierattr_getpshared(attributes, &raw mut shared);
+            }
+            if count == 0 || count > i32::MAX as u32 || shared != libc::PTHREAD_PROCESS_PRIVATE {
+                return original(barrier, attributes, count);
+            }
+            let state = AtomicU64::new(0);
+            barrier
+                .cast::<Barrier>()
+                .write(Barrier { state, count, mark: MARK, inside: AtomicU32::new(0) });
+        }
+        0
+    }
+}
+
+interpose! { lean anywhere
+    /// `pthread_barrier_wait(3)`.
+    fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int,
+        linked "__pthread_barrier_wait"
+    {
+        // SAFETY: the caller's promise.
+        if let Some(barrier) = unsafe { ours(barrier) } {
+            return wait(barrier);
+        }
+        let shared = Shared(barrier);
+        // SAFETY: the caller's promise.
+        fiber::guarded(|| offload(move || unsafe { original(shared.get()) }))
+    }
+}
+
+/// A barrier that anybody may wait at.
+struct Shared(*mut libc::pthread_barrier_t);
+
+// SAFETY: that is what it is for.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn get(&self) -> *mut libc::pthread_barrier_t {
+        self.0
+    }
+}
+
+interpose! { lean anywhere
+    /// `pthread_barrier_destroy(3)`.
+    fn pthread_barrier_destroy(barrier: *mut libc::pthread_barrier_t) -> c_int,
+        linked "__pthread_barrier_destroy"
+    {
+        // SAFETY: the caller's promise.
+        let Some(ours) = (unsafe { ours(barrier) }) else {
+            // SAFETY: the caller's promise.
+            return unsafe { original(barrier) };
+        };
+        // The first of a round to go on may destroy it while others are on their way out.
+        while ours.inside.load(Ordering::Acquire) != 0 {
+            if fiber::on_fiber() {
+                fiber::guarded(carefree_runtime::yield_now);
+            } else {
+                // SAFETY: takes nothing.
+                let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
+            }
+        }
+        // SAFETY: nobody uses it any more; without the mark it is not ours.
+        unsafe { barrier.cast::<c_void>().write_bytes(0, size_of::<Barrier>()) };
+        0
+    }
+}
+
+fn wait(barrier: &Barrier) -> c_int {
+    barrier.inside.fetch_add(1, Ordering::Relaxed);
+    let key = std::ptr::from_ref(barrier) as usize;
+    let arrive = |state: u64| {
+        if (state as u32) + 1 == barrier.count {
+            Some((state & !u64::from(u32::MAX)).wrapping_add(ROUND))
+        } else {
+            Some(state + ARRIVAL)
+        }
+    };
+    // It never says `None`.
+    let before = barrier
+        .state
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, arrive)
+        .unwrap_or_else(|state| state);
+    let round = before >> 32;
+    let last = (before as u32) + 1 == barrier.count;
+    if last {
+        // Who is not in the lot yet finds the next round begun.
+        lot::unpark(key, usize::MAX);
+    } else {
+        let waits = || barrier.state.load(Ordering::Acquire) >> 32 == round;
+        // A time limit of the fiber's does not end it, and nobody else unparks the key.
+        fiber::guarded(|| {
+            while park(key, waits, Reason::Barrier, Until::WOKEN_ONLY) != Outcome::Invalid
+                && waits()
+            {}
+        });
+    }
+    barrier.inside.fetch_sub(1, Ordering::Release);
+    if last { libc::PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }
+}

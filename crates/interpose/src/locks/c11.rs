@@ -1,0 +1,109 @@
+//! C11's locks and threads, which in libc are the pthread ones by other names.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use carefree_reactor::clock::NEVER;
+
+use crate::locks::{condition, mutex, object, once};
+use crate::thread::join;
+use crate::time::deadline::{Clock, absolute};
+
+type Mutex = libc::pthread_mutex_t;
+type Condition = libc::pthread_cond_t;
+type Time = *const libc::timespec;
+
+/// What `thrd_success` and its kin are in glibc and musl.
+fn result(errno: c_int) -> c_int {
+    match errno {
+        0 => 0,
+        libc::EBUSY => 1,
+        libc::ENOMEM => 3,
+        libc::ETIMEDOUT => 4,
+        _ => 2,
+    }
+}
+
+interpose! { lean
+    /// `mtx_lock(3)`.
+    fn mtx_lock(mutex: *mut Mutex) -> c_int, linked "__mtx_lock" {
+        // SAFETY: the caller's promise.
+        result(unsafe { mutex::lock(mutex, || Ok(NEVER)) })
+    }
+}
+
+interpose! { lean
+    /// `mtx_timedlock(3)`.
+    fn mtx_timedlock(mutex: *mut Mutex, time: Time) -> c_int, linked "__mtx_timedlock" {
+        // SAFETY: the caller's promise.
+        result(unsafe { mutex::lock(mutex, || absolute(&*time, Clock::Realtime)) })
+    }
+}
+
+interpose! { lean anywhere
+    /// `mtx_unlock(3)`.
+    fn mtx_unlock(mutex: *mut Mutex) -> c_int, linked "__mtx_unlock" {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(mutex) };
+        object::wake_one(mutex as usize);
+        result
+    }
+}
+
+interpose! { lean anywhere
+    /// `cnd_wait(3)`.
+    fn cnd_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int, linked "__cnd_wait" {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_wait(condition, mutex) })
+    }
+}
+
+interpose! { lean anywhere
+    /// `cnd_timedwait(3)`.
+    fn cnd_timedwait(condition: *mut Condition, mutex: *mut Mutex, time: Time) -> c_int,
+        linked "__cnd_timedwait"
+    {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_timedwait(condition, mutex, time) })
+    }
+}
+
+interpose! { lean anywhere
+    /// `cnd_signal(3)`.
+    fn cnd_signal(condition: *mut Condition) -> c_int, linked "__cnd_signal" {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_signal(condition) })
+    }
+}
+
+interpose! { lean anywhere
+    /// `cnd_broadcast(3)`.
+    fn cnd_broadcast(condition: *mut Condition) -> c_int, linked "__cnd_broadcast" {
+        // SAFETY: the caller's promise.
+        result(unsafe { condition::pthread_cond_broadcast(condition) })
+    }
+}
+
+interpose! { lean anywhere
+    /// `call_once(3)`.
+    fn call_once(flag: *mut libc::pthread_once_t, routine: once::Routine) -> (),
+        linked "__call_once"
+    {
+        // SAFETY: the caller's promise. There is no error that it could have.
+        unsafe { once::pthread_once(flag, routine) };
+    }
+}
+
+interpose! {
+    /// `thrd_join(3)` of a thread.
+    fn thrd_join(thread: libc::pthread_t, code: *mut c_int) -> c_int, linked "__thrd_join" {
+        let mut returned: *mut c_void = ptr::null_mut();
+        // SAFETY: the caller's promise.
+        let joined = unsafe { join::pthread_join(thread, &raw mut returned) };
+        if joined == 0 && !code.is_null() {
+            // SAFETY: as above.
+            unsafe { *code = returned as usize as c_int };
+        }
+        result(joined)
+    }
+}

@@ -1,0 +1,178 @@
+//! `pthread_rwlock_*`: see [`crate::locks::object`].
+//!
+//! Readers and writers wait under different tags. Giving the lock back wakes all readers, who can
+//! go on together, and one writer, whose giving back wakes the next.
+
+use std::ffi::c_int;
+
+use carefree_context::tls;
+use carefree_reactor::clock::NEVER;
+use carefree_runtime::{Reason, lot};
+
+use crate::locks::kinds::kinds;
+use crate::locks::object::{Unseen, Wait, is_waited_after_release};
+use crate::time::deadline::{Clock, absolute};
+
+type Lock = libc::pthread_rwlock_t;
+type Time = *const libc::timespec;
+type Try = unsafe extern "C" fn(*mut Lock) -> c_int;
+
+const READER: u32 = 1;
+const WRITER: u32 = 2;
+
+unsafe extern "C" {
+    fn pthread_rwlock_tryrdlock(lock: *mut Lock) -> c_int;
+    fn pthread_rwlock_trywrlock(lock: *mut Lock) -> c_int;
+}
+
+interpose! { lean
+    /// `pthread_rwlock_rdlock(3)`.
+    fn pthread_rwlock_rdlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_rdlock" {
+        // SAFETY: the caller's promise.
+        unsafe { take(lock, READER, || Ok(NEVER)) }
+    }
+}
+
+interpose! { lean
+    /// `pthread_rwlock_wrlock(3)`.
+    fn pthread_rwlock_wrlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_wrlock" {
+        // SAFETY: the caller's promise.
+        unsafe { take(lock, WRITER, || Ok(NEVER)) }
+    }
+}
+
+interpose! { lean
+    /// `pthread_rwlock_timedrdlock(3)`.
+    fn pthread_rwlock_timedrdlock(lock: *mut Lock, time: Time) -> c_int,
+        linked "___pthread_rwlock_timedrdlock"
+    {
+        // SAFETY: the caller's promise.
+        unsafe { take(lock, READER, || absolute(&*time, Clock::Realtime)) }
+    }
+}
+
+interpose! { lean
+    /// `pthread_rwlock_clockrdlock(3)`.
+    fn pthread_rwlock_clockrdlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int,
+        linked "___pthread_rwlock_clockrdlock"
+    {
+        // SAFETY: the caller's promise.
+        unsafe { take(lock, READER, || absolute(&*time, Clock::from_id(clock)?)) }
+    }
+}
+
+interpose! { lean anywhere
+    /// `pthread_rwlock_timedwrlock(3)`.
+    fn pthread_rwlock_timedwrlock(lock: *mut Lock, time: Time) -> c_int,
+        linked "___pthread_rwlock_timedwrlock"
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if crate::call::fiber::on_fiber() {
+                return take(lock, WRITER, || absolute(&*time, Clock::Realtime));
+            }
+            wake_if_given_up(lock, original(lock, time))
+        }
+    }
+}
+
+interpose! { lean anywhere
+    /// `pthread_rwlock_clockwrlock(3)`.
+    fn pthread_rwlock_clockwrlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int,
+        linked "___pthread_rwlock_clockwrlock"
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if crate::call::fiber::on_fiber() {
+                return take(lock, WRITER, || absolute(&*time, Clock::from_id(clock)?));
+            }
+            wake_if_given_up(lock, original(lock, clock, time))
+        }
+    }
+}
+
+interpose! { lean anywhere
+    /// `pthread_rwlock_unlock(3)`.
+    fn pthread_rwlock_unlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_unlock" {
+        // SAFETY: the caller's promise.
+        let result = unsafe { original(lock) };
+        wake(lock);
+        result
+    }
+}
+
+/// A waiting writer can keep readers out (if the lock was made so), and one that gives up lets them
+/// in.
+fn wake_if_given_up(lock: *mut Lock, result: c_int) -> c_int {
+    if result != 0 {
+        wake(lock);
+    }
+    result
+}
+
+#[inline(always)]
+fn wake(lock: *mut Lock) {
+    let key = lock as usize;
+    if is_waited_after_release(key) {
+        lot::unpark_matching(key, usize::MAX, |tag| tag == READER);
+        lot::unpark_matching(key, 1, |tag| tag == WRITER);
+    }
+}
+
+/// Whether the calling fiber has the lock for writing already, and would wait for itself.
+///
+/// The trying functions do not say so. The one that reads with a time limit does, and with a time
+/// before all time it does not wait. (Where fibers share their carrier's number they cannot be told
+/// apart, and are not asked.)
+///
+/// # Safety
+/// It is a lock.
+unsafe fn is_writer(lock: *mut Lock) -> bool {
+    if tls::mode().layout().is_none() {
+        return false;
+    }
+    let long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
+    // SAFETY: the caller's promise.
+    match unsafe { pthread_rwlock_timedrdlock::original(lock, &raw const long_ago) } {
+        libc::EDEADLK => true,
+        0 => {
+            // Free meanwhile: not to be kept, for it may be wanted for writing.
+            // SAFETY: as above, and it was just taken.
+            unsafe { pthread_rwlock_unlock(lock) };
+            false
+        }
+        _ => false,
+    }
+}
+
+/// Takes the lock for the calling fiber.
+///
+/// # Safety
+/// It is a lock.
+unsafe fn take(lock: *mut Lock, tag: u32, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
+    let attempt: Try = match tag {
+        READER => pthread_rwlock_tryrdlock,
+        _ => pthread_rwlock_trywrlock,
+    };
+    // SAFETY: the caller's promise.
+    let result = unsafe { attempt(lock) };
+    if result != libc::EBUSY {
+        return result;
+    }
+    // SAFETY: as above.
+    if unsafe { is_writer(lock) } {
+        return libc::EDEADLK;
+    }
+    let deadline = match deadline() {
+        Ok(deadline) => deadline,
+        Err(errno) => return errno,
+    };
+    // SAFETY: the caller's promise.
+    let shared = unsafe { kinds().lock_shared.is_set(lock, true) };
+    let unseen = Unseen::if_shared(shared);
+    let key = lock as usize;
+    let wait = Wait { key, tag, reason: Reason::ReadWriteLock, deadline, unseen };
+    // SAFETY: the caller's promise.
+    let taken = wait.until(|| Some(unsafe { attempt(lock) }).filter(|r| *r != libc::EBUSY));
+    taken.unwrap_or(libc::ETIMEDOUT)
+}

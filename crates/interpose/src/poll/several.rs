@@ -1,0 +1,127 @@
+//! Waiting for one of several files.
+
+use std::ffi::c_int;
+
+use carefree_reactor::Op;
+use carefree_runtime::clock::{self, NEVER};
+use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::waiters::Seat;
+use carefree_runtime::{Reason, yield_now};
+
+use crate::call::answer::interruption;
+use crate::descriptor::Waiter;
+use crate::time::duration::{self};
+
+/// Nothing was ready and the caller does not want to wait: who asks in a loop lets others run.
+pub(crate) fn nothing_yet(deadline: u64) -> bool {
+    let over = deadline <= clock::now();
+    if over {
+        yield_now();
+    }
+    over
+}
+
+/// How many nanoseconds it is until `deadline`, if that ever comes.
+pub(crate) fn left(deadline: u64) -> Option<u64> {
+    (deadline != NEVER).then(|| duration::left(deadline))
+}
+
+/// What a call waits for.
+pub(crate) struct Wanted {
+    pub(crate) fd: c_int,
+    pub(crate) events: u32,
+    /// Where in the caller's list.
+    pub(crate) place: usize,
+    /// The reactor cannot wait for it: it never has such an event.
+    pub(crate) hopeless: bool,
+}
+
+/// How waiting for several files ended.
+pub(crate) enum Woken {
+    /// Something may be ready.
+    Perhaps,
+    /// Those at these places are being closed.
+    Closed(Vec<usize>),
+    Late,
+    Failed(c_int),
+    /// The reactor cannot do it.
+    Unsupported,
+}
+
+/// Parks until something may have happened on one of the files in `wanted`.
+pub(crate) fn park(wanted: &mut [Wanted], deadline: u64) -> Woken {
+    match wanted {
+        [one] if !one.hopeless => park_on_one(one, deadline),
+        _ => park_on_several(wanted, deadline),
+    }
+}
+
+fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
+    let seat = Seat::new();
+    let Some(waiter) = Waiter::new(one.fd, &seat) else { return Woken::Closed(vec![one.place]) };
+    let holds = || waiter.holds();
+    let unheld = waiter.unheld();
+    let how = Wait { reason: Reason::Poll, deadline, holds: &holds, unheld };
+    // SAFETY: it points to nothing.
+    match unsafe { operation::perform(&Op::Poll { fd: one.fd, events: one.events }, &how) } {
+        Ended::Done(result) => learn([(one, Some(result))]),
+        Ended::Late => Woken::Late,
+        Ended::Interrupted(why) => Woken::Failed(interruption(why)),
+        Ended::Pointless => Woken::Closed(vec![one.place]),
+        Ended::Unsupported => Woken::Unsupported,
+    }
+}
+
+/// What the reactor's answers say of the files they are about, and of the call.
+fn learn<'w>(answers: impl IntoIterator<Item = (&'w mut Wanted, Option<i32>)>) -> Woken {
+    let (mut happened, mut without_memory) = (false, false);
+    for (one, result) in answers {
+        match result.map_or(0, |result| -result) {
+            // It is asked again: the file may well have such events.
+            0 | libc::EINTR | libc::ECANCELED => {}
+            libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC => without_memory = true,
+            errno => {
+                one.hopeless = errno > 0;
+                happened = true;
+            }
+        }
+    }
+    if without_memory && !happened { Woken::Failed(libc::ENOMEM) } else { Woken::Perhaps }
+}
+
+fn park_on_several(wanted: &mut [Wanted], deadline: u64) -> Woken {
+    let seats: Vec<_> = wanted.iter().map(|_| Seat::new()).collect();
+    let mut waiters = Vec::with_capacity(wanted.len());
+    let mut ops = Vec::with_capacity(wanted.len());
+    let mut closed = Vec::new();
+    for (one, seat) in wanted.iter().zip(&seats) {
+        match Waiter::new(one.fd, seat) {
+            Some(waiter) => waiters.push(waiter),
+            None => closed.push(one.place),
+        }
+        if !one.hopeless {
+            ops.push(Op::Poll { fd: one.fd, events: one.events });
+        }
+    }
+    if !closed.is_empty() {
+        return Woken::Closed(closed);
+    }
+    let holds = || waiters.iter().all(Waiter::holds);
+    let unheld = waiters.iter().any(Waiter::unheld);
+    let how = Wait { reason: Reason::Poll, deadline, holds: &holds, unheld };
+    let mut results = Vec::new();
+    // SAFETY: they point to nothing.
+    match unsafe { operation::perform_any(&ops, &how, &mut results) } {
+        Ended::Done(_) => {
+            let submitted = wanted.iter_mut().filter(|one| !one.hopeless);
+            learn(submitted.zip(results))
+        }
+        Ended::Late => Woken::Late,
+        Ended::Interrupted(why) => Woken::Failed(interruption(why)),
+        Ended::Pointless => {
+            let closed = (wanted.iter().zip(&waiters)).filter(|(_, waiter)| !waiter.holds());
+            Woken::Closed(closed.map(|(one, _)| one.place).collect())
+        }
+        Ended::Unsupported => Woken::Unsupported,
+    }
+}

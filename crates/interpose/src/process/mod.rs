@@ -1,0 +1,4 @@
+//! Waiting for child processes.
+
+pub mod command;
+pub mod wait;

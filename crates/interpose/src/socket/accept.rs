@@ -1,0 +1,150 @@
+//! `accept`, `accept4`.
+//!
+//! It cannot be tried on a socket in blocking mode, so it is submitted at once.
+//!
+//! # Accepting beside other processes
+//!
+//! io_uring can accept without waiting (Linux 6.10), whatever the listener's mode. Elsewhere:
+//!
+//! epoll tells that a connection is there, and then another process may take it, if it has the listener
+//! as well. No call asks for a connection without waiting but by the listener's mode or time limit, and
+//! these are the other process's too. So where that can happen the reactor says that it cannot do it
+//! (see its `attempt`): the fiber waits for a connection, and a thread accepts it, which may block. Of
+//! this process, one at a time does so on each listener, or a crowd of fibers would become one of
+//! threads.
+
+use std::ffi::c_int;
+
+use carefree_ground::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use libc::{sockaddr, socklen_t};
+
+use crate::call::answer::{Answer, answer};
+use crate::call::uninterrupted::offload;
+use crate::descriptor;
+use crate::descriptor::option::option;
+use crate::descriptor::{Limit, blocking};
+use crate::wait::file_lock::with_file_lock;
+use crate::wait::parking::{self, On, Parked};
+use crate::wait::polling::Polled;
+use crate::wait::readiness;
+
+system_call!(
+    fn raw_accept4(
+        fd: c_int,
+        address: *mut sockaddr,
+        length: *mut socklen_t,
+        flags: c_int,
+    ) -> c_int = SYS_accept4
+);
+system_call!(
+    fn raw_accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int = SYS_accept
+);
+interpose! {
+    /// `accept(2)`.
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else raw_accept
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { take_connection(fd, address, length, 0) }) as c_int
+    }
+}
+
+interpose! {
+    /// `accept4(2)`.
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
+        else raw_accept4
+    {
+        // SAFETY: the caller's promise.
+        answer(unsafe { take_connection(fd, address, length, flags) }) as c_int
+    }
+}
+
+/// Accepts a connection.
+unsafe fn take_connection(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let connection = unsafe { wait_for_connection(fd, address, length, flags) }?;
+    descriptor::accepted(fd, connection as c_int);
+    Ok(connection)
+}
+
+unsafe fn wait_for_connection(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Answer {
+    let file = descriptor::file(fd);
+    let plain = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
+    if !blocking(file, fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_accept4, plain) };
+    }
+    let op = Op::Accept { fd, address, length, flags };
+    let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
+    // SAFETY: the caller's promise.
+    match unsafe { parking::perform(&op, on) } {
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Answered(Err(libc::EAGAIN)) => {
+            // SAFETY: the caller's promise, and the caller waits.
+            unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
+        }
+        Parked::Answered(answer) => answer,
+        // SAFETY: the caller's promise.
+        Parked::Unsupported => unsafe { accept_elsewhere(fd, plain) },
+    }
+}
+
+/// Accepts a connection that others may be faster to accept: on a thread that may block.
+#[cold]
+unsafe fn accept_elsewhere(fd: c_int, plain: [usize; 6]) -> Answer {
+    let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    let readable = Op::Poll { fd, events: libc::POLLIN as u32 };
+    // SAFETY: the caller's promise, and the caller waits.
+    let accept = || unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) };
+    loop {
+        // SAFETY: it points to nothing.
+        match unsafe { parking::perform_until(&readable, on, deadline) } {
+            Parked::Answered(Ok(_)) => {}
+            Parked::Answered(Err(errno)) => return Err(errno),
+            Parked::Late => return Err(libc::EAGAIN),
+            // The reactor lacks even a file to wait with: looked for now and then, so that the wait ends
+            // when the fiber is cancelled. On a socket that does not listen, accepting fails at once.
+            Parked::Unsupported if option(fd, libc::SO_ACCEPTCONN) == Ok(1) => {
+                static LISTENERS: Polled = Polled::new();
+                let is_there = || readiness::is_ready(fd, libc::POLLIN).then_some(());
+                LISTENERS.poll(on.reason, deadline, libc::EAGAIN, is_there)?;
+            }
+            Parked::Unsupported => return accept(),
+        }
+        let accepted = with_file_lock(fd, on.reason, deadline, libc::EAGAIN, || {
+            // Who had the turn before has taken it, as a rule.
+            readiness::is_ready(fd, libc::POLLIN).then(accept)
+        });
+        if let Some(answer) = accepted? {
+            return answer;
+        }
+    }
+}
+
+/// From a fork on, others may accept from the same listeners; from the first one in the process, which
+/// may come before there are fibers.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        unsafe extern "C" fn prepare() {
+            carefree_reactor::before_fork();
+        }
+        // SAFETY: the handler touches nothing but a flag.
+        unsafe { libc::pthread_atfork(Some(prepare), None, None) };
+    }
+    mind_forks
+};

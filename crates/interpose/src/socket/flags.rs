@@ -1,0 +1,77 @@
+//! What the flags of a receiving call come to.
+
+use std::ffi::c_int;
+
+use crate::descriptor;
+use crate::descriptor::option::option;
+use crate::descriptor::{File, blocking};
+use crate::wait::readiness::is_ready;
+
+const SELDOM: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
+
+/// The flags that a receiving call on `fd` has, without those that its kind of socket does not look
+/// at: such a call waits as if they were not there, while a reactor looks at them.
+#[inline]
+pub(crate) fn heeded(fd: c_int, flags: c_int) -> c_int {
+    if flags & SELDOM == 0 { flags } else { flags & !ignored(fd) }
+}
+
+/// Of [`SELDOM`], what sockets of this kind do not look at (Linux 6.18).
+#[cold]
+fn ignored(fd: c_int) -> c_int {
+    match option(fd, libc::SO_DOMAIN) {
+        Ok(libc::AF_UNIX | libc::AF_NETLINK) => libc::MSG_ERRQUEUE,
+        Ok(libc::AF_INET | libc::AF_INET6) if option(fd, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM) => {
+            libc::MSG_OOB
+        }
+        _ => 0,
+    }
+}
+
+/// Whether a call with these flags, which are [`heeded`], answers at once in any case.
+pub(crate) fn never_waits(flags: c_int) -> bool {
+    flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
+}
+
+const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+
+/// The flags that a receiving call on `fd` really has: `MSG_WAITALL` is left where it means
+/// something.
+#[inline]
+pub(crate) fn with_waitall(fd: c_int, flags: c_int) -> c_int {
+    if flags & libc::MSG_WAITALL == 0 { flags } else { look_at(fd, flags) }
+}
+
+#[cold]
+fn look_at(fd: c_int, flags: c_int) -> c_int {
+    let waits = option(fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
+        && blocking(descriptor::file(fd), fd)
+        && (flags & BOTH != BOTH || option(fd, libc::SO_DOMAIN) != Ok(libc::AF_UNIX));
+    if waits { flags } else { flags & !libc::MSG_WAITALL }
+}
+
+/// Whether a call with these flags looks at all without taking it ([`peek`](crate::socket::peek)).
+#[inline]
+pub(crate) fn peeks(flags: c_int) -> bool {
+    flags & BOTH == BOTH
+}
+
+/// Whether a receiving call goes on until it has all that was asked for.
+pub(crate) fn wants_all(flags: c_int) -> bool {
+    flags & libc::MSG_WAITALL != 0
+}
+
+/// Whether receiving should be tried before it is submitted.
+pub(crate) fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
+    file.is_none_or(|file| {
+        // What is no socket says so at once; a reactor waits for it first.
+        file.is_worth_a_try() || !file.is_blocking(fd) || !file.is_known_socket()
+    })
+}
+
+/// Whether urgent data lies ahead in what is to be received: before that, the kernel ends a call that
+/// wants all.
+#[cold]
+pub(crate) fn is_urgent(fd: c_int) -> bool {
+    is_ready(fd, libc::POLLPRI)
+}

@@ -1,0 +1,137 @@
+//! Receiving all that was asked for: `MSG_WAITALL`.
+//!
+//! On streams alone: a message comes whole, and the next one is another. (io_uring would join those
+//! of `SOCK_SEQPACKET`.) The call's time limit is for all of it.
+//!
+//! # What ends a part
+//!
+//! The reactor is asked for parts, save on `AF_UNIX`: io_uring, which goes on where it stopped, takes
+//! the error that a part ended with (Linux 6.18). See [`resume`](crate::socket::resume).
+//!
+//! # Looking at all before any is taken
+//!
+//! With `MSG_PEEK` as well, a call on a TCP connection waits until that much has come. The reactor
+//! cannot: data that has been looked at is still there, so the socket stays ready, and io_uring, which
+//! goes on where it stopped, would copy the same bytes again behind themselves (Linux 6.18). So the
+//! fiber looks again and again (see [`polling`](crate::wait::polling)). On a stream of `AF_UNIX` one look is all.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
+use libc::{iovec, msghdr, sockaddr, socklen_t};
+
+use crate::call::answer::{Answer, or_so_far};
+use crate::descriptor;
+use crate::descriptor::Limit;
+use crate::socket::flags::{is_urgent, is_worth_a_try};
+use crate::socket::plain::plain_receive;
+use crate::socket::receive_message::receive_from;
+use crate::socket::resume;
+use crate::socket::waitall_message::receive_all;
+use crate::wait::multi_step::MultiStep;
+use crate::wait::parking::{self, On, Parked};
+
+/// Receives until `length` bytes are there.
+///
+/// # Safety
+/// As for `recvfrom`; these are its [`flags`](crate::socket::flags).
+#[cold]
+pub(crate) unsafe fn receive(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> Answer {
+    let seat = Seat::new();
+    let mut steps = MultiStep::new(fd, &seat);
+    let file = descriptor::file(fd);
+    let mut got = 0;
+    if is_worth_a_try(file, fd) {
+        let at_once = flags | libc::MSG_DONTWAIT;
+        // SAFETY: the caller's promise.
+        let tried = unsafe { plain_receive(fd, buffer, length, at_once, address, address_length) };
+        if let Some(file) = file {
+            file.tried(tried != Err(libc::EAGAIN));
+        }
+        match tried {
+            Err(libc::EAGAIN) => {}
+            Ok(part) if part != 0 && part < length => {
+                if !steps.go_on() {
+                    return tried;
+                }
+                got = part;
+            }
+            answer => return answer,
+        }
+    }
+    if got == 0 && !address.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { receive_from(fd, buffer, length, flags, address, address_length) };
+    }
+    let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
+    let deadline = parking::deadline(fd, on.limit);
+    if !resume::takes_error(fd) {
+        let mut buffer = iovec { iov_base: buffer, iov_len: length };
+        // SAFETY: zeros are a header without anything; its padding differs between libcs.
+        let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_iov = &raw mut buffer;
+        message.msg_iovlen = 1;
+        // SAFETY: built from what the caller has promised to be valid.
+        return unsafe { receive_all(fd, &raw mut message, flags, got, deadline, &mut steps) };
+    }
+    if got > 0 && is_urgent(fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { receive_before_mark(fd, buffer, length, flags, got, &mut steps) };
+    }
+    loop {
+        let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
+        let op = Op::Receive { fd, buffer: rest.cast(), length: left, flags };
+        // SAFETY: the caller's promise.
+        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+            Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
+                // SAFETY: the caller's promise, and the caller waits.
+                unsafe { steps.offload(|| receive_plainly(fd, rest, left, flags)) }
+            }
+            Parked::Answered(answer) => answer,
+            Parked::Late => Err(libc::EAGAIN),
+        };
+        match answer {
+            Ok(more) if more != 0 && more < left && steps.go_on() => got += more,
+            answer => return or_so_far(got, answer),
+        }
+    }
+}
+
+/// Receives what is left of `length` bytes of which `got` are there, but none beyond a mark of urgent
+/// data, which ends the call if it is reached.
+///
+/// # Safety
+/// As for `recv`.
+#[cold]
+unsafe fn receive_before_mark(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    got: usize,
+    steps: &mut MultiStep,
+) -> Answer {
+    if resume::is_at_mark(fd) {
+        return Ok(got);
+    }
+    let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
+    // SAFETY: the caller's promise, and the caller waits.
+    or_so_far(got, unsafe { steps.offload(|| receive_plainly(fd, rest, left, flags)) })
+}
+
+/// `recv(2)` as it is.
+unsafe fn receive_plainly(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe { plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut()) }
+}

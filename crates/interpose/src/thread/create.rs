@@ -1,0 +1,69 @@
+//! Threads that `std` would start for fibers with names: see [`carefree_runtime::standard`].
+//!
+//! Any other thread is started by libc, whether a fiber asks or a thread.
+
+use std::ffi::{c_int, c_void};
+
+use carefree_runtime::pthread;
+use carefree_runtime::standard::{self, MARK, StartRoutine};
+
+type Thread = libc::pthread_t;
+type Attributes = *const libc::pthread_attr_t;
+
+interpose! { lean anywhere
+    /// `pthread_create(3)`.
+    fn pthread_create(
+        thread: *mut Thread,
+        attributes: Attributes,
+        function: StartRoutine,
+        data: *mut c_void,
+    ) -> c_int, linked "__pthread_create" {
+        // SAFETY: the caller's promise: null, or attributes that were initialised; a place to write.
+        unsafe {
+            let mut size = 0;
+            if !attributes.is_null()
+                && libc::pthread_attr_getstacksize(attributes, &raw mut size) == 0
+                && size == MARK
+                && standard::is_preparing()
+            {
+                standard::take(function, data);
+                thread.write(standard::token() as Thread);
+                return 0;
+            }
+            original(thread, attributes, function, data)
+        }
+    }
+}
+
+interpose! { lean anywhere
+    /// `pthread_detach(3)`.
+    fn pthread_detach(thread: Thread) -> c_int, linked "__pthread_detach" {
+        if thread == standard::token() as Thread || pthread::detach(thread as usize) {
+            return 0;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { original(thread) }
+    }
+}
+
+/// Tells the runtime that all this is there, if what `std` calls is ours: not so where this crate is
+/// part of a library in a program that calls libc's.
+#[cfg(not(target_feature = "crt-static"))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    extern "C" fn at_start() {
+        // SAFETY: looks C strings up.
+        let called = [c"pthread_create", c"pthread_detach", c"pthread_join"]
+            .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize);
+        let ours = [
+            pthread_create as *const () as usize,
+            pthread_detach as *const () as usize,
+            crate::thread::join::pthread_join as *const () as usize,
+        ];
+        if called == ours {
+            standard::stand_in_is_there();
+        }
+    }
+    at_start
+};

@@ -1,0 +1,6 @@
+//! Threads, as far as programs ask libc for them: joining, starting and naming them.
+
+pub mod create;
+pub mod join;
+pub mod name;
+pub mod sched_yield;

@@ -1,0 +1,146 @@
+//! The two ends of a transfer, and what is waited for at them.
+
+use std::ffi::{c_int, c_uint};
+
+use carefree_ground::kernel;
+use carefree_reactor::Op;
+use carefree_runtime::{Reason, yield_now};
+use libc::off_t;
+
+use crate::call::answer::{Answer, interruption};
+use crate::call::memory;
+use crate::descriptor;
+use crate::descriptor::Limit;
+use crate::descriptor::kind::Seen;
+use crate::descriptor::storage::Storage;
+use crate::io::call::At;
+use crate::io::seekable;
+use crate::wait::parking::{self, On, Parked};
+use crate::wait::readiness::is_ready;
+
+/// Bytes that are copied at a time.
+pub(crate) const CHUNK: usize = 64 * 1024;
+pub(crate) fn look(fd: c_int) -> Seen {
+    let file = descriptor::file(fd);
+    if let Some(file) = file {
+        // Asked anew: a mistake would block the carrier.
+        file.look(fd);
+    }
+    descriptor::seen(file, fd)
+}
+
+pub(crate) fn mode(fd: c_int) -> c_int {
+    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: no memory is involved.
+    unsafe { kernel::call(libc::SYS_fcntl, arguments) }.unwrap_or(0) as c_int
+}
+
+/// Whether `fd` was opened to be written.
+pub(crate) fn can_write(fd: c_int) -> bool {
+    mode(fd) & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Whether the kernel moves anything to `fd`: not where all goes to the end (`O_APPEND`), whatever that
+/// means to a socket.
+pub(crate) fn is_sent_to(fd: c_int) -> bool {
+    let mode = mode(fd);
+    mode & libc::O_ACCMODE != libc::O_RDONLY && mode & libc::O_APPEND == 0
+}
+
+pub(crate) fn blocking(fd: c_int) -> bool {
+    descriptor::blocking(descriptor::file(fd), fd)
+}
+
+/// Parks until `events` happen on `fd`.
+pub(crate) fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
+    let (reason, limit) = match events {
+        libc::POLLIN => (Reason::Read, Limit::Receive),
+        _ => (Reason::Write, Limit::Send),
+    };
+    let op = Op::Poll { fd, events: u32::from(events as u16) };
+    // SAFETY: it points to nothing.
+    match unsafe { parking::perform(&op, On { fd, reason, limit: Some(limit) }) } {
+        Parked::Answered(answer) => answer.map(drop),
+        Parked::Late => Err(libc::EAGAIN),
+        Parked::Unsupported => {
+            yield_now();
+            Ok(())
+        }
+    }
+}
+
+/// An end of a transfer, if it is one that can be waited for, and what it is waited for to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    fd: Option<c_int>,
+    events: i16,
+}
+
+pub(crate) fn input(fd: Option<c_int>) -> End {
+    End { fd, events: libc::POLLIN }
+}
+
+pub(crate) fn output(fd: Option<c_int>) -> End {
+    End { fd, events: libc::POLLOUT }
+}
+
+/// Calls `attempt`, which answers without waiting or ends it all, until it need not wait; waits for the
+/// ends meanwhile, in the kernel's order, unless the flags say no, or an end that is not ready
+/// `may_wait` not.
+pub(crate) fn when_ready(
+    ends: [End; 2],
+    flags: c_uint,
+    may_wait: impl Fn(c_int) -> bool,
+    mut attempt: impl FnMut() -> Result<Answer, c_int>,
+) -> Answer {
+    loop {
+        let tried = attempt()?;
+        if tried != Err(libc::EAGAIN) || flags & libc::SPLICE_F_NONBLOCK != 0 {
+            return tried;
+        }
+        let unready = ends.into_iter().find_map(|End { fd, events }| {
+            fd.filter(|&fd| !is_ready(fd, events)).map(|fd| (fd, events))
+        });
+        match unready {
+            Some((fd, _)) if !may_wait(fd) => return tried,
+            Some((fd, events)) => until_ready(fd, events)?,
+            // Meanwhile both are.
+            None => {
+                carefree_runtime::interrupted().map_err(interruption)?;
+                yield_now();
+            }
+        }
+    }
+}
+
+/// The end that a splice may have to wait for though the pipe is ready: a disk, or what is further away.
+pub(crate) fn slow_end(
+    (from, source, place): (c_int, Seen, *const off_t),
+    (to, target): (c_int, Seen),
+    length: usize,
+) -> Option<c_int> {
+    if matches!(target.storage, Storage::Device | Storage::Other) {
+        return Some(to);
+    }
+    slow_source((from, source, place), length)
+}
+
+/// The source if what is to be moved out of it, at a place or from its position, may have to come from a
+/// disk first, or from further away.
+pub(crate) fn slow_source(
+    (from, source, place): (c_int, Seen, *const off_t),
+    length: usize,
+) -> Option<c_int> {
+    let at = || match memory::check(place, 1) {
+        // SAFETY: it can be read.
+        Ok(()) => At::Offset(unsafe { place.read_unaligned() }),
+        Err(_) => At::Position,
+    };
+    let waits = match source.storage {
+        Storage::None | Storage::Memory | Storage::Kernel => false,
+        // No pipe takes more, as a rule, and few sockets.
+        Storage::Disk => !seekable::is_in_memory(from, at(), length.min(CHUNK) as u64),
+        Storage::Device | Storage::Other => true,
+    };
+    waits.then_some(from)
+}

@@ -1,0 +1,247 @@
+//! `splice`, `tee`, `vmsplice`, `copy_file_range`.
+
+use std::ffi::{c_int, c_uint};
+use std::ptr;
+
+use carefree_ground::kernel;
+use carefree_reactor::clock::NEVER;
+use carefree_runtime::Reason;
+use carefree_runtime::waiters::Seat;
+use libc::{iovec, off_t};
+
+use crate::call::answer::{Answer, answer};
+use crate::call::pipe::Pipe;
+use crate::call::uninterrupted::{offload, uninterrupted};
+use crate::descriptor::kind::Kind;
+use crate::descriptor::option::option;
+use crate::descriptor::storage::Storage;
+use crate::socket::receive_message::ask_what_is_wrong;
+use crate::socket::send::transmit;
+use crate::transfer::ends::{
+    CHUNK, End, blocking, can_write, input, is_sent_to, look, output, slow_end, until_ready,
+    when_ready,
+};
+use crate::wait::file_lock::with_file_lock;
+use crate::wait::multi_step::MultiStep;
+use crate::wait::offload;
+use crate::wait::readiness::is_ready;
+
+system_call!(
+    fn raw_splice(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize = SYS_splice
+);
+system_call!(fn raw_tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize = SYS_tee);
+system_call!(
+    fn raw_vmsplice(fd: c_int, buffers: *const iovec, count: usize, flags: c_uint) -> isize
+        = SYS_vmsplice
+);
+system_call!(
+    fn raw_copy_file_range(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize = SYS_copy_file_range
+);
+
+/// The flags that `splice` has.
+const ALL_FLAGS: c_uint =
+    libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+interpose! {
+    /// `splice(2)`.
+    fn splice(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize, else raw_splice {
+        // SAFETY: the caller's promise.
+        answer(unsafe { splice_all_kinds(from, from_offset, to, to_offset, length, flags) })
+    }
+}
+
+interpose! {
+    /// `tee(2)`.
+    fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, else raw_tee {
+        let tried = flags | libc::SPLICE_F_NONBLOCK;
+        let arguments = [from as usize, to as usize, length, tried as usize, 0, 0];
+        // SAFETY: no memory is involved.
+        let attempt = || Ok(unsafe { kernel::call(libc::SYS_tee, arguments) });
+        // One pipe in non-blocking mode is enough.
+        let may_wait = |_| blocking(from) && blocking(to);
+        let ends = [input(Some(from)), output(Some(to))];
+        answer(when_ready(ends, flags, may_wait, attempt))
+    }
+}
+
+interpose! {
+    /// `vmsplice(2)`.
+    fn vmsplice(fd: c_int, buffers: *const iovec, count: usize, flags: c_uint) -> isize,
+        else raw_vmsplice
+    {
+        let tried = flags | libc::SPLICE_F_NONBLOCK;
+        let arguments = [fd as usize, buffers as usize, count, tried as usize, 0, 0];
+        // SAFETY: the caller's promise.
+        let attempt = || Ok(unsafe { kernel::call(libc::SYS_vmsplice, arguments) });
+        let end = if can_write(fd) { output(Some(fd)) } else { input(Some(fd)) };
+        // The kernel does not look at the pipe's mode here, but at the flags alone.
+        answer(when_ready([end, End::default()], flags, |_| true, attempt))
+    }
+}
+
+interpose! {
+    /// `copy_file_range(2)`, on a thread that may block.
+    fn copy_file_range(
+        from: c_int,
+        from_offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize, else raw_copy_file_range {
+        // SAFETY: the caller's promise, and the caller waits.
+        unsafe { offload(|| original(from, from_offset, to, to_offset, length, flags)) }
+    }
+}
+
+pub(crate) unsafe fn splice_all_kinds(
+    from: c_int,
+    from_offset: *mut off_t,
+    to: c_int,
+    to_offset: *mut off_t,
+    length: usize,
+    flags: c_uint,
+) -> Answer {
+    let (source, target) = (look(from), look(to));
+    let arguments = |flags: c_uint| {
+        let (from, to) = (from as usize, to as usize);
+        [from, from_offset as usize, to, to_offset as usize, length, flags as usize]
+    };
+    let has_wrong_place = !from_offset.is_null() && source.storage == Storage::None
+        || !to_offset.is_null() && target.storage == Storage::None;
+    let has_pipe = source.kind == Kind::Pipe || target.kind == Kind::Pipe;
+    // Between two pipes any length will do.
+    let is_absurd = isize::try_from(length).is_err()
+        && (source.kind != Kind::Pipe || target.kind != Kind::Pipe);
+    if length == 0 || flags & !ALL_FLAGS != 0 || has_wrong_place || !has_pipe || is_absurd {
+        // The kernel answers at once.
+        // SAFETY: the caller's promise.
+        return unsafe { kernel::call(libc::SYS_splice, arguments(flags)) };
+    }
+    if target.kind == Kind::Socket && blocking(to) && is_sent_to(to) {
+        return pipe_to_socket(from, to, length, flags);
+    }
+    let arguments = arguments(flags | libc::SPLICE_F_NONBLOCK);
+    // A stream of AF_UNIX alone takes the flag, or the pipe's mode, to be meant for it too.
+    let heeds_pipe = source.kind == Kind::Socket
+        && option(from, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
+        && option(from, libc::SO_TYPE) == Ok(libc::SOCK_STREAM);
+    let wait_first = source.kind == Kind::Socket && !heeds_pipe && blocking(from);
+    let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
+    // One that takes nothing is told of at once, before anything is waited for.
+    let refuses = |pipe| !can_write(pipe) || is_ready(pipe, libc::POLLERR);
+    let ends = [input(end(from, source.kind)), output(end(to, target.kind))];
+    // Room in a pipe is waited for before what is no pipe is asked, in the pipe's own mode.
+    let room_first = source.kind != Kind::Pipe;
+    let ends = if room_first { [ends[1], ends[0]] } else { ends };
+    // Between two pipes, one in non-blocking mode is enough.
+    let either = heeds_pipe || target.kind == Kind::Pipe && !room_first;
+    let may_wait = |fd| match either && !(room_first && fd == to) {
+        true => blocking(from) && blocking(to),
+        false => blocking(fd),
+    };
+    when_ready(ends, flags, may_wait, || {
+        // Other sockets would be waited for, as long as there is nothing, whatever the flags say; but
+        // room in the pipe comes first.
+        while wait_first && !is_ready(from, libc::POLLIN) && !refuses(to) {
+            if !is_ready(to, libc::POLLOUT) {
+                return Ok(Err(libc::EAGAIN));
+            }
+            ask_what_is_wrong(from)?;
+            until_ready(from, libc::POLLIN)?;
+        }
+        // SAFETY: the caller's promise.
+        let splice = || uninterrupted(|| unsafe { kernel::call(libc::SYS_splice, arguments) });
+        Ok(match slow_end((from, source, from_offset), (to, target), length) {
+            // SAFETY: the caller's promise, and the caller waits.
+            Some(slow) => unsafe { offload::on_file(slow, splice) },
+            None => splice(),
+        })
+    })
+}
+
+/// Moves from a pipe what a socket in blocking mode takes.
+fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answer {
+    let copy = Pipe::new()?;
+    // What must not wait does not wait for its turn either.
+    let patience = if flags & libc::SPLICE_F_NONBLOCK == 0 { NEVER } else { 0 };
+    loop {
+        // A copy of what is there: what cannot be sent stays.
+        let most = length.min(CHUNK);
+        let arguments =
+            [from as usize, copy.to.fd() as usize, most, libc::SPLICE_F_NONBLOCK as usize, 0, 0];
+        // What is copied must still be the pipe's first when it is taken out of it: the kernel holds
+        // the pipe's lock as long.
+        let moved = with_file_lock(from, Reason::Read, patience, libc::EAGAIN, || {
+            // SAFETY: no memory is involved.
+            match unsafe { kernel::call(libc::SYS_tee, arguments) } {
+                Err(libc::EAGAIN) => None,
+                Ok(copied) if copied > 0 => Some(move_copied(from, &copy, to, copied, flags)),
+                // The end, or none is to be had.
+                answer => Some(answer),
+            }
+        });
+        if let Some(answer) = moved? {
+            return answer;
+        }
+        if flags & libc::SPLICE_F_NONBLOCK != 0 || !blocking(from) {
+            return Err(libc::EAGAIN);
+        }
+        until_ready(from, libc::POLLIN)?;
+    }
+}
+
+/// Sends what was copied from the pipe `from`, and takes out of it what was sent.
+fn move_copied(from: c_int, copy: &Pipe, to: c_int, copied: usize, flags: c_uint) -> Answer {
+    let mut buffer = vec![0u8; copied];
+    let place = buffer.as_mut_ptr();
+    let read = |at: usize, length: usize| {
+        // SAFETY: there is as much room, for no more was copied.
+        let place = unsafe { place.add(at) } as usize;
+        // SAFETY: as above.
+        unsafe { kernel::call(libc::SYS_read, [copy.from.fd() as usize, place, length, 0, 0, 0]) }
+    };
+    let mut got = 0;
+    while got < copied {
+        got += read(got, copied - got)?;
+    }
+    let seat = Seat::new();
+    let mut steps = MultiStep::new(from, &seat);
+    let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
+    // SAFETY: as much was read.
+    let sent = unsafe { transmit(to, place.cast(), got, more, ptr::null(), 0) }?;
+    // Into the copy, which is empty by now and has as much room: a pipe can be read from without waiting
+    // for another reader who was faster only if it was made for that.
+    let mut taken = 0;
+    while taken < sent && steps.go_on() {
+        let rest = sent - taken;
+        let at_once = libc::SPLICE_F_NONBLOCK as usize;
+        let arguments = [from as usize, 0, copy.to.fd() as usize, 0, rest, at_once];
+        // SAFETY: no memory is involved.
+        match unsafe { kernel::call(libc::SYS_splice, arguments) } {
+            Ok(0) | Err(_) => break,
+            Ok(bytes) => taken += bytes,
+        }
+    }
+    Ok(sent)
+}

@@ -1,0 +1,86 @@
+//! Calls that come to their end in several steps: a part is done, and the rest is waited for.
+//!
+//! On a thread that is one system call, which keeps its file whatever becomes of the number. Here each
+//! step goes by the number again, and before a later step another fiber or thread may have closed it,
+//! and it may have become another file's. So a call notes how often the number has been closed when it
+//! begins. When a part is done it enters among the waiters of the file, so that a close waits for the call
+//! to end, and looks whether that count has changed. If so, the part is the answer.
+//!
+//! *No close is missed.* A close is counted, and then looks for waiters; the call enters among these,
+//! and then looks at the count; between the two of each stands a fence. So one of them sees the other.
+//! (A call that begins while the number is being closed may find either file, as on threads.)
+//!
+//! A step that no close could end must not be made by a waiter: see [`MultiStep::offload`].
+
+use std::ffi::c_int;
+use std::sync::atomic::{Ordering, fence};
+
+use carefree_runtime::waiters::Seat;
+
+use crate::call::answer::Answer;
+use crate::descriptor;
+use crate::descriptor::{File, Waiter};
+use crate::wait::offload;
+
+/// The file of a call, while that is under way.
+#[derive(Debug)]
+pub(crate) struct MultiStep<'s> {
+    fd: c_int,
+    file: Option<&'static File>,
+    /// How often the number had been closed when the call began.
+    closes: u32,
+    seat: &'s Seat,
+    /// Once a part is done.
+    waiter: Option<Waiter<'s>>,
+}
+
+impl<'s> MultiStep<'s> {
+    /// A call on `fd` begins; at `seat` it will wait.
+    #[inline]
+    pub(crate) fn new(fd: c_int, seat: &'s Seat) -> MultiStep<'s> {
+        MultiStep::of(descriptor::file(fd), fd, seat)
+    }
+
+    /// [`new`](MultiStep::new), of a number whose place in the table is `file`.
+    #[inline]
+    pub(crate) fn of(file: Option<&'static File>, fd: c_int, seat: &'s Seat) -> MultiStep<'s> {
+        let closes = file.map_or(0, File::closes);
+        MultiStep { fd, file, closes, seat, waiter: None }
+    }
+
+    /// A part is done. Whether the rest may follow: whether the number is still the same file's, which
+    /// it then is until the call ends or [leaves](MultiStep::leave).
+    #[cold]
+    pub(crate) fn go_on(&mut self) -> bool {
+        if let Some(waiter) = &self.waiter {
+            return waiter.holds();
+        }
+        let Some(waiter) = Waiter::new(self.fd, self.seat) else { return false };
+        fence(Ordering::SeqCst);
+        if self.file.is_some_and(|file| file.closes() != self.closes) {
+            return false;
+        }
+        self.waiter = Some(waiter);
+        true
+    }
+
+    /// Until the next step the number may be closed.
+    pub(crate) fn leave(&mut self) {
+        self.waiter = None;
+    }
+
+    /// Has a thread of the pool make a step, as [`offload::on_file`]: a close of the number does
+    /// not wait for its end.
+    ///
+    /// # Safety
+    /// As for that.
+    pub(crate) unsafe fn offload(&mut self, call: impl FnOnce() -> Answer) -> Answer {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.waiter.take() {
+                Some(waiter) => offload::on_file_of(waiter, call),
+                None => offload::on_file(self.fd, call),
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The one way a call waits for a file: submit, park, and say what became of it as a call does.
+
+use std::ffi::c_int;
+
+use carefree_reactor::Op;
+use carefree_runtime::Reason;
+use carefree_runtime::clock::{self, NEVER};
+use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::waiters::Seat;
+
+use crate::call::answer::{Answer, interruption};
+use crate::descriptor;
+use crate::descriptor::{Limit, Waiter};
+
+/// A wait for a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct On {
+    pub(crate) fd: c_int,
+    pub(crate) reason: Reason,
+    /// The socket's time limit that holds for it, if any does.
+    pub(crate) limit: Option<Limit>,
+}
+
+/// How a wait for a file ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parked {
+    /// The kernel has answered, or the fiber was interrupted.
+    Answered(Answer),
+    /// The socket's own time limit has passed.
+    Late,
+    /// Nothing was done: the reactor cannot do it, or the fiber cannot park.
+    Unsupported,
+}
+
+/// Parks the calling fiber until the kernel has done `op`.
+///
+/// # Safety
+/// What `op` points to is valid until this returns.
+pub(crate) unsafe fn perform(op: &Op, on: On) -> Parked {
+    let deadline = deadline(on.fd, on.limit);
+    // SAFETY: the caller's promise.
+    unsafe { perform_until(op, on, deadline) }
+}
+
+/// [`perform`] until `deadline`: for a call that waits several times, which has its limit once.
+///
+/// # Safety
+/// As for [`perform`].
+pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
+    let seat = Seat::new();
+    let Some(waiter) = Waiter::new(on.fd, &seat) else {
+        return Parked::Answered(Err(libc::EBADF));
+    };
+    let mut unheld = matches!(op, Op::Accept { .. }) || waiter.unheld();
+    if let Some(ready) = readiness(op).filter(|_| unheld && waiter.is_device()) {
+        // Most devices know no call that does not wait. So once it is ready the ring makes the call,
+        // and holds the device only if another reader is faster.
+        // SAFETY: it points to nothing.
+        match unsafe { perform_until(&ready, on, deadline) } {
+            Parked::Answered(Ok(_)) | Parked::Unsupported => unheld = false,
+            ended => return ended,
+        }
+    }
+    let holds = || waiter.holds();
+    let how = Wait { reason: on.reason, deadline, holds: &holds, unheld };
+    loop {
+        // SAFETY: the caller's promise.
+        let ended = unsafe { operation::perform(op, &how) };
+        return Parked::Answered(match ended {
+            // Some signal reached a thread of the kernel's; it was not meant for this fiber.
+            Ended::Done(result) if result == -libc::EINTR => continue,
+            Ended::Done(result) => usize::try_from(result).map_err(|_| -result),
+            Ended::Interrupted(why) => Err(interruption(why)),
+            Ended::Pointless => Err(libc::EBADF),
+            Ended::Late => return Parked::Late,
+            Ended::Unsupported => return Parked::Unsupported,
+        });
+    }
+}
+
+/// What says that `op` need not wait for a device any more, if it transfers something.
+fn readiness(op: &Op) -> Option<Op> {
+    match *op {
+        Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => {
+            Some(Op::Poll { fd, events: libc::POLLIN as u32 })
+        }
+        Op::Write { fd, .. } | Op::WriteVectored { fd, .. } => {
+            Some(Op::Poll { fd, events: libc::POLLOUT as u32 })
+        }
+        _ => None,
+    }
+}
+
+/// When a call on `fd` gives up by the socket's own time limit.
+pub(crate) fn deadline(fd: c_int, limit: Option<Limit>) -> u64 {
+    let Some(limit) = limit else { return NEVER };
+    let span = match descriptor::file(fd) {
+        Some(file) => file.limit(fd, limit),
+        None => descriptor::limit_of(fd, limit),
+    };
+    if span == NEVER { NEVER } else { clock::now().saturating_add(span) }
+}
