@@ -107,7 +107,7 @@ fn compare(options: &Options) -> ExitCode {
     let peers = peers();
     let mut table = Table::new("").left(["workload", "unit"]);
     for heading in peers.iter().map(|(name, _)| *name).chain(["ours/best", "target", "met"]) {
-        table = table.column(heading, Align::Right);
+        table.add(heading, Align::Right);
     }
     let mut notes = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| options.wants(workload)) {

@@ -200,18 +200,8 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         None if orders.quick => (5, 1, Some(QUICK)),
         None => (11, 2, Some(FULL)),
     };
-    Plan {
-        kinds,
-        had: Vec::new(),
-        samples,
-        least,
-        budget,
-        most: sizes.feed.most,
-        known: Vec::new(),
-        size: sizes.size,
-        pin: orders.pin,
-        seed: orders.seed.unwrap_or_else(chance),
-    }
+    let seed = orders.seed.unwrap_or_else(chance);
+    Plan { least, budget, most: sizes.feed.most, ..Plan::new(kinds, samples, seed) }
 }
 
 /// What is about to be done and how long it takes, where that is known; nothing where there is

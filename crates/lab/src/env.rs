@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use carefree::{GuardMode, TlsMode};
 use serde::{Deserialize, Serialize};
@@ -235,27 +235,16 @@ fn container() -> Option<String> {
 
 /// `2026-01-31T23:59:59Z`.
 fn utc(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Count from 1 March of year 0, so that the leap day is the last of its year; 719,468 days
-    // lie between that day and 1 January 1970.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    // "Sat, 31 Jan 2026 23:59:59 GMT"
+    let text = httpdate::fmt_http_date(time);
+    let month = "JanFebMarAprMayJunJulAugSepOctNovDec".find(&text[8..11]).unwrap_or(0) / 3 + 1;
+    format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
     fn moments_are_written_as_calendars_have_them() {

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
+use crate::memory;
 use crate::sample::Failure;
 use crate::sys::{self, Resource};
 
@@ -39,27 +41,30 @@ pub enum LimitKind {
 impl LimitKind {
     /// Its name, as the system calls it.
     pub fn name(self) -> &'static str {
-        match self {
-            LimitKind::MapCount => "vm.max_map_count",
-            LimitKind::ThreadsMax => "kernel.threads-max",
-            LimitKind::PidMax => "kernel.pid_max",
-            LimitKind::Processes => "RLIMIT_NPROC",
-            LimitKind::PidsGroup => "pids.max of the control group",
-            LimitKind::AddressSpace => "RLIMIT_AS",
-            LimitKind::OpenFiles => "RLIMIT_NOFILE",
-        }
+        self.name_and_knob().0
     }
 
     /// How to raise it.
     pub fn knob(self) -> &'static str {
+        self.name_and_knob().1
+    }
+
+    fn name_and_knob(self) -> (&'static str, &'static str) {
         match self {
-            LimitKind::MapCount => "sysctl -w vm.max_map_count=1000000",
-            LimitKind::ThreadsMax => "sysctl -w kernel.threads-max=500000",
-            LimitKind::PidMax => "sysctl -w kernel.pid_max=4194304",
-            LimitKind::Processes => "ulimit -u unlimited, or nproc in /etc/security/limits.conf",
-            LimitKind::PidsGroup => "docker run --pids-limit -1, or systemd's TasksMax=infinity",
-            LimitKind::AddressSpace => "ulimit -v unlimited",
-            LimitKind::OpenFiles => "ulimit -n 1000000, or nofile in /etc/security/limits.conf",
+            LimitKind::MapCount => ("vm.max_map_count", "sysctl -w vm.max_map_count=1000000"),
+            LimitKind::ThreadsMax => ("kernel.threads-max", "sysctl -w kernel.threads-max=500000"),
+            LimitKind::PidMax => ("kernel.pid_max", "sysctl -w kernel.pid_max=4194304"),
+            LimitKind::Processes => {
+                ("RLIMIT_NPROC", "ulimit -u unlimited, or nproc in /etc/security/limits.conf")
+            }
+            LimitKind::PidsGroup => (
+                "pids.max of the control group",
+                "docker run --pids-limit -1, or systemd's TasksMax=infinity",
+            ),
+            LimitKind::AddressSpace => ("RLIMIT_AS", "ulimit -v unlimited"),
+            LimitKind::OpenFiles => {
+                ("RLIMIT_NOFILE", "ulimit -n 1000000, or nofile in /etc/security/limits.conf")
+            }
         }
     }
 }
@@ -72,7 +77,7 @@ const STACK_OF_A_THREAD: u64 = 2 << 20;
 
 /// Every limit that bounds threads or fibers.
 pub fn all() -> Vec<Limit> {
-    let proc = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let proc = |name: &str| read_number(&Path::new("/proc/sys").join(name));
     let limit = |kind, value: Option<u64>, threads: &dyn Fn(u64) -> Option<u64>| Limit {
         kind,
         value,
@@ -80,19 +85,19 @@ pub fn all() -> Vec<Limit> {
     };
     let one_each = &|value| Some(value);
     vec![
-        limit(LimitKind::MapCount, proc("/proc/sys/vm/max_map_count"), &|maps| {
+        limit(LimitKind::MapCount, proc("vm/max_map_count"), &|maps| {
             Some(maps / MAPPINGS_OF_A_THREAD)
         }),
-        limit(LimitKind::ThreadsMax, proc("/proc/sys/kernel/threads-max"), one_each),
-        limit(LimitKind::PidMax, proc("/proc/sys/kernel/pid_max"), one_each),
-        limit(LimitKind::Processes, sys::limit(Resource::Processes), &|value| {
+        limit(LimitKind::ThreadsMax, proc("kernel/threads-max"), one_each),
+        limit(LimitKind::PidMax, proc("kernel/pid_max"), one_each),
+        limit(LimitKind::Processes, sys::limit(Resource::RLIMIT_NPROC), &|value| {
             if sys::is_root() { None } else { Some(value) }
         }),
         limit(LimitKind::PidsGroup, pids_limit(), one_each),
-        limit(LimitKind::AddressSpace, sys::limit(Resource::AddressSpace), &|bytes| {
+        limit(LimitKind::AddressSpace, sys::limit(Resource::RLIMIT_AS), &|bytes| {
             Some(bytes / STACK_OF_A_THREAD)
         }),
-        limit(LimitKind::OpenFiles, sys::limit(Resource::OpenFiles), &|_| None),
+        limit(LimitKind::OpenFiles, sys::limit(Resource::RLIMIT_NOFILE), &|_| None),
     ]
 }
 
@@ -101,8 +106,8 @@ fn lowest(limits: &[Limit]) -> Option<&Limit> {
     limits.iter().filter(|limit| limit.threads.is_some()).min_by_key(|limit| limit.threads)
 }
 
-/// What to say to somebody whose `asked` threads may have been more than the machine has room
-/// for; nothing if they were not.
+/// Advice for a program that failed with `asked` threads; `None` where the machine has room for
+/// that many.
 pub(crate) fn advice_for(asked: u64) -> Option<String> {
     lowest(&all()).filter(|limit| limit.threads.is_some_and(|most| most < asked)).map(advice)
 }
@@ -129,34 +134,15 @@ fn ran_out(reached: u64, asked: u64, error: &io::Error, limits: &[Limit]) -> Fai
 
 /// The lowest `pids.max` from our control group up to the top of the hierarchy.
 fn pids_limit() -> Option<u64> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mut lowest = None;
-    for line in own.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(names), Some(path)) = (parts.next(), parts.next()) else {
-            continue;
-        };
-        let tops: &[&str] = match names {
-            "" => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
-            names if names.split(',').any(|name| name == "pids") => &["/sys/fs/cgroup/pids"],
-            _ => continue,
-        };
-        for top in tops {
-            let mut path = path.trim_matches('/');
-            loop {
-                let file = format!("{top}/{path}/pids.max");
-                // The word for no limit is "max", which is no number.
-                let limit = fs::read_to_string(file).ok().and_then(|s| s.trim().parse().ok());
-                lowest = [lowest, limit].into_iter().flatten().min();
-                match path.rfind('/') {
-                    Some(slash) => path = &path[..slash],
-                    None if !path.is_empty() => path = "",
-                    None => break,
-                }
-            }
-        }
-    }
-    lowest
+    let groups = memory::groups("self", "pids");
+    let folders = groups.iter().flat_map(|group| group.ancestors());
+    // The word for no limit is "max", which is no number.
+    let limit = |folder: &Path| read_number(&folder.join("pids.max"));
+    folders.filter_map(limit).min()
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -171,7 +157,7 @@ mod tests {
             limit(LimitKind::PidsGroup, 500, Some(500)),
             limit(LimitKind::OpenFiles, 20, None),
         ];
-        let error = io::Error::from_raw_os_error(libc::EAGAIN);
+        let error = io::Error::from_raw_os_error(nix::libc::EAGAIN);
         let failure = ran_out(498, 10_000, &error, &limits);
         assert!(failure.message.starts_with("thread 499 of 10000 could not be started: "));
         assert_eq!(

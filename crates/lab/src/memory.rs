@@ -108,14 +108,14 @@ impl Meter {
     pub(crate) fn finish(&mut self) {
         self.own.peak = self.own.peak.max(resident(self.process).peak);
         if let (Some(footprint), Source::Cgroup(cgroup)) = (&mut self.whole, &self.source) {
-            footprint.peak = footprint.peak.max(cgroup.peak().unwrap_or(0));
+            footprint.peak = footprint.peak.max(cgroup.read(cgroup.version.peak).unwrap_or(0));
         }
     }
 
     /// What was measured.
     pub(crate) fn reading(&self) -> Memory {
         let method = match &self.source {
-            Source::Cgroup(cgroup) => cgroup.version.method(),
+            Source::Cgroup(cgroup) => cgroup.version.method,
             Source::Meminfo => Method::Meminfo,
         };
         Memory { own: self.own, whole: self.whole, whole_method: self.whole.map(|_| method) }
@@ -124,7 +124,7 @@ impl Meter {
     fn now(&self) -> (Resident, Option<u64>) {
         let own = resident(self.process);
         let whole = match &self.source {
-            Source::Cgroup(cgroup) => cgroup.usage().ok(),
+            Source::Cgroup(cgroup) => cgroup.read(cgroup.version.usage),
             Source::Meminfo => kernel_share().map(|bytes| bytes + own.resident),
         };
         (own, whole)
@@ -163,58 +163,35 @@ pub fn field(text: &str, name: &str) -> Option<u64> {
 #[derive(Debug)]
 struct Cgroup {
     path: PathBuf,
-    version: Version,
+    version: &'static Version,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
+/// The names by which a version of control groups tells memory.
+#[derive(Debug)]
+struct Version {
+    method: Method,
+    usage: &'static str,
+    peak: &'static str,
 }
 
-impl Version {
-    fn method(self) -> Method {
-        match self {
-            Version::One => Method::Cgroup1,
-            Version::Two => Method::Cgroup2,
-        }
-    }
-
-    fn usage(self) -> &'static str {
-        match self {
-            Version::One => "memory.usage_in_bytes",
-            Version::Two => "memory.current",
-        }
-    }
-
-    fn peak(self) -> &'static str {
-        match self {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
-        }
-    }
-}
+static VERSIONS: [Version; 2] = [
+    Version { method: Method::Cgroup2, usage: "memory.current", peak: "memory.peak" },
+    Version {
+        method: Method::Cgroup1,
+        usage: "memory.usage_in_bytes",
+        peak: "memory.max_usage_in_bytes",
+    },
+];
 
 impl Cgroup {
     /// Finds out what `path` is; nothing if it does not count memory.
     fn at(path: &Path) -> Option<Cgroup> {
-        let version = [Version::Two, Version::One]
-            .into_iter()
-            .find(|version| path.join(version.peak()).exists())?;
+        let version = VERSIONS.iter().find(|version| path.join(version.peak).exists())?;
         Some(Cgroup { path: path.to_owned(), version })
     }
 
-    fn read(&self, file: &str) -> io::Result<u64> {
-        let text = fs::read_to_string(self.path.join(file))?;
-        text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
-    }
-
-    fn usage(&self) -> io::Result<u64> {
-        self.read(self.version.usage())
-    }
-
-    fn peak(&self) -> io::Result<u64> {
-        self.read(self.version.peak())
+    fn read(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.path.join(file)).ok()?.trim().parse().ok()
     }
 }
 
@@ -229,18 +206,14 @@ impl Group {
     /// which takes root or a delegated subtree.
     pub(crate) fn make(number: usize) -> Option<Group> {
         let name = format!("{PREFIX}{}-{number}", std::process::id());
-        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        candidates(&mounts, &own).into_iter().find_map(|parent| {
+        groups("self", "memory").into_iter().find_map(|parent| {
             sweep(&parent);
             let path = parent.join(&name);
             fs::create_dir(&path).ok()?;
             let group = Group { path };
             // A version 2 group counts memory only where its parent hands the controller down.
-            let counts = [Version::Two, Version::One]
-                .iter()
-                .any(|version| group.path.join(version.peak()).exists());
-            let open = fs::OpenOptions::new().write(true).open(group.path.join("cgroup.procs"));
+            let counts = Cgroup::at(&group.path).is_some();
+            let open = fs::OpenOptions::new().write(true).open(group.door());
             (counts && open.is_ok()).then_some(group)
         })
     }
@@ -260,7 +233,7 @@ impl Drop for Group {
         // The kernel refuses while the sample's last thread is still being taken down.
         for _ in 0..50 {
             match fs::remove_dir(&self.path) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     std::thread::sleep(std::time::Duration::from_millis(2));
                 }
                 _ => return,
@@ -287,44 +260,42 @@ fn sweep(parent: &Path) {
 
 /// The control group of a process that has one for itself, such as a container's.
 pub(crate) fn group_of(process: u32) -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let own = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
-    let ours = fs::read_to_string("/proc/self/cgroup").ok()?;
-    if own == ours {
+    let process = process.to_string();
+    let own = |process: &str| fs::read_to_string(format!("/proc/{process}/cgroup")).ok();
+    if own(&process)? == own("self")? {
         return None;
     }
-    candidates(&mounts, &own).into_iter().find(|path| Cgroup::at(path).is_some())
+    groups(&process, "memory").into_iter().find(|path| Cgroup::at(path).is_some())
 }
 
-/// Folders to try to make a group in: our own group first (so that limits set on us hold for the
-/// samples too), then the top of the hierarchy, where own group's name may not be visible, as in a
-/// container.
-fn candidates(mounts: &str, own: &str) -> Vec<PathBuf> {
+/// The folders of a process's control groups that have this controller: its own group first, for
+/// limits set on that hold there too, then the top of the hierarchy, where the group's name may not
+/// be visible, as in a container.
+pub(crate) fn groups(process: &str, controller: &str) -> Vec<PathBuf> {
+    let read = |file: String| fs::read_to_string(file).unwrap_or_default();
+    let mounts = read("/proc/self/mounts".into());
+    groups_in(&mounts, &read(format!("/proc/{process}/cgroup")), controller)
+}
+
+fn groups_in(mounts: &str, own: &str, controller: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for mount in mounts.lines() {
-        let mut words = mount.split(' ').skip(1);
-        let (Some(at), Some(kind), Some(options)) = (words.next(), words.next(), words.next())
-        else {
+        let [_, top, kind, options, ..] = mount.split(' ').collect::<Vec<_>>()[..] else {
             continue;
         };
-        let counts_memory = options.split(',').any(|option| option == "memory");
-        if !(kind == "cgroup2" || kind == "cgroup" && counts_memory) {
-            continue;
-        }
-        let controller = if kind == "cgroup2" { "" } else { "memory" };
+        // Version 2 has one hierarchy for all controllers, whose line names none.
+        let named = match kind {
+            "cgroup2" => "",
+            "cgroup" if options.split(',').any(|option| option == controller) => controller,
+            _ => continue,
+        };
         let group = own.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let names = parts.next()?;
-            let path = parts.next()?;
-            names.split(',').any(|name| name == controller).then_some(path)
+            let (names, path) = line.split_once(':')?.1.split_once(':')?;
+            names.split(',').any(|name| name == named).then_some(path)
         });
-        let top = PathBuf::from(at);
-        if let Some(group) =
-            group.map(|path| path.trim_start_matches('/')).filter(|g| !g.is_empty())
-        {
-            folders.push(top.join(group));
-        }
-        folders.push(top);
+        let group = group.map(|path| path.trim_start_matches('/')).filter(|path| !path.is_empty());
+        folders.extend(group.map(|group| Path::new(top).join(group)));
+        folders.push(top.into());
     }
     folders
 }
@@ -347,11 +318,9 @@ mod tests {
                       cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
         let own = "4:memory:/jobs/one\n1:cpu:/\n0::/\n";
-        let expected = ["memory/jobs/one", "memory", "unified"].map(|path| {
-            let top = Path::new("/sys/fs/cgroup");
-            top.join(path)
-        });
-        assert_eq!(candidates(mounts, own), expected);
+        let expected = ["memory/jobs/one", "memory", "unified"]
+            .map(|path| Path::new("/sys/fs/cgroup").join(path));
+        assert_eq!(groups_in(mounts, own, "memory"), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use carefree::TlsMode;
 use crate::feed;
 use crate::fetch;
 use crate::sample::{Account, Answer, Failure, Round, Warmup};
-use crate::sys::{self, Who};
+use crate::sys::{self, UsageWho};
 use crate::unit::Unit;
 
 /// Units of a warm-up round, at most.
@@ -23,7 +23,7 @@ impl<'a> Words<'a> {
         self.0.iter().find_map(|argument| argument.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// What must be there.
+    /// An order that must be there.
     pub(crate) fn need(self, key: &str) -> Result<&'a str, Failure> {
         self.get(key).ok_or_else(|| Failure::new(format!("the orders name no {key}")))
     }
@@ -41,6 +41,11 @@ impl<'a> Words<'a> {
         Ok(self.number(key, 0)? > 0)
     }
 
+    /// The unit ordered, by its name.
+    pub(crate) fn unit(self) -> Result<Unit, Failure> {
+        self.need("unit")?.parse().map_err(Failure::new)
+    }
+
     /// Stops at a phase, if that was ordered, until the lab has looked.
     pub(crate) fn phase(self, name: &str) -> Result<(), Failure> {
         if self.flag("phases")? {
@@ -48,42 +53,27 @@ impl<'a> Words<'a> {
         }
         Ok(())
     }
-}
 
-/// The orders of the gated workloads.
-struct Orders {
-    unit: Unit,
-    units: u64,
-    switches: u64,
-    rounds: u64,
-    warmup: u64,
-    phases: bool,
-}
-
-impl Orders {
-    fn parse(words: Words<'_>) -> Result<Orders, Failure> {
-        Ok(Orders {
-            unit: words.need("unit")?.parse().map_err(Failure::new)?,
-            units: words.number("units", 1)?,
-            switches: words.number("switches", 1)?,
-            rounds: words.number("rounds", 1)?,
-            warmup: words.number("warmup", 0)?,
-            phases: words.flag("phases")?,
-        })
+    /// Makes the warm-up rounds that were ordered.
+    pub(crate) fn warm_up(
+        self,
+        mut once: impl FnMut() -> Result<Round, Failure>,
+    ) -> Result<Option<Warmup>, Failure> {
+        let rounds = self.number("warmup", 0)?;
+        let times = (0..rounds).map(|_| Ok(once()?.total_ns()));
+        let ns = times.sum::<Result<u64, Failure>>()?;
+        Ok((rounds > 0).then_some(Warmup { rounds, ns }))
     }
 }
 
 /// Takes a sample in this process, which is thereby used up, and returns the line to print last.
 pub fn take(arguments: &[String]) -> Answer {
     let words = Words(arguments);
-    if let Err(failure) = refuse_threads(words) {
-        return Answer::Failure(failure);
-    }
-    let account = match words.get("workload") {
+    let account = refuse_threads(words).and_then(|()| match words.get("workload") {
         Some("feed") => feed::own::take(words),
         Some("fetch") => fetch::own::take(words),
-        _ => Orders::parse(words).and_then(|orders| attempt(&orders)),
-    };
+        _ => gated(words),
+    });
     match account {
         Ok(account) => Answer::Sample(Box::new(account)),
         Err(failure) => Answer::Failure(failure),
@@ -92,74 +82,58 @@ pub fn take(arguments: &[String]) -> Answer {
 
 /// What is measured as a fiber must be one.
 fn refuse_threads(words: Words<'_>) -> Result<(), Failure> {
-    let asked = words.get("unit").is_some_and(|unit| unit.parse() == Ok(Unit::Fiber));
-    if !asked || carefree::platform().tls != TlsMode::Threads {
+    let platform = carefree::platform();
+    if words.unit() != Ok(Unit::Fiber) || platform.tls != TlsMode::Threads {
         return Ok(());
     }
     Err(Failure {
         message: format!(
             "threads stand for fibers here, and are not measured as such: {}",
-            carefree::platform().tls_reason
+            platform.tls_reason
         ),
         advice: Some("`carefree doctor` says what fibers need".into()),
     })
 }
 
-fn attempt(orders: &Orders) -> Result<Account, Failure> {
-    let &Orders { unit, units, switches, rounds, .. } = orders;
-    let warmup = warm_up(orders)?;
-    let phase = |name: &str| {
-        if orders.phases {
-            stop(name);
-        }
+/// The workloads in which all units wait for each other at a gate.
+fn gated(words: Words<'_>) -> Result<Account, Failure> {
+    let unit = words.unit()?;
+    let (units, switches) = (words.number("units", 1)?, words.number("switches", 1)?);
+    let (rounds, phases) = (words.number("rounds", 1)?, words.flag("phases")?);
+    let warmup =
+        words.warm_up(|| Ok(unit.run(units.min(WARMUP_UNITS), switches, &mut || ())?.times))?;
+    let mut account = Account {
+        units,
+        switches_asked: units * switches * rounds,
+        rounds: Vec::with_capacity(usize::try_from(rounds).unwrap_or(0)),
+        warmup,
+        ..Account::default()
     };
-    phase("base");
-    let before = sys::usage(Who::Process);
-    let mut times = Vec::with_capacity(usize::try_from(rounds).unwrap_or(0));
-    let mut made = 0;
+    words.phase("base")?;
+    let before = sys::usage(UsageWho::RUSAGE_SELF);
     for round in 0..rounds {
+        let stops = phases && round == 0;
         let mut all_alive = || {
-            if round == 0 {
-                phase("alive");
+            if stops {
+                stop("alive")
             }
         };
         let run = unit.run(units, switches, &mut all_alive)?;
-        times.push(run.times);
-        made += run.switches_made;
-        if round == 0 {
-            phase("done");
+        account.rounds.push(run.times);
+        account.switches_made += run.switches_made;
+        if stops {
+            stop("done");
         }
     }
-    let after = sys::usage(Who::Process);
-    Ok(Account {
-        units,
-        switches_asked: units * switches * rounds,
-        switches_made: made,
-        rounds: times,
-        voluntary: Some(after.switches.voluntary - before.switches.voluntary),
-        involuntary: Some(after.switches.involuntary - before.switches.involuntary),
-        user_ns: Some(after.user_ns - before.user_ns),
-        system_ns: Some(after.system_ns - before.system_ns),
-        warmup,
-        ..Account::default()
-    })
+    let used = sys::usage(UsageWho::RUSAGE_SELF) - before;
+    account.voluntary = Some(used.voluntary);
+    account.involuntary = Some(used.involuntary);
+    account.user_ns = Some(used.user_ns);
+    account.system_ns = Some(used.system_ns);
+    Ok(account)
 }
 
-fn warm_up(orders: &Orders) -> Result<Option<Warmup>, Failure> {
-    if orders.warmup == 0 {
-        return Ok(None);
-    }
-    let mut ns = 0;
-    for _ in 0..orders.warmup {
-        let units = orders.units.min(WARMUP_UNITS);
-        let Round { create_ns, run_ns } =
-            orders.unit.run(units, orders.switches, &mut || ())?.times;
-        ns += create_ns + run_ns;
-    }
-    Ok(Some(Warmup { rounds: orders.warmup, ns }))
-}
-
-/// Stops until the lab has looked. A lab that is gone has nothing to look at: then go on.
+/// Stops until the lab has looked. Where the lab is gone, it goes on at once.
 fn stop(phase: &str) {
     let mut out = io::stdout().lock();
     let told = writeln!(out, r#"{{"phase":"{phase}"}}"#).and_then(|()| out.flush());

@@ -140,28 +140,20 @@ impl Value {
     }
 }
 
-impl From<bool> for Value {
-    fn from(flag: bool) -> Value {
-        Value::Flag(flag)
-    }
+macro_rules! from {
+    ($($from:ty: $make:expr;)*) => {
+        $(impl From<$from> for Value {
+            fn from(value: $from) -> Value {
+                $make(value)
+            }
+        })*
+    };
 }
-
-impl From<u64> for Value {
-    fn from(number: u64) -> Value {
-        Value::Number(number)
-    }
-}
-
-impl From<usize> for Value {
-    fn from(number: usize) -> Value {
-        Value::Number(number as u64)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(word: &str) -> Value {
-        Value::Word(word.to_owned())
-    }
+from! {
+    bool: Value::Flag;
+    u64: Value::Number;
+    usize: |number| Value::Number(number as u64);
+    &str: |word: &str| Value::Word(word.to_owned());
 }
 
 #[cfg(test)]

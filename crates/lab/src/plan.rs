@@ -7,7 +7,7 @@ use crate::feed::sweep;
 use crate::stats::Random;
 use crate::sys;
 use crate::trial::Trial;
-use crate::workload::{Size, Workload};
+use crate::workload::Workload;
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +28,6 @@ pub struct Plan {
     pub most: Option<Duration>,
     /// What samples of `feed` took that earlier runs have had.
     pub known: Vec<(Trial, Duration)>,
-    /// How large the workloads are.
-    pub size: Size,
-    /// Whether every workload stays on one core, and not `switch` alone.
-    pub pin: bool,
     /// Fixes the order of the samples and the draws of the bootstrap.
     pub seed: u64,
 }
@@ -40,6 +36,13 @@ pub struct Plan {
 const SLOW: f64 = 60.0;
 
 impl Plan {
+    /// So many samples of each kind, whatever time they take.
+    pub fn new(kinds: Vec<Trial>, samples: u32, seed: u64) -> Plan {
+        let (had, known) = (Vec::new(), Vec::new());
+        let (budget, most) = (None, None);
+        Plan { kinds, had, samples, least: samples, budget, most, known, seed }
+    }
+
     /// The kinds, by number, in the order of round `round`. Each has its turn, in random order,
     /// before any has its second: a disturbance that lasts strikes all of them and not one alone,
     /// and whenever the run is broken off, all have about as many samples.
@@ -117,6 +120,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::role::Role;
     use crate::unit::Unit;
+    use crate::workload::Size;
 
     pub(crate) fn kind(unit: Unit, workload: Workload) -> Trial {
         Trial {
@@ -138,18 +142,7 @@ pub(crate) mod tests {
             .into_iter()
             .flat_map(|workload| Unit::ALL.map(|unit| kind(unit, workload)))
             .collect();
-        Plan {
-            kinds,
-            had: Vec::new(),
-            samples,
-            least: 1,
-            budget: None,
-            most: None,
-            known: Vec::new(),
-            size: Size::Quick,
-            pin: false,
-            seed: 1,
-        }
+        Plan { least: 1, ..Plan::new(kinds, samples, 1) }
     }
 
     #[test]

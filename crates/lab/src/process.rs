@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde::Deserialize;
 
 use crate::memory::{Group, Memory, Meter};
@@ -118,8 +119,8 @@ pub(crate) fn run(
         .stderr(Stdio::piped())
         // Ctrl-C at the terminal is for the lab, which decides what becomes of the sample.
         .process_group(0);
-    // SAFETY: between fork and exec only system calls are made: nothing is allocated, no lock is
-    // taken. Building an error from errno allocates nothing either.
+    // SAFETY: between fork and exec `prepare_child` makes system calls alone: it allocates nothing
+    // and takes no lock. Building an error from errno allocates nothing either.
     unsafe { launch.command.pre_exec(prepare) };
     let mut child = launch
         .command
@@ -130,11 +131,11 @@ pub(crate) fn run(
         started: Instant::now(),
         patience,
         interrupted,
-        said: collect(child.stderr.take()),
+        said: collect(child.stderr.take(), COMPLAINT),
         meter: None,
     };
     let heard = watch.listen(&mut child, launch.container.as_deref(), group);
-    let ended = heard.and_then(|last| watch.await_end().map(|end| (last, end)));
+    let ended = heard.and_then(|last| watch.await_end(&mut child).map(|end| (last, end)));
     let (last, (status, usage)) = match ended {
         Ok(end) => end,
         Err(gone) => {
@@ -239,10 +240,10 @@ impl Watch<'_> {
     }
 
     /// Waits for the end of a process that has closed its output.
-    fn await_end(&self) -> Result<(ExitStatus, Usage), Gone> {
+    fn await_end(&self, child: &mut Child) -> Result<(ExitStatus, Usage), Gone> {
         let mut pause = Duration::from_micros(200);
         loop {
-            match sys::reap(self.process) {
+            match sys::reap(child) {
                 Ok(Some(end)) => return Ok(end),
                 Ok(None) => {}
                 Err(error) => {
@@ -289,29 +290,30 @@ fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     receiver
 }
 
-/// Reads a pipe to its end on a thread of its own, and sends the last of it.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+/// Reads a pipe to its end on a thread of its own, and sends the last `most` bytes of it.
+pub(crate) fn collect(pipe: Option<impl Read + Send + 'static>, most: usize) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    // Where there is no room for a thread, nothing is received.
+    let _ = thread::Builder::new().spawn(move || {
         let mut kept = Vec::new();
-        let mut buffer = [0; COMPLAINT];
+        let mut buffer = [0; 4096];
         if let Some(mut pipe) = pipe {
             // What was read before an error is all there is to tell.
             while let Ok(count @ 1..) = pipe.read(&mut buffer) {
                 kept.extend_from_slice(&buffer[..count]);
-                let surplus = kept.len().saturating_sub(COMPLAINT);
+                let surplus = kept.len().saturating_sub(most);
                 kept.drain(..surplus);
             }
         }
-        // The receiver is gone if nobody asked in time.
+        // The receiver is gone if it did not wait.
         let _ = sender.send(String::from_utf8_lossy(&kept).into_owned());
     });
     receiver
 }
 
 /// The signal that ended a process, if one did.
-pub(crate) fn signal(status: ExitStatus) -> Option<i32> {
-    status.signal()
+pub(crate) fn signal(status: ExitStatus) -> Option<Signal> {
+    Signal::try_from(status.signal()?).ok()
 }
 
 /// How a process ended, in words.
@@ -326,16 +328,5 @@ pub(crate) fn ending(status: ExitStatus) -> String {
 }
 
 fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGILL => "SIGILL",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGTRAP => "SIGTRAP",
-        _ => return format!("signal {signal}"),
-    };
-    name.to_owned()
+    Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |s| s.as_str().to_owned())
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 use crate::feed::sweep;
 use crate::fetch::{Server, Tally, course};
 use crate::limits;
@@ -292,8 +294,8 @@ fn conclude(
     // Of a container the lab has waited for the engine's process, which tells nothing.
     let of_process = |count: u64| if inside { 0 } else { count };
     let known = !inside || account.voluntary.is_some();
-    let voluntary = *account.voluntary.get_or_insert(of_process(usage.switches.voluntary));
-    let involuntary = *account.involuntary.get_or_insert(of_process(usage.switches.involuntary));
+    let voluntary = *account.voluntary.get_or_insert(of_process(usage.voluntary));
+    let involuntary = *account.involuntary.get_or_insert(of_process(usage.involuntary));
     account.user_ns.get_or_insert(of_process(usage.user_ns));
     account.system_ns.get_or_insert(of_process(usage.system_ns));
     if trial.kernel && known {
@@ -349,13 +351,13 @@ fn broken(trial: &Trial, remains: &Remains) -> Failure {
         message += &format!("; its last line was: {start}");
     }
     let advice = match process::signal(remains.status) {
-        Some(libc::SIGKILL) => Some(
+        Some(Signal::SIGKILL) => Some(
             "if nobody killed it, the kernel did for want of memory (see dmesg): run fewer units \
              with --units"
                 .into(),
         ),
         // A thread that cannot have its signal stack aborts the process.
-        Some(libc::SIGABRT) if trial.role == Role::Thread => {
+        Some(Signal::SIGABRT) if trial.role == Role::Thread => {
             limits::advice_for(trial.parameters.units())
         }
         _ => None,

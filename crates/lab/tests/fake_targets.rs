@@ -191,18 +191,7 @@ fn executable(path: &Path, text: &str) {
 }
 
 fn run(field: &Field, samples: u32, patience: Duration) -> Outcome {
-    let plan = Plan {
-        kinds: field.kinds.clone(),
-        had: Vec::new(),
-        samples,
-        least: samples,
-        budget: None,
-        most: None,
-        known: Vec::new(),
-        size: Size::Quick,
-        pin: false,
-        seed: 7,
-    };
+    let plan = Plan::new(field.kinds.clone(), samples, 7);
     Runner {
         launch: &|trial| {
             field.launch(trial).unwrap_or_else(|| Launch::plain(Command::new("/nowhere/at/all")))

@@ -50,18 +50,7 @@ fn check(name: &str) {
         trial.parameters.set("switches", switches);
         trial.warmup = trial.warmup.min(1);
     }
-    let plan = Plan {
-        kinds,
-        had: Vec::new(),
-        samples: 1,
-        least: 1,
-        budget: None,
-        most: None,
-        known: Vec::new(),
-        size: Size::Quick,
-        pin: false,
-        seed: 1,
-    };
+    let plan = Plan::new(kinds, 1, 1);
     let outcome = Runner {
         launch: &|trial| field.launch(trial).expect("one that was kept"),
         interrupted: &AtomicBool::new(false),

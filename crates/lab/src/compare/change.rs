@@ -88,6 +88,16 @@ impl Change {
         if self.ratio < 1.0 { self.ratio.recip() } else { self.ratio }
     }
 
+    /// What a table shows of it: the words where a difference was shown, in brackets where nothing
+    /// tells it from chance.
+    pub(crate) fn cell(&self, metric: &str) -> String {
+        match self.verdict {
+            Verdict::Better | Verdict::Worse => self.words(metric),
+            Verdict::NoneShown => self.verdict.name().to_owned(),
+            Verdict::Untested => format!("({})", self.words(metric)),
+        }
+    }
+
     /// `3.6x slower`, `1.40x less`: what a new value of `metric` is to the old one.
     pub fn words(&self, metric: &str) -> String {
         if self.ratio.is_nan() || self.factor() < 1.005 {

@@ -2,12 +2,11 @@
 
 use super::{How, Meal};
 use crate::own::Words;
-use crate::sample::{Account, Failure, Warmup};
-use crate::unit::Unit;
+use crate::sample::{Account, Failure};
 
 /// Takes a sample in this process.
 pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
-    let unit: Unit = words.need("unit")?.parse().map_err(Failure::new)?;
+    let unit = words.unit()?;
     let meal = Meal {
         people: words.number("units", 1)?,
         nutrients: words.number("nutrients", 1)?,
@@ -19,16 +18,9 @@ pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
     let mut account = Account {
         units: meal.people,
         switches_asked: meal.switches_asked() * rounds,
+        warmup: words.warm_up(|| Ok(super::serve(unit, &meal)?.times))?,
         ..Account::default()
     };
-    let warmup = words.number("warmup", 0)?;
-    if warmup > 0 {
-        let mut ns = 0;
-        for _ in 0..warmup {
-            ns += super::serve(unit, &meal)?.times.total_ns();
-        }
-        account.warmup = Some(Warmup { rounds: warmup, ns });
-    }
     let mut eaten = 0;
     for _ in 0..rounds {
         let fed = super::serve(unit, &meal)?;

@@ -8,7 +8,7 @@ use carefree::{CoroutineScope, CoroutineState, Runtime, StackSize, Suspender, co
 use super::meal::{Fed, How, Meal};
 use super::person::Person;
 use crate::sample::{Failure, Round};
-use crate::sys::{self, Who};
+use crate::sys::{self, UsageWho};
 use crate::unit::threads::{Fibers, Kernel, Threads};
 use crate::unit::{Unit, fiber, ns};
 
@@ -16,13 +16,10 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
     match unit {
         Unit::Coroutine => timed(|| by_coroutines(meal)),
         Unit::Thread => {
-            let switches = || {
-                let counted = sys::usage(Who::Process).switches;
-                counted.voluntary + counted.involuntary
-            };
-            let before = switches();
+            let before = sys::usage(UsageWho::RUSAGE_SELF);
             let fed = timed(|| by::<Kernel>(meal))?;
-            let made = (switches() - before).min(meal.switches_asked());
+            let used = sys::usage(UsageWho::RUSAGE_SELF) - before;
+            let made = (used.voluntary + used.involuntary).min(meal.switches_asked());
             Ok(Fed { switches_made: made, ..fed })
         }
         Unit::Fiber => {

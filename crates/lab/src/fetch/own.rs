@@ -6,14 +6,14 @@ use super::allocations;
 use super::client::{Client, Errand, Way};
 use super::connections::SEQUENTIAL;
 use crate::own::Words;
-use crate::sample::{Account, Failure, Round, Warmup};
+use crate::sample::{Account, Failure, Round};
 use crate::unit::ns;
 
 /// Takes a sample in this process.
 pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
     let way = match words.need("unit")? {
         SEQUENTIAL => Way::Sequential,
-        unit => Way::Each(unit.parse().map_err(Failure::new)?),
+        _ => Way::Each(words.unit()?),
     };
     let requests = words.number("units", 1)?;
     let read_size = words.number("read_size", 0)?;
@@ -34,15 +34,8 @@ pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
         passes += 1;
         Ok(Round { create_ns: 0, run_ns: ns(start.elapsed()) })
     };
-    let mut account = Account { units: requests, ..Account::default() };
-    let warmup = words.number("warmup", 0)?;
-    if warmup > 0 {
-        let mut spent = 0;
-        for _ in 0..warmup {
-            spent += pass()?.total_ns();
-        }
-        account.warmup = Some(Warmup { rounds: warmup, ns: spent });
-    }
+    let warmup = words.warm_up(&mut pass)?;
+    let mut account = Account { units: requests, warmup, ..Account::default() };
     words.phase("base")?;
     for _ in 0..words.number("rounds", 1)? {
         account.rounds.push(pass()?);

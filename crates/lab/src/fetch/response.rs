@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use super::request::{Refusal, Request};
+use super::request::Request;
 use crate::named::named;
 
 /// The longest chunk, bytes. Small, so that a body of the default size comes in more than one and
@@ -70,26 +70,16 @@ impl Body {
             let _ = write!(answer, "Connection: keep-alive\r\n");
         }
         answer.extend_from_slice(b"\r\n");
-        if !request.head_only {
-            answer.extend_from_slice(body);
-        }
+        answer.extend_from_slice(body);
         answer
     }
 }
 
-/// The whole answer to a request that gets none.
-pub(crate) fn refuse(refusal: Refusal) -> Vec<u8> {
+/// The answer to anything that is no request of the workload's.
+pub(crate) fn refuse() -> Vec<u8> {
     let mut answer = Vec::with_capacity(256);
-    let status = refusal.status();
-    start(&mut answer, status);
-    if refusal == Refusal::NotAllowed {
-        let _ = write!(answer, "Allow: GET, HEAD\r\n");
-    }
-    let _ = write!(
-        answer,
-        "Content-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{status}\n",
-        status.len() + 1
-    );
+    start(&mut answer, "400 Bad Request");
+    answer.extend_from_slice(b"Content-Length: 0\r\nConnection: close\r\n\r\n");
     answer
 }
 
@@ -102,7 +92,7 @@ fn start(answer: &mut Vec<u8>, status: &str) {
 mod tests {
     use super::*;
 
-    const KEPT: Request = Request { head: 0, body: 0, head_only: false, chunks: true, keep: true };
+    const KEPT: Request = Request { head: 0, chunks: true, keep: true };
 
     fn parts(answer: &[u8]) -> (String, Vec<u8>) {
         let text = String::from_utf8_lossy(answer);
@@ -151,21 +141,5 @@ mod tests {
         assert!(
             parts(&Body::new(3, Encoding::Fixed).answer(&last)).0.contains("Connection: close")
         );
-    }
-
-    #[test]
-    fn a_head_is_the_same_without_its_body() {
-        let body = Body::new(9, Encoding::Fixed);
-        let without = parts(&body.answer(&Request { head_only: true, ..KEPT }));
-        assert!(without.0.contains("Content-Length: 9\r\n") && without.1.is_empty());
-    }
-
-    #[test]
-    fn a_refusal_is_whole_and_final() {
-        let (head, body) = parts(&refuse(Refusal::NotAllowed));
-        assert!(head.starts_with("HTTP/1.1 405 "), "{head}");
-        assert!(head.contains("Allow: GET, HEAD\r\n"), "{head}");
-        assert!(head.contains("Connection: close\r\n"), "{head}");
-        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
     }
 }

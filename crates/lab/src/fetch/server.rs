@@ -15,13 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::request::{self, HEAD_MOST, Parsed, Refusal};
+use super::request::{self, HEAD_MOST, Parsed};
 use super::response::{self, Body, Encoding};
 use crate::sys;
-
-/// Connections the kernel holds until one of our threads takes them. The standard library asks for
-/// 128; with more at once the kernel drops what is over, and the client tries again after a second.
-const BACKLOG: i32 = 4096;
 
 /// Threads there are at most, and so connections that are served at once.
 const THREADS_MOST: usize = 4096;
@@ -85,6 +81,11 @@ struct Shared {
     free: AtomicUsize,
     /// `None` once the server ends: then no thread and no connection may come any more.
     open: Mutex<Option<Open>>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
     connections: AtomicU64,
     answered: AtomicU64,
     failed: AtomicU64,
@@ -119,7 +120,7 @@ impl Server {
     /// ```
     pub fn start(settings: Settings) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        sys::set_backlog(&listener, BACKLOG)?;
+        sys::raise_backlog(&listener)?;
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
             listener,
@@ -127,11 +128,7 @@ impl Server {
             body: Body::new(settings.body, settings.encoding),
             free: AtomicUsize::new(0),
             open: Mutex::new(Some(Open::default())),
-            connections: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            at_once: AtomicU64::new(0),
-            in_hand: AtomicU64::new(0),
+            counts: Counts::default(),
         });
         Shared::hire(&shared)?;
         Ok(Server { shared })
@@ -150,13 +147,13 @@ impl Server {
     /// What it has done so far.
     pub fn tally(&self) -> Tally {
         let shared = &*self.shared;
-        let answered = shared.answered.load(Relaxed);
+        let answered = shared.counts.answered.load(Relaxed);
         Tally {
-            connections: shared.connections.load(Relaxed),
+            connections: shared.counts.connections.load(Relaxed),
             answered,
             body_bytes: answered * shared.body.length() as u64,
-            failed: shared.failed.load(Relaxed),
-            at_once: shared.at_once.load(Relaxed),
+            failed: shared.counts.failed.load(Relaxed),
+            at_once: shared.counts.at_once.load(Relaxed),
         }
     }
 
@@ -233,7 +230,7 @@ impl Shared {
     }
 
     fn attend(&self, stream: TcpStream) {
-        let number = self.connections.fetch_add(1, Relaxed);
+        let number = self.counts.connections.fetch_add(1, Relaxed);
         let stream = Arc::new(stream);
         match self.lock().as_mut() {
             Some(open) => open.streams.insert(number, Arc::clone(&stream)),
@@ -256,27 +253,26 @@ impl Shared {
             let request = match self.next(stream, &mut received)? {
                 Parsed::Partial => return Ok(()),
                 Parsed::Request(request) => request,
-                Parsed::Refused(refusal) => {
-                    self.failed.fetch_add(1, Relaxed);
-                    stream.write_all(&response::refuse(refusal))?;
+                Parsed::Refused => {
+                    self.counts.failed.fetch_add(1, Relaxed);
+                    stream.write_all(&response::refuse())?;
                     return farewell(stream);
                 }
             };
             received.drain(..request.head);
-            discard(stream, &mut received, request.body)?;
             let sent = {
-                let in_hand = self.in_hand.fetch_add(1, Relaxed) + 1;
-                self.at_once.fetch_max(in_hand, Relaxed);
+                let in_hand = self.counts.in_hand.fetch_add(1, Relaxed) + 1;
+                self.counts.at_once.fetch_max(in_hand, Relaxed);
                 thread::sleep(self.settings.latency);
                 // Before the answer is out: its client may ask again at once, and is still one.
-                self.in_hand.fetch_sub(1, Relaxed);
+                self.counts.in_hand.fetch_sub(1, Relaxed);
                 // So that whoever has all answers finds them all counted, too.
-                self.answered.fetch_add(u64::from(!request.head_only), Relaxed);
+                self.counts.answered.fetch_add(1, Relaxed);
                 stream.write_all(&self.body.answer(&request))
             };
             if let Err(error) = sent {
-                self.answered.fetch_sub(u64::from(!request.head_only), Relaxed);
-                self.failed.fetch_add(1, Relaxed);
+                self.counts.answered.fetch_sub(1, Relaxed);
+                self.counts.failed.fetch_add(1, Relaxed);
                 return Err(error);
             }
             if !request.keep {
@@ -298,13 +294,13 @@ impl Shared {
             }
             match stream.read(&mut buffer) {
                 Ok(0) if received.is_empty() => return Ok(Parsed::Partial),
-                Ok(0) => return Ok(Parsed::Refused(Refusal::Malformed)),
+                Ok(0) => return Ok(Parsed::Refused),
                 Ok(read) => received.extend_from_slice(&buffer[..read]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(match received.is_empty() {
                         true => Parsed::Partial,
-                        false => Parsed::Refused(Refusal::TooSlow),
+                        false => Parsed::Refused,
                     });
                 }
                 Err(error) => return Err(error),
@@ -312,17 +308,6 @@ impl Shared {
             debug_assert!(received.len() < HEAD_MOST + buffer.len());
         }
     }
-}
-
-/// Throws away a request's body.
-fn discard(mut stream: &TcpStream, received: &mut Vec<u8>, body: u64) -> io::Result<()> {
-    let here = received.len().min(usize::try_from(body).unwrap_or(usize::MAX));
-    received.drain(..here);
-    let left = body - here as u64;
-    if left > 0 {
-        io::copy(&mut Read::take(&mut stream, left), &mut io::sink())?;
-    }
-    Ok(())
 }
 
 /// Ends a connection so that the answer arrives: closing with bytes unread would have the kernel

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sys::{self, Who};
+use crate::sys::{self, UsageWho};
 
 /// What else the machine did while samples were taken, as shares of all its cores' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl LoadMeter {
 
 /// Processor time of this process and of the samples it has waited for.
 fn own_ns() -> u64 {
-    let (own, samples) = (sys::usage(Who::Process), sys::usage(Who::Children));
+    let (own, samples) = (sys::usage(UsageWho::RUSAGE_SELF), sys::usage(UsageWho::RUSAGE_CHILDREN));
     own.user_ns + own.system_ns + samples.user_ns + samples.system_ns
 }
 

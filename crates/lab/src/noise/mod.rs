@@ -19,6 +19,17 @@ pub struct Warning {
     pub advice: String,
 }
 
+impl Warning {
+    /// A warning of this kind.
+    pub fn new(
+        kind: WarningKind,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Warning {
+        Warning { kind, message: message.into(), advice: advice.into() }
+    }
+}
+
 /// What a warning is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

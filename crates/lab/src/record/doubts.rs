@@ -28,8 +28,8 @@ pub(super) fn warnings(
 ) -> Vec<Warning> {
     let load = run.load;
     let mut found = Vec::new();
-    let mut warn = |kind, message: String, advice: String| {
-        found.push(Warning { kind, message, advice });
+    let mut warn = |kind, message: String, advice: &str| {
+        found.push(Warning::new(kind, message, advice));
     };
     if environment.opt_level == "0" {
         warn(
@@ -37,14 +37,14 @@ pub(super) fn warnings(
             "carefree was built without optimization; fibers and coroutines are ours and slower \
              for it, threads are the kernel's and are not"
                 .into(),
-            "measure with cargo run --release -- bench".into(),
+            "measure with cargo run --release -- bench",
         );
     }
     if let Some(governor) = environment.governor.as_deref().filter(|&name| name != "performance") {
         warn(
             WarningKind::Governor,
             format!("the frequency governor is {governor}: cores change speed as they go"),
-            "sudo cpupower frequency-set -g performance, and the old one afterwards".into(),
+            "sudo cpupower frequency-set -g performance, and the old one afterwards",
         );
     }
     let disturbed = load.others > OTHERS;
@@ -52,7 +52,7 @@ pub(super) fn warnings(
         warn(
             WarningKind::OtherLoad,
             format!("other programs used {} of the cores meanwhile", percent(load.others)),
-            "end what else is running (top shows it), or take more samples".into(),
+            "end what else is running (top shows it), or take more samples",
         );
     }
     if load.steal > STEAL {
@@ -62,7 +62,7 @@ pub(super) fn warnings(
                 "the machine that runs this virtual one kept back {} of its time",
                 percent(load.steal)
             ),
-            "nothing from here: measure at a quieter hour, or on a machine of your own".into(),
+            "nothing from here: measure at a quieter hour, or on a machine of your own",
         );
     }
     if let Some(quota) =
@@ -75,7 +75,7 @@ pub(super) fn warnings(
                  everything stands still until the next period",
                 environment.cores_allowed
             ),
-            "raise the quota (docker run --cpus), or set the cores instead (--cpuset-cpus)".into(),
+            "raise the quota (docker run --cpus), or set the cores instead (--cpuset-cpus)",
         );
     }
     let fewest = measurements.iter().map(|measurement| measurement.samples.len()).min();
@@ -84,8 +84,7 @@ pub(super) fn warnings(
         warn(
             WarningKind::FewSamples,
             format!("some figures rest on {fewest} {samples}: their intervals say little"),
-            if run.quick { "run without --quick" } else { "let it finish, or raise --samples" }
-                .into(),
+            if run.quick { "run without --quick" } else { "let it finish, or raise --samples" },
         );
     }
     if let Some(message) = spread_of(measurements) {
@@ -94,13 +93,13 @@ pub(super) fn warnings(
         } else {
             "take more samples with --samples; if it stays, the figure itself varies"
         };
-        warn(WarningKind::Spread, message, advice.into());
+        warn(WarningKind::Spread, message, advice);
     }
     if let Some(message) = switches_missing(taken) {
         warn(
             WarningKind::SwitchesMissing,
             message,
-            "compare with --pin, where units on one core always have somebody to yield to".into(),
+            "compare with --pin, where units on one core always have somebody to yield to",
         );
     }
     let fibers = taken
@@ -114,7 +113,7 @@ pub(super) fn warnings(
                  it, and are no full threads",
                 environment.tls_reason
             ),
-            "see carefree doctor".into(),
+            "see carefree doctor",
         );
     }
     let by_meminfo = |taken: &Reading| {
@@ -126,8 +125,7 @@ pub(super) fn warnings(
         warn(
             WarningKind::SharedMemoryFigures,
             "whole memory was read from /proc/meminfo, which counts the whole machine".into(),
-            "run as root, or where control groups may be made (systemd-run --user -p Delegate=yes)"
-                .into(),
+            "run as root, or where control groups may be made (systemd-run --user -p Delegate=yes)",
         );
     }
     found

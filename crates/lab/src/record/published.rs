@@ -103,35 +103,9 @@ fn of_folder(folder: &Path) -> Result<Vec<Record>> {
 mod tests {
     use super::*;
 
-    fn cell(subject: [&str; 4], metric: &str) -> f64 {
-        let [runtime, version, unit, workload] = subject;
-        let records = published();
-        let found: Vec<f64> = records
-            .iter()
-            .flat_map(|record| &record.results)
-            .filter(|m| {
-                let s = &m.subject;
-                (&*s.runtime, &*s.version, &*s.unit, &*s.workload)
-                    == (runtime, version, unit, workload)
-                    && m.metric == metric
-            })
-            .map(|m| m.median)
-            .collect();
-        assert_eq!(found.len(), 1, "{subject:?} {metric}");
-        found[0]
-    }
-
-    /// Cells of all five tables, as the published Ruby tables have them.
+    /// The figures themselves are in the snapshots of the report's tests.
     #[test]
     fn the_published_tables_are_there() {
-        assert_eq!(cell(["ruby", "2.5", "fiber", "alloc"], "time_per_unit"), 6_709.0);
-        assert_eq!(cell(["ruby", "3.3", "thread", "alloc"], "time_per_unit"), 65_120.0);
-        assert_eq!(cell(["ruby", "3.4", "fiber", "switch"], "time_per_switch"), 112.0);
-        assert_eq!(cell(["ruby", "3.5-rc", "thread", "switch"], "switches_per_second"), 508_003.0);
-        assert_eq!(cell(["ruby", "2.6", "thread", "alloc"], "memory_per_unit"), 12_628.0);
-        assert_eq!(cell(["ruby", "2.5", "fiber", "warm"], "last_time_per_unit"), 121_847.0);
-        assert_eq!(cell(["ruby", "3.1", "thread", "throughput"], "time"), 304.4);
-        assert_eq!(cell(["ruby", "3.1", "fiber", "throughput"], "units_per_second"), 70_195.0);
         let [ruby, fetch, feed] = &published()[..] else { panic!("three documents have figures") };
         // Nine versions: 4 and 2 figures of the first two tables, 2 of memory, 4 and 4 of the rest.
         assert_eq!(ruby.results.len(), 9 * 16);

@@ -156,24 +156,23 @@ fn gather(
     known: &mut BTreeMap<(Subject, String), Vec<Reading>>,
 ) -> io::Result<()> {
     let mut lines = BufReader::new(File::open(path)?).lines();
-    let Some(first) = lines.next() else {
+    let Some(Ok(Line::Environment(heading))) = lines.next().transpose()?.map(|l| Line::parse(&l))
+    else {
         return Ok(());
     };
-    match Line::parse(&first?) {
-        Ok(Line::Environment(heading)) if same_place(&heading.environment, here) => {}
-        _ => return Ok(()),
+    if !same_place(&heading.environment, here) {
+        return Ok(());
     }
     for line in lines {
         // The last line of a run that was killed may be half there.
-        if let Ok(Line::Sample(reading)) = Line::parse(&line?) {
-            let key = (reading.subject.clone(), reading.program.clone());
-            let there = known.entry(key).or_default();
-            let same =
-                |other: &Reading| (&other.run, other.position) == (&reading.run, reading.position);
-            // A run that used a sample again has a copy of it.
-            if !there.iter().any(same) {
-                there.push(reading);
-            }
+        let Ok(Line::Sample(reading)) = Line::parse(&line?) else { continue };
+        let key = (reading.subject.clone(), reading.program.clone());
+        let there = known.entry(key).or_default();
+        let same =
+            |other: &Reading| (&other.run, other.position) == (&reading.run, reading.position);
+        // A run that used a sample again has a copy of it.
+        if !there.iter().any(same) {
+            there.push(reading);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
+use serde_json::{Value, json};
 
 use super::ink::Ink;
 use super::table::{Table, wrap};
@@ -146,12 +147,7 @@ fn table(comparison: &Comparison) -> Table {
     for pair in &comparison.pairs {
         let Pair { old, new, change, shared } = pair;
         let ends = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
-        let verdict = match change.verdict {
-            _ if *shared => "the same samples".into(),
-            Verdict::Better | Verdict::Worse => change.words(&new.metric),
-            Verdict::NoneShown => change.verdict.name().to_owned(),
-            Verdict::Untested => format!("({})", change.words(&new.metric)),
-        };
+        let verdict = if *shared { "the same samples".into() } else { change.cell(&new.metric) };
         table.rows.push(vec![
             runtime(pair),
             new.subject.unit.clone(),
@@ -210,11 +206,7 @@ fn text(comparison: &Comparison, ink: Ink) -> String {
         text += &format!("{}\n", ink.yellow(&caution));
     }
     if !comparison.pairs.is_empty() {
-        let table = table(comparison);
-        text += &format!("\n{}\n\n{}", ink.bold(&table.title), table.text());
-        for note in &table.notes {
-            text += &format!("  {}\n", ink.dim(note));
-        }
+        text += &table(comparison).text_section(ink);
     }
     text += &format!("\n{}\n\n", ink.bold("In plain words"));
     for sentence in sentences(comparison) {
@@ -239,67 +231,57 @@ fn markdown(comparison: &Comparison) -> String {
     page
 }
 
+/// A field of a pair: its name, and its value in JSON and in a spreadsheet.
+type Field = (&'static str, Value, String);
+
+fn fields(Pair { old, new, change, .. }: &Pair) -> [Field; 15] {
+    let text = |name, text: &str| (name, json!(text), text.to_owned());
+    let number = |name, value: f64| (name, json!(value), value.to_string());
+    let optional = |name, value: Option<f64>| (name, json!(value), csv::number(value));
+    let s = &new.subject;
+    [
+        text("runtime", &s.runtime),
+        text("old_version", &old.subject.version),
+        text("new_version", &s.version),
+        text("unit", &s.unit),
+        text("workload", &s.workload),
+        ("parameters", json!(s.parameters), s.parameters.to_string()),
+        text("metric", &new.metric),
+        text("value_unit", &new.value_unit),
+        number("old", old.median),
+        number("new", new.median),
+        number("ratio", change.ratio),
+        optional("ratio_low", change.interval.map(|(low, _)| low)),
+        optional("ratio_high", change.interval.map(|(_, high)| high)),
+        optional("p", change.p),
+        text("verdict", change.verdict.name()),
+    ]
+}
+
 fn spreadsheet(comparison: &Comparison) -> String {
     let mut lines = String::from(
         "runtime,old_version,new_version,unit,workload,parameters,metric,\
          value_unit,old,new,ratio,ratio_low,ratio_high,p,verdict\n",
     );
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for Pair { old, new, change, .. } in &comparison.pairs {
-        let cells = [
-            new.subject.runtime.clone(),
-            old.subject.version.clone(),
-            new.subject.version.clone(),
-            new.subject.unit.clone(),
-            new.subject.workload.clone(),
-            new.subject.parameters.to_string(),
-            new.metric.clone(),
-            new.value_unit.clone(),
-            old.median.to_string(),
-            new.median.to_string(),
-            change.ratio.to_string(),
-            number(change.interval.map(|(low, _)| low)),
-            number(change.interval.map(|(_, high)| high)),
-            number(change.p),
-            change.verdict.name().to_owned(),
-        ];
-        lines += &csv::line(cells.into_iter());
+    for pair in &comparison.pairs {
+        lines += &csv::line(fields(pair).into_iter().map(|(_, _, cell)| cell));
     }
     lines
 }
 
 /// One object, a pair a line.
 fn json(comparison: &Comparison) -> String {
-    let pairs: Vec<String> = comparison
-        .pairs
-        .iter()
-        .map(|Pair { old, new, change, shared }| {
-            let value = serde_json::json!({
-                "runtime": new.subject.runtime,
-                "old_version": old.subject.version,
-                "new_version": new.subject.version,
-                "unit": new.subject.unit,
-                "workload": new.subject.workload,
-                "parameters": new.subject.parameters,
-                "metric": new.metric,
-                "value_unit": new.value_unit,
-                "old": old.median,
-                "new": new.median,
-                "ratio": change.ratio,
-                "ratio_low": change.interval.map(|(low, _)| low),
-                "ratio_high": change.interval.map(|(_, high)| high),
-                "p": change.p,
-                "verdict": change.verdict.name(),
-                "same_samples": shared,
-            });
-            format!("    {value}")
-        })
-        .collect();
+    let pair = |pair: &Pair| {
+        let fields = fields(pair).into_iter().map(|(name, value, _)| (name.to_owned(), value));
+        let shared = ("same_samples".to_owned(), json!(pair.shared));
+        format!("    {}", Value::Object(fields.chain([shared]).collect()))
+    };
+    let pairs: Vec<String> = comparison.pairs.iter().map(pair).collect();
     let pairs = match pairs.is_empty() {
         true => "[]".to_owned(),
         false => format!("[\n{}\n  ]", pairs.join(",\n")),
     };
-    let machines = serde_json::json!(comparison.machines);
+    let machines = json!(comparison.machines);
     let Comparison { only_old, only_new, .. } = comparison;
     format!(
         "{{\n  \"machines\": {machines},\n  \"only_old\": {only_old},\n  \"only_new\": {only_new},\n  \

@@ -20,7 +20,6 @@ pub(super) fn render(records: &[Record]) -> String {
     for m in figures() {
         let least = m.samples.iter().copied().reduce(f64::min);
         let most = m.samples.iter().copied().reduce(f64::max);
-        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         let subject = &m.subject;
         let before = [&subject.runtime, &subject.version, &subject.unit, &subject.workload];
         let parameters = names
@@ -41,8 +40,13 @@ pub(super) fn render(records: &[Record]) -> String {
     lines
 }
 
+/// A cell that may be empty.
+pub(super) fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
 /// One line of cells.
-pub(crate) fn line(cells: impl Iterator<Item = String>) -> String {
+pub(super) fn line(cells: impl Iterator<Item = String>) -> String {
     let cells: Vec<String> = cells.map(|cell| quoted(&cell)).collect();
     cells.join(",") + "\n"
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use super::ink::Ink;
 use super::table::Table;
 use super::{Format, csv, html};
-use crate::compare::{Change, Verdict};
+use crate::compare::Change;
 use crate::history::{Series, sentences, series};
 use crate::metric::spoken;
 use crate::record::Record;
@@ -16,53 +16,36 @@ use crate::record::Record;
 /// # Errors
 /// One line, for a format that histories do not have.
 pub fn history(records: &[Record], format: Format, colour: bool) -> Result<String> {
+    const TITLE: &str = "What changed, and when";
     let all = series(records);
-    let said = sentences(records);
-    let nothing = "No figure was measured twice, in two versions or at two times, on one machine.";
-    let quiet = "No step that the samples tell from chance.";
+    let mut said: Vec<String> = sentences(records).iter().map(|line| format!("{line}.")).collect();
+    let bullet = if said.is_empty() { "" } else { "  - " };
+    if said.is_empty() {
+        said.push(
+            match all.is_empty() {
+                true => {
+                    "No figure was measured twice, in two versions or at two times, on one machine."
+                }
+                false => "No step that the samples tell from chance.",
+            }
+            .into(),
+        );
+    }
+    let lines =
+        |start: &str| said.iter().map(|line| format!("{start}{line}\n")).collect::<String>();
+    let table = (!all.is_empty()).then(|| table(&all));
     Ok(match format {
         Format::Text => {
             let ink = Ink::new(colour);
-            let mut text = format!("{}\n\n", ink.bold("What changed, and when"));
-            for line in &said {
-                text += &format!("  {line}.\n");
-            }
-            match (all.is_empty(), said.is_empty()) {
-                (true, _) => text += &format!("  {nothing}\n"),
-                (_, true) => text += &format!("  {quiet}\n"),
-                _ => {}
-            }
-            if !all.is_empty() {
-                let table = table(&all);
-                text += &format!("\n{}\n\n{}", ink.bold(&table.title), table.text());
-            }
-            text
+            let table = table.map(|table| table.text_section(ink)).unwrap_or_default();
+            format!("{}\n\n{}{table}", ink.bold(TITLE), lines("  "))
         }
         Format::Markdown => {
-            let mut page = String::from("## What changed, and when\n\n");
-            for line in &said {
-                page += &format!("  - {line}.\n");
-            }
-            match (all.is_empty(), said.is_empty()) {
-                (true, _) => page += &format!("{nothing}\n"),
-                (_, true) => page += &format!("{quiet}\n"),
-                _ => {}
-            }
-            if !all.is_empty() {
-                let table = table(&all);
-                page += &format!("\n### {}\n\n{}", table.title, table.markdown());
-            }
-            page
+            let table = table.map(|table| table.markdown_section()).unwrap_or_default();
+            format!("## {TITLE}\n\n{}{table}", lines(bullet))
         }
         Format::Csv => spreadsheet(&all),
-        Format::Html => {
-            let said = match (all.is_empty(), said.is_empty()) {
-                (true, _) => vec![nothing.to_owned()],
-                (_, true) => vec![quiet.to_owned()],
-                _ => said.iter().map(|line| format!("{line}.")).collect(),
-            };
-            html::history(records, &said, &table(&all))
-        }
+        Format::Html => html::history(records, &said, &table.unwrap_or_else(|| Table::new(""))),
         Format::Json | Format::Svg => {
             bail!("there is no history in {format}; the formats are text, markdown, csv and html")
         }
@@ -84,16 +67,7 @@ fn table(all: &[Series<'_>]) -> Table {
         let mut first = true;
         for ((m, started), change) in series.points.iter().zip(changes(series)) {
             let subject = &m.subject;
-            let since = match change {
-                None => String::new(),
-                Some(change) if change.verdict == Verdict::NoneShown => {
-                    change.verdict.name().to_owned()
-                }
-                Some(change) if change.verdict == Verdict::Untested => {
-                    format!("({})", change.words(&m.metric))
-                }
-                Some(change) => change.words(&m.metric),
-            };
+            let since = change.map(|change| change.cell(&m.metric)).unwrap_or_default();
             let once = |text: &str| if first { text.to_owned() } else { String::new() };
             table.rows.push(vec![
                 once(&subject.runtime),
@@ -116,7 +90,6 @@ fn spreadsheet(all: &[Series<'_>]) -> String {
         "runtime,unit,workload,parameters,metric,value_unit,\
          version,date,median,ci_low,ci_high,ratio,verdict\n",
     );
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for series in all {
         for ((m, started), change) in series.points.iter().zip(changes(series)) {
             let subject = &m.subject;
@@ -130,9 +103,9 @@ fn spreadsheet(all: &[Series<'_>]) -> String {
                 subject.version.clone(),
                 (*started).to_owned(),
                 m.median.to_string(),
-                number(m.ci_low),
-                number(m.ci_high),
-                number(change.map(|change| change.ratio)),
+                csv::number(m.ci_low),
+                csv::number(m.ci_high),
+                csv::number(change.map(|change| change.ratio)),
                 change.map_or_else(String::new, |change| change.verdict.name().to_owned()),
             ];
             lines += &csv::line(cells.into_iter());

@@ -1,31 +1,18 @@
 //! A record as Markdown, ready to paste.
 
-use super::table::Table;
 use super::view::View;
 use super::{tables, text, words};
 use crate::record::Record;
 
-const RANGES: &str = "Below a figure is its 95% interval, which for fewer than 8 samples is about \
-                      their range.";
-
 pub(super) fn render(records: &[Record]) -> String {
     let view = View::new(records);
     let mut page = String::from("## Fiber vs Thread Benchmark\n");
-    let section = |table: &Table| {
-        let ranged = (!table.ranges.is_empty()).then_some(RANGES);
-        let notes = table.notes.iter().map(String::as_str).chain(ranged);
-        let notes: String = notes.map(|note| format!("  - {note}\n")).collect();
-        let gap = if notes.is_empty() { "" } else { "\n" };
-        format!("\n### {}\n\n{}{gap}{notes}", table.title, table.markdown())
-    };
     let sentences = words::sentences(&view);
     if !sentences.is_empty() {
         page += &format!("\n  - {}\n", sentences.join("\n  - "));
     }
-    tables::published(&view).iter().for_each(|table| page += &section(table));
-    if let Some(table) = tables::intervals(&view, false) {
-        page += &section(&table);
-    }
+    let tables = tables::published(&view).into_iter().chain(tables::intervals(&view, false));
+    tables.for_each(|table| page += &table.markdown_section());
     let warnings = records.iter().flat_map(|record| &record.warnings);
     let mut doubts: Vec<String> =
         warnings.map(|warning| format!("{}. *{}.*", warning.message, warning.advice)).collect();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::ink::Ink;
+
 /// Rows of cells under headings. A cell of a text table may have several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
@@ -51,19 +53,22 @@ impl Table {
     /// With further columns, aligned as words are.
     #[must_use]
     pub fn left<const N: usize>(self, headings: [&str; N]) -> Table {
-        headings.into_iter().fold(self, |table, heading| table.column(heading, Align::Left))
+        self.with(&headings, Align::Left)
     }
 
     /// With further columns, aligned as numbers are.
     #[must_use]
     pub fn right<const N: usize>(self, headings: [&str; N]) -> Table {
-        headings.into_iter().fold(self, |table, heading| table.column(heading, Align::Right))
+        self.with(&headings, Align::Right)
     }
 
-    /// With one column more.
-    #[must_use]
-    pub fn column(mut self, heading: impl Into<String>, align: Align) -> Table {
+    /// Adds a column.
+    pub fn add(&mut self, heading: impl Into<String>, align: Align) {
         self.columns.push(Column { heading: heading.into(), align });
+    }
+
+    fn with(mut self, headings: &[&str], align: Align) -> Table {
+        headings.iter().for_each(|heading| self.add(*heading, align));
         self
     }
 
@@ -141,6 +146,23 @@ impl Table {
         text += &line(rules.collect());
         rows.iter().for_each(|cells| text += &row(cells));
         text
+    }
+
+    /// For a terminal, with its title above and its notes below.
+    pub(super) fn text_section(&self, ink: Ink) -> String {
+        let notes = self.notes.iter().map(|note| format!("  {}\n", ink.dim(note)));
+        format!("\n{}\n\n{}{}", ink.bold(&self.title), self.text(), notes.collect::<String>())
+    }
+
+    /// For Markdown, with its title above and its notes below.
+    pub(super) fn markdown_section(&self) -> String {
+        const RANGES: &str = "Below a figure is its 95% interval, which for fewer than 8 samples is \
+                              about their range.";
+        let ranged = (!self.ranges.is_empty()).then_some(RANGES);
+        let notes = self.notes.iter().map(String::as_str).chain(ranged);
+        let notes: String = notes.map(|note| format!("  - {note}\n")).collect();
+        let gap = if notes.is_empty() { "" } else { "\n" };
+        format!("\n### {}\n\n{}{gap}{notes}", self.title, self.markdown())
     }
 
     /// As wide as the widest line of a cell, and as the longest word of the heading.

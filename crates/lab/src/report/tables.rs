@@ -1,13 +1,14 @@
 //! The five tables of the fiber-vs-thread benchmark, those of feeding and fetching, and one more
 //! with every figure's interval.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::table::{Align, Table};
+use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Seat, View};
-use crate::metric::{self, spoken};
+use crate::metric::{self, Metric, spoken};
 use crate::number::{self, grouped, micros};
 use crate::record::{Measurement, Parameters, Value};
+use crate::stats;
 
 /// What stands where nothing was measured.
 pub(super) const NOTHING: &str = "–";
@@ -21,12 +22,14 @@ pub(super) fn published(view: &View<'_>) -> Vec<Table> {
         memory(view, &crews),
         warming(view, &crews),
         throughput(view, &crews),
+        feeding(view),
+        fetching(view),
     ];
-    let mut tables: Vec<Table> = tables.into_iter().flatten().collect();
-    tables.extend(feeding(view));
-    tables.extend(fetching(view));
-    tables
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
+
+/// A figure that tables show: its workload and metric.
+type Name = (&'static str, &'static str);
 
 fn cell(found: Option<&Measurement>, show: &dyn Fn(&Measurement) -> String) -> String {
     found.map_or_else(|| NOTHING.into(), show)
@@ -36,29 +39,83 @@ fn at<'a>(
     view: &View<'a>,
     crew: &Crew<'a>,
     seat: Seat,
-    workload: &str,
-    metric: &str,
+    (workload, metric): Name,
 ) -> Option<&'a Measurement> {
     view.find(crew.at(seat)?, workload, metric)
 }
 
-/// The columns that somebody has this figure for.
-fn seats(view: &View<'_>, crews: &[Crew<'_>], workload: &str, metric: &str) -> Vec<Seat> {
-    let taken = |seat: &Seat| crews.iter().any(|c| at(view, c, *seat, workload, metric).is_some());
+/// The seats for which any crew has this figure.
+fn seats(view: &View<'_>, crews: &[Crew<'_>], figure: Name) -> Vec<Seat> {
+    let taken = |seat: &Seat| crews.iter().any(|crew| at(view, crew, *seat, figure).is_some());
     Seat::ALL.into_iter().filter(taken).collect()
 }
 
-/// How many times the second is the first, where both were measured.
-fn quotient(
-    view: &View<'_>,
-    crew: &Crew<'_>,
-    (workload, metric): (&str, &str),
-    (by, of): (Seat, Seat),
-) -> String {
-    let median = |seat| at(view, crew, seat, workload, metric).map(|m| m.median);
-    match (median(by), median(of)) {
-        (Some(by), Some(of)) => number::ratio(of / by),
-        _ => NOTHING.into(),
+/// A table with a row for each crew, which grows by columns.
+struct ByCrew<'v, 'a> {
+    view: &'v View<'a>,
+    crews: Vec<Crew<'a>>,
+    table: Table,
+}
+
+impl<'v, 'a> ByCrew<'v, 'a> {
+    fn new(title: &str, view: &'v View<'a>, crews: &[Crew<'a>], figures: &[Name]) -> Self {
+        let crews = crews.iter().filter(|crew| crew.says(view, figures));
+        let crews: Vec<Crew<'a>> = crews.cloned().collect();
+        let mut table = Table::new(title).left(["Runtime"]);
+        table.rows = crews.iter().map(|crew| vec![crew.label.clone()]).collect();
+        ByCrew { view, crews, table }
+    }
+
+    /// A column for each seat that has the figure. `show` gives the cell and, where the table shows
+    /// one, the interval.
+    fn figures(
+        &mut self,
+        figure: Name,
+        heading: &str,
+        show: &dyn Fn(&Measurement) -> (String, Option<String>),
+    ) -> bool {
+        let seats = seats(self.view, &self.crews, figure);
+        for &seat in &seats {
+            let column = self.table.columns.len();
+            self.table.add(format!("{} {heading}", seat.title()), Align::Right);
+            for (number, crew) in self.crews.iter().enumerate() {
+                let found = at(self.view, crew, seat, figure).map(show);
+                let (cell, range) = found.unwrap_or_else(|| (NOTHING.into(), None));
+                self.table.rows[number].push(cell);
+                self.table.ranges.extend(range.map(|range| ((number, column), range)));
+            }
+        }
+        !seats.is_empty()
+    }
+
+    /// A column that says how many times the second seat's figure is the first one's, where both
+    /// seats have the figure in any row.
+    fn ratios(&mut self, figure: Name, heading: &str, (by, of): (Seat, Seat)) -> bool {
+        let seats = seats(self.view, &self.crews, figure);
+        let there = seats.contains(&by) && seats.contains(&of);
+        if there {
+            self.table.add(heading, Align::Right);
+            for (crew, row) in self.crews.iter().zip(&mut self.table.rows) {
+                let median = |seat| at(self.view, crew, seat, figure).map(|m| m.median);
+                let ratio = median(by).zip(median(of)).map(|(by, of)| number::ratio(of / by));
+                row.push(ratio.unwrap_or_else(|| NOTHING.into()));
+            }
+        }
+        there
+    }
+}
+
+/// Names the rows from `from` on: `lines` stand in their first cells, one a row, and what is left of
+/// them in the last row; `name` is the whole for pages, whose rows can be sorted.
+fn name_rows(table: &mut Table, from: usize, name: &str, lines: impl Iterator<Item = String>) {
+    let mut lines = lines.fuse();
+    let rows = &mut table.rows[from..];
+    for row in rows.iter_mut() {
+        row[0] = lines.next().unwrap_or_default();
+    }
+    table.names.extend(rows.iter().map(|_| name.to_owned()));
+    if let Some(row) = rows.last_mut() {
+        lines.for_each(|line| row[0] += &format!("\n{line}"));
     }
 }
 
@@ -123,50 +180,38 @@ fn one_crowd(parameters: &Parameters) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let mut table = Table::new("Performance Summary").left(["Runtime"]);
-    let parts = [
-        ("alloc", metric::TIME_PER_UNIT.name, "Alloc (μs)", "Allocation Ratio", 3),
-        ("switch", metric::TIME_PER_SWITCH.name, "Switch (μs)", "Switch Ratio", 4),
-    ];
-    let figures = parts.map(|(workload, metric, ..)| (workload, metric));
-    let crews: Vec<Crew<'_>> =
-        crews.iter().filter(|crew| crew.says(view, &figures)).cloned().collect();
-    let mut rows: Vec<Vec<String>> = crews.iter().map(|crew| vec![crew.label.clone()]).collect();
-    let mut ranges = BTreeMap::new();
+fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
+    const ALLOC: Name = ("alloc", metric::TIME_PER_UNIT.name);
+    const SWITCH: Name = ("switch", metric::TIME_PER_SWITCH.name);
+    let mut rows = ByCrew::new("Performance Summary", view, crews, &[ALLOC, SWITCH]);
     let mut ratios = false;
-    for (workload, metric, heading, ratio, digits) in parts {
-        let seats = seats(view, &crews, workload, metric);
-        for &seat in &seats {
-            table = table.column(format!("{} {heading}", seat.title()), Align::Right);
-            for (at_row, (crew, row)) in crews.iter().zip(&mut rows).enumerate() {
-                let found = at(view, crew, seat, workload, metric);
-                ranges.extend(found.and_then(range).map(|r| ((at_row, row.len()), r)));
-                row.push(cell(found, &|m| micros(m.median, digits)));
-            }
+    for (figure, heading, ratio, digits, what) in [
+        (
+            ALLOC,
+            "Alloc (μs)",
+            "Allocation Ratio",
+            3,
+            "Allocation: from creating a unit to having joined it",
+        ),
+        (
+            SWITCH,
+            "Switch (μs)",
+            "Switch Ratio",
+            4,
+            "Switch: from one unit going on to the next going on",
+        ),
+    ] {
+        let show = |m: &Measurement| (micros(m.median, digits), range(m));
+        if rows.figures(figure, heading, &show) {
+            rows.table.notes.push(format!("{what} ({}).", crowd(view, figure.0)));
         }
-        if seats.contains(&Seat::Fiber) && seats.contains(&Seat::Thread) {
-            ratios = true;
-            table = table.column(ratio, Align::Right);
-            for (crew, row) in crews.iter().zip(&mut rows) {
-                row.push(quotient(view, crew, (workload, metric), (Seat::Fiber, Seat::Thread)));
-            }
-        }
-        if !seats.is_empty() {
-            let what = if workload == "alloc" {
-                "Allocation: from creating a unit to having joined it"
-            } else {
-                "Switch: from one unit going on to the next going on"
-            };
-            table.notes.push(format!("{what} ({}).", crowd(view, workload)));
-        }
+        ratios |= rows.ratios(figure, ratio, (Seat::Fiber, Seat::Thread));
     }
     if ratios {
-        table.notes.push("Ratios say how many times what a fiber takes a thread takes.".into());
+        let note = "Ratios say how many times what a fiber takes a thread takes.";
+        rows.table.notes.push(note.into());
     }
-    table.rows = rows;
-    table.ranges = ranges;
-    if table.rows.is_empty() { None } else { Some(table) }
+    rows.table
 }
 
 /// The interval of a time, in microseconds. Of fewer samples than three it would say nothing.
@@ -175,81 +220,48 @@ fn range(m: &Measurement) -> Option<String> {
     Some(format!("{}–{}", number::rough_micros(low), number::rough_micros(high)))
 }
 
-fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let figure = ("switch", metric::SWITCHES_PER_SECOND.name);
-    let seats = seats(view, crews, figure.0, figure.1);
-    let mut table = Table::new("Context Switching Performance").left(["Runtime"]);
-    for seat in &seats {
-        table = table.column(format!("{} Switches/sec", seat.title()), Align::Right);
-    }
-    let compared = seats.contains(&Seat::Fiber) && seats.contains(&Seat::Thread);
-    if compared {
-        table = table.right(["Performance Ratio"]);
-    }
-    let row = |crew: &Crew<'_>| {
-        let mut row = vec![crew.label.clone()];
-        for &seat in &seats {
-            let found = at(view, crew, seat, figure.0, figure.1);
-            row.push(cell(found, &|m| grouped(m.median, 0)));
-        }
-        if compared {
-            row.push(quotient(view, crew, figure, (Seat::Thread, Seat::Fiber)));
-        }
-        row
-    };
-    table.rows = crews.iter().filter(|crew| crew.says(view, &[figure])).map(row).collect();
-    if table.rows.is_empty() { None } else { Some(table) }
+fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
+    const RATE: Name = ("switch", metric::SWITCHES_PER_SECOND.name);
+    let mut rows = ByCrew::new("Context Switching Performance", view, crews, &[RATE]);
+    rows.figures(RATE, "Switches/sec", &|m| (grouped(m.median, 0), None));
+    rows.ratios(RATE, "Performance Ratio", (Seat::Thread, Seat::Fiber));
+    rows.table
 }
 
-fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
-    let kinds = [
-        ("alloc", metric::MEMORY_PER_UNIT.name, "own"),
-        ("alloc", metric::WHOLE_MEMORY_PER_UNIT.name, "whole"),
-        ("parked", metric::MEMORY_PER_UNIT.name, "parked, own"),
-        ("parked", metric::WHOLE_MEMORY_PER_UNIT.name, "parked, whole"),
+fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
+    const KINDS: [(Name, &str); 4] = [
+        (("alloc", metric::MEMORY_PER_UNIT.name), "own"),
+        (("alloc", metric::WHOLE_MEMORY_PER_UNIT.name), "whole"),
+        (("parked", metric::MEMORY_PER_UNIT.name), "parked, own"),
+        (("parked", metric::WHOLE_MEMORY_PER_UNIT.name), "parked, whole"),
     ];
-    let columns: BTreeSet<Seat> =
-        kinds.iter().flat_map(|(w, m, _)| seats(view, crews, w, m)).collect();
-    if columns.is_empty() {
-        return None;
-    }
+    let columns = KINDS.iter().flat_map(|(figure, _)| seats(view, crews, *figure));
+    let columns: BTreeSet<Seat> = columns.collect();
     let mut table =
         Table::new("Memory Usage Per Unit").left(["Runtime", "Memory"]).right(["Count"]);
     for heading in ["Memory (bytes)", "Total (MB)"] {
         for &seat in &columns {
-            table = table.column(format!("{} {heading}", seat.title()), Align::Right);
+            table.add(format!("{} {heading}", seat.title()), Align::Right);
         }
     }
-    let figures = kinds.map(|(workload, metric, _)| (workload, metric));
-    for crew in crews.iter().filter(|crew| crew.says(view, &figures)) {
-        let mut labels = crew.label.lines();
+    for crew in crews {
         let first = table.rows.len();
-        for (workload, metric, name) in kinds {
-            if !crew.says(view, &[(workload, metric)]) {
+        for (figure, name) in KINDS {
+            if !crew.says(view, &[figure]) {
                 continue;
             }
-            let found: Vec<_> =
-                columns.iter().map(|&seat| at(view, crew, seat, workload, metric)).collect();
+            let found: Vec<_> = columns.iter().map(|&seat| at(view, crew, seat, figure)).collect();
             let Some(any) = found.iter().flatten().next() else {
                 continue;
             };
-            let count = units_of(any);
-            let label = labels.next().unwrap_or_default().to_owned();
-            table.names.push(crew.label.clone());
-            let mut row = vec![label, name.to_owned(), grouped(count, 0)];
+            let mut row = vec![String::new(), name.to_owned(), grouped(units_of(any), 0)];
             row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
             // The published tables' megabyte is 1,048,576 bytes.
             let total = |m: &Measurement| grouped(m.median * units_of(m) / f64::from(1 << 20), 1);
             row.extend(found.iter().map(|&m| cell(m, &total)));
             table.rows.push(row);
         }
-        // A label with more lines than there are rows keeps them all.
-        let rest: Vec<&str> = labels.collect();
-        if let Some(row) = table.rows.get_mut(first..).and_then(<[_]>::last_mut) {
-            for line in rest {
-                row[0] += &format!("\n{line}");
-            }
-        }
+        name_rows(&mut table, first, &crew.label, crew.label.lines().map(str::to_owned));
     }
     table.notes = vec![
         "Own: the process's resident memory. Whole: with what the kernel keeps for it.".into(),
@@ -257,7 +269,7 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
          1,048,576 bytes."
             .into(),
     ];
-    Some(table)
+    table
 }
 
 fn units_of(measurement: &Measurement) -> f64 {
@@ -272,7 +284,7 @@ fn by_mode(
     workload: &str,
     metrics: [&str; 2],
     show: &dyn Fn(&Measurement, &Measurement) -> Vec<String>,
-) -> Option<Table> {
+) -> Table {
     let mut seen = BTreeSet::new();
     for crew in crews {
         let mut last = String::new();
@@ -304,10 +316,10 @@ fn by_mode(
             table.rows.push(row);
         }
     }
-    if table.rows.is_empty() { None } else { Some(table) }
+    table
 }
 
-fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
+fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     let mut table = Table::new("Cache Warming Performance").left(["Runtime", "Mode"]).right([
         "First Alloc (μs)",
         "Last Alloc (μs)",
@@ -326,7 +338,7 @@ fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
     })
 }
 
-fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Option<Table> {
+fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     let mut table = Table::new("Throughput Performance").left(["Runtime", "Mode"]).right([
         "Total Time (ms)",
         "Concurrency",
@@ -375,20 +387,18 @@ pub(super) fn meal(m: &Measurement, name: &str) -> u64 {
 
 /// Feeding the most people there were, a column for each number of nutrients; the curves are in
 /// the page, and every point in the CSV.
-fn feeding(view: &View<'_>) -> Option<Table> {
+fn feeding(view: &View<'_>) -> Table {
     let families = view.families("feed");
     let all = || families.iter().flat_map(|family| family.figures.iter().copied());
-    let people = all().map(|m| meal(m, "people")).max()?;
+    let people = all().map(|m| meal(m, "people")).max().unwrap_or(0);
     let nutrients: BTreeSet<u64> = all().map(|m| meal(m, "nutrients")).collect();
     let mut table = Table::new("Feeding").left(["Runtime", "Way", "Yields"]);
     for bites in &nutrients {
-        table = table.column(format!("{} Bites (ms)", grouped(*bites as f64, 0)), Align::Right);
+        table.add(format!("{} Bites (ms)", grouped(*bites as f64, 0)), Align::Right);
     }
     for family in &families {
-        let of_family: Vec<&Measurement> = family
-            .figures
-            .iter()
-            .copied()
+        let of_family = family.figures.iter().copied();
+        let of_family: Vec<&Measurement> = of_family
             .filter(|m| m.metric == metric::TIME.name && meal(m, "people") == people)
             .collect();
         let mut rows: Vec<(&str, String)> = Vec::new();
@@ -399,23 +409,18 @@ fn feeding(view: &View<'_>) -> Option<Table> {
             }
         }
         rows.sort_by_key(|(yields, _)| *yields != "yes");
-        let mut labels = family.label.split(", ");
-        let count = rows.len();
-        for (at, (yielding, name)) in rows.into_iter().enumerate() {
-            let mut label = labels.next().unwrap_or_default().to_owned();
-            if at + 1 == count {
-                labels.by_ref().for_each(|line| label += &format!("\n{line}"));
-            }
-            table.names.push(family.label.clone());
-            let mut row = vec![label, name.clone(), yielding.to_owned()];
-            for &bites in &nutrients {
-                let figure = of_family.iter().find(|m| {
-                    meal(m, "nutrients") == bites && (yields(m), way(m)) == (yielding, name.clone())
-                });
-                row.push(cell(figure.copied(), &|m| grouped(m.median, 3)));
-            }
+        let first = table.rows.len();
+        for kind in rows {
+            let mut row = vec![String::new(), kind.1.clone(), kind.0.to_owned()];
+            row.extend(nutrients.iter().map(|&bites| {
+                let is = |m: &&&Measurement| {
+                    meal(m, "nutrients") == bites && (yields(m), way(m)) == kind
+                };
+                cell(of_family.iter().find(is).copied(), &|m| grouped(m.median, 3))
+            }));
             table.rows.push(row);
         }
+        name_rows(&mut table, first, &family.label, family.label.split(", ").map(str::to_owned));
     }
     table.notes = vec![
         format!(
@@ -425,7 +430,7 @@ fn feeding(view: &View<'_>) -> Option<Table> {
         ),
         "Hybrid: the units over a few threads. Processes: the units over a few processes.".into(),
     ];
-    if table.rows.is_empty() { None } else { Some(table) }
+    table
 }
 
 /// The ways to fetch of one family that did the same work.
@@ -469,8 +474,8 @@ pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
     found
 }
 
-/// Fetching pages, with the comparisons as the published HTTP experiment has them: each way against the best.
-fn fetching(view: &View<'_>) -> Option<Table> {
+/// Fetching pages, each way compared with the best one, as in the published HTTP experiment.
+fn fetching(view: &View<'_>) -> Table {
     let mut table = Table::new("Fetching")
         .left(["Runtime", "Way"])
         .right(["Iterations/s", "±", "Requests/s"])
@@ -478,47 +483,40 @@ fn fetching(view: &View<'_>) -> Option<Table> {
         .right(["Allocated"])
         .left(["Comparison"])
         .right(["Objects", "Traced at Most", "Peak Memory"]);
+    let against = |value: f64, best: f64, word: &str| match value / best {
+        factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}"),
+        factor if factor.is_finite() => "best".to_owned(),
+        _ => NOTHING.to_owned(),
+    };
     for fetches in fetches(view) {
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
         let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name).map(|m| m.median);
         let least =
             fetches.ways.iter().filter_map(|(way, _)| bytes(way)).fold(f64::INFINITY, f64::min);
         let requests = fetches.parameters.number("requests").unwrap_or(0) as f64;
-        let mut labels: Vec<String> = fetches.label.split(", ").map(str::to_owned).collect();
-        labels.extend(super::table::wrap(&fetches.parameters.to_string(), 26));
-        let mut labels = labels.into_iter();
-        for (at, (way, time)) in fetches.ways.iter().enumerate() {
-            let against = |value: f64, best: f64, word: &str| match value / best {
-                factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}"),
-                factor if factor.is_finite() => "best".to_owned(),
-                _ => NOTHING.to_owned(),
-            };
-            let deviation = fetches.find(way, metric::TIME.name).filter(|m| m.samples.len() > 1);
-            let mut label = labels.next().unwrap_or_default();
-            if at + 1 == fetches.ways.len() {
-                labels.by_ref().for_each(|line| label += &format!("\n{line}"));
-            }
-            let parameters = super::table::wrap(&fetches.parameters.to_string(), 26).join("\n");
-            table.names.push(format!("{}\n{parameters}", fetches.label));
+        let first = table.rows.len();
+        for (way, time) in &fetches.ways {
+            let find = |metric: Metric| fetches.find(way, metric.name);
+            let count = |metric| cell(find(metric), &|m| grouped(m.median, 0));
+            let spread = |m: &Measurement| format!("{:.1}%", 100.0 * stats::spread(&m.samples));
             table.rows.push(vec![
-                label,
+                String::new(),
                 (*way).to_owned(),
                 format!("{:.3}", 1e3 / time),
-                deviation.map_or_else(
-                    || NOTHING.into(),
-                    |m| format!("{:.1}%", 100.0 * crate::stats::spread(&m.samples)),
-                ),
+                cell(find(metric::TIME).filter(|m| m.samples.len() > 1), &spread),
                 grouped(requests * 1e3 / time, 1),
                 against(*time, best, "slower"),
-                cell(fetches.find(way, metric::BYTES_ALLOCATED.name), &|m| grouped(m.median, 0)),
+                count(metric::BYTES_ALLOCATED),
                 bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
-                cell(fetches.find(way, metric::OBJECTS_ALLOCATED.name), &|m| grouped(m.median, 0)),
-                cell(fetches.find(way, metric::BYTES_TRACED_AT_MOST.name), &|m| {
-                    grouped(m.median, 0)
-                }),
-                cell(fetches.find(way, metric::PEAK_MEMORY.name), &|m| number::size(m.median)),
+                count(metric::OBJECTS_ALLOCATED),
+                count(metric::BYTES_TRACED_AT_MOST),
+                cell(find(metric::PEAK_MEMORY), &|m| number::size(m.median)),
             ]);
         }
+        let parameters = wrap(&fetches.parameters.to_string(), 26);
+        let name = format!("{}\n{}", fetches.label, parameters.join("\n"));
+        let lines = fetches.label.split(", ").map(str::to_owned).chain(parameters);
+        name_rows(&mut table, first, &name, lines);
     }
     table.notes.push(
         "One iteration makes all requests; ± is the samples' deviation (scaled median absolute \
@@ -532,7 +530,7 @@ fn fetching(view: &View<'_>) -> Option<Table> {
                 .into(),
         );
     }
-    if table.rows.is_empty() { None } else { Some(table.without_empty()) }
+    table.without_empty()
 }
 
 /// Every figure with its interval; of feeding only where `meals` says so, for its points are many.
@@ -549,7 +547,7 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
         let sized = view.size(*place, &s.workload) == Some(&s.parameters.clone().without("cores"));
         let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
         let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| m.show(end));
-        let outliers = crate::stats::outliers(&m.samples).len();
+        let outliers = stats::outliers(&m.samples).len();
         let runtime = match view.places[*place].as_str() {
             "" => format!("{} {}", s.runtime, s.version),
             place => format!("{} {}, {place}", s.runtime, s.version),
@@ -559,7 +557,7 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
             s.workload.clone(),
             s.unit.clone(),
             match several {
-                true => super::table::wrap(&s.parameters.to_string(), 24).join("\n"),
+                true => wrap(&s.parameters.to_string(), 24).join("\n"),
                 false => String::new(),
             },
             spoken(&m.metric),

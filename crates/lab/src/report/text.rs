@@ -1,7 +1,6 @@
 //! A record for a terminal.
 
 use super::ink::Ink;
-use super::table::Table;
 use super::view::View;
 use super::{tables, words};
 use crate::number;
@@ -19,16 +18,8 @@ pub(super) fn render(records: &[Record], colour: bool) -> String {
             text += &format!("{}\n", ink.dim(&line));
         }
     }
-    let section = |table: &Table| {
-        let notes: String =
-            table.notes.iter().map(|note| format!("  {}\n", ink.dim(note))).collect();
-        format!("\n{}\n\n{}{notes}", ink.bold(&table.title), table.text())
-    };
-    let published = tables::published(&view);
-    published.iter().for_each(|table| text += &section(table));
-    if let Some(table) = tables::intervals(&view, false) {
-        text += &section(&table);
-    }
+    let tables = tables::published(&view).into_iter().chain(tables::intervals(&view, false));
+    tables.for_each(|table| text += &table.text_section(ink));
     let sentences = words::sentences(&view);
     if !sentences.is_empty() {
         text += &format!("\n{}\n\n", ink.bold("In plain words"));

@@ -167,28 +167,28 @@ impl<'a> View<'a> {
             })
     }
 
+    /// The units of all crews, each once, in the order of the tables.
+    pub(super) fn units(&self) -> Vec<(Who<'a>, Seat)> {
+        let mut seen = BTreeSet::new();
+        let crews = self.crews();
+        let seats = crews.iter().flat_map(|crew| Seat::ALL.map(|seat| (crew.at(seat), seat)));
+        let units = seats.filter_map(|(who, seat)| Some((who?, seat)));
+        units.filter(|(who, _)| seen.insert(*who)).collect()
+    }
+
     /// The sizes at which tables show the units of a workload, each unit once.
     pub(super) fn shown_sizes(&self, workload: &str) -> Vec<Shown<'a>> {
-        let mut found: Vec<Shown<'a>> = Vec::new();
-        for crew in self.crews() {
-            for (seat, who) in Seat::ALL.into_iter().zip(crew.seats) {
-                let Some(who) = who.filter(|&who| found.iter().all(|known| known.who != who))
-                else {
-                    continue;
-                };
-                let shown = self
-                    .figures
-                    .iter()
-                    .filter(|f| f.place == who.place && f.m.subject.workload == workload)
-                    .find_map(|f| self.find(who, workload, &f.m.metric));
-                if let Some(m) = shown {
-                    let size = &m.subject.parameters;
-                    let usual = self.size(who.place, workload) == Some(&plain(size));
-                    found.push(Shown { who, seat, size, usual });
-                }
-            }
-        }
-        found
+        let shown = |(who, seat): (Who<'a>, Seat)| {
+            let m = self
+                .figures
+                .iter()
+                .filter(|f| f.place == who.place && f.m.subject.workload == workload)
+                .find_map(|f| self.find(who, workload, &f.m.metric))?;
+            let size = &m.subject.parameters;
+            let usual = self.size(who.place, workload) == Some(&plain(size));
+            Some(Shown { who, seat, size, usual })
+        };
+        self.units().into_iter().filter_map(shown).collect()
     }
 
     /// The rows of the fiber-vs-thread tables, in order.

@@ -1,15 +1,17 @@
 //! Short questions to programs: which version are you, are you there.
 
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::sys;
+use crate::{process, sys};
+
+/// How long output may stay open after its program has ended.
+const HELD_OPEN: Duration = Duration::from_millis(500);
 
 /// What a program answered.
 #[derive(Debug)]
@@ -32,7 +34,8 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
         .process_group(0)
         .spawn()
         .with_context(|| format!("{name} could not be started"))?;
-    let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
+    let stdout = process::collect(child.stdout.take(), usize::MAX);
+    let stderr = process::collect(child.stderr.take(), usize::MAX);
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     let status = loop {
@@ -48,23 +51,7 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     };
-    // Something it left behind may hold its output open.
-    let text = |from: mpsc::Receiver<String>| {
-        from.recv_timeout(Duration::from_millis(500)).unwrap_or_default()
-    };
+    // A process it left behind may hold its output open.
+    let text = |from: Receiver<String>| from.recv_timeout(HELD_OPEN).unwrap_or_default();
     Ok(Reply { status, stdout: text(stdout), stderr: text(stderr) })
-}
-
-fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    // Where there is no room for a thread, there is no answer either.
-    let _ = thread::Builder::new().spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // What was read before an error is all there is to tell.
-            let _ = pipe.read_to_end(&mut bytes);
-        }
-        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-    });
-    receiver
 }

@@ -1,9 +1,9 @@
-//! Who takes part in a run: our own units, and those of the runtimes that were asked for or found.
+//! What takes part in a run: our own units, and those of the runtimes that were asked for or found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use super::image::Engine;
 use super::spec::UnitSpec;
@@ -36,7 +36,7 @@ pub struct Wishes {
     pub images: Vec<String>,
 }
 
-/// Who takes part.
+/// What takes part.
 #[derive(Debug)]
 pub struct Lineup {
     ours: Vec<Unit>,
@@ -70,7 +70,7 @@ pub struct Field {
     pub kinds: Vec<Trial>,
     /// Those that cannot be measured, because their program could not be built.
     pub failed: Vec<Failed>,
-    /// What a reader of the figures should know of who took part.
+    /// What a reader of the figures should know of what took part.
     pub notes: Vec<Warning>,
     /// What is to be said of the runtimes that take part.
     pub facts: Vec<Facts>,
@@ -86,7 +86,7 @@ fn key(trial: &Trial) -> Key {
 }
 
 impl Lineup {
-    /// Finds those who take part.
+    /// Finds what takes part.
     ///
     /// # Errors
     /// One line: a name that leads nowhere, an image that cannot be run.
@@ -94,30 +94,24 @@ impl Lineup {
         known_units(&wishes.units, targets)?;
         let mut lineup =
             Lineup { ours: Vec::new(), runtimes: Vec::new(), units: wishes.units.clone() };
-        let with = wishes.with.iter().map(|wish| named(wish, targets));
-        let with: Vec<Runtime> = with.collect::<Result<_>>()?;
-        let nothing_named =
-            wishes.runtimes.is_empty() && wishes.with.is_empty() && wishes.images.is_empty();
         for wish in &wishes.runtimes {
             lineup.add(wish, targets)?;
         }
-        if nothing_named {
+        if wishes.runtimes.is_empty() && wishes.with.is_empty() && wishes.images.is_empty() {
             lineup.ours = Unit::ALL.to_vec();
-            // One that is not here is for the doctor to tell of.
+            // The doctor tells of those that are not here.
             lineup.runtimes.extend(targets.iter().flat_map(Target::usual));
         }
-        lineup.runtimes.extend(with);
-        if !wishes.images.is_empty() {
-            let engine = Engine::find()?;
-            for image in &wishes.images {
-                let target =
-                    targets.iter().find(|target| target.is_in(image)).with_context(|| {
-                        format!(
-                            "no target says that it is in an image '{image}'; see docs/targets.md"
-                        )
-                    })?;
-                lineup.runtimes.push(target.in_image(&engine, image)?);
-            }
+        for wish in &wishes.with {
+            lineup.runtimes.push(named(wish, targets)?);
+        }
+        let engine = (!wishes.images.is_empty()).then(Engine::find).transpose()?;
+        for (engine, image) in engine.iter().flat_map(|e| wishes.images.iter().map(move |i| (e, i)))
+        {
+            let target = targets.iter().find(|target| target.is_in(image)).with_context(|| {
+                format!("no target says that it is in an image '{image}'; see docs/targets.md")
+            })?;
+            lineup.runtimes.push(target.in_image(engine, image)?);
         }
         lineup.settle()?;
         Ok(lineup)
@@ -129,19 +123,17 @@ impl Lineup {
         self.ours.dedup();
         let mut kept: Vec<Runtime> = Vec::new();
         for runtime in std::mem::take(&mut self.runtimes) {
-            let name = runtime.target().name().to_owned();
-            let same = |other: &&Runtime| {
-                other.target().name() == name && other.version() == runtime.version()
-            };
+            let (name, version) = (runtime.target().name(), runtime.version());
+            let same =
+                |other: &&Runtime| other.target().name() == name && other.version() == version;
             match kept.iter().find(same) {
                 None => kept.push(runtime),
                 Some(other) if other.is_same_program(&runtime) => {}
                 Some(other) => {
                     let (one, two) = (other.program(), runtime.program());
                     bail!(
-                        "{one} and {two} are both {name} {}: give each a name, as in --with \
-                         {name}@base={one} --with {name}@patch={two}",
-                        runtime.version()
+                        "{one} and {two} are both {name} {version}: give each a name, as in --with \
+                         {name}@base={one} --with {name}@patch={two}"
                     );
                 }
             }
@@ -151,22 +143,15 @@ impl Lineup {
     }
 
     fn add(&mut self, wish: &str, targets: &[Target]) -> Result<()> {
-        let (name, wanted) = match wish.split_once('@') {
-            Some((name, wanted)) => (name, Some(wanted)),
-            None => (wish, None),
-        };
+        let (name, wanted) = at_sign(wish);
         let ours: Vec<Unit> = Unit::ALL.into_iter().filter(|unit| unit.runtime() == name).collect();
-        let target = targets.iter().find(|target| target.name() == name);
         self.ours.extend(&ours);
-        let Some(target) = target else {
-            if ours.is_empty() {
-                let mut names: Vec<&str> = targets.iter().map(Target::name).collect();
-                names.extend(Unit::ALL.map(Unit::runtime));
-                names.sort_unstable();
-                names.dedup();
-                return Err(Unknown::new("runtime", name, &names).into());
+        let Some(target) = targets.iter().find(|target| target.name() == name) else {
+            if !ours.is_empty() {
+                return Ok(());
             }
-            return Ok(());
+            let ours = Unit::ALL.iter().map(|unit| unit.runtime());
+            return Err(unknown("runtime", name, targets.iter().map(Target::name).chain(ours)));
         };
         let mut found: Vec<Runtime> = match wanted {
             None => target.installed(&[]).take(1).collect(),
@@ -175,12 +160,12 @@ impl Lineup {
         };
         if found.is_empty() && ours.is_empty() {
             let all: Vec<String> = target.installed(&[]).map(|runtime| runtime.version()).collect();
-            match (wanted, all.is_empty()) {
-                (Some(wanted), false) => {
+            match wanted.filter(|_| !all.is_empty()) {
+                Some(wanted) => {
                     let all: Vec<&str> = all.iter().map(String::as_str).collect();
                     bail!("there is no {name} {wanted} here; there is {}", list(&all));
                 }
-                _ => bail!("{name} is not installed; {} brings it", target.package()),
+                None => bail!("{name} is not installed; {} brings it", target.package()),
             }
         }
         self.runtimes.append(&mut found);
@@ -200,7 +185,7 @@ impl Lineup {
     }
 
     /// Makes the kinds of samples, and has their programs built. `building` is told of each runtime
-    /// before that, and may say that it is enough.
+    /// before that, and returns whether to go on.
     pub fn field(
         &self,
         sizes: &Sizes,
@@ -209,21 +194,16 @@ impl Lineup {
     ) -> Field {
         let mut field = Field::default();
         for &unit in self.ours.iter().filter(|unit| self.wants_ours(**unit)) {
+            let names = (unit.runtime(), unit.version(), unit.name());
             for &workload in &sizes.workloads {
                 let kernel = unit.role() == Role::Thread;
-                let trial = Trial {
-                    runtime: unit.runtime().to_owned(),
-                    version: unit.version().to_owned(),
-                    unit: unit.name().to_owned(),
-                    role: unit.role(),
-                    program: sizes.program.clone(),
-                    ..sizes.trial(workload, kernel)
-                };
+                let mut trial = sizes.trial(workload, names, unit.role(), kernel);
+                trial.program.clone_from(&sizes.program);
                 match (workload, unit) {
-                    (Workload::Fetch, Unit::Coroutine) => field.notes.push(without(
+                    (Workload::Fetch, Unit::Coroutine) => field.without(
                         &trial,
-                        "coroutines are resumed by hand and have nobody to wait for a socket with",
-                    )),
+                        "coroutines are resumed by hand and cannot wait for a socket",
+                    ),
                     (Workload::Fetch, Unit::Thread) => {
                         field.kinds.extend(sizes.fetch.sequential(&trial));
                         field.kinds.extend(sizes.fetch.of_unit(&trial));
@@ -250,87 +230,67 @@ impl Lineup {
 
     /// Whether another version of this runtime takes part that is not too old for this unit.
     fn has_newer(&self, runtime: &Runtime, unit: &str) -> bool {
-        let is_newer = |other: &&Runtime| {
-            other.target().name() == runtime.target().name()
-                && other.units().iter().any(|(name, finding)| {
-                    name == unit && !matches!(finding, Finding::TooOld { .. })
-                })
+        let has = |other: &Runtime| {
+            let units = other.units();
+            let mut units = units.iter().filter(|(name, _)| name == unit);
+            units.any(|(_, finding)| !matches!(finding, Finding::TooOld { .. }))
         };
-        self.runtimes.iter().any(|other| is_newer(&other))
+        let mut others = self.runtimes.iter();
+        others.any(|other| other.target().name() == runtime.target().name() && has(other))
     }
 
     fn add_kinds(&self, runtime: &Runtime, sizes: &Sizes, folders: &Folders, field: &mut Field) {
         let mut here = false;
+        let (target, version) = (runtime.target(), runtime.version());
         for (name, finding) in runtime.units() {
-            let has = |name: &str| runtime.target().has_unit(name);
+            let has = |name: &str| target.has_unit(name);
             let wanted = |unit: &&UnitSpec| self.wants(&name, unit.role, &has);
             let Some(unit) = runtime.unit(&name).filter(wanted) else {
                 continue;
             };
-            let who = format!("{} {} {name}", runtime.target().name(), runtime.version());
+            let who = format!("{} {version} {name}", target.name());
             match finding {
                 Finding::Here => {}
                 Finding::Missing { part, package } => {
-                    field.notes.push(Warning {
-                        kind: WarningKind::LeftOut,
-                        message: format!("{who} is left out: it needs {part}"),
-                        advice: package,
-                    });
+                    field.leave_out(format!("{who} is left out: it needs {part}"), package);
                     continue;
                 }
                 // Another version in this run has it.
                 Finding::TooOld { .. } if self.has_newer(runtime, &name) => continue,
                 Finding::TooOld { since } => {
-                    let name = runtime.target().name();
-                    field.notes.push(Warning {
-                        kind: WarningKind::LeftOut,
-                        message: format!("{who} is left out: it came with {since}"),
-                        advice: format!(
-                            "install {since} or newer, and name it: --runtime {name}@{since}"
-                        ),
-                    });
+                    let advice = format!(
+                        "install {since} or newer, and name it: --runtime {}@{since}",
+                        target.name()
+                    );
+                    field.leave_out(format!("{who} is left out: it came with {since}"), advice);
                     continue;
                 }
             }
             here = true;
             for &workload in &sizes.workloads {
                 if let Some(Finding::Missing { part, package }) = runtime.lacks(&name, workload) {
-                    field.notes.push(Warning {
-                        kind: WarningKind::LeftOut,
-                        message: format!("{who} is left out of {workload}: it needs {part}"),
-                        advice: package,
-                    });
+                    let message = format!("{who} is left out of {workload}: it needs {part}");
+                    field.leave_out(message, package);
                     continue;
                 }
+                let names = (target.name(), &*version, &*name);
+                let mut trial = sizes.trial(workload, names, unit.role, unit.kernel);
                 let Some(ready) = runtime.ready(&name, workload, folders) else {
                     if let Some(why) = unit.without.get(workload.name()) {
-                        let trial = Trial {
-                            runtime: runtime.target().name().to_owned(),
-                            version: runtime.version(),
-                            unit: name.clone(),
-                            ..sizes.trial(workload, unit.kernel)
-                        };
-                        field.notes.push(without(&trial, why));
+                        field.without(&trial, why);
                     }
                     continue;
                 };
-                let mut trial = Trial {
-                    runtime: runtime.target().name().to_owned(),
-                    version: runtime.version(),
-                    unit: name.clone(),
-                    role: unit.role,
-                    warmup: if workload.warms_up() { unit.warmup } else { 0 },
-                    ..sizes.trial(workload, unit.kernel)
-                };
+                trial.warmup = if workload.warms_up() { unit.warmup } else { 0 };
                 let most = unit.max_units.unwrap_or(u64::MAX);
                 if trial.parameters.units() > most {
                     trial.parameters.set("units", most);
                     let why = unit.why.as_deref().unwrap_or_default();
-                    let note = Warning {
-                        kind: WarningKind::FewerUnits,
-                        message: format!("{who} runs with {most} units at most: {why}"),
-                        advice: format!("compare it with others of as few: --units {most}"),
-                    };
+                    let note = Warning::new(
+                        WarningKind::FewerUnits,
+                        format!("{who} runs with {most} units at most: {why}"),
+                        format!("compare it with others of as few: --units {most}"),
+                    );
                     if !field.notes.contains(&note) {
                         field.notes.push(note);
                     }
@@ -355,16 +315,7 @@ impl Lineup {
                         field.kinds.extend(trials.filter(|t| t.parameters.units() <= most));
                     }
                     Err(NotReady { failure, stderr }) => {
-                        // A build that fails does so for every workload, and is reported once.
-                        let failed = Failed::new(&trial, failure, stderr);
-                        let same = |known: &Failed| {
-                            known.message == failed.message
-                                && (&known.subject.runtime, &known.subject.version)
-                                    == (&failed.subject.runtime, &failed.subject.version)
-                        };
-                        if !field.failed.iter().any(same) {
-                            field.failed.push(failed);
-                        }
+                        field.fail(Failed::new(&trial, failure, stderr));
                     }
                 }
             }
@@ -372,19 +323,7 @@ impl Lineup {
         if here {
             let mut facts = runtime.facts();
             // Of units that have none of these workloads there is nothing to say.
-            facts.units.retain(|unit, _| {
-                let of_it = |runtime: &str, version: &str| {
-                    (runtime, version) == (&*facts.runtime, &*facts.version)
-                };
-                let is = |trial: &Trial| {
-                    of_it(&trial.runtime, &trial.version) && trial.asked_unit() == unit
-                };
-                let failed = |failed: &Failed| {
-                    let subject = &failed.subject;
-                    of_it(&subject.runtime, &subject.version) && subject.unit == *unit
-                };
-                field.kinds.iter().any(is) || field.failed.iter().any(failed)
-            });
+            facts.units.retain(|unit, _| field.has(&facts.runtime, &facts.version, unit));
             field.facts.push(facts);
         }
     }
@@ -400,8 +339,15 @@ impl Sizes {
         }
     }
 
-    /// A trial that nobody's unit runs yet; `kernel`: for units whose switches are the kernel's.
-    fn trial(&self, workload: Workload, kernel: bool) -> Trial {
+    /// A trial of the unit that runtime, version and its own name tell; `kernel`: whether its
+    /// switches are the kernel's.
+    fn trial(
+        &self,
+        workload: Workload,
+        (runtime, version, unit): (&str, &str, &str),
+        role: Role,
+        kernel: bool,
+    ) -> Trial {
         let (pin, cores) = place(workload, self.pin);
         let mut parameters = workload.parameters(self.size, cores);
         if kernel {
@@ -410,37 +356,54 @@ impl Sizes {
         if let Some(crowd) = self.crowd.filter(|_| workload.is_gated()) {
             parameters.set("units", crowd);
         }
-        Trial {
-            runtime: String::new(),
-            version: String::new(),
-            unit: String::new(),
-            role: Role::Fiber,
-            kernel,
-            program: String::new(),
-            workload,
-            parameters,
-            warmup: 0,
-            pin,
-        }
+        let (runtime, version, unit) = (runtime.into(), version.into(), unit.into());
+        let (program, warmup) = (String::new(), 0);
+        Trial { runtime, version, unit, role, kernel, program, workload, parameters, warmup, pin }
     }
 }
 
 impl Field {
-    /// How to start a sample; nothing for our own units, which whoever calls this knows how to
-    /// start.
+    /// How to start a sample; nothing for our own units, which the caller knows how to start.
     pub fn launch(&self, trial: &Trial) -> Option<Launch> {
         self.ready.get(&key(trial)).map(|ready| ready.launch(trial))
     }
+
+    fn leave_out(&mut self, message: String, advice: String) {
+        self.notes.push(Warning::new(WarningKind::LeftOut, message, advice));
+    }
+
+    /// Notes that a unit has no part in a workload.
+    fn without(&mut self, trial: &Trial, why: &str) {
+        let Trial { runtime, version, unit, workload, .. } = trial;
+        self.leave_out(
+            format!("{runtime} {version} {unit} has no {workload}: {why}"),
+            format!("compare its other workloads, or units that have {workload}"),
+        );
+    }
+
+    /// Notes a build that failed: once, though it fails for every workload.
+    fn fail(&mut self, failed: Failed) {
+        let of = |failed: &Failed| {
+            let subject = &failed.subject;
+            (failed.message.clone(), subject.runtime.clone(), subject.version.clone())
+        };
+        if !self.failed.iter().any(|known| of(known) == of(&failed)) {
+            self.failed.push(failed);
+        }
+    }
+
+    /// Whether this unit takes part, or failed to.
+    fn has(&self, runtime: &str, version: &str, unit: &str) -> bool {
+        let wanted = (runtime, version, unit);
+        let failed = self.failed.iter().map(|failed| &failed.subject);
+        self.kinds.iter().any(|t| (&*t.runtime, &*t.version, t.asked_unit()) == wanted)
+            || failed.into_iter().any(|s| (&*s.runtime, &*s.version, &*s.unit) == wanted)
+    }
 }
 
-/// What is said of a workload that a unit has no part in.
-fn without(trial: &Trial, why: &str) -> Warning {
-    let Trial { runtime, version, unit, workload, .. } = trial;
-    Warning {
-        kind: WarningKind::LeftOut,
-        message: format!("{runtime} {version} {unit} has no {workload}: {why}"),
-        advice: format!("compare its other workloads, or units that have {workload}"),
-    }
+/// A name, and what stands behind its `@`.
+fn at_sign(name: &str) -> (&str, Option<&str>) {
+    name.split_once('@').map_or((name, None), |(name, rest)| (name, Some(rest)))
 }
 
 /// A program that was named, `ruby=/path/to/ruby`, with a name of its own where another of its
@@ -449,10 +412,7 @@ fn named(wish: &str, targets: &[Target]) -> Result<Runtime> {
     let (name, path) = wish.split_once('=').with_context(|| {
         format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
     })?;
-    let (name, build) = match name.split_once('@') {
-        Some((name, build)) => (name, Some(build)),
-        None => (name, None),
-    };
+    let (name, build) = at_sign(name);
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_.+".contains(letter);
     if let Some(build) = build.filter(|b| b.is_empty() || !b.chars().all(is_plain)) {
         bail!(
@@ -460,14 +420,13 @@ fn named(wish: &str, targets: &[Target]) -> Result<Runtime> {
              {name}@patch"
         );
     }
-    let target = targets.iter().find(|target| target.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = targets.iter().map(Target::name).collect();
-        Unknown::new("runtime", name, &names)
-    })?;
+    let target = targets.iter().find(|target| target.name() == name);
+    let target =
+        target.ok_or_else(|| unknown("runtime", name, targets.iter().map(Target::name)))?;
     target.named(Path::new(path), build)
 }
 
-/// Refuses a unit that nobody has.
+/// Refuses the name of a unit that no runtime has.
 fn known_units(units: &[String], targets: &[Target]) -> Result<()> {
     let known = |name: &&String| {
         name.parse::<Role>().is_ok()
@@ -475,13 +434,16 @@ fn known_units(units: &[String], targets: &[Target]) -> Result<()> {
             || name.as_str() == SEQUENTIAL
             || targets.iter().any(|target| target.has_unit(name))
     };
-    let Some(wrong) = units.iter().find(|name| !known(name)) else {
-        return Ok(());
-    };
-    let mut names: Vec<String> = Unit::ALL.iter().map(|unit| unit.name().to_owned()).collect();
-    names.extend(targets.iter().flat_map(|target| target.spec.units.keys().cloned()));
-    names.sort_unstable();
-    names.dedup();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Err(Unknown::new("unit", wrong, &names).into())
+    let theirs = targets.iter().flat_map(|target| target.spec.units.keys().map(String::as_str));
+    match units.iter().find(|name| !known(name)) {
+        Some(wrong) => {
+            Err(unknown("unit", wrong, Unit::ALL.iter().map(|u| u.name()).chain(theirs)))
+        }
+        None => Ok(()),
+    }
+}
+
+fn unknown<'a>(kind: &'static str, name: &str, right: impl Iterator<Item = &'a str>) -> Error {
+    let right: BTreeSet<&str> = right.collect();
+    Unknown::new(kind, name, &right.into_iter().collect::<Vec<_>>()).into()
 }

@@ -8,14 +8,14 @@ use super::gated;
 use super::run::Run;
 use super::threads::Kernel;
 use crate::sample::Failure;
-use crate::sys::{self, ContextSwitches, Who};
+use crate::sys::{self, Usage, UsageWho};
 
 pub(super) fn run(
     units: u64,
     switches: u64,
     all_alive: &mut (dyn FnMut() + Send),
 ) -> Result<Run, Failure> {
-    let made = |asked| proven(sys::usage(Who::Thread).switches, asked);
+    let made = |asked| proven(sys::usage(UsageWho::RUSAGE_THREAD), asked);
     gated::run::<Kernel>(units, switches, all_alive, made)
 }
 
@@ -23,7 +23,7 @@ pub(super) fn run(
 /// for the thread could have gone on, and a wait as voluntary. Both are capped at what the thread
 /// was asked for: the surplus of threads that waited for the kernel's locks, or used up their time
 /// slice, must not make up for threads that never switched.
-fn proven(counted: ContextSwitches, asked: u64) -> u64 {
+fn proven(counted: Usage, asked: u64) -> u64 {
     counted.voluntary.min(asked.min(1)) + counted.involuntary.min(asked.saturating_sub(1))
 }
 
@@ -33,11 +33,11 @@ mod tests {
 
     #[test]
     fn surplus_switches_of_one_thread_prove_nothing_for_another() {
-        let busy = ContextSwitches { voluntary: 40, involuntary: 3 };
+        let busy = Usage { voluntary: 40, involuntary: 3, ..Usage::default() };
         assert_eq!(proven(busy, 2), 2);
-        let alone = ContextSwitches { voluntary: 1, involuntary: 0 };
+        let alone = Usage { voluntary: 1, ..Usage::default() };
         assert_eq!(proven(alone, 100), 1);
-        assert_eq!(proven(ContextSwitches::default(), 2), 0);
+        assert_eq!(proven(Usage::default(), 2), 0);
         assert_eq!(proven(busy, 0), 0);
     }
 }

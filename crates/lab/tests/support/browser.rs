@@ -1,11 +1,10 @@
 //! A headless Chromium, driven through chromedriver's WebDriver protocol.
 
 use std::env;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -92,32 +91,18 @@ impl Browser {
             session => format!("/session/{session}{path}"),
         };
         let body = body.map_or_else(String::new, Value::to_string);
-        let mut stream =
-            TcpStream::connect(("127.0.0.1", self.port)).expect("chromedriver listens");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-        write!(
-            stream,
-            "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .expect("a request");
-        let mut reader = BufReader::new(stream);
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).expect("a header");
-            let line = line.trim().to_ascii_lowercase();
-            if let Some(count) = line.strip_prefix("content-length:") {
-                length = count.trim().parse().expect("a number");
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mut text = vec![0; length];
-        reader.read_exact(&mut text).expect("a body");
-        let mut answer: Value = serde_json::from_slice(&text).expect("JSON");
+        let address = format!("http://127.0.0.1:{}{target}", self.port);
+        let request = ureq::http::Request::builder().method(method).uri(address);
+        let request = request.header("Content-Type", "application/json").body(body);
+        // An error has a body, which says what is wrong.
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(60)))
+            .build()
+            .new_agent();
+        let mut answer = agent.run(request.expect("a request")).expect("chromedriver answers");
+        let text = answer.body_mut().read_to_string().expect("text");
+        let mut answer: Value = serde_json::from_str(&text).expect("JSON");
         let value = answer["value"].take();
         assert!(value.get("error").is_none(), "{method} {target}: {value}");
         value
@@ -162,19 +147,9 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser ends with its session; ask at a test's bad end too, and do not insist.
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
-            let _ = write!(
-                stream,
-                "DELETE /session/{} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
-                self.session
-            );
-            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-            let started = Instant::now();
-            let mut rest = [0; 512];
-            while stream.read(&mut rest).is_ok_and(|count| count > 0)
-                && started.elapsed() < Duration::from_secs(10)
-            {}
+        // The browser ends with its session. A test that has failed already may find no driver.
+        if !std::thread::panicking() {
+            self.ask("DELETE", "", None);
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -164,9 +164,9 @@ impl Chart<'_> {
     }
 
     fn behind(&self) -> Table {
-        let mut table = Table::new("").column(self.across, Align::Left);
+        let mut table = Table::new("").left([self.across]);
         for curve in &self.curves {
-            table = table.column(curve.name.clone(), Align::Right);
+            table.add(curve.name.clone(), Align::Right);
         }
         for (at, place) in self.places.iter().enumerate() {
             let mut row = vec![place.clone()];

@@ -70,15 +70,8 @@ pub(super) fn label(view: &View<'_>, who: Who<'_>) -> String {
 
 /// Bars of every unit, in the order of the tables.
 fn gated(view: &View<'_>, workload: Workload) -> Vec<Markup> {
-    let mut seen = BTreeSet::new();
-    let mut units: Vec<(Who<'_>, Seat, String)> = Vec::new();
-    for crew in view.crews() {
-        for seat in Seat::ALL {
-            if let Some(who) = crew.at(seat).filter(|who| seen.insert(*who)) {
-                units.push((who, seat, label(view, who)));
-            }
-        }
-    }
+    let named = |(who, seat)| (who, seat, label(view, who));
+    let units: Vec<(Who<'_>, Seat, String)> = view.units().into_iter().map(named).collect();
     let chart = |figure: &Figure| {
         let Metric { name, quantity } = figure.metric;
         let found = units.iter().filter_map(|(who, seat, label)| {

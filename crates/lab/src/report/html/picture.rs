@@ -1,8 +1,6 @@
 //! The main figures as one picture, for a page that shows pictures and no page of ours: a row for
 //! each unit, a column for each figure.
 
-use std::collections::BTreeSet;
-
 use maud::{Markup, PreEscaped, html};
 
 use super::panels::{class, label};
@@ -25,13 +23,7 @@ const EDGE: usize = 20;
 /// The picture; one line that says so where a record has nothing to draw.
 pub(in crate::report) fn render(records: &[Record]) -> String {
     let view = View::new(records);
-    let mut seen = BTreeSet::new();
-    let mut units: Vec<(Who<'_>, Seat)> = Vec::new();
-    for crew in view.crews() {
-        for seat in Seat::ALL {
-            units.extend(crew.at(seat).filter(|who| seen.insert(*who)).map(|who| (who, seat)));
-        }
-    }
+    let mut units = view.units();
     let found =
         |who: Who<'_>, figure: &Figure| view.find(who, figure.workload.name(), figure.metric.name);
     let mut columns: Vec<&Figure> = FIGURES.iter().filter(|f| !f.column.is_empty()).collect();
