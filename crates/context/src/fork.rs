@@ -1,39 +1,39 @@
 //! `fork(2)` in a process with stacks and blocks: what must not be in the middle of a change.
 //!
 //! The child has a copy of the memory and one thread. What another thread was changing stays half
-//! changed there, and its locks stay locked. So before a fork the locks of what the child needs are
-//! taken, and afterwards they are given back on both sides: see [`hold`] and [`release`], which a
-//! program's room above this one calls by `pthread_atfork`.
+//! changed there, and its locks stay locked. So the locks of all that the child needs are taken before a
+//! fork and released afterwards, in the parent and in the child: see [`hold`] and [`release`], which the
+//! crate above calls by `pthread_atfork`.
 
 use crate::loader;
 use crate::stack::StackPool;
 use crate::tls;
 
-/// Keeps all other threads from changing the process's stacks and what thread-local storage is made
-/// from, and from asking the [loader], until [`release`]. They wait meanwhile; nothing else is done to them.
+/// Blocks all other threads from changing the process's stacks and what thread-local storage is made
+/// from, and from iterating over the [loader]'s objects, until [`release`].
 pub fn hold() {
-    // Looking at libraries takes the stacks' lock, not the other way round, and asks the loader.
+    // In the order of locking: examining libraries (tls) takes the stacks' lock and asks the loader.
     tls::hold();
     StackPool::global().hold();
     loader::hold();
 }
 
-/// To be called in the child after [`release`]: fibers there are to be told from the parent's.
+/// Makes the child's fibers differ from the parent's; to be called in the child after [`release`].
 ///
-/// libc knows fibers by ids that look like threads', and so do mutexes that remember their owners.
-/// Those in memory that both processes share must not take a fiber of the one for a fiber of the
-/// other. So blocks of thread-local storage built in the child from now on have ids that the parent
-/// does not give; those that were there before should not be used for other fibers any more.
+/// libc identifies fibers by ids, as it does threads, and so do mutexes that record their owners. A mutex
+/// in memory that both processes share must not take a fiber of the one for a fiber of the other. So
+/// blocks of thread-local storage built in the child from now on have ids that the parent does not use;
+/// existing blocks should not be used for other fibers any more.
 pub fn renew() {
     tls::renew();
 }
 
-/// Ends [`hold`].
+/// Undoes [`hold`].
 ///
 /// # Safety
-/// The calling thread, or the one of the parent process that it was forked from, holds them.
+/// The caller called `hold`, or its parent process did before a fork.
 pub unsafe fn release() {
-    // SAFETY: the caller's promise.
+    // SAFETY: `hold` has locked all three.
     unsafe {
         loader::release();
         StackPool::global().release();

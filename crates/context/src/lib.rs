@@ -1,7 +1,7 @@
-//! A suspended computation: stacks, the switch between them, and what runs on them.
+//! Suspended computations: stacks, the switch between them, and what runs on them.
 //!
-//! This room knows no scheduler. It gives the runtime above it stacks, coroutines and thread-local
-//! storage.
+//! This crate knows no scheduler. It provides stacks, coroutines and thread-local storage to the runtime
+//! above it.
 
 #![warn(missing_docs)]
 

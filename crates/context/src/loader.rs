@@ -1,24 +1,24 @@
 //! What the dynamic loader tells of the libraries in the process.
 //!
-//! All of these rooms ask by [`any_object`], for the sake of children: the loader goes through its
-//! list under a lock, and in the child of a `fork` that lock stays locked for ever if another thread
-//! was going through the list just then. (glibc makes others of its locks new in a child, but not
-//! this one.) Carriers ask often, in the child as in the parent. So a fork waits until nobody does:
-//! see [`fork`](crate::fork). (A program's other threads may ask as well, for backtraces of panics
-//! or exceptions of C++; those are not waited for.)
+//! All crates of Carefree iterate over the loader's objects by [`any_object`], because of forks: the loader
+//! iterates under a lock, and in the child of a `fork` that lock stays locked for ever if another thread
+//! held it at that moment. (glibc reinitialises others of its locks in a child, but not this one.)
+//! Carriers iterate often, in the child as in the parent. So a fork waits until no thread iterates here:
+//! see [`fork`](crate::fork). (A program's other threads may iterate as well, for backtraces of panics
+//! or exceptions of C++; a fork does not wait for those.)
 
 use std::ffi::{c_int, c_void};
 
 use carefree_ground::lock::Lock;
 
-/// Held while somebody asks.
-static ASKING: Lock<()> = Lock::new(());
+/// Held while a thread iterates over the objects.
+static ITERATING: Lock<()> = Lock::new(());
 
 /// Calls `visit` with the loader's description of each object in the process, the program's own
-/// first, until it says true; returns whether it did.
+/// first, until it returns true; returns whether it did.
 ///
-/// `visit` must not call this again, nor load or unload a library, and must not panic (the process
-/// would be aborted). What the description points to stays as it is during its call.
+/// `visit` must not call this function, load or unload a library, or panic (which would abort the
+/// process). What the description points to does not change during the call of `visit`.
 ///
 /// ```
 /// let mut objects = 0;
@@ -34,25 +34,26 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's description is there during the call; the argument is the closure
-        // given below, which outlives the call and which nobody else calls.
+        // SAFETY: the loader's description is alive during the call. The argument is the closure given
+        // below, which outlives the call and is called only here.
         let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
         c_int::from(visit(info))
     }
-    let _asking = ASKING.lock();
-    // SAFETY: the callback takes its argument for a closure of this type, which it is, and which
-    // outlives the call.
+    let _iterating = ITERATING.lock();
+    // SAFETY: the callback's argument is a closure of the type that it expects, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
 }
 
-/// Waits until nobody asks, and keeps all from asking until [`release`].
+/// Waits until no thread iterates, and blocks all from iterating until [`release`].
 pub(crate) fn hold() {
-    ASKING.hold();
+    ITERATING.hold();
 }
 
+/// Undoes [`hold`].
+///
 /// # Safety
-/// The caller holds it.
+/// The caller called `hold`, or its parent process did before a fork.
 pub(crate) unsafe fn release() {
-    // SAFETY: the caller's promise.
-    unsafe { ASKING.release() };
+    // SAFETY: `hold` has locked it.
+    unsafe { ITERATING.release() };
 }
