@@ -1,4 +1,4 @@
-//! Which backend this machine lets us have.
+//! Which backend this machine supports.
 
 use std::io;
 
@@ -14,28 +14,28 @@ const VARIABLE: &str = "CAREFREE_REACTOR";
 /// The backend to use, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What to make drivers of.
+    /// The kind of drivers to make.
     pub kind: Kind,
     /// Why, in a few words: for `carefree doctor` and for messages.
     pub reason: String,
 }
 
-/// The backend to use in this process: io_uring where the kernel has it and lets us, else epoll.
-/// Found out once. `CAREFREE_REACTOR=uring` or `epoll` in the environment forces one.
+/// The backend to use in this process: io_uring if the kernel has and permits it, else epoll.
+/// Determined once. `CAREFREE_REACTOR=uring` or `epoll` in the environment forces one.
 ///
-/// `CAREFREE_URING=deferred` has io_uring finish completions only when their owner asks for them:
-/// somewhat cheaper, but fibers whose carrier is kept busy by another wait until it is not. The
-/// usual, `soon`, lets other threads fetch them.
+/// `CAREFREE_URING=deferred` makes io_uring finish completions only when their owner asks for them. This
+/// is somewhat cheaper, but fibers whose carrier is kept busy by another fiber wait as long as it is. With
+/// the default, `soon`, other threads can fetch completions.
 ///
-/// Where the process has no file descriptor free, nobody can tell: nothing is decided then, and the
-/// next call asks the kernel again.
+/// If the process has no free file descriptor the backend cannot be determined: the call fails, and the
+/// next one asks the kernel again.
 ///
-/// A seccomp filter that *kills* for a forbidden call (instead of answering it with an error, as
-/// those of container engines do) kills here; set `CAREFREE_REACTOR=epoll` there.
+/// A seccomp filter that *kills* the process for a forbidden call (instead of returning an error, as
+/// those of container engines do) kills it here; set `CAREFREE_REACTOR=epoll` with such a filter.
 ///
 /// # Errors
-/// [`Unsupported`](io::ErrorKind::Unsupported) when a variable has another value or forces io_uring
-/// where it is refused; [`Other`](io::ErrorKind::Other) when nothing can be decided just now.
+/// [`Unsupported`](io::ErrorKind::Unsupported) when a variable has an unknown value, or forces io_uring
+/// although that is refused; [`Other`](io::ErrorKind::Other) when the backend cannot be determined now.
 ///
 /// ```
 /// let choice = carefree_reactor::choice()?;
@@ -43,7 +43,7 @@ pub struct Choice {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn choice() -> io::Result<&'static Choice> {
-    // Nobody waits for another to find out: in the child of a fork that one may be missing.
+    // Not a lock: in the child of a fork, the thread that holds it may not exist.
     static CHOICE: OnceBox<Result<Choice, String>> = OnceBox::new();
     let decided = match CHOICE.get() {
         Some(decided) => decided,
@@ -59,18 +59,18 @@ pub fn choice() -> io::Result<&'static Choice> {
                 Err(Refusal::Lasting(message)) => Err(message),
                 Err(Refusal::Passing(message)) => return Err(io::Error::other(message)),
             };
-            // Of several threads that found out at once, the first decides.
+            // If several threads get here at once, the first one's result counts.
             CHOICE.get_or_init(|| Box::new(decided))
         }
     };
     decided.as_ref().map_err(|message| io::Error::new(io::ErrorKind::Unsupported, message.as_str()))
 }
 
-/// Looks whether the backend that the environment forces, if it forces one, can be had. Asks the
-/// kernel nothing if it does not.
+/// Checks whether the backend that the environment forces is available. Makes no system call if the
+/// environment forces none.
 ///
 /// # Errors
-/// As for [`choice`]; but where nothing can be decided just now, that is no error.
+/// As for [`choice`], but not when the backend cannot be determined now.
 ///
 /// ```
 /// carefree_reactor::check_forced()?;
@@ -86,17 +86,17 @@ pub fn check_forced() -> io::Result<()> {
     }
 }
 
-/// Why something cannot be had, in a few words.
+/// Why something is not available, in a few words.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It will not be had later either.
+    /// It will not be available later either.
     Lasting(String),
-    /// The process is out of something just now.
+    /// The process lacks a resource at the moment.
     Passing(String),
 }
 
 impl Refusal {
-    /// The same, in other words.
+    /// The same refusal with another text.
     fn map(self, words: impl FnOnce(String) -> String) -> Refusal {
         match self {
             Refusal::Lasting(why) => Refusal::Lasting(words(why)),
@@ -105,8 +105,8 @@ impl Refusal {
     }
 }
 
-/// Decides, given the variable's value and a way to find out about io_uring: what it has to say for
-/// itself, or why it cannot be used.
+/// Decides, given the variable's value and a function that describes io_uring or says why it cannot be
+/// used.
 fn choose(
     forced: Option<&str>,
     probe: impl FnOnce() -> Result<String, Refusal>,
@@ -117,7 +117,7 @@ fn choose(
             Err(Refusal::Lasting(refusal)) => {
                 Ok(Choice { kind: Kind::Epoll, reason: format!("io_uring {refusal}") })
             }
-            // A process that is to live for long should not be marked by how it began.
+            // A lack at the start should not decide for the whole life of the process.
             Err(passing) => Err(passing.map(|why| format!("io_uring {why}"))),
         },
         Some("uring") => match probe() {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_taken_where_there_is_one() {
+    fn io_uring_is_chosen_if_available() {
         for nothing in [None, Some("")] {
             assert_eq!(choose(nothing, there).unwrap().kind, Kind::Uring);
             let fallback = choose(nothing, refused).unwrap();
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn who_forces_gets_it_or_an_error() {
+    fn a_forced_backend_is_chosen_or_an_error() {
         assert_eq!(choose(Some("uring"), there).unwrap().kind, Kind::Uring);
-        let never = || panic!("asked for nothing");
+        let never = || panic!("probed unnecessarily");
         assert_eq!(choose(Some("epoll"), never).unwrap().kind, Kind::Epoll);
         let error = choose(Some("uring"), refused).unwrap_err();
         let text = "CAREFREE_REACTOR=uring, but io_uring is refused; unset it, or set it to epoll";
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_need_that_passes_decides_nothing() {
+    fn a_passing_refusal_decides_nothing() {
         let undecided = choose(None, in_need).unwrap_err();
         assert_eq!(undecided, Refusal::Passing("io_uring is in need".into()));
         assert!(matches!(choose(Some("uring"), in_need), Err(Refusal::Passing(_))));

@@ -1,26 +1,26 @@
 //! The one clock: nanoseconds of `CLOCK_MONOTONIC`, as a `u64`.
 //!
 //! A plain integer rather than `std::time::Instant`, because deadlines are shifted into wheel
-//! slots and handed to the kernel, and an `Instant` shows neither its value nor its origin. The
-//! count starts near boot and reaches 2^64 after 584 years, so every sum here saturates and
-//! [`NEVER`], the largest value, is free to mean what it says.
+//! slots and passed to the kernel, and an `Instant` shows neither its value nor its origin. The
+//! count starts near boot and reaches 2^64 after 584 years, so sums saturate, and the largest value
+//! can mean [`NEVER`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The deadline that never comes. Everything too far away to count saturates to it.
+/// The deadline that never comes. Times too far away to count saturate to it.
 pub const NEVER: u64 = u64::MAX;
 
 /// The time now: nanoseconds on `CLOCK_MONOTONIC`.
 ///
-/// Never goes backwards on one thread, nor between two threads when one of the readings happens
-/// before the other. Costs some 20 ns: libc answers it from the vDSO without entering the kernel.
+/// Never goes backwards on one thread, nor between two threads if one of the readings happens
+/// before the other. Costs some 20 ns: libc uses the vDSO and does not enter the kernel.
 #[inline]
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to for the length of the call.
+    // SAFETY: writes to `time`, a timespec.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    // It fails only for a bad pointer or an unknown clock, and this is neither.
+    // It can only fail for a bad pointer or an unknown clock.
     debug_assert_eq!(failed, 0, "clock_gettime(CLOCK_MONOTONIC) failed");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -38,7 +38,7 @@ pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
-/// The moment `duration` later than `time`, [`NEVER`] when that is beyond counting.
+/// The time `duration` after `time`; [`NEVER`] when that is too far to count.
 ///
 /// ```
 /// use carefree_reactor::clock;
@@ -51,13 +51,13 @@ pub fn add(time: u64, duration: Duration) -> u64 {
     time.saturating_add(nanos(duration))
 }
 
-/// The moment `duration` from now, [`NEVER`] when that is beyond counting.
+/// The time `duration` from now; [`NEVER`] when that is too far to count.
 #[inline]
 pub fn after(duration: Duration) -> u64 {
     add(now(), duration)
 }
 
-/// How long from `from` until `to`; zero when `to` has passed, `Duration::MAX` when `to` is
+/// The duration from `from` to `to`; zero when `to` is earlier, `Duration::MAX` when `to` is
 /// [`NEVER`].
 ///
 /// ```
@@ -72,21 +72,21 @@ pub fn between(from: u64, to: u64) -> Duration {
     if to == NEVER { Duration::MAX } else { Duration::from_nanos(to.saturating_sub(from)) }
 }
 
-/// `nanoseconds` as the kernel takes spans and moments.
+/// `nanoseconds` in the kernel's form for durations and times.
 #[cfg(not(all(test, loom)))]
 pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
     libc::timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
     }
 }
 
-/// A clock that stands still until it is set forward: the mock backend's.
+/// The mock backend's clock, which stands still until it is set forward.
 ///
-/// Shared by the drivers of all carriers of a runtime. A driver with nothing to do sets it forward
-/// to the moment it was to sleep until. That is wrong while something goes on that the drivers
-/// cannot see: a call on a thread of its own, a peer that is no fiber. Whoever knows of such a
-/// thing [holds](Virtual::hold) the time meanwhile.
+/// Shared by the drivers of all carriers of a runtime. Instead of sleeping until a time, a driver with
+/// nothing to do sets the clock forward to that time. That is wrong while something is under way that the
+/// drivers cannot see, such as a call on a separate thread or a peer that is not a fiber. Code that knows
+/// of such a thing [holds](Virtual::hold) the time meanwhile.
 ///
 /// ```
 /// use carefree_reactor::{Driver, Idle, clock::Virtual};
@@ -109,7 +109,7 @@ pub struct Virtual {
 }
 
 impl Virtual {
-    /// A clock that shows one second, whenever and wherever it is made.
+    /// A clock that starts at one second.
     pub const fn new() -> Self {
         Virtual { now: AtomicU64::new(1_000_000_000), holds: AtomicUsize::new(0) }
     }
@@ -119,20 +119,20 @@ impl Virtual {
         self.now.load(Ordering::SeqCst)
     }
 
-    /// Sets it forward to `time`; never back, and never to [`NEVER`].
+    /// Sets the clock forward to `time`; never back, and never to [`NEVER`].
     pub fn set_forward(&self, time: u64) {
         if time != NEVER {
             self.now.fetch_max(time, Ordering::SeqCst);
         }
     }
 
-    /// Keeps drivers from setting it forward until the result is dropped.
+    /// Stops drivers from setting the clock forward until the result is dropped.
     pub fn hold(&self) -> Hold<'_> {
         self.holds.fetch_add(1, Ordering::SeqCst);
         Hold(self)
     }
 
-    /// Whether somebody holds the time.
+    /// Whether a [`Hold`] exists.
     pub fn is_held(&self) -> bool {
         self.holds.load(Ordering::SeqCst) > 0
     }
@@ -160,10 +160,10 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn it_advances_with_the_standard_clock() {
+    fn it_advances_with_instant() {
         let (ours, theirs) = (now(), Instant::now());
         std::thread::sleep(Duration::from_millis(3));
-        // Ours was read first at the start and last at the end, so it must span theirs.
+        // `now` was read first at the start and last at the end, so its span includes the other.
         let elapsed = theirs.elapsed();
         assert!(between(ours, now()) >= elapsed);
     }

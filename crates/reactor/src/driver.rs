@@ -1,17 +1,16 @@
 //! One carrier's access to the kernel: operations in, completions out.
 //!
-//! # Who may call what
+//! # Threads
 //!
 //! A driver belongs to the thread that made it, its *owner*: only the owner submits, cancels, polls
-//! and waits. [`harvest`](Driver::harvest) is for other threads, while the owner computes; the
-//! caller puts a lock around the driver for that, which is what `&mut` asks for. A [`Waker`] may be
-//! used by anybody at any time.
+//! and waits. Other threads may call [`harvest`](Driver::harvest) while the owner computes; they need
+//! a lock around the driver, as it takes `&mut self`. A [`Waker`] may be used by any thread at any time.
 //!
 //! # Why the memory of an operation is safe
 //!
-//! An operation's buffers are in the kernel's hands from [`submit`](Driver::submit) until its
-//! completion is handed out, also when it was cancelled: a cancel only hurries the completion. So
-//! whoever submits keeps the memory until then. A parked fiber does by itself, for its stack stays.
+//! The kernel may use an operation's buffers from [`submit`](Driver::submit) until its completion is
+//! handed out, even if it was cancelled: a cancel only hastens the completion. So the submitter must keep
+//! the memory valid until then. A parked fiber does, because its stack stays.
 
 use std::io;
 use std::sync::Arc;
@@ -29,13 +28,13 @@ use crate::sys::uring::Ring;
 pub enum Kind {
     /// io_uring: the kernel performs the operations.
     Uring,
-    /// epoll: the kernel says when they can be performed without waiting, and the driver performs
-    /// them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`, futexes,
-    /// `accept` where another process may have the listener as well, and of `waitid` all but the end
+    /// epoll: the kernel reports when operations can be performed without waiting, and the driver
+    /// performs them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`, futexes,
+    /// `accept` from a listener that another process may have as well, and every `waitid` but for the end
     /// of one process.
     Epoll,
-    /// Like epoll, but time is [`Virtual`] and passes at once, and what completes together does so
-    /// in an order drawn from a seed.
+    /// Like epoll, but time is [`Virtual`] and passes at once, and operations that are ready together
+    /// complete in an order drawn from a seed.
     Mock,
 }
 
@@ -49,7 +48,7 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// One carrier's reactor. See the [module](self) for who may call what.
+/// One carrier's reactor. See the [module](self) for which threads may call what.
 ///
 /// ```
 /// use carefree_reactor::{Driver, Kind, Op, op::CURRENT};
@@ -66,7 +65,7 @@ impl std::fmt::Display for Kind {
 ///     length: buffer.len(),
 ///     offset: CURRENT,
 /// };
-/// // SAFETY: the buffer is left alone until the completion has come.
+/// // SAFETY: the buffer is not used until the completion has come.
 /// unsafe { driver.submit(7, &read) }.unwrap();
 ///
 /// let mut done = Vec::new();
@@ -92,11 +91,11 @@ enum Backend {
     Uring(Box<Ring>),
     Epoll(Box<Watcher>),
     Mock(Box<Mock>),
-    /// A test's, which has a driver of its own.
+    /// A test's layer, which contains a driver.
     Layer(Box<dyn Layer>),
 }
 
-/// The same call of whichever backend it is.
+/// Calls the same method of each backend.
 macro_rules! each {
     ($driver:expr, $backend:ident => $call:expr) => {
         match $driver {
@@ -109,19 +108,18 @@ macro_rules! each {
 }
 
 impl Driver {
-    /// The largest token a caller may use; those above are the driver's own.
+    /// The largest token that a caller may use; the driver uses those above.
     pub const TOKEN_MAX: u64 = u64::MAX >> 1;
 
-    /// A driver owned by the calling thread, with a bed of its own.
+    /// A driver owned by the calling thread, with an [`Idle`] of its own.
     ///
     /// # Errors
-    /// What the kernel said when it refused: see [`choice`](crate::choice()) for what to use.
+    /// The kernel's error if it refuses the backend: see [`choice`](crate::choice()) for which to use.
     pub fn new(kind: Kind) -> io::Result<Driver> {
         Driver::with_idle(kind, Arc::new(Idle::new()))
     }
 
-    /// A driver owned by the calling thread, which shares `idle` with it: a wake-up ends a wait in
-    /// either.
+    /// A driver owned by the calling thread that uses `idle`: a wake-up ends a wait in either.
     ///
     /// # Errors
     /// As for [`new`](Driver::new).
@@ -156,7 +154,7 @@ impl Driver {
         Ok(Driver { backend: Backend::Mock(mock), idle })
     }
 
-    /// The time on the clock that deadlines refer to: [`clock::now`], but for the mock its own.
+    /// The time on the clock that deadlines refer to: [`clock::now`], or the mock's own clock.
     pub fn now(&self) -> u64 {
         match &self.backend {
             Backend::Uring(_) | Backend::Epoll(_) | Backend::Layer(_) => clock::now(),
@@ -178,35 +176,36 @@ impl Driver {
     /// [`TOKEN_MAX`](Driver::TOKEN_MAX) and of no other operation under way.
     ///
     /// Never blocks, and need not enter the kernel: the next [`poll`](Driver::poll) or
-    /// [`wait`](Driver::wait) hands over all that has been submitted. Takes any number of
-    /// operations. Meant for calls that were tried without waiting ([`Op::attempt`]) and would have had
-    /// to wait: descriptors are waited for first. What a call answers at once, an error say, a
-    /// backend need not notice: reading a pipe's writing end may wait for ever.
+    /// [`wait`](Driver::wait) submits everything to it. The number of operations is not limited. Meant for
+    /// calls that were tried without waiting ([`Op::attempt`]) and would have had to wait: backends
+    /// wait for the descriptor first. A backend need not notice what the call would return at once, such
+    /// as an error: reading a pipe's writing end may wait for ever.
     ///
     /// # Errors
-    /// [`Unsupported`] when the backend cannot wait for it; nothing has happened then.
+    /// [`Unsupported`] when the backend cannot wait for the operation, which then was not begun.
     ///
     /// # Safety
-    /// What the operation's pointers name stays valid, and unused by others as the system call
-    /// demands, until the completion has been handed out.
+    /// The memory that the operation's pointers refer to stays valid, and not otherwise used as far as the
+    /// system call requires, until the completion is handed out.
     pub unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
         match &mut self.backend {
-            // SAFETY: the caller's promise, in each.
+            // SAFETY: the operation's memory stays valid until its completion is handed out, which is what
+            // each backend requires.
             Backend::Uring(ring) => unsafe { ring.submit(token, op) },
-            // SAFETY: as above.
+            // SAFETY: the same.
             Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
-            // SAFETY: as above.
+            // SAFETY: the same.
             Backend::Mock(mock) => unsafe { mock.submit(token, op) },
-            // SAFETY: as above.
+            // SAFETY: the same.
             Backend::Layer(layer) => unsafe { layer.submit(token, op, false) },
         }
     }
 
-    /// As [`submit`](Driver::submit), but the kernel holds the operation's file no longer than the
-    /// process lives. It may hold that of another one for some milliseconds more (io_uring), in which
-    /// an address is in use and a lock taken: so this is for listeners, sockets of messages, devices,
-    /// and whatever is locked. It costs more, and waits for what epoll can wait for.
+    /// [`submit`](Driver::submit) for an operation whose file the kernel must not hold longer than the
+    /// process lives. io_uring may hold the files of other operations for some milliseconds more, in which
+    /// a listener's address is still in use or a lock still taken. So this is for listeners, datagram
+    /// sockets, devices, and locked files. It costs more, and supports what epoll supports.
     ///
     /// # Errors
     /// As for [`submit`](Driver::submit).
@@ -216,33 +215,34 @@ impl Driver {
     pub unsafe fn submit_unheld(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
         match &mut self.backend {
-            // SAFETY: the caller's promise.
+            // SAFETY: the operation's memory stays valid until its completion is handed out, which is what
+            // each backend requires.
             Backend::Uring(ring) => unsafe { ring.submit_unheld(token, op) },
-            // SAFETY: as above.
+            // SAFETY: the same.
             Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
-            // SAFETY: as above.
+            // SAFETY: the same.
             Backend::Mock(mock) => unsafe { mock.submit(token, op) },
-            // SAFETY: as above.
+            // SAFETY: the same.
             Backend::Layer(layer) => unsafe { layer.submit(token, op, true) },
         }
     }
 
-    /// Asks for the end of the operation submitted under `token`. Its completion still comes: with
+    /// Cancels the operation submitted under `token`. Its completion still comes: with
     /// `-ECANCELED` (or `-EINTR` for one that had begun), or with its result if that was faster.
-    /// Nothing happens when no such operation is under way.
+    /// Does nothing if no such operation is under way.
     pub fn cancel(&mut self, token: u64) {
         each!(&mut self.backend, backend => {
             backend.cancel(token);
         })
     }
 
-    /// Hands over what was submitted and appends what is done to `out`. Enters the kernel only when
-    /// there is something to hand over or to fetch.
+    /// Passes submitted operations to the kernel and appends completions to `out`. Enters the kernel only
+    /// if there is something to pass or to fetch.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
         each!(&mut self.backend, backend => backend.poll(out))
     }
 
-    /// As [`poll`](Driver::poll), but when nothing is done sleeps until something is, until a
+    /// [`poll`](Driver::poll) that, if there is no completion, sleeps until there is one, until a
     /// wake-up, or until `deadline`: nanoseconds on the clock of [`clock::now`],
     /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also
     /// return early for no reason.
@@ -255,28 +255,28 @@ impl Driver {
         }
     }
 
-    /// [`poll`](Driver::poll) on behalf of the owner, who computes: for another thread, which should
-    /// live on, as what it hands over to io_uring is cancelled when it ends. With operations on
-    /// sockets and pipes the kernel needs the processor of who handed them over for a moment, at the
-    /// latest at its next timer interrupt; what is done is seen after that.
+    /// [`poll`](Driver::poll) by another thread while the owner computes. That thread should live on:
+    /// operations that it passes to io_uring are cancelled when it ends. To complete an operation on a
+    /// socket or pipe, the kernel briefly needs the thread that passed it on, at the latest at the next
+    /// timer interrupt there; the completion is visible after that.
     pub fn harvest(&mut self, out: &mut Vec<Completion>) {
         self.poll(out);
     }
 
-    /// Ends the wait under way or the next one. Cheap to make and to keep.
+    /// A waker for this driver, which is cheap to make and to keep.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.idle))
     }
 
-    /// Operations submitted whose completion has not been handed out.
+    /// The number of submitted operations whose completions have not been handed out.
     pub fn pending(&self) -> usize {
         each!(&self.backend, backend => backend.pending())
     }
 
-    /// Lets go of a driver in the child of a `fork`: closes the child's descriptors and touches
-    /// nothing that the parent's driver uses. (Dropping it there would cancel and await operations
-    /// that are the parent's.) The child's next driver needs an [`Idle`] of its own as well: the old
-    /// one's bell is the parent's. See [`after_fork`].
+    /// Discards a driver in the child of a `fork`: closes the child's descriptors and touches
+    /// nothing that the parent's driver uses. (Dropping it there would cancel and await the parent's
+    /// operations.) The child's next driver needs a new [`Idle`] as well: the old one's bell is the
+    /// parent's. See [`after_fork`].
     pub fn abandon(self) {
         match self.backend {
             Backend::Uring(ring) => ring.abandon(),
@@ -287,20 +287,20 @@ impl Driver {
     }
 }
 
-/// Tells this crate that the process is about to fork, and so will have its descriptors in common with
-/// another. To be called before each `fork`, by any thread.
+/// Notes that the process is about to fork, and so will share its descriptors with another. To be called
+/// before each `fork`, by any thread.
 pub fn before_fork() {
     crate::sys::before_fork();
 }
 
-/// Makes this crate usable in the child of a `fork`, which has a copy of the parent's memory but one
-/// thread. To be called there before anything else of the crate; drivers are then
-/// [abandoned](Driver::abandon) one by one.
+/// Makes this crate usable in the child of a `fork`, which has a copy of the parent's memory but only one
+/// thread. To be called there before anything else of this crate; each driver is then
+/// [abandoned](Driver::abandon).
 ///
 /// # Safety
 /// The caller is the only thread of the child, and was in no call of this crate when it forked.
 pub unsafe fn after_fork() {
-    // SAFETY: the caller's promise.
+    // SAFETY: there is one thread, and it was not inside an attempt when it forked.
     unsafe { crate::sys::after_fork() };
 }
 

@@ -1,12 +1,12 @@
 //! Hooks for tests: kernel calls that fail on demand, and a layer between a driver and its callers.
 //!
-//! Nothing here is part of the crate's interface. There is one build for tests and for users: a
-//! feature would be switched on for both, as cargo unites the features of what it builds together.
+//! Nothing here is part of the crate's interface. Tests and users have the same build: a cargo feature
+//! would be on for both, since cargo unifies the features of everything that it builds together.
 //! Without hooks, each system call and each new driver costs a load and a branch that is never taken.
 //!
-//! Every system call of the crate asks the hooks first. What the `io-uring` crate calls (set-up,
-//! registration, mapping) goes through libc's symbols; a test binary that defines those can send them
-//! to [`call`], and so ask the hooks too.
+//! Every system call of this crate consults the hooks first. The `io-uring` crate's calls (set-up,
+//! registration, mapping) go through libc's symbols; a test binary that defines those can redirect them
+//! to [`call`], which consults the hooks too.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -21,17 +21,17 @@ use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
 use crate::sys::raw;
 
-/// What a test has to say, for the whole process. Called on any thread, and on fibers.
+/// A test's hooks, for the whole process. Called on any thread, and on fibers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
-    /// A system call is about to be made: the error to answer with instead of entering the kernel.
-    /// The arguments may be changed.
+    /// Called before each system call: the error to return instead of entering the kernel. May change the
+    /// arguments, to others that are as sound.
     pub call: fn(libc::c_long, &mut [usize; 6]) -> Option<i32>,
-    /// How many submissions and completions a new ring is to hold.
+    /// How many submissions and completions a new ring should hold.
     pub sizes: fn() -> Option<(u32, u32)>,
-    /// Whether the cancel of the operation with this token, about to be handed to a ring, is to miss.
+    /// Whether the cancel of the operation with this token should miss it in the ring.
     pub misses: fn(u64) -> bool,
-    /// What to put between a new driver of this kind and its caller.
+    /// The layer between a new driver of this kind and its caller.
     pub layer: fn(Kind, &Arc<Idle>) -> io::Result<Inserted>,
 }
 
@@ -46,26 +46,26 @@ impl Hooks {
 
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(ptr::null_mut());
 
-/// Has the process use `hooks` from now on.
+/// Makes the process use `hooks` from now on.
 pub fn install(hooks: &'static Hooks) {
     HOOKS.store(ptr::from_ref(hooks).cast_mut(), Ordering::Release);
 }
 
 #[inline(always)]
 pub(crate) fn hooks() -> Option<&'static Hooks> {
-    // SAFETY: null, or what `install` was given.
+    // SAFETY: null, or the reference that `install` was given, which is valid for ever.
     unsafe { HOOKS.load(Ordering::Acquire).as_ref() }
 }
 
-/// What a caller uses in a [`Driver`]'s place. The methods are the driver's, with its promises.
+/// What a [`Driver`] delegates to in a test. The methods have the driver's contracts.
 pub trait Layer: Debug + Send {
     /// [`Driver::submit`], or [`Driver::submit_unheld`].
     ///
     /// # Errors
-    /// As there.
+    /// As for these.
     ///
     /// # Safety
-    /// As there.
+    /// As for these.
     unsafe fn submit(&mut self, token: u64, op: &Op, unheld: bool) -> Result<(), Unsupported>;
     /// [`Driver::cancel`].
     fn cancel(&mut self, token: u64);
@@ -81,7 +81,7 @@ pub trait Layer: Debug + Send {
     fn abandon(self: Box<Self>);
 }
 
-/// A driver without a layer, for a layer to stand on.
+/// A driver without a layer, for a layer to delegate to.
 ///
 /// # Errors
 /// As for [`Driver::with_idle`].
@@ -89,17 +89,17 @@ pub fn bare(kind: Kind, idle: &Arc<Idle>) -> io::Result<Driver> {
     Driver::bare(kind, Arc::clone(idle))
 }
 
-/// Given a system call's number: the error to answer with instead of entering the kernel.
+/// Given a system call's number: the error to return instead of entering the kernel.
 pub type Plan = Box<dyn FnMut(libc::c_long) -> Option<i32>>;
 
 thread_local! {
-    /// The plan is leaked, so that this variable has no destructor: the runtime makes system calls on
-    /// a fiber whose destructors have been run, and what is registered then would be run again by the
-    /// next fiber that gets the storage.
+    /// The plan is leaked, so that this variable has no destructor. The runtime makes system calls on
+    /// a fiber after running its destructors, and a destructor registered then would be run by the next
+    /// fiber that gets the storage.
     static PLAN: Cell<Option<&'static mut Plan>> = const { Cell::new(None) };
 }
 
-/// Gives the calling thread a plan, or none; returns the one it had. Installs hooks that ask it.
+/// Sets or removes the calling thread's plan; returns the one it had. Installs hooks that consult it.
 pub fn set(plan: Option<Plan>) -> Option<Plan> {
     const ASK: &Hooks = &Hooks { call: ask, ..Hooks::NONE };
     install(ASK);
@@ -108,23 +108,23 @@ pub fn set(plan: Option<Plan>) -> Option<Plan> {
     Some(mem::replace(before, Box::new(|_| None)))
 }
 
-/// What the calling thread's plan has for this call.
+/// Consults the calling thread's plan.
 fn ask(number: libc::c_long, _: &mut [usize; 6]) -> Option<i32> {
-    // Not there while it is asked: it may make calls itself.
+    // Removed while it is called, because it may make system calls itself.
     let plan = PLAN.take()?;
     let answer = plan(number);
     PLAN.set(Some(plan));
     answer
 }
 
-/// A system call that asks the hooks first.
+/// A system call that consults the hooks first.
 ///
 /// # Errors
-/// The `errno` value that a hook or the kernel answered with.
+/// The `errno` value returned by a hook or the kernel.
 ///
 /// # Safety
-/// The arguments must be such that what the kernel does with them is sound.
+/// What the kernel does with these arguments must be sound.
 pub unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: both functions require the same.
     unsafe { raw::syscall(number, args) }
 }

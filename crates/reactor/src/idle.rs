@@ -1,14 +1,14 @@
-//! What a carrier does when it has nothing to run.
+//! The sleep of a carrier that has nothing to run.
 //!
-//! It sleeps in one of two beds: on a futex, or, while operations are pending, in the kernel's wait
-//! for their completions (a ring or epoll, see [`Driver`](crate::Driver)). One word serves both, so
-//! a waker need not know which it is.
+//! It sleeps on a futex or, while operations are pending, in the kernel's wait for their completions (a
+//! ring or epoll, see [`Driver`](crate::Driver)). One word serves both, so a waker need not know which
+//! it is.
 //!
 //! # The protocol, and why no wake-up is lost
 //!
 //! The word has four values:
 //!
-//! * `EMPTY`: nobody waits, no wake-up is pending.
+//! * `EMPTY`: the carrier does not wait, and no wake-up is pending.
 //! * `WAITING`: the carrier is asleep on the futex or about to be; no wake-up is pending.
 //! * `LISTENING`: the same in the driver, which watches the bell.
 //! * `WOKEN`: a wake-up is pending (the token). Any number of wake-ups make one token.
@@ -23,32 +23,32 @@
 //! ```
 //!
 //! *Claim.* A `wake` that begins after the last W3 ends the wait that is under way or the next
-//! one. *Proof.* Only W1 and W3 take the word away from `WOKEN`'s rival values, and W1 leaves
-//! `WOKEN` alone, so the token set by K1 stays until a W3. All steps on the word are
-//! read-modify-writes of one location, so K1 falls between two of the waiter's:
+//! one. *Proof.* Only W1 and W3 overwrite the word besides K1, and W1 leaves `WOKEN` unchanged, so the
+//! token set by K1 stays until a W3. All steps on the word are read-modify-writes of one location,
+//! so K1 falls between two of the waiter's:
 //!
 //! 1. Before W1 (after an earlier W3): W1 sees `WOKEN` and goes to W3 without sleeping.
 //! 2. After W1 on the futex, before the kernel compares in W2: the comparison fails and W2 returns.
 //! 3. After the comparison: the carrier sleeps, or is awake again already. The word was `WAITING`,
-//!    so K2 calls the kernel, which puts comparing and lying down before K2's wake-up in its own
-//!    order: the sleep ends. A second waker that finds `WOKEN` skips K2 and may: whoever set
-//!    `WOKEN` over `WAITING` is bound to make the call.
+//!    so K2 calls the kernel, which orders the comparison and the sleep before K2's wake-up: the sleep
+//!    ends. A second waker that finds `WOKEN` may skip K2: the one that replaced `WAITING` by `WOKEN`
+//!    makes the call.
 //! 4. After W1 in the driver: the word was `LISTENING`, so K2 rings the bell. The driver compares
-//!    no word, but the bell keeps what the futex does not: a ring before the kernel lies down in W2
-//!    has left a completion or a ready descriptor, and W2 returns at once. (Nothing takes that away
-//!    in between, for all that fetches completions comes before W1 or after W2.)
+//!    no word, but unlike a futex the bell keeps its state: a ring before the kernel sleeps in W2
+//!    has left a completion or a ready descriptor, and W2 returns at once. (Nothing consumes that
+//!    in between: completions are fetched before W1 or after W2 only.)
 //!
-//! The call of K2 can come after the carrier has got up for another reason (deadline, signal,
-//! completion) and lain down again, in the same bed or the other; it then ends a wait whose word is
-//! `WAITING` or `LISTENING` still, or rings a bell that ends a later wait. That is a spurious
-//! return, which waits allow themselves, and no token is lost by it. ∎
+//! The call of K2 can come after the carrier has woken for another reason (deadline, signal,
+//! completion) and gone to sleep again, in the same place or the other. It then ends a wait whose word is
+//! still `WAITING` or `LISTENING`, or rings a bell that ends a later wait. That is a spurious
+//! return, which waits permit, and no token is lost by it. ∎
 //!
-//! K1 releases and W1/W3 acquire, so what the waker wrote before `wake` is seen after the `wait`
-//! that took its token. Nothing more is ordered: a scheduler that pushes work and then looks who
-//! sleeps needs its own fence between the two.
+//! K1 releases and W1/W3 acquire, so what the waker wrote before `wake` is visible after the `wait`
+//! that took its token. Nothing more is ordered: a scheduler that pushes work and then checks which
+//! carriers sleep needs its own fence between the two.
 //!
 //! Checked by loom (`tests` below): a waiter with two wakers, with a deadline, with a late K2, and
-//! one that changes beds.
+//! one that alternates between futex and driver.
 
 use crate::sys::{self, Bell, Futex};
 use std::sync::atomic::AtomicBool;
@@ -61,15 +61,15 @@ const LISTENING: u32 = 3;
 
 /// The timer slack of a carrier, in nanoseconds.
 ///
-/// The kernel may end a timed wait late by the thread's slack, 50 us unless told otherwise, to
-/// serve several threads' timers with one interrupt. A carrier has done that merging already: its
-/// one wait stands for all the timers in its wheel, and every fiber that sleeps would pay the slack
-/// on top. So as little as the kernel accepts; 0 would mean "the usual".
+/// The kernel may end a timed wait late by the thread's slack, by default 50 us, to
+/// serve several threads' timers with one interrupt. A carrier has merged timers already: its
+/// one wait stands for all the timers in its wheel, and the slack would delay every sleeping fiber.
+/// This is the least that the kernel accepts; 0 would restore the default.
 const TIMER_SLACK: usize = 1;
 
-/// A carrier's bed: one thread waits, any thread wakes it.
+/// The sleep of one carrier: one thread waits, any thread wakes it.
 ///
-/// A wake-up is a token. It is kept when nobody waits and ends the next wait at once; two wake-ups
+/// A wake-up is a token. Without a wait under way it is kept and ends the next wait at once; two wake-ups
 /// without a wait between them are one.
 ///
 /// ```
@@ -81,50 +81,51 @@ const TIMER_SLACK: usize = 1;
 ///     let idle = Arc::clone(&idle);
 ///     move || idle.wake()
 /// });
-/// while !idle.wait(None) {} // false: woken by nothing, look again
+/// while !idle.wait(None) {} // false: a spurious return
 /// # waker.join().unwrap();
 /// ```
 #[derive(Debug)]
 pub struct Idle {
     word: Futex,
-    /// What rouses it from its driver.
+    /// Wakes the carrier when it sleeps in its driver.
     bell: Bell,
-    /// Whether the waiting thread's timer slack has been seen to.
+    /// Whether the waiting thread's timer slack was set.
     sharp: AtomicBool,
 }
 
 impl Idle {
-    /// A bed nobody lies in, without a token.
+    /// Without a waiting thread or a token.
     pub fn new() -> Self {
         Idle { word: Futex::new(EMPTY), bell: Bell::new(), sharp: AtomicBool::new(false) }
     }
 
     /// Blocks the calling thread until [`wake`](Idle::wake) or until `deadline`, in nanoseconds on
     /// the clock of [`clock::now`](crate::clock::now); `None` sets no limit. Returns whether a
-    /// wake-up ended it. May also return early without either; never sleeps on past a wake-up.
+    /// wake-up ended it. May also return spuriously; never misses a wake-up.
     ///
-    /// The first wait sets the timer slack of the calling thread to 1 ns, so that deadlines are
-    /// kept to within some microseconds instead of 50. Threads started from it later inherit that.
+    /// The first wait with a deadline sets the timer slack of the calling thread to 1 ns, so that
+    /// deadlines are met within some microseconds instead of 50. Threads that it starts later inherit
+    /// that.
     ///
     /// # Panics
-    /// When another thread is waiting here already: a bed is for one.
+    /// When another thread is already waiting here.
     pub fn wait(&self, deadline: Option<u64>) -> bool {
-        self.lie_down(WAITING, deadline.is_some(), || self.word.wait(WAITING, deadline))
+        self.sleep_as(WAITING, deadline.is_some(), || self.word.wait(WAITING, deadline))
     }
 
-    /// As [`wait`](Idle::wait), but in `sleep`: the kernel's wait for completions, which ends when
-    /// the bell rings or has rung since the last time. `timed` says whether it has a deadline.
+    /// [`wait`](Idle::wait) in `sleep`: the kernel's wait for completions, which ends when the bell rings
+    /// or has rung since the last call. `timed` says whether it has a deadline.
     pub(crate) fn listen(&self, timed: bool, sleep: impl FnOnce()) -> bool {
-        self.lie_down(LISTENING, timed, sleep)
+        self.sleep_as(LISTENING, timed, sleep)
     }
 
-    fn lie_down(&self, bed: u32, timed: bool, sleep: impl FnOnce()) -> bool {
+    fn sleep_as(&self, state: u32, timed: bool, sleep: impl FnOnce()) -> bool {
         if timed && !self.sharp.load(Relaxed) {
             self.sharp.store(true, Relaxed);
             sys::set_timer_slack(TIMER_SLACK);
         }
         let word = self.word.word();
-        match word.compare_exchange(EMPTY, bed, Acquire, Acquire) {
+        match word.compare_exchange(EMPTY, state, Acquire, Acquire) {
             Ok(_) => sleep(),
             Err(WOKEN) => {}
             Err(_) => panic!("two threads wait on one Idle: each carrier needs its own"),
@@ -132,8 +133,8 @@ impl Idle {
         word.swap(EMPTY, AcqRel) == WOKEN
     }
 
-    /// Ends the wait under way, or else the next one. Callable from any thread; enters the kernel
-    /// only when the carrier is asleep or on its way there.
+    /// Ends the wait under way, or else the next one. Any thread may call it. Enters the kernel
+    /// only if the carrier sleeps or is about to.
     pub fn wake(&self) {
         match self.word.word().swap(WOKEN, Release) {
             WAITING => self.word.wake(),
@@ -161,7 +162,7 @@ mod tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Waits until work is there. Loom reports a lost wake-up as a deadlock.
+    /// Waits until `work` has the wanted value. Loom reports a lost wake-up as a deadlock.
     fn wait_for(idle: &Idle, work: &loom::sync::atomic::AtomicU32, wanted: u32) {
         while work.load(Relaxed) != wanted {
             idle.wait(None);
@@ -181,28 +182,28 @@ mod tests {
     }
 
     #[test]
-    fn one_waker_is_heard_and_what_it_wrote_is_seen() {
+    fn a_wake_up_arrives_and_orders_the_wakers_writes() {
         model(|| {
             let idle = Arc::new(Idle::new());
             let work = Arc::new(loom::cell::UnsafeCell::new(0));
             let waker = {
                 let (idle, work) = (Arc::clone(&idle), Arc::clone(&work));
                 thread::spawn(move || {
-                    // SAFETY: the waiter reads only after the token, which is sent after this;
-                    // loom checks exactly that.
+                    // SAFETY: the waiter reads after taking the token, which is set after this write.
+                    // Loom checks that.
                     work.with_mut(|work| unsafe { *work = 7 });
                     idle.wake();
                 })
             };
             while !idle.wait(None) {}
-            // SAFETY: as above.
+            // SAFETY: the token was taken, so the waker has written.
             assert_eq!(work.with(|work| unsafe { *work }), 7);
             waker.join().unwrap();
         });
     }
 
     #[test]
-    fn two_wakers_are_heard() {
+    fn two_wake_ups_arrive() {
         model(|| {
             let (idle, work) = setting();
             let wakers = [0, 1].map(|_| {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_or_signal_does_not_eat_a_wake_up() {
+    fn a_deadline_or_signal_does_not_lose_a_wake_up() {
         model(|| {
             let (idle, work) = setting();
             let waker = {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_beds_is_found_in_either() {
+    fn a_carrier_that_alternates_between_futex_and_driver_is_woken() {
         model(|| {
             let (idle, work) = setting();
             let wakers = [0, 1].map(|_| {
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_ring_of_an_old_wake_up_does_no_harm_to_the_next() {
+    fn a_late_ring_does_not_lose_the_next_wake_up() {
         model(|| {
             let (idle, work) = setting();
             let waker = {
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_kernel_call_of_an_old_wake_up_does_no_harm_to_the_next() {
+    fn a_late_futex_wake_does_not_lose_the_next_wake_up() {
         model(|| {
             let (idle, work) = setting();
             let waker = {

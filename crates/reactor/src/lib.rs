@@ -1,21 +1,20 @@
 //! Waiting on the kernel.
 //!
-//! A carrier is a thread that runs fibers. Everything for which a carrier turns to the kernel in
-//! order to *wait* lives in this crate; it knows nothing of fibers and calls nobody back except
-//! through closures and payloads its caller hands in.
+//! A carrier is a thread that runs fibers. This crate contains everything by which a carrier *waits* for
+//! the kernel. It knows nothing of fibers, and calls back only the closures that its caller passes in.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`clock`] | the one clock: nanoseconds of `CLOCK_MONOTONIC` as a `u64` |
-//! | [`timer`] | a million deadlines: a hierarchical timing wheel, [`Wheel`] |
-//! | [`idle`] | what a carrier does with nothing to run: [`Idle`], a wait that a wake-up or a deadline ends |
-//! | [`op`] | what the kernel is asked to do: [`Op`] in, [`Completion`] out |
+//! | [`timer`] | deadlines, up to millions: a hierarchical timing wheel, [`Wheel`] |
+//! | [`idle`] | the sleep of a carrier with nothing to run: [`Idle`], which a wake-up or a deadline ends |
+//! | [`op`] | operations: [`Op`] in, [`Completion`] out |
 //! | [`driver`] | a carrier's access to the kernel, [`Driver`], over one of three backends: io_uring, epoll, and a mock with virtual time |
-//! | [`choice`](mod@choice) | which backend this machine lets us have, and why |
+//! | [`choice`](mod@choice) | which backend this machine supports, and why |
 //!
 //! A carrier waits for three things: another carrier's wake-up, the earliest deadline, and
-//! completions. [`Idle`] serves the first two with one futex word; [`Driver::wait`] serves all
-//! three, and the word is the same, so a waker need not know where the carrier sleeps.
+//! completions. [`Idle`] handles the first two with one futex word; [`Driver::wait`] handles all
+//! three with the same word, so a waker need not know where the carrier sleeps.
 //!
 //! ```
 //! use carefree_reactor::{Idle, Wheel, clock};

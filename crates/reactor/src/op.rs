@@ -1,32 +1,32 @@
-//! What the kernel is asked to do, and what it answered.
+//! Operations for the kernel, and their results.
 //!
-//! Plain data in, plain data out. An [`Op`] is the arguments of one system call; a [`Completion`]
-//! carries that call's result under the token the caller chose. Nothing is called back.
+//! Both are plain data. An [`Op`] is the arguments of one system call; a [`Completion`] carries that
+//! call's result under the token that the caller chose. Nothing is called back.
 
 use std::os::fd::RawFd;
 
-/// The file's own position, for `offset` of [`Op::Read`] and its kin. Also right for what has no
+/// The file's own position, for the `offset` of [`Op::Read`] and the like. Also for files without a
 /// position: pipes, sockets, terminals.
 pub const CURRENT: u64 = u64::MAX;
 
 /// One operation: a system call that may have to wait.
 ///
-/// The fields are the call's arguments, pointers included. An `Op` is copied by
-/// [`submit`](crate::Driver::submit) and may go away after it; what its pointers name may not,
-/// until the completion has come. A fiber that parks until then keeps it on its stack.
+/// The fields are the call's arguments, pointers included. [`submit`](crate::Driver::submit) copies the
+/// `Op`, but the memory that its pointers refer to must stay valid until the completion has come. A
+/// fiber that parks until then keeps it on its stack.
 ///
 /// An operation does what the blocking call does, and honours `MSG_DONTWAIT` and `RWF_NOWAIT`, with
 /// two differences:
 ///
-/// * A blocking call that sends or writes goes on until everything is sent. An operation ends when
-///   some of it is; the caller goes on with the rest. (io_uring sends everything where it can.)
-/// * It waits even on a descriptor with `O_NONBLOCK` (or, with some operations and on older kernels,
-///   answers `-EAGAIN`). So who must not wait there asks for the descriptor's flags first, and
+/// * A blocking call that sends or writes continues until everything is sent. An operation ends when
+///   some of it is; the caller submits the rest. (io_uring sends everything if it can.)
+/// * An operation waits even on a descriptor with `O_NONBLOCK` (or, for some operations and on older
+///   kernels, returns `-EAGAIN`). A caller that must not wait reads the descriptor's flags first, and
 ///   submits nothing.
 ///
-/// Closing a descriptor does not end what waits for it: cancel that first. If the number then means
-/// another file, what waited for the old one is never served by the new one: it goes on waiting
-/// (io_uring), or ends with `-EBADF` when that is noticed (epoll).
+/// Closing a descriptor does not end operations that wait for it: cancel them first. If the number is
+/// reused for another file, an operation that waited for the old file never acts on the new one: it
+/// continues to wait (io_uring), or ends with `-EBADF` when the change is noticed (epoll).
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The fields are named as in the manual pages of the calls.
 pub enum Op {
@@ -51,14 +51,14 @@ pub enum Op {
     Accept { fd: RawFd, address: *mut libc::sockaddr, length: *mut libc::socklen_t, flags: i32 },
     /// `connect(2)`.
     Connect { fd: RawFd, address: *const libc::sockaddr, length: libc::socklen_t },
-    /// `poll(2)` of one descriptor without a time limit: result is what became of `events`, with
-    /// `POLLERR` and `POLLHUP` possibly added. Ends with the first event.
+    /// `poll(2)` of one descriptor without a time limit: result is those of `events` that occurred, and
+    /// possibly `POLLERR` and `POLLHUP`. Ends with the first event.
     Poll { fd: RawFd, events: u32 },
     /// `fsync(2)`, or `fdatasync(2)` with `data_only`.
     Sync { fd: RawFd, data_only: bool },
     /// `openat(2)`: result is the new descriptor.
     Open { directory: RawFd, path: *const libc::c_char, flags: i32, mode: libc::mode_t },
-    /// `splice(2)`; an offset of -1 stands for its null pointer.
+    /// `splice(2)`; an offset of -1 means a null pointer.
     Splice { from: RawFd, from_offset: i64, to: RawFd, to_offset: i64, length: usize, flags: u32 },
     /// Waits while `*address == value` for a futex wake that matches `mask`: shared between
     /// processes, not private. Result is 0, or `-EAGAIN` when the value differed.
@@ -91,18 +91,18 @@ impl Op {
         }
     }
 
-    /// Makes the call now, if it need not wait, without changing the descriptor's mode: the first
+    /// Makes the call now, if it need not wait, without changing the descriptor's mode: the
     /// try before [`submit`](crate::Driver::submit).
     ///
-    /// A call that transfers part of what was asked for is done. Where the kernel offers no better
-    /// (terminals, timers), readiness is looked at first, and the call waits if another thread of
-    /// the program or another process is faster.
+    /// A call that transfers part of what was requested is done. If the kernel offers nothing better
+    /// (terminals, timers), this checks readiness first, and then the call waits if another thread or
+    /// process is faster.
     ///
     /// # Safety
     /// The operation's pointers are valid for its system call.
     #[cfg(not(all(test, loom)))]
     pub unsafe fn attempt(&self) -> Attempt {
-        // SAFETY: the caller's promise.
+        // SAFETY: the operation's pointers are valid for its system call.
         unsafe { crate::sys::attempt(self) }
     }
 }
@@ -110,20 +110,20 @@ impl Op {
 /// The end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the operation was submitted under.
+    /// The token that the operation was submitted under.
     pub token: u64,
-    /// What the system call returned: 0 or more, or a negated `errno` value.
+    /// The system call's result: 0 or more, or a negated `errno` value.
     pub result: i32,
 }
 
-/// What became of a call that must not wait.
+/// The outcome of a call that must not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It was made: what it returned, or a negated `errno` value.
+    /// The call was made: its result, or a negated `errno` value.
     Done(i32),
-    /// It would have had to wait.
+    /// The call would have had to wait.
     Again,
-    /// There is no way to make it without waiting: `connect`, `fsync`, `open`, `splice`.
+    /// The call cannot be made without waiting: `connect`, `fsync`, `open`, `splice`.
     Unsupported,
 }
 

@@ -1,7 +1,7 @@
-//! Deadlines, a million at a time.
+//! Timers: deadlines with payloads, up to millions of them.
 //!
-//! One type, the [`Wheel`]. It is single-threaded: whoever shares one between carriers puts a
-//! lock around it, and every operation is short enough for that.
+//! The one type is the [`Wheel`]. It is single-threaded; to share one between carriers takes a
+//! lock, and every operation is short enough to run under it.
 
 mod bin;
 mod table;

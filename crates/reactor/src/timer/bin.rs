@@ -1,11 +1,11 @@
-//! Bins: what a wheel's slots hold their entries in.
+//! Bins: how a wheel's slots store their entries.
 //!
-//! A textbook timing wheel chains the timers of a slot through the timers themselves. Walking such
-//! a chain is one cache miss after the other, each waiting for the last, once the timers
-//! outgrow the cache. Here a slot chains *blocks* of fifteen entries, each entry a deadline
-//! and the index of its timer, so that a walk reads neighbouring words and knows the next fifteen
-//! timers at once. Taking an entry out of the middle moves the slot's last entry into the hole,
-//! which gives up the order inside a slot; the wheel sorts what falls due instead.
+//! A textbook timing wheel links the timers of a slot through the timers themselves. Once the timers
+//! outgrow the cache, each step along such a list is a cache miss that depends on the one before. Here a
+//! slot links *blocks* of fifteen entries, each entry a deadline and the index of its timer, so a walk
+//! reads neighbouring words and knows the next fifteen timers at once. Removing an entry from the middle
+//! moves the slot's last entry into the hole. That loses the order inside a slot; the wheel sorts
+//! timers that are due instead.
 //!
 //! ```text
 //!   slot: earliest, head, filled            block (192 bytes, three cache lines)
@@ -20,10 +20,10 @@ use super::table::Table;
 /// Entries in one block: as many as fill three cache lines with the link to the next block.
 pub(super) const BLOCK: usize = 15;
 
-/// Index that stands for "none".
+/// The index that means "none".
 const NONE: u32 = u32::MAX;
 
-/// One timer as its slot knows it.
+/// One timer's entry in its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) deadline: u64,
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) timer: u32,
 }
 
-/// Where an entry lies: the block's index in the high 28 bits, the position in it in the low 4.
+/// An entry's place: the block's index in the high 28 bits, the position in it in the low 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
@@ -49,11 +49,11 @@ impl Place {
     }
 }
 
-/// The entries whose deadlines fall into one stretch of time.
+/// The entries whose deadlines fall into one interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// No entry is due before this. Exactly the earliest deadline until an entry is taken out,
-    /// from then on possibly earlier: finding the next one would take a walk.
+    /// No entry is due before this. It is the earliest deadline until an entry is taken out;
+    /// from then on it may be earlier, since finding the next one would take a walk.
     pub(super) earliest: u64,
     head: u32,
     /// Entries in use in the head block, 1..=BLOCK; the blocks behind it are full. 0 only when
@@ -92,7 +92,7 @@ impl Blocks {
         Blocks { blocks: Table::new(), free: NONE }
     }
 
-    /// Adds `entry` to `slot` and says where it went.
+    /// Adds `entry` to `slot`; returns its place.
     pub(super) fn push(&mut self, slot: &mut Slot, entry: Entry) -> Place {
         if slot.filled as usize == BLOCK || slot.is_empty() {
             slot.head = self.allocate(slot.head);
@@ -135,8 +135,8 @@ impl Blocks {
         Some(entry.timer)
     }
 
-    /// Takes the head block off `slot`: a copy of it and the number of entries in use. The block
-    /// itself is free at once, so that what is put back while emptying a slot re-uses it.
+    /// Removes the head block from `slot`; returns a copy of it and the number of entries in use. The
+    /// block itself is free at once, for entries that are filed again while a slot is emptied.
     pub(super) fn pop_block(&mut self, slot: &mut Slot) -> Option<(Block, usize)> {
         if slot.is_empty() {
             return None;
@@ -147,7 +147,7 @@ impl Blocks {
         Some((block, filled))
     }
 
-    /// A block whose next is `next`.
+    /// Allocates a block whose next is `next`.
     fn allocate(&mut self, next: u32) -> u32 {
         if self.free != NONE {
             let index = self.free;
@@ -157,13 +157,13 @@ impl Blocks {
             return index;
         }
         let index = self.blocks.len();
-        // `Place` keeps 28 bits for the block: four billion timers, 150 GB of them.
+        // `Place` has 28 bits for the block: four billion timers, of 150 GB.
         assert!(index < 1 << 28, "a timer wheel holds 2^28 blocks of timers");
         self.blocks.push(Block { deadlines: [0; BLOCK], timers: [0; BLOCK], next });
         index as u32
     }
 
-    /// Frees the block and returns what followed it.
+    /// Frees the block; returns the next one.
     fn release(&mut self, index: u32) -> u32 {
         let block = &mut self.blocks[index];
         let next = block.next;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_gives_back_what_was_pushed() {
+    fn a_slot_returns_the_entries_pushed() {
         for count in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 10 * BLOCK + 3] {
             let (mut blocks, mut slot) = (Blocks::new(), Slot::EMPTY);
             for n in 0..count {
@@ -210,7 +210,7 @@ mod tests {
         let mut places: Vec<Place> = (0..count)
             .map(|timer| blocks.push(&mut slot, Entry { deadline: u64::from(timer), timer }))
             .collect();
-        // Every third, from the front: most of these fill their hole with another entry.
+        // Every third, from the front: in most cases another entry is moved into the hole.
         let mut gone = Vec::new();
         for timer in (0..count).step_by(3) {
             if let Some(moved) = blocks.take(&mut slot, places[timer as usize]) {
@@ -223,14 +223,14 @@ mod tests {
             let place = places[timer as usize];
             assert_eq!(blocks.blocks[place.block()].timers[place.position()], timer);
         }
-        // The rest, from the back, down to nothing.
+        // The rest, from the back, until the slot is empty.
         for &timer in left.iter().rev() {
             if let Some(moved) = blocks.take(&mut slot, places[timer as usize]) {
                 places[moved as usize] = places[timer as usize];
             }
         }
         assert!(slot.is_empty());
-        // And three blocks serve again without a fourth.
+        // The three blocks are reused, and no fourth is allocated.
         for timer in 0..count {
             blocks.push(&mut slot, Entry { deadline: 1, timer });
         }

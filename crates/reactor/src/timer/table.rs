@@ -1,19 +1,19 @@
-//! A table that grows without moving.
+//! A table that grows without moving its rows.
 //!
-//! A `Vec` of a million rows has been copied twenty times on its way there, the last time 16 MB at
-//! a stroke: a pause of milliseconds inside an operation that is meant to take nanoseconds, under
-//! somebody's lock. This one grows by a segment at a time.
+//! A `Vec` that grows to a million rows is copied twenty times, the last time 16 MB at once: a pause of
+//! milliseconds, under the caller's lock, in an operation that should take nanoseconds. This table grows
+//! by one segment at a time.
 
 use std::ops::{Index, IndexMut};
 
-/// The size of a segment: few enough of them that the directory stays in the first-level cache,
-/// and small enough to come by at once. Memory that no row has touched costs nothing.
+/// The size of a segment: large enough that the directory stays in the first-level cache, and small
+/// enough to be allocated quickly. Memory that no row has touched costs nothing.
 const SEGMENT_BYTES: usize = 128 * 1024;
 
-/// Rows by number, appended and never taken away.
+/// Rows by number, appended and never removed.
 #[derive(Debug)]
 pub(super) struct Table<R> {
-    /// All full but the last.
+    /// All but the last are full.
     segments: Vec<Vec<R>>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! # Shape
 //!
-//! Time is cut into ticks of 2^16 ns (65.5 us). Eight levels of 64 slots each cover all 48 bits
-//! of a tick number, so that every `u64` deadline has its slot and none needs a special case:
+//! Time is divided into ticks of 2^16 ns (65.5 us). Eight levels of 64 slots each cover all 48 bits
+//! of a tick number, so every `u64` deadline has a slot and none needs a special case:
 //!
 //! | level | one slot spans | the level spans |
 //! |---|---|---|
@@ -16,24 +16,24 @@
 //! | 6 | 52 days | 9 years |
 //! | 7 | 9 years | 584 years |
 //!
-//! An entry lives on the level of the highest 6-bit group in which its tick differs from the
-//! wheel's own tick. Hence everything on a level comes before everything on the level above it,
-//! on one level the slots come in order of their number, and the first occupied slot of the lowest
+//! An entry is on the level of the highest 6-bit group in which its tick differs from the
+//! wheel's own tick. Hence everything on a level is due before everything on the level above it,
+//! on one level the slots are in order of their number, and the first occupied slot of the lowest
 //! occupied level holds the earliest deadline: two bit scans find it.
 //!
 //! When the wheel's tick enters a slot of a higher level, that slot's entries move down
-//! (*cascade*). A sleep of 100 ms moves once in its life; a timeout that is removed before it is
-//! due usually never moves.
+//! (*cascade*). A sleep of 100 ms moves once; a timeout that is removed before it is due usually never
+//! moves.
 //!
 //! # Why the tick is 2^16 ns
 //!
 //! The tick does not limit precision: slots keep exact deadlines, [`Wheel::expire`] compares them
-//! one by one and [`Wheel::next_deadline`] returns exact ones, so nothing fires early and nothing
-//! fires late for the wheel's sake. The tick decides only how many levels an entry falls through
-//! (a shorter tick: more) and how many entries share the slot in which it falls due, which
-//! is walked once more each time some of them are due and others are not (a longer tick: more).
-//! Waking a sleeping thread takes the kernel 5 to 50 us, so entries less than that apart come due
-//! together anyway; the next power of two that makes the levels come out even is 2^16.
+//! one by one and [`Wheel::next_deadline`] returns exact ones, so no timer fires early, and none fires
+//! late because of the wheel. The tick only determines how many levels an entry moves through
+//! (a shorter tick: more) and how many entries share the slot in which it is due, which
+//! is walked again each time some of them are due and others are not (a longer tick: more).
+//! Waking a sleeping thread takes the kernel 5 to 50 us, so entries closer than that are due
+//! together anyway; 2^16 is the next power of two that divides the bits evenly among the levels.
 //!
 //! # Rejected
 //!
@@ -55,11 +55,11 @@ const LEVEL: u32 = 6;
 const SLOTS: usize = 1 << LEVEL;
 const LEVELS: usize = (64 - TICK as usize).div_ceil(LEVEL as usize);
 
-/// Names one insertion into one [`Wheel`], for taking it out again.
+/// Identifies one insertion into one [`Wheel`], for its removal.
 ///
-/// A key never comes to mean another timer: once its timer has expired or been removed, it is
-/// refused for ever. (It holds the number of its insertion, and 2^64 of those are out of reach.)
-/// Used with another wheel than its own it may name a timer of that one.
+/// A key never refers to another timer: once its timer has expired or been removed, the key is
+/// invalid for ever. (It holds the number of its insertion, which never reaches 2^64.)
+/// Used with another wheel it may refer to a timer of that wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerKey {
     serial: NonZeroU64,
@@ -68,16 +68,16 @@ pub struct TimerKey {
 
 /// One row of the timer table.
 struct Timer<T> {
-    /// The insertion this row serves; `None` in a free row.
+    /// The number of the row's insertion; `None` in a free row.
     serial: Option<NonZeroU64>,
-    /// Again, though the slot's entry has it: removal finds the slot by it without first waiting
-    /// for another cache line.
+    /// A copy of the deadline in the slot's entry, by which removal finds the slot without waiting for
+    /// another cache line.
     deadline: u64,
     place: Place,
     payload: Option<T>,
 }
 
-/// A timer taken out because its time has come, on its way to the caller.
+/// A timer that is due and was taken out of its slot, but not yet passed to the caller.
 struct Due<T> {
     deadline: u64,
     serial: NonZeroU64,
@@ -90,8 +90,8 @@ struct Due<T> {
 /// once, before it expires. Times are nanoseconds on whatever clock the caller uses throughout
 /// ([`clock::now`](crate::clock::now) for carriers).
 ///
-/// Memory is 45 bytes a timer for payloads the size of a pointer, plus 8 KiB for the wheel. It is
-/// kept for re-use until [`Wheel::shrink`].
+/// It takes 45 bytes for each timer with a payload of a pointer's size, plus 8 KiB. Memory is kept for
+/// reuse until [`Wheel::shrink`].
 ///
 /// ```
 /// use carefree_reactor::Wheel;
@@ -109,7 +109,7 @@ struct Due<T> {
 /// assert_eq!(wheel.next_deadline(), Some(3_000_000));
 /// ```
 pub struct Wheel<T> {
-    /// The tick the wheel has advanced to. Every slot before it is empty.
+    /// The tick that the wheel has advanced to. Every slot before it is empty.
     tick: u64,
     /// Which slots of a level hold entries, one bit a slot.
     occupied: [u64; LEVELS],
@@ -118,19 +118,19 @@ pub struct Wheel<T> {
     slots: Box<[Slot; LEVELS * SLOTS]>,
     blocks: Blocks,
     timers: Table<Timer<T>>,
-    /// Free rows of `timers`. A stack of its own rather than a chain through the rows: after a
-    /// million timers have expired in random order such a chain is a cache miss a step.
+    /// Free rows of `timers`. A separate stack rather than a list through the rows: after a million
+    /// timers have expired in random order, each step along such a list would be a cache miss.
     free: Vec<u32>,
-    /// Insertions so far.
+    /// The number of insertions so far.
     serial: u64,
-    /// What `expire` has taken out and not handed over yet; empty between calls unless the
+    /// Timers that `expire` has taken out and not passed on yet; empty between calls unless the
     /// caller's closure panicked.
     due: VecDeque<Due<T>>,
 }
 
 impl<T> Wheel<T> {
-    /// An empty wheel whose time is `now`. Deadlines before `now` are as welcome as those after;
-    /// the value only saves the first entries some moves.
+    /// An empty wheel whose time is `now`. Deadlines before `now` are allowed; the value only saves the
+    /// first entries some moves.
     pub fn new(now: u64) -> Self {
         Wheel {
             tick: now >> TICK,
@@ -155,12 +155,11 @@ impl<T> Wheel<T> {
         self.len() == 0
     }
 
-    /// Sets a timer: the first [`expire`](Wheel::expire) at or after `deadline` hands `payload`
-    /// back. A deadline that has passed is due at the next `expire`; one of `u64::MAX` is due
-    /// only when the clock says `u64::MAX`.
+    /// Sets a timer: the first [`expire`](Wheel::expire) at or after `deadline` returns `payload`. A
+    /// deadline that has passed is due at the next `expire`; one of `u64::MAX` is due only at `u64::MAX`.
     ///
     /// # Panics
-    /// When four billion timers are set at once.
+    /// When four billion timers are already set.
     pub fn insert(&mut self, deadline: u64, payload: T) -> TimerKey {
         self.serial += 1;
         let serial = NonZeroU64::new(self.serial).expect("2^64 timers were set");
@@ -177,7 +176,7 @@ impl<T> Wheel<T> {
         TimerKey { serial, index }
     }
 
-    /// Takes a timer out before it expires. `None` when it has expired or been removed already.
+    /// Removes a timer before it expires. `None` if it has expired or was removed already.
     pub fn remove(&mut self, key: TimerKey) -> Option<T> {
         if key.index as usize >= self.timers.len() {
             return None;
@@ -201,12 +200,11 @@ impl<T> Wheel<T> {
         payload
     }
 
-    /// How long the caller may sleep: no timer is due before this time. `None` when there is no
-    /// timer at all.
+    /// The time until which the caller may sleep: no timer is due earlier. `None` if there is no timer.
     ///
-    /// It is the earliest deadline itself, unless the timer with that deadline was removed: then
-    /// it may still be that one's. Calling [`expire`](Wheel::expire) at the time it names either
-    /// fires something or moves it on, so a sleeper wakes in vain at most once for it.
+    /// This is the earliest deadline, or may be that of a timer that was removed. Calling
+    /// [`expire`](Wheel::expire) at this time either fires a timer or corrects the value, so a removed
+    /// timer wakes a sleeper unnecessarily at most once.
     pub fn next_deadline(&self) -> Option<u64> {
         if let Some(due) = self.due.front() {
             return Some(due.deadline);
@@ -215,16 +213,16 @@ impl<T> Wheel<T> {
         Some(self.slots[level * SLOTS + number].earliest)
     }
 
-    /// Advances the wheel to `now` and hands `fire` the payload of every timer whose deadline is
-    /// at or before `now`, and of no other. Returns how many that were.
+    /// Advances the wheel to `now` and calls `fire` with the payload of every timer whose deadline is
+    /// at or before `now`, and of no other. Returns their number.
     ///
-    /// They fire in the order of their deadlines, and those with one and the same deadline in the
-    /// order of their insertion. `now` may lie before the `now` of an earlier call (two callers
-    /// read the clock, then took the lock in the other order): the wheel does not turn back, and
-    /// the comparison is with the value given.
+    /// Timers fire in the order of their deadlines, those with equal deadlines in the order of their
+    /// insertion. `now` may be less than in an earlier call (two callers may read the clock, then take
+    /// the lock in the other order): the wheel does not turn back, but deadlines are compared with this
+    /// `now`.
     ///
     /// # Panics
-    /// Only if `fire` does. The timers it was not called for are handed over by the next call.
+    /// Only if `fire` does. The next call fires the remaining timers.
     pub fn expire(&mut self, now: u64, mut fire: impl FnMut(T)) -> usize {
         let new = self.tick.max(now >> TICK);
         let mut fired = 0;
@@ -238,12 +236,13 @@ impl<T> Wheel<T> {
             };
             let shift = LEVEL * level as u32;
             let start = (self.tick >> (shift + LEVEL) << LEVEL | number as u64) << shift;
-            // Not reached yet, or the slot the wheel stands in and nobody there is due.
+            // The slot is not reached yet, or it is the wheel's present slot and nothing in it is due.
             if start > new || (level == 0 && self.slots[number].earliest > now) {
                 break;
             }
-            // To the end of the slot if it has passed, else to where we are in it. Nothing lies
-            // in between: this is the first slot. So should `fire` panic, all is in its place.
+            // To the end of the slot if it has passed, else to the present tick within it. This is the
+            // first occupied slot, so no entry lies in between, and if `fire` panics all entries are
+            // where they belong.
             self.tick = new.min(start + ((1 << shift) - 1));
             self.empty_slot(level, number, now);
         }
@@ -251,8 +250,8 @@ impl<T> Wheel<T> {
         fired
     }
 
-    /// Gives the memory back that a crowd of timers left behind. Does nothing while any timer is
-    /// set. Meant for a long idle stretch: returning the memory of a million timers to the kernel
+    /// Frees the memory of former timers. Does nothing while any timer is
+    /// set. Meant for long idle times: returning the memory of a million timers to the kernel
     /// takes milliseconds.
     pub fn shrink(&mut self) {
         if self.is_empty() {
@@ -263,7 +262,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Level and number of the first slot that holds anything.
+    /// Level and number of the first occupied slot.
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.levels == 0 {
             return None;
@@ -272,8 +271,8 @@ impl<T> Wheel<T> {
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
-    /// Empties a slot that the wheel has reached: what is due by `now` goes to `self.due`, sorted,
-    /// the rest is filed anew, on a lower level.
+    /// Empties a slot that the wheel has reached: timers due by `now` go to `self.due`, sorted; the others
+    /// are filed again, on a lower level.
     fn empty_slot(&mut self, level: usize, number: usize, now: u64) {
         let mut slot = std::mem::replace(&mut self.slots[level * SLOTS + number], Slot::EMPTY);
         self.vacate(level, number);
@@ -294,7 +293,7 @@ impl<T> Wheel<T> {
         self.due.make_contiguous().sort_unstable_by_key(|due| (due.deadline, due.serial));
     }
 
-    /// Puts an entry into the slot where it belongs.
+    /// Puts an entry into the slot that it belongs to.
     fn file(&mut self, entry: Entry) -> Place {
         let (level, number) = self.slot_of(entry.deadline);
         self.occupied[level] |= 1 << number;
@@ -302,7 +301,7 @@ impl<T> Wheel<T> {
         self.blocks.push(&mut self.slots[level * SLOTS + number], entry)
     }
 
-    /// Notes that a slot has become empty.
+    /// Marks a slot as empty.
     fn vacate(&mut self, level: usize, number: usize) {
         self.occupied[level] &= !(1 << number);
         if self.occupied[level] == 0 {
@@ -310,9 +309,9 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Level and number of the slot for `deadline`. A function of the deadline and the wheel's
-    /// tick alone, so that an entry need not remember its slot: entering a slot moves the entries
-    /// for which the answer changes. What is overdue belongs to the slot the wheel stands in.
+    /// Level and number of the slot for `deadline`. They depend on the deadline and the wheel's
+    /// tick alone, so an entry need not store its slot: entering a slot moves the entries
+    /// for which the result changes. Overdue entries belong to the wheel's present slot.
     fn slot_of(&self, deadline: u64) -> (usize, usize) {
         let tick = (deadline >> TICK).max(self.tick);
         let level = ((tick ^ self.tick) | 1).ilog2() / LEVEL;
