@@ -1,12 +1,11 @@
-//! The kernel, as far as this crate needs it: a futex, a thread's timer slack, and the backends.
+//! This crate's use of the kernel: a futex, a thread's timer slack, and the backends.
 //!
-//! System calls are made here and not through `libc::syscall`, because Carefree interposes that
-//! very symbol to let std's locks park fibers: a carrier that went to sleep through it would ask
-//! itself whether it may sleep.
+//! System calls do not go through libc, whose functions Carefree interposes to park fibers: a carrier
+//! that slept through one of these would enter the scheduler. See `carefree_ground`.
 
 pub(crate) mod raw;
 
-// Loom checks the idle word's protocol, which needs no more of the kernel than a futex and a bell.
+// Loom checks the protocol of `Idle`, which needs only a futex and a bell.
 #[cfg(not(all(test, loom)))]
 mod acceptor;
 #[cfg(not(all(test, loom)))]
@@ -38,12 +37,12 @@ pub(crate) use attempt::{after_fork, attempt, before_fork};
 pub(crate) use bell::Bell;
 pub(crate) use futex::Futex;
 
-/// Asks the kernel to end this thread's timed waits within `nanoseconds` of their time instead of
-/// the usual 50 us. (0 would restore the usual.)
+/// Makes the kernel end this thread's timed waits at most `nanoseconds` late instead of the default of
+/// 50 us. (0 would restore the default.)
 pub(crate) fn set_timer_slack(nanoseconds: usize) {
-    // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory of ours.
+    // SAFETY: PR_SET_TIMERSLACK takes one number and accesses no memory.
     let _ = unsafe {
         raw::syscall(libc::SYS_prctl, [libc::PR_SET_TIMERSLACK as usize, nanoseconds, 0, 0, 0, 0])
     };
-    // A kernel or a seccomp filter that refuses leaves waits as late as any thread's: no error.
+    // If a kernel or a seccomp filter refuses, waits are as late as those of any thread.
 }

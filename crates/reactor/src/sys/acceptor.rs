@@ -1,17 +1,16 @@
 //! Accepting without waiting, whatever the listener's mode.
 //!
-//! The only call for that is io_uring's, with `IORING_ACCEPT_DONTWAIT` (Linux 6.10). It is made
-//! through a small ring in which nothing ever waits: the answer is there when the call that submits
+//! Only io_uring can do that, with `IORING_ACCEPT_DONTWAIT` (Linux 6.10). The accept is submitted
+//! to a small ring in which nothing ever waits: it is complete when the call that submits
 //! it returns. So the ring holds no listener when its process is killed.
-
 //!
 //! # In the child of a fork
 //!
-//! The thread that forks is another one than that which may be making this ring anew just then. So the
-//! child looks at one word, [`Acceptor::number`], which is the ring's number while that is the ring's: it
-//! is written after the ring is made and wiped before the ring is closed. And since the kernel copies
-//! the table of files and the memory at two moments, it asks the kernel whether the number is a ring's.
-//! At worst the child keeps a number that it has no use for.
+//! While one thread forks, another may be replacing this ring. So the child reads one word,
+//! [`Acceptor::number`], which is the ring's number only while the ring exists: it
+//! is written after the ring is made and cleared before the ring is closed. Since the kernel copies
+//! the table of files and the memory at different times, the child also asks the kernel whether the
+//! number is a ring's. At worst the child keeps a descriptor that it does not need.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -23,22 +22,22 @@ use io_uring::{IoUring, opcode, squeue::Entry, types};
 use super::raw::syscall;
 use crate::op::Attempt;
 
-/// `IORING_ACCEPT_DONTWAIT`, one of the flags of accepting that stand in `ioprio`.
+/// `IORING_ACCEPT_DONTWAIT`, a flag of accepting that is passed in `ioprio`.
 const DONTWAIT: u16 = 1 << 1;
 
 /// Not a descriptor.
 const NONE: RawFd = -1;
 
 pub(crate) struct Acceptor {
-    /// None until it is wanted, and where it cannot be had.
+    /// `None` until [`make`](Acceptor::make) has succeeded.
     ring: Option<IoUring>,
     /// The ring's number, for the child of a fork.
     number: AtomicI32,
-    /// The kernel has not taken an entry, and would answer it at the next call.
+    /// Whether the kernel has left an entry in the ring, which it would execute at the next call.
     stuck: bool,
 }
 
-/// Whether the kernel was found to be older than Linux 6.10, so that it need not be asked again.
+/// Whether the kernel was found to be older than Linux 6.10.
 static IS_OLD: AtomicBool = AtomicBool::new(false);
 
 fn ring() -> io::Result<IoUring> {
@@ -46,12 +45,12 @@ fn ring() -> io::Result<IoUring> {
 }
 
 impl Acceptor {
-    /// One that is not made yet.
+    /// An acceptor without a ring.
     pub(crate) fn none() -> Acceptor {
         Acceptor { ring: None, number: AtomicI32::new(NONE), stuck: false }
     }
 
-    /// Itself, if it was made.
+    /// This acceptor, if it has a ring.
     pub(crate) fn as_mut(&mut self) -> Option<&mut Acceptor> {
         Some(self).filter(|acceptor| acceptor.is_there())
     }
@@ -60,28 +59,28 @@ impl Acceptor {
         self.ring.is_some()
     }
 
-    /// Makes it.
+    /// Makes the ring.
     ///
     /// # Errors
-    /// What the kernel said; that it is older than Linux 6.10.
+    /// The kernel's error; [`Unsupported`](io::ErrorKind::Unsupported) before Linux 6.10.
     pub(crate) fn make(&mut self) -> io::Result<()> {
         if IS_OLD.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         self.put(Some(ring()?));
-        // SAFETY: null pointers, so that no address is written.
+        // SAFETY: with null pointers no address is written.
         match unsafe { self.accept(-1, std::ptr::null_mut(), std::ptr::null_mut(), 0) } {
             Attempt::Done(result) if result == -libc::EBADF => Ok(()),
             tried => {
                 self.put(None);
-                // The flag is unknown. Whatever else it said, the next one may be told otherwise.
+                // EINVAL: the flag is unknown. Other errors may not occur again.
                 IS_OLD.fetch_or(tried == Attempt::Done(-libc::EINVAL), Ordering::Relaxed);
                 Err(io::ErrorKind::Unsupported.into())
             }
         }
     }
 
-    /// Has another ring from now on, or none.
+    /// Replaces the ring by another, or none.
     fn put(&mut self, ring: Option<IoUring>) {
         self.number.store(NONE, Ordering::SeqCst);
         self.ring = ring;
@@ -102,42 +101,44 @@ impl Acceptor {
         length: *mut libc::socklen_t,
         flags: i32,
     ) -> Attempt {
-        // An accept that is answered when its caller has gone would lose a connection, so a ring in
-        // which one is left is not used again.
+        // An accept that is executed after its caller has given up would lose a connection, so a ring
+        // with an entry left in it is not used again.
         if self.stuck {
             match ring() {
                 Ok(ring) => self.put(Some(ring)),
                 Err(error) => return Attempt::Done(-error.raw_os_error().unwrap_or(libc::ENOMEM)),
             }
         }
-        let ring = self.ring.as_mut().expect("it was made");
+        let ring = self.ring.as_mut().expect("the ring was made");
         let mut entry = opcode::Accept::new(types::Fd(fd), address, length).flags(flags).build();
         const { assert!(size_of::<Entry>() == 64) };
-        // SAFETY: an entry is a `struct io_uring_sqe`, whose second half-word is `ioprio`.
+        // SAFETY: an entry is a `struct io_uring_sqe`, of which `ioprio` is the second half-word.
         unsafe { (&raw mut entry).cast::<u16>().add(1).write(DONTWAIT) };
-        // SAFETY: the caller's promise; the call is over when this function returns.
+        // SAFETY: the pointers are valid for the system call, which is complete when this function returns,
+        // unless the ring is never entered again.
         let queued = unsafe { ring.submission().push(&entry) };
         queued.expect("the ring is empty");
         let args = [ring.as_raw_fd() as usize, 1, 0, 0, 0, 0];
-        // SAFETY: hands over the entry queued above.
+        // SAFETY: submits the entry queued above.
         if unsafe { syscall(libc::SYS_io_uring_enter, args) } != Ok(1) {
             self.stuck = true;
             return Attempt::Done(-libc::ENOMEM);
         }
-        let done = ring.completion().next().expect("an accept that does not wait is over");
+        let done = ring.completion().next().expect("an accept that does not wait is complete");
         match done.result() {
             result if result == -libc::EAGAIN => Attempt::Again,
             result => Attempt::Done(result),
         }
     }
 
-    /// Lets go of a ring that belongs to the parent process, where a thread may just have been making it
-    /// anew.
+    /// Discards the parent's ring in the child of a fork. A thread of the parent may have been replacing
+    /// it.
     pub(crate) fn abandon(self) {
         // The ring is not mapped here (`dontfork`), so it is not unmapped either.
         let acceptor = ManuallyDrop::new(self);
         let number = acceptor.number.load(Ordering::SeqCst) as usize;
-        // SAFETY: asks a ring, if it is one, to do nothing; then closes this process's own copy of it.
+        // SAFETY: enters the ring, if the number is a ring's, to do nothing; then closes this process's copy
+        // of the descriptor, which nothing else uses.
         unsafe {
             if syscall(libc::SYS_io_uring_enter, [number, 0, 0, 0, 0, 0]) == Ok(0) {
                 let _ = syscall(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
@@ -166,15 +167,16 @@ mod tests {
 
     use super::*;
 
-    /// What the numbers of this process are.
+    /// The files of this process by number.
     fn files() -> Vec<Option<std::path::PathBuf>> {
         (0..256).map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()).collect()
     }
 
-    /// What the child of a fork closes: no other file, whatever the thread was at that makes the ring.
+    /// Whether the child of a fork closes no file but the ring, at whatever point the thread was that makes
+    /// the ring.
     fn close_in_child(acceptor: *const Acceptor) -> bool {
         let before = files();
-        // SAFETY: the child's own copy, of which it has no thread that makes it.
+        // SAFETY: the child's copy, which no thread of the child uses.
         unsafe { acceptor.read() }.abandon();
         let after = files();
         let is_ring = |path: &std::path::Path| path.to_string_lossy().contains("io_uring");
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_child_closes_no_other_file() {
-        // It stays where children look for it.
+        // Leaked, so that it stays where children read it.
         let acceptor = Box::leak(Box::new(Acceptor::none()));
         if let Err(error) = acceptor.make() {
             return println!("skipped: no ring that accepts without waiting: {error}");
@@ -195,9 +197,9 @@ mod tests {
             let stop = &stop;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // As when the kernel has not taken an entry.
+                    // As if the kernel had left an entry.
                     acceptor.stuck = true;
-                    // SAFETY: no address is written.
+                    // SAFETY: with null pointers no address is written.
                     unsafe { acceptor.accept(-1, ptr::null_mut(), ptr::null_mut(), 0) };
                 }
             });
@@ -208,16 +210,16 @@ mod tests {
                 }
             });
             for _ in 0..200 {
-                // SAFETY: the child looks at files and ends.
+                // SAFETY: the child only reads links and exits.
                 let child = unsafe { libc::fork() };
                 assert!(child >= 0);
                 if child == 0 {
                     let right = close_in_child(place as *const Acceptor);
-                    // SAFETY: leaves at once.
+                    // SAFETY: no preconditions.
                     unsafe { libc::_exit(if right { 0 } else { 1 }) };
                 }
                 let mut status = 0;
-                // SAFETY: our own child, and a place for its status.
+                // SAFETY: only writes the status.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
                 stop.fetch_or(status != 0, Ordering::Relaxed);
                 assert_eq!(status, 0, "another file was closed");

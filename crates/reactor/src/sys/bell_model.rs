@@ -1,4 +1,4 @@
-//! The bell as loom sees it: rings are kept, and end a sleep that begins later as well.
+//! The bell for loom: a ring is kept, and also ends a sleep that begins later.
 
 use loom::sync::{Condvar, Mutex};
 
@@ -18,7 +18,7 @@ impl Bell {
         self.listener.notify_one();
     }
 
-    /// What a ring's or epoll's wait does: sleeps until the bell has rung since the last time.
+    /// Sleeps, as a wait of a ring or epoll does, until the bell has rung since the last call.
     pub(crate) fn sleep(&self) {
         let mut rung = self.rung.lock().unwrap();
         while !*rung {

@@ -1,6 +1,7 @@
 //! A futex word.
 
 use super::raw::syscall;
+use crate::clock::timespec;
 use std::sync::atomic::AtomicU32;
 
 /// A word that threads can sleep on.
@@ -17,20 +18,17 @@ impl Futex {
     }
 
     /// Sleeps while the word is `expected`, until [`Futex::wake`] or `deadline`: nanoseconds on
-    /// `CLOCK_MONOTONIC`, `None` to wait for ever. May return at any time besides.
+    /// `CLOCK_MONOTONIC`, `None` to wait for ever. May also return spuriously.
     ///
-    /// The kernel compares the word and lies down in one step with respect to `wake`: a change of
+    /// With respect to `wake`, the kernel compares the word and goes to sleep in one step: a change of
     /// the word followed by `wake` is either seen by the comparison or ends the sleep.
     pub(crate) fn wait(&self, expected: u32, deadline: Option<u64>) {
-        let timeout = deadline.map(|deadline| libc::timespec {
-            tv_sec: (deadline / 1_000_000_000) as libc::time_t,
-            tv_nsec: (deadline % 1_000_000_000) as libc::c_long,
-        });
-        // FUTEX_WAIT takes its timeout from now; only the bitset form takes a moment, and a
-        // carrier that is preempted on its way into the kernel must not sleep that much longer.
+        let timeout = deadline.map(timespec);
+        // FUTEX_WAIT takes a duration; only the bitset form takes a time, and a carrier that is
+        // preempted on its way into the kernel must not sleep longer for it.
         let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word and the timeout live until the call returns, and the kernel only reads
-        // both. Without a timeout the pointer is null, which it takes for "no limit".
+        // SAFETY: the kernel only reads the word and the timeout, which live until the call returns. A
+        // null pointer means no timeout.
         let result = unsafe {
             syscall(
                 libc::SYS_futex,
@@ -53,10 +51,10 @@ impl Futex {
         }
     }
 
-    /// Ends the sleep of one thread, if one sleeps here.
+    /// Wakes one thread that sleeps here, if there is one.
     pub(crate) fn wake(&self) {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: FUTEX_WAKE uses the word's address as a name and does not touch memory.
+        // SAFETY: FUTEX_WAKE only uses the word's address, and accesses no memory.
         let _ = unsafe {
             syscall(libc::SYS_futex, [self.0.as_ptr() as usize, operation as usize, 1, 0, 0, 0])
         };

@@ -1,9 +1,9 @@
-//! The futex as loom sees it: the kernel's promise and nothing beyond it.
+//! The futex for loom, with the kernel's guarantees and no others.
 //!
-//! A lock stands for the kernel's hash bucket, a condition variable for its queue. Comparing the
-//! word and lying down happen under the lock, and so does waking; changing the word does not.
-//! Loom's condition variable knows no timeouts, so a deadline is modelled by a thread that calls
-//! [`Futex::interrupt`] whenever it likes, which stands for signals as well.
+//! A lock models the kernel's hash bucket, a condition variable its queue. Comparing the
+//! word and going to sleep happen under the lock, and so does waking; changing the word does not.
+//! Loom's condition variable has no timeouts, so deadlines and signals are modelled by a thread that
+//! calls [`Futex::interrupt`] at any time.
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
@@ -36,7 +36,7 @@ impl Futex {
         self.queue.notify_one();
     }
 
-    /// The deadline passes, or a signal comes: the sleeper gets up though nobody woke it.
+    /// Ends the sleep without a wake-up, as a deadline or signal does.
     pub(crate) fn interrupt(&self) {
         self.wake();
     }

@@ -1,9 +1,8 @@
-//! The mock: real descriptors, but time that passes in an instant and an order drawn from a seed.
+//! The mock: real descriptors, but virtual time and an order of completions drawn from a seed.
 //!
-//! For tests of programs that wait. Whatever is ready completes, in an order that the seed decides.
-//! When nothing is, and somebody waits for a moment, that moment comes: the clock is set forward
-//! instead of sleeping. Only when nothing is ready and nobody waits for a moment is there nothing
-//! to skip to, and the thread sleeps until a descriptor is ready or it is woken.
+//! For tests of programs that wait. Operations that are ready complete in an order that the seed
+//! determines. If none is ready and the wait has a deadline, the clock is set forward to it instead of
+//! sleeping. Without a deadline the thread sleeps until a descriptor is ready or it is woken.
 
 use std::io;
 use std::sync::Arc;
@@ -17,18 +16,18 @@ use crate::clock::{self, Virtual};
 use crate::idle::Idle;
 use crate::op::{Completion, Op, Unsupported};
 
-/// How long to look for what happens outside while time is held.
+/// How long to sleep at once while time is held.
 const LOOK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct Mock {
     clock: Arc<Virtual>,
-    /// Of the last draw.
+    /// The state of the random number generator.
     random: u64,
-    /// In the order they were submitted.
+    /// The operations under way with their tokens, in the order of submission.
     ops: Vec<(u64, Waiting)>,
     done: Vec<Completion>,
-    /// Hears the bell.
+    /// Watches the bell.
     poller: Poller,
 }
 
@@ -38,7 +37,7 @@ impl Mock {
         Ok(Mock { clock, random: seed, ops: Vec::new(), done: Vec::new(), poller })
     }
 
-    /// As epoll's: lets go of what belongs to the parent process.
+    /// Discards what belongs to the parent process, as epoll's does.
     pub(crate) fn abandon(self) {
         let Mock { clock, random: _, ops, done, poller } = self;
         std::mem::forget((clock, ops, done));
@@ -58,11 +57,11 @@ impl Mock {
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         let mut waiting = Waiting::new(op, false).ok_or(Unsupported)?;
         if is_storage(file_kind(waiting.fd)) {
-            // As epoll has it.
+            // As with epoll.
             return Err(Unsupported);
         }
         if waiting.must_not_wait() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the operation's memory is valid from its submission on.
             let result = unsafe { waiting.attempt(None) }.unwrap_or(-libc::EAGAIN);
             self.done.push(Completion { token, result });
         } else {
@@ -86,7 +85,7 @@ impl Mock {
         let mut ended = vec![false; order.len()];
         for index in order {
             let (token, waiting) = &mut self.ops[index];
-            // SAFETY: who submitted it keeps the memory valid until the completion.
+            // SAFETY: the submitter keeps the operation's memory valid until the completion.
             if let Some(result) = unsafe { waiting.attempt(None) } {
                 self.done.push(Completion { token: *token, result });
                 ended[index] = true;
@@ -111,7 +110,7 @@ impl Mock {
         let woken = idle.listen(false, || match deadline {
             Some(deadline) if !self.clock.is_held() => self.clock.set_forward(deadline),
             Some(deadline) if self.clock.now() >= deadline => {}
-            // What holds the time says by a wake-up that it has ended, or by letting go.
+            // A wake-up or the end of the hold tells that the time is no longer held.
             Some(_) => self.sleep(Some(clock::after(LOOK))),
             None => self.sleep(None),
         });
@@ -119,7 +118,7 @@ impl Mock {
         woken
     }
 
-    /// Sleeps until the bell rings, a descriptor may be ready, or, on the real clock, `limit`.
+    /// Sleeps until the bell rings, a descriptor may be ready, or until `limit` on the real clock.
     fn sleep(&mut self, limit: Option<u64>) {
         let mut fds = vec![self.poller.pollfd()];
         fds.extend(self.ops.iter().map(|(_, waiting)| libc::pollfd {
@@ -128,15 +127,15 @@ impl Mock {
             revents: 0,
         }));
         let limit = limit.map(|limit| limit.saturating_sub(clock::now()));
-        // A failure is an early return, which waits may have.
+        // A failure makes the wait return early, which it may.
         let _ = poll(&mut fds, limit);
-        // The bell has been heard.
+        // Consumes the bell's event.
         self.poller.collect(&mut Events::new());
     }
 
     /// A number below `bound`.
     fn draw(&mut self, bound: usize) -> usize {
-        // SplitMix64: every seed is good, also 0.
+        // SplitMix64, for which every seed is good, also 0.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.random;
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,30 +1,29 @@
-//! One system call, without libc, that tests can have fail.
+//! One system call, without libc, that tests can make fail.
 
 use carefree_ground::kernel;
 
-/// Enters the kernel for system call `number`. Unused arguments are ignored by the kernel.
+/// Enters the kernel for system call `number`, which ignores arguments that it does not take.
 ///
 /// # Errors
-/// The `errno` value the kernel answered with.
+/// The `errno` value returned by the kernel.
 ///
 /// # Safety
-/// The arguments must be such that what the kernel does with them (to memory, to the thread) is
-/// sound.
+/// What the kernel does with these arguments, to memory and to the thread, must be sound.
 #[inline]
 pub(crate) unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32> {
     #[cfg(not(all(test, loom)))]
     if let Some(hooks) = crate::faults::hooks() {
-        // SAFETY: the caller's promise; a hook changes arguments only to what is as sound.
+        // SAFETY: both functions require the same.
         return unsafe { hooked(hooks, number, args) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: both functions require the same.
     unsafe { kernel::call(number, args) }
 }
 
-/// [`syscall`] for tests.
+/// [`syscall`] with hooks of a test.
 ///
 /// # Safety
-/// As there.
+/// As for [`syscall`].
 #[cfg(not(all(test, loom)))]
 #[cold]
 unsafe fn hooked(
@@ -34,7 +33,8 @@ unsafe fn hooked(
 ) -> Result<usize, i32> {
     match (hooks.call)(number, &mut args) {
         Some(errno) => Err(errno),
-        // SAFETY: the caller's promise.
+        // SAFETY: what the kernel does with the arguments is sound; a hook changes them only to others for
+        // which this holds.
         None => unsafe { kernel::call(number, args) },
     }
 }
@@ -45,10 +45,10 @@ mod tests {
 
     #[test]
     fn results_and_errors_come_through() {
-        // SAFETY: getpid takes nothing and touches nothing.
+        // SAFETY: getpid has no arguments and accesses no memory.
         let pid = unsafe { syscall(libc::SYS_getpid, [0; 6]) };
         assert_eq!(pid, Ok(std::process::id() as usize));
-        // SAFETY: closing a file descriptor that cannot exist is refused.
+        // SAFETY: no such file descriptor can exist.
         let refused = unsafe { syscall(libc::SYS_close, [usize::MAX, 0, 0, 0, 0, 0]) };
         assert_eq!(refused, Err(libc::EBADF));
     }
@@ -56,8 +56,8 @@ mod tests {
     #[test]
     fn all_six_arguments_arrive() {
         let length = 4096;
-        // SAFETY: a new private mapping at an address of the kernel's choice disturbs nobody. Its
-        // fourth to sixth arguments (flags, no file, offset 0) must arrive for it to succeed.
+        // It only succeeds if the fourth to sixth arguments (flags, no file, offset 0) arrive.
+        // SAFETY: a new private mapping, which replaces none.
         let mapped = unsafe {
             syscall(
                 libc::SYS_mmap,
@@ -73,7 +73,7 @@ mod tests {
         };
         let address = mapped.expect("mmap of one page");
         assert_eq!(address % 4096, 0);
-        // SAFETY: the mapping made above, which nothing refers to.
+        // SAFETY: the mapping made above, which nothing uses.
         let unmapped = unsafe { syscall(libc::SYS_munmap, [address, length, 0, 0, 0, 0]) };
         assert_eq!(unmapped, Ok(0));
     }

@@ -1,6 +1,6 @@
 //! io_uring: the kernel performs the operations and posts their results to a ring in shared memory.
 
-mod ending;
+mod cancels;
 mod entry;
 mod finish;
 mod probe;

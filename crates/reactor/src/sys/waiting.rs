@@ -1,4 +1,4 @@
-//! An operation that waits for its descriptor to be ready, for the backends that make the calls
+//! An operation that waits until its descriptor is ready, for the backends that make the calls
 //! themselves.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,18 +12,18 @@ use crate::op::{Attempt, Op};
 pub(crate) struct Waiting {
     op: Op,
     pub(crate) fd: RawFd,
-    /// What it waits for, in epoll's words.
+    /// The events that it waits for, as epoll's flags.
     pub(crate) events: u32,
-    /// Whether it waits for all it asked for (`MSG_WAITALL` on a stream).
+    /// Whether it waits for all the bytes requested (`MSG_WAITALL` on a stream).
     all: bool,
-    /// Bytes received so far, if it does.
+    /// Bytes received so far, if `all`.
     received: i32,
-    /// `fd`, where it was made for the waiting.
+    /// `fd`, if it was made for this wait.
     _owned: Option<OwnedFd>,
 }
 
-// SAFETY: the pointers in the operation are used only while those who submitted it keep the memory
-// valid, by whichever thread has the driver.
+// SAFETY: `attempt` uses the operation's pointers, on whichever thread has the driver. `Driver::submit`
+// requires that their memory stays valid until the completion, regardless of threads.
 unsafe impl Send for Waiting {}
 
 impl Waiting {
@@ -32,8 +32,8 @@ impl Waiting {
     pub(crate) fn new(op: &Op, has_acceptor: bool) -> Option<Waiting> {
         let mut owned = None;
         let (fd, events, all) = match *op {
-            // Always ready, and yet they may wait for a disk. Most cannot be watched anyway; some of
-            // those that the kernel makes up (in /proc and /sys) can, for news of another kind.
+            // These are always ready, but calls may wait for a disk. Most cannot be watched; some virtual
+            // files (in /proc and /sys) can, for events of another kind.
             Op::Read { fd, .. }
             | Op::ReadVectored { fd, .. }
             | Op::Write { fd, .. }
@@ -53,7 +53,7 @@ impl Waiting {
             | Op::Send { fd, .. }
             | Op::SendMessage { fd, .. } => (fd, libc::EPOLLOUT, false),
             Op::Receive { fd, flags, .. } | Op::ReceiveMessage { fd, flags, .. } => {
-                // Messages come whole anyway.
+                // Datagrams arrive whole in any case.
                 let all = flags & libc::MSG_WAITALL != 0 && is_stream(fd);
                 let simple = matches!(op, Op::Receive { .. }) && flags & libc::MSG_PEEK == 0;
                 if all && !simple {
@@ -62,14 +62,14 @@ impl Waiting {
                 let urgent = flags & libc::MSG_OOB != 0;
                 (fd, if urgent { libc::EPOLLPRI } else { libc::EPOLLIN }, all)
             }
-            // The upper half is for epoll's own flags.
+            // The upper half is epoll's own flags.
             Op::Poll { fd, events } => (fd, (events & 0xffff) as i32, false),
             Op::Connect { .. }
             | Op::Sync { .. }
             | Op::Open { .. }
             | Op::Splice { .. }
             | Op::FutexWait { .. } => return None,
-            // The end of one process has a descriptor; its stops have none, nor have groups.
+            // A pidfd reports the end of one process, but not its stops, and there is none for a group.
             Op::WaitId { kind: libc::P_PID, id, options, .. }
                 if options & (libc::WSTOPPED | libc::WCONTINUED) == 0 =>
             {
@@ -83,7 +83,7 @@ impl Waiting {
         Some(Waiting { op: *op, fd, events: events as u32, all, received: 0, _owned: owned })
     }
 
-    /// Whether the operation says itself that it does not wait, or fails at once.
+    /// Whether the operation's flags say not to wait, or it fails at once.
     pub(crate) fn must_not_wait(&self) -> bool {
         match self.op {
             Op::Receive { flags, .. }
@@ -102,20 +102,20 @@ impl Waiting {
         matches!(self.op, Op::Poll { .. })
     }
 
-    /// Makes the call. `None` when it would have to wait still.
+    /// Makes the call. `None` if it still has to wait.
     ///
     /// # Safety
     /// The operation's memory is valid.
     pub(crate) unsafe fn attempt(&mut self, acceptor: Option<&mut Acceptor>) -> Option<i32> {
         if let (Some(acceptor), &Op::Accept { fd, address, length, flags }) = (acceptor, &self.op) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the operation's pointers are valid.
             return match unsafe { acceptor.accept(fd, address, length, flags) } {
                 Attempt::Done(result) => Some(result),
                 Attempt::Again | Attempt::Unsupported => None,
             };
         }
         loop {
-            // SAFETY: the caller's promise.
+            // SAFETY: the operation's pointers are valid.
             let result = match unsafe { attempt(&self.op) } {
                 Attempt::Done(result) => result,
                 Attempt::Again => return None,
@@ -132,7 +132,7 @@ impl Waiting {
             }
             self.received += result;
             *length -= result as usize;
-            // SAFETY: that many bytes of the buffer were filled.
+            // SAFETY: the call has filled this many bytes of the buffer.
             *buffer = unsafe { buffer.add(result as usize) };
             if *length == 0 {
                 return Some(self.received);
@@ -140,22 +140,22 @@ impl Waiting {
         }
     }
 
-    /// The result when the operation is ended by `errno`, or by 0: as for a call that a signal
-    /// interrupts, what came before counts.
+    /// The result when `errno`, or 0, ends the operation: bytes received before count, as for a call that
+    /// a signal interrupts.
     pub(crate) fn end(&self, errno: i32) -> i32 {
         if self.received > 0 { self.received } else { -errno }
     }
 }
 
-/// A descriptor that is readable once the process has ended (Linux 5.3).
+/// A pidfd, which is readable once the process has ended (Linux 5.3).
 fn process(id: libc::id_t) -> Option<OwnedFd> {
-    // SAFETY: touches no memory.
+    // SAFETY: accesses no memory.
     let fd = unsafe { syscall(libc::SYS_pidfd_open, [id as usize, 0, 0, 0, 0, 0]) }.ok()?;
-    // SAFETY: just made, owned by nobody else. The kernel closes it on exec.
+    // SAFETY: a new descriptor, which nothing else owns. (The kernel sets close-on-exec.)
     Some(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Whether `fd` is a socket without message bounds.
+/// Whether `fd` is a stream socket.
 fn is_stream(fd: RawFd) -> bool {
     option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }

@@ -1,37 +1,37 @@
-//! A line of operations that wait for the same.
+//! A line of operations that wait for the same event.
 
 use std::collections::VecDeque;
 
 /// Operations by place and token, in the order of their places.
 ///
-/// An operation that is cancelled leaves its place behind, for to close the gap would move all that stand
-/// on one side of it: a hundred thousand that are cancelled together, in any order, would move one another
-/// billions of times. Places that were left are passed over at the front, and cleared away when they are
-/// more than half of the line. Which they are says the caller (`stands`).
+/// A cancelled operation leaves a vacant place. Closing the gap would move all operations on one side of
+/// it: a hundred thousand that are cancelled together, in any order, would be moved billions of times.
+/// Vacant places are skipped at the front, and removed when they are more than half of the line. The caller
+/// tells which places are vacant (`stands`).
 #[derive(Debug, Default)]
 pub(super) struct Line {
     members: VecDeque<(u64, u64)>,
-    /// How many of them have left.
+    /// The number of vacant places.
     gone: usize,
 }
 
 impl Line {
-    /// The operation `token` joins at the end.
+    /// Adds the operation `token` at the end.
     pub(super) fn join(&mut self, place: u64, token: u64) {
         self.members.push_back((place, token));
     }
 
-    /// Whether no operation stands in it.
+    /// Whether there is no operation in the line.
     pub(super) fn is_empty(&self) -> bool {
         self.members.len() == self.gone
     }
 
-    /// All places, also those that were left.
+    /// All places, also vacant ones.
     pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.members.iter().copied()
     }
 
-    /// One has left, of which `stands` says so already.
+    /// Notes that an operation has left, for which `stands` already returns false.
     pub(super) fn left(&mut self, stands: impl Fn(u64, u64) -> bool) {
         self.gone += 1;
         if 2 * self.gone > self.members.len() {
@@ -39,7 +39,7 @@ impl Line {
         }
     }
 
-    /// The first that stands in it.
+    /// The first operation.
     pub(super) fn front(&mut self, stands: impl Fn(u64, u64) -> bool) -> Option<u64> {
         while let Some(&(place, token)) = self.members.front() {
             if stands(place, token) {
@@ -51,12 +51,12 @@ impl Line {
         None
     }
 
-    /// The [first](Self::front) is done.
+    /// Removes the [first](Self::front) operation, which is done.
     pub(super) fn served(&mut self) {
         self.members.pop_front();
     }
 
-    /// Keeps those of which `stays` says so, which are none that have left.
+    /// Keeps the operations for which `stays` returns true, which it must not for vacant places.
     pub(super) fn retain(&mut self, mut stays: impl FnMut(u64, u64) -> bool) {
         self.members.retain(|&(place, token)| stays(place, token));
         self.gone = 0;
@@ -69,7 +69,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     #[test]
-    fn those_that_stay_are_served_in_order() {
+    fn remaining_operations_are_served_in_order() {
         let mut line = Line::default();
         for place in 0..10 {
             line.join(place, 100 + place);

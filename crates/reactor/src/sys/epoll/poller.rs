@@ -1,4 +1,4 @@
-//! The calls: an epoll descriptor, and its wait to the nanosecond.
+//! An epoll descriptor, and its wait with a limit in nanoseconds.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -8,10 +8,10 @@ use crate::sys::bell::Bell;
 use crate::sys::poll::{epoll, is_refusal, poll};
 use crate::sys::raw::syscall;
 
-/// Events taken at once.
+/// The most events fetched at once.
 const BATCH: usize = 128;
 
-/// The name of the bell's events. Descriptors' names are not all ones.
+/// The name of the bell's events. No descriptor's name is all ones.
 pub(super) const BELL: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -21,25 +21,25 @@ pub(crate) struct Poller {
     precise: bool,
 }
 
-/// What a registration is changed to.
+/// A change of registrations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Add,
     Modify,
 }
 
-/// Events that came together.
+/// Events fetched at once.
 pub(crate) struct Events([libc::epoll_event; BATCH]);
 
 impl Poller {
-    /// One that hears `bell`, if it is given one: each time that rings is an event named [`BELL`].
+    /// Makes an epoll instance that watches `bell`, if given: each ring is an event named [`BELL`].
     pub(crate) fn new(bell: Option<&Bell>) -> io::Result<Poller> {
-        // SAFETY: touches no memory.
+        // SAFETY: accesses no memory.
         let fd = unsafe {
             syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0])
         }
         .map_err(io::Error::from_raw_os_error)?;
-        // SAFETY: just made, owned by nobody else.
+        // SAFETY: a new descriptor, which nothing else owns.
         let poller = Poller { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, precise: true };
         if let Some(bell) = bell {
             let each = (libc::EPOLLIN | libc::EPOLLET) as u32;
@@ -49,12 +49,12 @@ impl Poller {
         Ok(poller)
     }
 
-    /// To be told, in a poll of this and others, that there is something to collect.
+    /// For a poll that reports when there are events to collect.
     pub(crate) fn pollfd(&self) -> libc::pollfd {
         libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
     }
 
-    /// Adds or changes what is reported of `fd`, and under which name.
+    /// Adds or changes the events of `fd` that are reported, and their name.
     pub(crate) fn control(
         &self,
         change: Change,
@@ -69,23 +69,23 @@ impl Poller {
         let event = libc::epoll_event { events, u64: name };
         let args =
             [self.number(), operation as usize, fd as usize, &raw const event as usize, 0, 0];
-        // SAFETY: the kernel reads an event that lives until the call returns.
+        // SAFETY: the kernel only reads `event`.
         unsafe { syscall(libc::SYS_epoll_ctl, args) }.map(|_| ())
     }
 
-    /// What has happened, at once.
+    /// Fetches events without waiting.
     pub(crate) fn collect<'e>(&self, events: &'e mut Events) -> &'e [libc::epoll_event] {
         loop {
             let count = epoll(self.fd.as_raw_fd(), &mut events.0, Some(0));
-            // A poll of this descriptor that has said so once does not say again that there is
-            // something, so a signal must not stand for nothing.
+            // A poll of this descriptor reports events only once, so an interrupted call must not be taken
+            // for one without events.
             if count != Err(libc::EINTR) {
                 return events.first(count);
             }
         }
     }
 
-    /// As [`collect`](Self::collect), but sleeps until something happens or until `deadline`.
+    /// Fetches events, and sleeps until there is one or until `deadline`.
     pub(crate) fn wait<'e>(
         &mut self,
         deadline: Option<u64>,
@@ -96,14 +96,15 @@ impl Poller {
             let span = limit.map(clock::timespec);
             let limit = span.as_ref().map_or(0, |span| &raw const *span as usize);
             let args = [self.number(), events.address(), BATCH, limit, 0, size_of::<u64>()];
-            // SAFETY: as in `collect`; the limit lives until the call returns, or is null for none.
+            // SAFETY: the kernel writes at most `BATCH` events, and reads the limit, which lives until the
+            // call returns or is null.
             match unsafe { syscall(libc::SYS_epoll_pwait2, args) } {
-                // An old kernel, or a filter made for one.
+                // An old kernel, or a seccomp filter made for one.
                 Err(errno) if is_refusal(errno) => self.precise = false,
                 result => return events.first(result),
             }
         }
-        // An epoll descriptor can itself be waited for, and to the nanosecond.
+        // An epoll descriptor can itself be polled, with a limit in nanoseconds.
         let waited = poll(&mut [self.pollfd()], limit);
         if waited.is_err_and(is_refusal) {
             let count = epoll(self.fd.as_raw_fd(), &mut events.0, limit);
@@ -126,7 +127,7 @@ impl Events {
         self.0.as_mut_ptr() as usize
     }
 
-    /// Those the kernel has written.
+    /// The events that the kernel has written.
     fn first(&self, count: Result<usize, i32>) -> &[libc::epoll_event] {
         match count {
             Ok(count) => &self.0[..count],
@@ -134,12 +135,12 @@ impl Events {
                 "epoll_wait failed with errno {errno}: has the program closed a descriptor that \
                  it did not open?"
             ),
-            // A signal came first, or there is no memory just now: none yet.
+            // A signal, or a lack of memory: no events yet.
             Err(_) => &[],
         }
     }
 
-    /// Whether there may be more than were taken.
+    /// Whether there may be more events than those fetched.
     pub(crate) fn may_be_more(taken: usize) -> bool {
         taken == BATCH
     }

@@ -1,49 +1,49 @@
-//! Operations that wait for their descriptors, and what becomes of them.
+//! Operations that wait for their descriptors.
 //!
 //! # Registrations
 //!
 //! A descriptor is registered when the first operation waits for it, with `EPOLLONESHOT`: it is
-//! reported once and must be armed anew, so descriptors that nobody waits for are never reported,
-//! and one registered in several carriers' drivers works in each. It stays registered, disarmed:
+//! reported once and must then be armed again. So a descriptor without waiting operations is never
+//! reported, and one registered in several carriers' drivers works in each. It stays registered, disarmed:
 //! arming takes one call and registering two.
 //!
-//! # Numbers that are used again
+//! # Reused numbers
 //!
-//! The kernel forgets a registration when the last descriptor of the *file* is closed, and tells
-//! nobody. A number may then mean another file. So:
+//! The kernel drops a registration when the last descriptor of the *file* is closed, without
+//! notice. The number may then mean another file. So:
 //!
 //! * Arming (`EPOLL_CTL_MOD`) finds the registration by number and file. `ENOENT` means the number
-//!   is another file's now: what waited for the old one ends with `-EBADF`, and the new one is
-//!   registered, with a new *generation*.
+//!   is another file's now: operations that waited for the old file end with `-EBADF`, and the new one
+//!   is registered, with a new *generation*.
 //! * An event carries number and generation. If the old file lives on through a duplicate, its
-//!   registration does too, and reports under the old generation, which is ignored (once, for it
-//!   is disarmed by that).
-//! * Before a call is made after an event, registering once more must fail with `EEXIST`: that is
-//!   how the kernel says that number and file still belong together. (Without operations waiting
-//!   there is no call to make.) What another thread does to the number from there to the call is a
-//!   race that plain blocking calls have too.
+//!   registration does too, and reports under the old generation. That event is ignored, and has disarmed
+//!   the registration.
+//! * Before a call is made after an event, another registration must fail with `EEXIST`, which shows
+//!   that number and file still belong together. (Without waiting operations
+//!   there is no call to make.) If another thread changes the number between that and the call, plain
+//!   blocking calls have the same race.
 //!
-//! # Crowds
+//! # Many operations on one descriptor
 //!
-//! Thousands may wait for one descriptor: readers of a queue, acceptors of a listener. They stand in
-//! lines ([`Line`]), in the order they came. An event is work for the front of a line only: its
-//! operation is tried, and if that succeeds the next one's, until one would have to wait, and so all
-//! behind it would. So there is one try for each success, and one more for each event, however long
+//! Thousands may wait for one descriptor: readers of a queue, acceptors of a listener. They wait in
+//! lines ([`Line`]), in the order of their submission. An event concerns the front of a line only: its
+//! operation is tried, and if that succeeds the next, until one would have to wait, as then would all
+//! behind it. So there is one try for each success, and one more for each event, however long
 //! the line is.
 //!
-//! *No wake-up is lost.* Outside [`Watcher::happened`], each line that is not empty is armed with the
+//! *No wake-up is lost.* Outside of [`Watcher::happened`], each line that is not empty is armed with the
 //! kernel, or an event about it is still to be collected:
 //!
-//! * Who joins a line arms its descriptor afterwards. Arming looks at once whether it is ready, so what
-//!   happened before is reported.
-//! * An event disarms the descriptor, whatever it reports. `happened` arms it anew for all lines in
-//!   which somebody is left, those it did not concern too. What happened between the last try and that is
-//!   reported by the same look.
-//! * There is nobody who was woken and has still to make use of it: who leaves the front has succeeded,
-//!   or failed for good, and the next was tried after that. Who is cancelled, or timed out, leaves the
-//!   line from wherever it stands in it; others wait as before. A completion that somebody does not
-//!   want any more is his who has it: what it read counts as read.
-//! * A hang-up or an error concerns every line: all whose calls do not wait any more end at once.
+//! * An operation that joins a line arms the descriptor afterwards. Arming checks at once whether the
+//!   descriptor is ready, so an earlier event is reported.
+//! * An event disarms the descriptor, whatever it reports. `happened` arms it again for all lines that
+//!   are not empty, also those that the event did not concern. An event between the last try and that
+//!   is reported by the same check.
+//! * No operation is woken and then fails to use the event: one that leaves the front has succeeded,
+//!   or failed for good, and the next was tried after that. One that is cancelled leaves the line from
+//!   any place in it, and the others wait as before. If the owner of a completion no longer wants it,
+//!   what was read still counts as read.
+//! * A hang-up or an error concerns every line: all operations whose calls no longer wait end at once.
 
 use std::collections::HashMap;
 use std::io;
@@ -56,9 +56,9 @@ use crate::op::{Completion, Op, Unsupported};
 use crate::sys::acceptor::Acceptor;
 use crate::sys::waiting::Waiting;
 
-/// A name that is ignored: that of descriptor -1 in a generation that was never given.
-const NOBODY: u64 = u32::MAX as u64;
-/// Reported whether asked for or not.
+/// A name that is ignored: that of descriptor -1 in a generation that is never given.
+const NO_NAME: u64 = u32::MAX as u64;
+/// Events that are always reported.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
 #[derive(Debug)]
@@ -71,9 +71,9 @@ pub(crate) struct Watcher {
     done: Vec<Completion>,
     /// The last generation given.
     generation: u32,
-    /// The last place in a line given.
+    /// The last place given in a line.
     place: u64,
-    /// Accepts without waiting; without it, another process may be faster.
+    /// Accepts without waiting even if another process is faster.
     acceptor: Acceptor,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Watcher {
 struct Member {
     waiting: Waiting,
     line: usize,
-    /// When it came: the numbers rise along each line.
+    /// Its place, which increases along each line.
     place: u64,
 }
 
@@ -90,22 +90,22 @@ struct Member {
 #[derive(Debug)]
 struct Watch {
     generation: u32,
-    /// What the kernel reports next, 0 when disarmed.
+    /// The events that the kernel will report, 0 when disarmed.
     armed: u32,
-    /// Who waits for it: in lines, by what for.
+    /// The operations that wait for it, in lines by kind of event.
     lines: [Line; LINES],
 }
 
 const LINES: usize = 3;
-/// Those who read, receive or accept.
+/// Operations that read, receive or accept.
 const IN: usize = 0;
-/// Those who write or send.
+/// Operations that write or send.
 const OUT: usize = 1;
-/// Those of whom each may go on or not for itself: they poll, or receive urgent data. Each is tried at
-/// each event.
+/// Operations that are independent of each other: they poll, or receive urgent data. Each is tried at each
+/// event.
 const EACH: usize = 2;
 
-/// In which line an operation waits.
+/// The line in which an operation waits.
 fn line_of(waiting: &Waiting) -> usize {
     match waiting.events as i32 {
         _ if waiting.is_poll() => EACH,
@@ -116,10 +116,10 @@ fn line_of(waiting: &Waiting) -> usize {
 }
 
 impl Watcher {
-    /// Lets go of an epoll that belongs to the parent process: closing the child's descriptor
-    /// changes nothing in it.
+    /// Discards an epoll instance that belongs to the parent process: closing the child's descriptor
+    /// does not change the instance.
     pub(crate) fn abandon(self) {
-        // Not the tables: their owner may have been changing them.
+        // The tables are leaked: their owner may have been changing them.
         let Watcher { poller, ops, watches, done, generation: _, place: _, acceptor } = self;
         std::mem::forget((ops, watches, done));
         drop(poller);
@@ -130,7 +130,7 @@ impl Watcher {
         Ok(Watcher::with(Poller::new(Some(idle.bell()))?))
     }
 
-    /// One not to be slept in: when [`fd`](Self::fd) is readable there is something to
+    /// A watcher that is not waited in: when [`fd`](Self::fd) is readable there are events to
     /// [collect](Self::collect).
     pub(crate) fn polled() -> io::Result<Watcher> {
         Ok(Watcher::with(Poller::new(None)?))
@@ -153,8 +153,7 @@ impl Watcher {
         self.poller.pollfd().fd
     }
 
-    /// Has connections accepted in a way that does not wait even if another process takes them.
-    /// Where that cannot be had, nothing changes.
+    /// Makes accepts not wait even if another process takes the connection, if the kernel supports that.
     pub(crate) fn make_acceptor(&mut self) {
         if !self.acceptor.is_there() {
             let _ = self.acceptor.make();
@@ -170,13 +169,13 @@ impl Watcher {
         self.watches.get(&fd).is_some_and(|watch| !watch.lines[IN].is_empty())
     }
 
-    /// Accepts a connection if one is there; whether it did, or can never.
+    /// Accepts a connection if there is one; returns whether the operation has completed.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
     pub(crate) unsafe fn accept(&mut self, token: u64, op: &Op) -> bool {
         let Some(mut waiting) = Waiting::new(op, self.acceptor.is_there()) else { return false };
-        // SAFETY: the caller's promise.
+        // SAFETY: the operation's memory is valid from its submission on.
         let result = unsafe { waiting.attempt(self.acceptor.as_mut()) };
         self.done.extend(result.map(|result| Completion { token, result }));
         result.is_some()
@@ -187,7 +186,7 @@ impl Watcher {
     pub(crate) unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         let mut waiting = Waiting::new(op, self.acceptor.is_there()).ok_or(Unsupported)?;
         if waiting.must_not_wait() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the operation's memory is valid from its submission on.
             let result =
                 unsafe { waiting.attempt(self.acceptor.as_mut()) }.unwrap_or(-libc::EAGAIN);
             self.done.push(Completion { token, result });
@@ -200,8 +199,7 @@ impl Watcher {
                 self.done.push(Completion { token, result: -libc::EBADF });
                 return Ok(());
             }
-            // Files on disks are always ready, says epoll, and refuses them (EPERM). Or there is no
-            // room for one more registration.
+            // EPERM: epoll refuses files on disks. Others: there is no memory for another registration.
             Err(_) => return Err(Unsupported),
         }
         let watch = self.watches.get_mut(&fd).expect("just registered");
@@ -212,7 +210,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether there was such an operation.
+    /// Cancels the operation; returns whether there was one.
     pub(crate) fn cancel(&mut self, token: u64) -> bool {
         let Some(Member { waiting, line, .. }) = self.ops.remove(&token) else {
             return false;
@@ -231,7 +229,7 @@ impl Watcher {
         self.hand_out(out);
     }
 
-    /// Makes the calls that what has happened allows, until nothing is left to be reported.
+    /// Fetches all events and makes the calls that they permit.
     pub(crate) fn collect(&mut self) {
         let mut events = Events::new();
         loop {
@@ -243,7 +241,7 @@ impl Watcher {
         }
     }
 
-    /// Appends what is done to `out`.
+    /// Appends completions to `out`.
     #[inline]
     pub(crate) fn hand_out(&mut self, out: &mut Vec<Completion>) {
         out.append(&mut self.done);
@@ -260,7 +258,7 @@ impl Watcher {
             return false;
         }
         if self.ops.is_empty() {
-            // A futex is cheaper to be woken from.
+            // Waking from a futex is cheaper.
             return idle.wait(deadline);
         }
         let mut events = Events::new();
@@ -277,7 +275,7 @@ impl Watcher {
         woken
     }
 
-    /// Sees to it that `fd` is reported when `events` happen, besides what is reported already.
+    /// Arms `fd` for `events`, in addition to those it is armed for.
     fn watch(&mut self, fd: RawFd, events: u32) -> Result<(), i32> {
         let name = |generation: u32| u64::from(generation) << 32 | fd as u64;
         let shot = libc::EPOLLONESHOT as u32;
@@ -300,7 +298,7 @@ impl Watcher {
         let generation = self.generation.wrapping_add(1);
         let name = name(generation);
         match self.poller.control(Change::Add, fd, events | shot, name) {
-            // Registered by the look at who has the number (below), under no name.
+            // The check in `happened` has registered the file, under no name.
             Err(libc::EEXIST) => self.poller.control(Change::Modify, fd, events | shot, name)?,
             result => result?,
         }
@@ -310,7 +308,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Ends what waits for a descriptor that was closed, or cannot be watched any more.
+    /// Ends the operations on a descriptor that was closed, or cannot be watched any more.
     fn unwatch(&mut self, fd: RawFd, errno: i32) {
         let Some(watch) = self.watches.remove(&fd) else {
             return;
@@ -319,16 +317,16 @@ impl Watcher {
             if !stands(&self.ops, place, token) {
                 continue;
             }
-            let member = self.ops.remove(&token).expect("what stands in line is under way");
+            let member = self.ops.remove(&token).expect("an operation in line is under way");
             self.done.push(Completion { token, result: member.waiting.end(errno) });
         }
     }
 
-    /// Makes the calls that events allow.
+    /// Makes the calls that these events permit.
     fn note(&mut self, happened: &[libc::epoll_event]) {
         for event in happened {
             let (name, events) = (event.u64, event.events);
-            // The bell has done its work by ending the wait.
+            // The bell's event has served its purpose by ending the wait.
             if name != BELL {
                 self.happened(name as u32 as RawFd, (name >> 32) as u32, events);
             }
@@ -343,12 +341,11 @@ impl Watcher {
         if watch.lines.iter().all(Line::is_empty) {
             return;
         }
-        match self.poller.control(Change::Add, fd, libc::EPOLLONESHOT as u32, NOBODY) {
+        match self.poller.control(Change::Add, fd, libc::EPOLLONESHOT as u32, NO_NAME) {
             Err(libc::EEXIST) => {}
-            // Another file has the number now (and is registered, to be found by its first
-            // operation), or none has it.
+            // The number is another file's now (which this has registered, see `watch`), or no file's.
             Ok(()) | Err(libc::EBADF) => return self.unwatch(fd, libc::EBADF),
-            // No memory to find out, or the like: the call will tell.
+            // A lack of memory, or the like: the call itself will show.
             Err(_) => {}
         }
         let mut wanted = 0;
@@ -359,7 +356,7 @@ impl Watcher {
                 line.front(|place, token| stands(ops, place, token)).filter(|_| concerned)
             };
             while let Some(token) = first(&self.ops, line) {
-                // SAFETY: who submitted it keeps the memory valid until the completion.
+                // SAFETY: the submitter keeps the operation's memory valid until the completion.
                 if !unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) } {
                     break;
                 }
@@ -374,7 +371,7 @@ impl Watcher {
                 return false;
             }
             let asked = self.ops[&token].waiting.events;
-            // SAFETY: as above.
+            // SAFETY: the submitter keeps the operation's memory valid until the completion.
             let gone = events & (asked | ALWAYS) != 0
                 && unsafe { advance(&mut self.ops, &mut self.done, &mut self.acceptor, token) };
             if !gone {
@@ -384,8 +381,8 @@ impl Watcher {
         });
         if wanted != 0 {
             if let Err(errno) = self.watch(fd, wanted) {
-                // Closed by another thread meanwhile; or no memory, of which those who wait would
-                // never learn otherwise.
+                // Closed by another thread meanwhile, or a lack of memory. The operations must end, as no
+                // event would be reported for them.
                 self.unwatch(fd, errno);
             }
         }
@@ -397,7 +394,7 @@ fn stands(ops: &HashMap<u64, Member>, place: u64, token: u64) -> bool {
     ops.get(&token).is_some_and(|member| member.place == place)
 }
 
-/// Tries an operation under way; tells whether it is done.
+/// Tries an operation under way; returns whether it is done.
 ///
 /// # Safety
 /// Its memory is valid.
@@ -407,8 +404,8 @@ unsafe fn advance(
     acceptor: &mut Acceptor,
     token: u64,
 ) -> bool {
-    let member = ops.get_mut(&token).expect("who stands in line is under way");
-    // SAFETY: the caller's promise.
+    let member = ops.get_mut(&token).expect("an operation in line is under way");
+    // SAFETY: the operation's memory is valid.
     let Some(result) = (unsafe { member.waiting.attempt(acceptor.as_mut()) }) else {
         return false;
     };

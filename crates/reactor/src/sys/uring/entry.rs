@@ -1,19 +1,18 @@
-//! From an operation to the entry that asks the kernel for it.
+//! The submission queue entry of an operation.
 
 use io_uring::{opcode, squeue::Entry, types};
 
 use crate::op::Op;
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for the socket before the first attempt. The `io-uring` crate
-/// takes the bits but has no name for this one.
+/// has no name for it.
 const POLL_FIRST: u16 = 1;
 
-/// A flag of receiving that io_uring knows for sending as well (since Linux 5.19; ignored before):
-/// go on until everything is sent, as a blocking call does.
+/// A flag of receiving that io_uring accepts for sending as well (since Linux 5.19; ignored before):
+/// continue until everything is sent, as a blocking call does.
 const SEND_ALL: i32 = libc::MSG_WAITALL;
 
-/// The kernel transfers at most this much at once (`MAX_RW_COUNT`), whatever it is asked for; and
-/// lengths in entries have 32 bits.
+/// The most bytes that the kernel transfers at once (`MAX_RW_COUNT`). Lengths in entries have 32 bits.
 const TRANSFER_MAX: usize = 0x7fff_f000;
 
 /// Futex flags of `IORING_OP_FUTEX_WAIT`: a word of 32 bits (`FUTEX2_SIZE_U32`), not private.
@@ -82,7 +81,7 @@ pub(super) fn of(op: &Op) -> Entry {
     }
 }
 
-/// The kernel's number for `op`, to be looked up in what it says it knows.
+/// The kernel's number for `op`.
 pub(super) fn code(op: &Op) -> u8 {
     match op {
         Op::Read { .. } => opcode::Read::CODE,

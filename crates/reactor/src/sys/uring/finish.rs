@@ -1,4 +1,5 @@
-//! How completions are finished: who takes the last step of an operation that had to wait, and when.
+//! When io_uring finishes completions: which thread takes the last step of an operation that had to wait,
+//! and when.
 
 use once_cell::race::OnceBox;
 
@@ -6,21 +7,21 @@ const VARIABLE: &str = "CAREFREE_URING";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finish {
-    /// The owner's thread, on its next way through the kernel, whatever for: a timer interrupt at
-    /// the latest. Others see completions then, also when the owner computes.
+    /// The owner's thread, when it next enters the kernel for any reason, at the latest by a timer
+    /// interrupt. So other threads see completions even while the owner computes.
     Soon,
     /// The owner, inside its own `io_uring_enter` (`DEFER_TASKRUN`, Linux 6.1). Completions come
-    /// together, which is cheaper, but nobody can fetch them for an owner who computes.
+    /// together, which is cheaper, but other threads cannot fetch them while the owner computes.
     Deferred,
 }
 
 impl Finish {
-    /// What the environment asks for.
+    /// The setting in the environment.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A line that says what is wrong with it.
     pub(super) fn wanted() -> Result<Finish, String> {
-        // As in `choice`: nobody waits here for another.
+        // Not a lock, as in `choice`.
         static WANTED: OnceBox<Result<Finish, String>> = OnceBox::new();
         let wanted = WANTED.get_or_init(|| {
             let value = carefree_settings::setting(VARIABLE).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether there is an io_uring to be had, and if not, why.
+//! Whether io_uring is available, and if not, why.
 
 use io_uring::opcode;
 
@@ -6,7 +6,7 @@ use super::finish::Finish;
 use super::ring::Ring;
 use crate::choice::Refusal;
 
-/// What a ring must know to be of use. The rest is looked at operation by operation.
+/// The operations that a ring must support. Others are checked when they are submitted.
 const NEEDED: [(u8, &str); 10] = [
     (opcode::Read::CODE, "read"),
     (opcode::Write::CODE, "write"),
@@ -20,7 +20,7 @@ const NEEDED: [(u8, &str); 10] = [
     (opcode::AsyncCancel::CODE, "cancel"),
 ];
 
-/// Whether what the environment says of rings makes sense.
+/// Checks the settings of rings in the environment.
 ///
 /// # Errors
 /// A line that says what is wrong.
@@ -28,13 +28,13 @@ pub(crate) fn check_environment() -> Result<(), String> {
     Finish::wanted().map(drop)
 }
 
-/// Makes a ring and lets go of it. Returns what is to be said for it.
+/// Makes a ring and drops it. Returns a description.
 ///
 /// # Errors
 /// Why it cannot be used, as the rest of a sentence that begins with "io_uring".
 pub(crate) fn probe() -> Result<String, Refusal> {
     let mut ring = Ring::new().map_err(|error| explain(&error))?;
-    // A filter may know one of the calls and not the others.
+    // A seccomp filter may permit one of the calls and refuse others.
     ring.try_out().map_err(|error| explain(&error))?;
     for (code, name) in NEEDED {
         if !ring.knows(code) {
@@ -46,7 +46,7 @@ pub(crate) fn probe() -> Result<String, Refusal> {
 
 fn explain(error: &std::io::Error) -> Refusal {
     Refusal::Lasting(match error.raw_os_error() {
-        // Said last of all, by a kernel that would give us a ring.
+        // The kernel checks this last, so it would otherwise permit a ring.
         Some(errno @ (libc::EMFILE | libc::ENFILE)) => {
             let knob = if errno == libc::EMFILE { "ulimit -n" } else { "sysctl fs.file-max" };
             return Refusal::Passing(format!("found no descriptor free: raise the limit ({knob})"));
@@ -67,7 +67,7 @@ fn explain(error: &std::io::Error) -> Refusal {
     })
 }
 
-/// The sysctl by which administrators switch it off, if they have: 1 for most, 2 for all.
+/// The value of the sysctl that disables io_uring, if it is set: 1 for most processes, 2 for all.
 fn switched_off() -> Option<String> {
     let value = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
     let value = value.trim();

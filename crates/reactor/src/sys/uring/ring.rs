@@ -1,13 +1,13 @@
-//! One ring: what is queued for the kernel, and what it has done.
+//! One ring: the submissions queued for the kernel, and its completions.
 //!
 //! # Nothing is lost
 //!
-//! *Entries.* A full submission queue is handed over on the spot. Should the kernel not take it just
-//! then (out of memory, or it wants its own backlog of completions fetched first), entries wait in
+//! *Entries.* A full submission queue is submitted at once. If the kernel does not take it then
+//! (because it is out of memory, or wants its own backlog of completions fetched first), entries wait in
 //! `backlog`, in order, and follow at the next call.
 //!
-//! *Completions.* When the completion queue is full the kernel keeps the rest (`NODROP`) and raises
-//! a flag in the ring; `reap` then lets it move them over, until none is left.
+//! *Completions.* When the completion queue is full the kernel keeps the rest (`NODROP`) and sets
+//! a flag in the ring; `reap` then makes it move them to the queue, until none is left.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
 
-use super::ending::Ending;
+use super::cancels::Cancels;
 use super::entry;
 use super::finish::Finish;
 use super::unheld::Unheld;
@@ -28,17 +28,17 @@ use crate::sys::raw::syscall;
 
 /// Entries that can be queued without entering the kernel, 64 bytes each.
 const SUBMISSIONS: u32 = 256;
-/// Completions the kernel can post before it keeps them to itself, 16 bytes each. The kernel also takes
-/// this number for how many operations may wait, and so as the size of the table in which it looks for
-/// those to cancel: from here on it has the most buckets (256, Linux 6.18), without which a hundred
-/// thousand that end together take several times as long.
+/// Completions that the kernel can post before it holds them back, 16 bytes each. The kernel also derives
+/// from it the size of the table in which it looks for operations to cancel. This is the least number
+/// that gives the most buckets (256, Linux 6.18); with fewer, a hundred thousand cancels together take
+/// several times as long.
 const COMPLETIONS: u32 = 32 * SUBMISSIONS;
 
-/// What the driver itself submits goes under tokens above [`Driver::TOKEN_MAX`](crate::Driver).
+/// Tokens of the driver's own entries, above [`Driver::TOKEN_MAX`](crate::Driver).
 const BELL: u64 = u64::MAX;
 const CANCEL_ALL: u64 = u64::MAX - 1;
 const UNHELD: u64 = u64::MAX - 2;
-/// With the token of the operation that is to be cancelled.
+/// Added to the token of the operation that is to be cancelled.
 const CANCEL: u64 = 1 << 63;
 const _: () = assert!(crate::Driver::TOKEN_MAX < CANCEL);
 
@@ -56,31 +56,31 @@ struct WaitArgument {
 
 pub(crate) struct Ring {
     ring: ManuallyDrop<IoUring>,
-    /// Entries the kernel would not take yet.
+    /// Entries that the kernel did not take yet.
     backlog: VecDeque<Entry>,
     pending: usize,
-    ending: Ending,
-    /// The operations the kernel knows: bit n for `IORING_OP_` number n.
+    cancels: Cancels,
+    /// The operations that the kernel supports: bit n for `IORING_OP_` number n.
     known: u128,
     /// Whether the kernel watches the bell: it posts a completion whenever the bell rings.
     watching: bool,
-    /// Those whose files the ring does not hold.
+    /// The operations whose files the ring does not hold.
     unheld: Unheld,
-    /// How it is set up, in a few words.
+    /// The ring's set-up, in a few words.
     description: &'static str,
-    /// What became of cancelling everything, when the driver is dropped.
+    /// The result of cancelling everything, when the driver is dropped.
     cancelled_all: Option<i32>,
 }
 
 /// The set-up flags, best first; a kernel that does not know one refuses the set.
 ///
-/// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step waits for
-///   the owner's next way through the kernel.
-/// * `TASKRUN_FLAG` says in shared memory that such a step waits, so `poll` can go and fetch it.
-/// * `SUBMIT_ALL` (5.18) goes on after an entry the kernel refuses.
+/// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step is delayed until
+///   the owner next enters the kernel.
+/// * `TASKRUN_FLAG` shows in shared memory that such a step is delayed, so that `poll` enters the kernel.
+/// * `SUBMIT_ALL` (5.18) continues after an entry that the kernel refuses.
 ///
-/// Not `SINGLE_ISSUER`: what an owner has queued before it began to compute, another thread hands
-/// over in its stead. But `DEFER_TASKRUN` asks for it.
+/// Not `SINGLE_ISSUER`: if the owner computes, another thread submits what the owner has queued. But
+/// `DEFER_TASKRUN` requires it.
 fn builders(finish: Finish, completions: u32) -> Vec<(io_uring::Builder, &'static str)> {
     let mut plain = IoUring::builder();
     plain.setup_cqsize(completions).setup_clamp().dontfork();
@@ -107,7 +107,7 @@ impl Ring {
         for (builder, description) in builders(finish, completions) {
             match builder.build(submissions) {
                 Ok(ring) => return Ring::checked(ring, description),
-                // A kernel that does not know a flag says so like this.
+                // The kernel does not know a flag.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
                 Err(error) => return Err(error),
             }
@@ -117,7 +117,7 @@ impl Ring {
 
     fn checked(ring: IoUring, description: &'static str) -> io::Result<Ring> {
         let has = ring.params();
-        // Tagged resources came with Linux 5.13, as did polls that stay; those have no bit.
+        // Linux 5.13 introduced tagged resources, and multishot polls, which have no feature bit.
         if !(has.is_feature_nodrop()
             && has.is_feature_ext_arg()
             && has.is_feature_resource_tagging())
@@ -137,7 +137,7 @@ impl Ring {
             ring: ManuallyDrop::new(ring),
             backlog: VecDeque::new(),
             pending: 0,
-            ending: Ending::default(),
+            cancels: Cancels::default(),
             watching: false,
             unheld: Unheld::default(),
             cancelled_all: None,
@@ -149,12 +149,12 @@ impl Ring {
         self.known & 1 << code != 0
     }
 
-    /// How the ring is set up, in a few words.
+    /// The ring's set-up, in a few words.
     pub(super) fn describe(&self) -> &'static str {
         self.description
     }
 
-    /// Enters the kernel for nothing, to see whether it may be entered.
+    /// Enters the kernel without a request, to check whether that is permitted.
     pub(super) fn try_out(&mut self) -> io::Result<()> {
         self.enter(0, 0, ENTER_GETEVENTS, None).map(drop).map_err(io::Error::from_raw_os_error)
     }
@@ -169,7 +169,7 @@ impl Ring {
         if !self.knows(entry::code(op)) {
             return Err(Unsupported);
         }
-        self.ending.forget(token);
+        self.cancels.forget(token);
         self.push(entry::of(op).user_data(token));
         self.pending += 1;
         Ok(())
@@ -178,14 +178,14 @@ impl Ring {
     /// # Safety
     /// As for [`Driver::submit_unheld`](crate::Driver::submit_unheld).
     pub(crate) unsafe fn submit_unheld(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
-        self.ending.forget(token);
-        // SAFETY: the caller's promise.
+        self.cancels.forget(token);
+        // SAFETY: the operation's memory stays valid until its completion is handed out.
         unsafe { self.unheld.submit(token, op) }?;
         self.watch_unheld();
         Ok(())
     }
 
-    /// Has the ring watch what it does not hold, if it does not yet.
+    /// Makes the ring watch the epoll instance of unheld operations, unless it does already.
     #[inline]
     fn watch_unheld(&mut self) {
         if let Some(fd) = self.unheld.begin_to_watch() {
@@ -198,7 +198,7 @@ impl Ring {
         if self.unheld.cancel(token) {
             return;
         }
-        self.ending.cancelled(token);
+        self.cancels.cancelled(token);
         self.push(cancel(token));
     }
 
@@ -215,9 +215,9 @@ impl Ring {
         out: &mut Vec<Completion>,
     ) -> bool {
         if self.pending() == 0 {
-            // Nothing to wait for but wake-ups and the deadline, and a futex is cheaper to be woken
-            // from. A cancel may be left to hand over; it concerns nobody any more.
-            self.ending.clear();
+            // Only a wake-up or the deadline can end the wait, and waking from a futex is cheaper. A cancel
+            // may be left in the queue, but its operation has completed.
+            self.cancels.clear();
             return idle.wait(deadline);
         }
         let before = out.len();
@@ -242,20 +242,20 @@ impl Ring {
         woken
     }
 
-    /// Lets go of a ring that belongs to the parent process.
+    /// Discards a ring that belongs to the parent process.
     pub(crate) fn abandon(mut self) {
         self.unheld.abandon();
         // SAFETY: the descriptor is this process's own copy, and closing it cancels nothing as long
-        // as the parent has its own. Neither the ring, which is not mapped in the child
-        // (`dontfork`), nor `Drop` is used again.
+        // as the parent has one. The ring, which is not mapped in the child (`dontfork`), is not used
+        // again, not even by `Drop`.
         unsafe {
             let _ = syscall(libc::SYS_close, [self.ring.as_raw_fd() as usize, 0, 0, 0, 0, 0]);
         }
-        // The backlog with it: its owner may have been changing it.
+        // With the backlog, which its owner may have been changing.
         std::mem::forget(self);
     }
 
-    /// Queues an entry; hands over what is queued to make room.
+    /// Queues an entry; if the queue is full, submits it first.
     fn push(&mut self, entry: Entry) {
         if self.backlog.is_empty() && self.queue(&entry) {
             return;
@@ -266,12 +266,12 @@ impl Ring {
 
     fn queue(&mut self, entry: &Entry) -> bool {
         // SAFETY: entries are made from operations whose memory stays valid until they complete, as
-        // `submit` asks for, or name no memory.
+        // `submit` requires, or refer to no memory.
         unsafe { self.ring.submission().push(entry).is_ok() }
     }
 
-    /// Hands over what is queued, and fetches what the kernel holds back. No system call when there
-    /// is neither.
+    /// Submits what is queued, and fetches what the kernel holds back. Makes no system call if there is
+    /// neither.
     fn hand_over(&mut self) {
         self.cancel_again();
         loop {
@@ -291,25 +291,25 @@ impl Ring {
             let flags = if held_back { ENTER_GETEVENTS } else { 0 };
             let taken = self.enter(queued, 0, flags, None);
             if !matches!(taken, Ok(taken) if taken > 0) || self.backlog.is_empty() {
-                // Not taken: later. The next call tries again.
+                // Entries that were not taken wait for the next call.
                 return;
             }
         }
     }
 
-    /// Queues cancels whose operations have not ended.
+    /// Queues further cancels of operations that have not completed.
     #[inline]
     fn cancel_again(&mut self) {
-        let Ring { ending, backlog, .. } = self;
-        ending.for_each_due(|token| backlog.push_back(cancel(token)));
+        let Ring { cancels, backlog, .. } = self;
+        cancels.for_each_due(|token| backlog.push_back(cancel(token)));
     }
 
-    /// Hands over what is queued and sleeps until a completion is there, or until `deadline`, or
-    /// until something is to be cancelled again. Not for long while entries wait in the backlog: they
-    /// were refused just now, and nothing else may ever happen.
+    /// Submits what is queued and sleeps until there is a completion, until `deadline`, or
+    /// until an operation is to be cancelled again. While entries wait in the backlog it only sleeps for
+    /// a millisecond: the kernel has refused them, and perhaps nothing else will ever happen.
     fn sleep(&mut self, deadline: Option<u64>) {
         let refused = (!self.backlog.is_empty()).then(|| clock::now() + 1_000_000);
-        let deadline = deadline.into_iter().chain(self.ending.next()).chain(refused).min();
+        let deadline = deadline.into_iter().chain(self.cancels.next()).chain(refused).min();
         let limit = deadline.map(|deadline| {
             let span = deadline.saturating_sub(clock::now());
             types::Timespec::new().sec(span / 1_000_000_000).nsec((span % 1_000_000_000) as u32)
@@ -318,8 +318,8 @@ impl Ring {
         match self.enter(queued, 1, ENTER_GETEVENTS, limit.as_ref()) {
             Ok(_) | Err(libc::ETIME | libc::EINTR) => {}
             Err(_) => {
-                // It would not take entries (or, before Linux 6.0, not before its own backlog was
-                // fetched): give it a moment, or what completes first.
+                // The kernel refuses entries (or, before Linux 6.0, first wants its own backlog to be
+                // fetched): sleep for a millisecond, or until the next completion.
                 let moment = types::Timespec::new().nsec(1_000_000);
                 let _ = self.enter(0, 1, ENTER_GETEVENTS, Some(&moment));
             }
@@ -341,7 +341,7 @@ impl Ring {
             limit: limit.map_or(0, |limit| &raw const *limit as u64),
         };
         // SAFETY: the descriptor is a ring's, and the argument and the time limit live until the
-        // call returns. What the queued entries name is valid: see `queue`.
+        // call returns. The memory of queued entries is valid: see `queue`.
         let result = unsafe {
             syscall(
                 libc::SYS_io_uring_enter,
@@ -364,14 +364,14 @@ impl Ring {
         result
     }
 
-    /// Takes all completions, also those the kernel has kept for want of room.
+    /// Takes all completions, also those that the kernel holds back.
     fn reap(&mut self, out: &mut Vec<Completion>) {
         self.reap_ring(out);
         let before = out.len();
         self.unheld.collect(out);
-        // One that was done already when it was cancelled is taken for one that the ring has.
+        // An unheld operation that was done when it was cancelled was taken for one of the ring's.
         for done in &out[before..] {
-            self.ending.forget(done.token);
+            self.cancels.forget(done.token);
         }
     }
 
@@ -381,15 +381,15 @@ impl Ring {
             for done in self.ring.completion() {
                 match done.user_data() {
                     CANCEL_ALL => self.cancelled_all = Some(done.result()),
-                    // The watch ends when the completion queue is full; it must be set anew.
+                    // The watch ends when the completion queue is full, and must be renewed.
                     BELL => self.watching = cqueue::more(done.flags()),
                     UNHELD => self.unheld.ring(cqueue::more(done.flags())),
                     answer if answer & CANCEL != 0 => {
-                        self.ending.answered(answer & !CANCEL, done.result() == 0);
+                        self.cancels.answered(answer & !CANCEL, done.result() == 0);
                     }
                     token => {
                         self.pending -= 1;
-                        self.ending.forget(token);
+                        self.cancels.forget(token);
                         more = true;
                         out.push(Completion { token, result: done.result() });
                     }
@@ -398,7 +398,7 @@ impl Ring {
             if !self.ring.submission().cq_overflow() {
                 return;
             }
-            // Any thread may ask for this.
+            // Any thread may do this.
             if self.enter(0, 0, ENTER_GETEVENTS, None).is_err() && !more {
                 return;
             }
@@ -415,13 +415,14 @@ fn cancel(token: u64) -> Entry {
 }
 
 impl Drop for Ring {
-    /// Ends what is pending, so that the kernel is out of the callers' memory. (Before Linux 5.19
-    /// it cannot be asked to cancel everything; then closing the ring does, a little later.)
+    /// Cancels pending operations and waits for them, so that the kernel no longer uses the callers'
+    /// memory. (Linux before 5.19 has no way to cancel everything; there closing the ring does, slightly
+    /// later.)
     fn drop(&mut self) {
         if self.pending > 0 {
             let mut out = Vec::new();
             while self.pending > 0 && self.cancelled_all != Some(-libc::EINVAL) {
-                // Again and again: see `ending`.
+                // Repeatedly: see `cancels.rs`.
                 let all = types::CancelBuilder::any();
                 self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL_ALL));
                 self.hand_over();
@@ -429,7 +430,7 @@ impl Drop for Ring {
                 self.reap(&mut out);
             }
         }
-        // SAFETY: not used again.
+        // SAFETY: dropped once; the ring is not used again.
         unsafe { ManuallyDrop::drop(&mut self.ring) }
     }
 }
@@ -446,10 +447,9 @@ mod tests {
     use std::os::fd::{FromRawFd, OwnedFd};
     use std::sync::Arc;
 
-    /// A completion for each of many, and among them the bell's, which ends the watch where the
-    /// kernel has no room for it.
+    /// More completions than the queue holds, the bell's among them, end the watch of the bell.
     #[test]
-    fn the_bell_is_watched_anew_when_it_rang_into_a_full_queue() {
+    fn the_watch_of_the_bell_is_renewed_after_a_full_queue() {
         const MANY: u64 = 2 * COMPLETIONS as u64;
         let idle = Arc::new(Idle::new());
         idle.bell().hang().unwrap();
@@ -457,7 +457,7 @@ mod tests {
         let mut out = Vec::new();
         for token in 0..MANY {
             let poll = Op::Poll { fd: idle.bell().fd(), events: libc::POLLIN as u32 };
-            // SAFETY: names no memory.
+            // SAFETY: refers to no memory.
             unsafe { ring.submit(token, &poll) }.unwrap();
         }
         let ring_later = |idle: &Arc<Idle>| {
@@ -477,13 +477,13 @@ mod tests {
 
         let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
         let poll = Op::Poll { fd: here.as_raw_fd(), events: libc::POLLIN as u32 };
-        // SAFETY: names no memory.
+        // SAFETY: refers to no memory.
         unsafe { ring.submit(0, &poll) }.unwrap();
         for _ in 0..3 {
             let other = ring_later(&idle);
             let end = clock::after(std::time::Duration::from_secs(10));
             while !ring.wait(&idle, Some(end), &mut out) {
-                assert!(clock::now() < end, "not heard");
+                assert!(clock::now() < end, "the bell was not noticed");
             }
             other.join().unwrap();
         }
@@ -491,25 +491,25 @@ mod tests {
         ring.wait(&idle, None, &mut out);
     }
 
-    /// What is accepted at once is done when it is cancelled, though it has not been handed out.
+    /// A connection that is accepted at once is a completion, though it is not handed out yet.
     #[test]
-    fn what_is_done_is_not_cancelled_again_and_again() {
+    fn a_completed_operation_is_not_cancelled_repeatedly() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let _caller = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut ring = Ring::new().unwrap();
         let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
         let flags = libc::SOCK_CLOEXEC;
         let accept = Op::Accept { fd: listener.as_raw_fd(), address, length, flags };
-        // SAFETY: names no memory.
+        // SAFETY: refers to no memory.
         unsafe { ring.submit_unheld(7, &accept) }.unwrap();
         ring.cancel(7);
         let mut out = Vec::new();
         ring.poll(&mut out);
         assert_eq!(out.len(), 1);
         if out[0].result >= 0 {
-            // SAFETY: just accepted, owned by nothing else.
+            // SAFETY: a new descriptor, which nothing else owns.
             drop(unsafe { OwnedFd::from_raw_fd(out[0].result) });
         }
-        assert_eq!(ring.ending.next(), None);
+        assert_eq!(ring.cancels.next(), None);
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! A ring is torn down some milliseconds after its process has ended, and until then the kernel holds
 //! the files of the operations that wait in it. If one of these is a listener, the next process
-//! finds its port in use; a lock of the file's is still taken. So such a file is watched by an epoll
+//! finds its port in use; a file's lock is still taken. So such a file is watched by an epoll
 //! instance instead, which holds no file, and the ring watches the instance.
 //!
-//! *No event is missed.* The ring watches the instance with a poll that stays. The kernel posts a
-//! completion whenever something is added to what the instance has to report, and what is there is
-//! collected until nothing is left ([`collect`](Unheld::collect)), whether or not an operation still
-//! waits for it: what is left uncollected would not be reported again. When the completion queue is
-//! full the poll ends, and is set anew, which looks at once.
+//! *No event is missed.* The ring watches the instance with a multishot poll. The kernel posts a
+//! completion whenever the instance gets an event, and then all events are
+//! collected ([`collect`](Unheld::collect)), even if no operation waits for them any more: an event that
+//! is not collected would not be reported again. When the completion queue is
+//! full the poll ends and is renewed, which checks the instance at once.
 
 use std::os::fd::RawFd;
 
@@ -17,7 +17,7 @@ use crate::op::{Completion, Op, Unsupported};
 use crate::sys::attempt::ready;
 use crate::sys::epoll::Watcher;
 
-/// Made when the first such operation comes.
+/// The epoll instance is made for the first such operation.
 #[derive(Debug, Default)]
 pub(super) struct Unheld {
     watcher: Option<Box<Watcher>>,
@@ -37,24 +37,24 @@ impl Unheld {
         let watcher = self.watcher.as_mut().ok_or(Unsupported)?;
         if let Op::Accept { fd, .. } = *op {
             watcher.make_acceptor();
-            // What is there need not be watched for. But those who wait come first.
+            // If a connection is there it is accepted at once, unless other operations wait for one.
             if !watcher.is_waited_for(fd) && ready(fd, libc::POLLIN) != Ok(0) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the operation's memory stays valid until its completion is handed out.
                 if unsafe { watcher.accept(token, op) } {
                     return Ok(());
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the operation's memory stays valid until its completion is handed out.
         unsafe { watcher.submit(token, op) }
     }
 
-    /// Whether there was such an operation.
+    /// Cancels the operation; returns whether there was one.
     pub(super) fn cancel(&mut self, token: u64) -> bool {
         self.watcher.as_mut().is_some_and(|watcher| watcher.cancel(token))
     }
 
-    /// Appends what is done to `out`.
+    /// Appends completions to `out`.
     #[inline]
     pub(super) fn collect(&mut self, out: &mut Vec<Completion>) {
         if let Some(watcher) = &mut self.watcher {
@@ -65,7 +65,7 @@ impl Unheld {
         }
     }
 
-    /// The instance's descriptor, if the ring has to begin to watch it.
+    /// The instance's descriptor, if the ring must begin to watch it.
     #[inline]
     pub(super) fn begin_to_watch(&mut self) -> Option<RawFd> {
         if self.watched {
@@ -76,7 +76,7 @@ impl Unheld {
         Some(watcher.fd())
     }
 
-    /// The ring's poll of the instance has a completion; whether `more` may follow.
+    /// Notes a completion of the ring's poll of the instance, and whether `more` may follow.
     pub(super) fn ring(&mut self, more: bool) {
         self.rang = true;
         self.watched = more;
@@ -87,7 +87,7 @@ impl Unheld {
         self.watcher.as_ref().map_or(0, |watcher| watcher.pending())
     }
 
-    /// As [`Watcher::abandon`].
+    /// See [`Watcher::abandon`].
     pub(super) fn abandon(&mut self) {
         if let Some(watcher) = self.watcher.take() {
             watcher.abandon();
