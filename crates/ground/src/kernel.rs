@@ -1,21 +1,21 @@
 //! One system call, without libc.
 //!
-//! Carefree defines libc's blocking calls anew, `syscall` among them, to let fibers park there. Code
-//! that must not find itself in the scheduler (the scheduler's own, above all) enters the kernel
-//! here. And a call from here leaves `errno` alone.
+//! Carefree interposes libc's blocking calls, `syscall` among them, to park fibers there. Code that must
+//! not enter the scheduler (above all the scheduler itself) enters the kernel here. Such a call does not
+//! change `errno`.
 
 /// Enters the kernel for system call `number`. Arguments that it does not take are ignored.
 ///
 /// ```
 /// use carefree_ground::kernel;
 ///
-/// // SAFETY: getpid takes nothing and touches nothing.
+/// // SAFETY: getpid has no arguments and accesses no memory.
 /// let pid = unsafe { kernel::call(libc::SYS_getpid, [0; 6]) };
 /// assert_eq!(pid, Ok(std::process::id() as usize));
 /// ```
 ///
 /// # Errors
-/// The `errno` value that the kernel answered with.
+/// The `errno` value returned by the kernel.
 ///
 /// # Safety
 /// What the kernel does with these arguments, to memory and to the thread, must be sound.
@@ -24,8 +24,8 @@ pub unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32>
     let returned: isize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the kernel's contract for `syscall`: number in rax, arguments in rdi, rsi, rdx, r10,
-    // r8, r9; it overwrites rax, rcx and r11 and no other register, and uses no user stack. What
-    // the call does to memory the caller answers for.
+    // r8, r9; it overwrites rax, rcx and r11 and no other register, and uses no user stack. The
+    // call's effect on memory is sound, as this function requires.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -38,8 +38,8 @@ pub unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32>
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: the kernel's contract for `svc 0`: number in x8, arguments in x0 to x5; it overwrites
-    // x0 and no other register, and uses no user stack. What the call does to memory the caller
-    // answers for.
+    // x0 and no other register, and uses no user stack. The call's effect on memory is sound, as
+    // this function requires.
     unsafe {
         std::arch::asm!(
             "svc 0",
@@ -50,6 +50,6 @@ pub unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, i32>
             options(nostack),
         );
     }
-    // The kernel keeps the last page of the number space for errors.
+    // The kernel returns errors as numbers in the last page of the address space.
     if (-4095..0).contains(&returned) { Err(-returned as i32) } else { Ok(returned as usize) }
 }

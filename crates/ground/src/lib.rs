@@ -1,7 +1,15 @@
-//! What the rooms above stand on: system calls without libc, and what is made of one alone.
+//! System calls without libc, and what consists of a single one: a lock, a nap, `membarrier`.
 //!
-//! Carefree defines libc's blocking calls anew to park fibers in them. Code that must not find itself in
-//! the scheduler (the scheduler's own, above all) enters the kernel from here.
+//! Carefree interposes libc's blocking calls to park fibers in them. Code that must not enter the scheduler
+//! (above all the scheduler itself) makes its system calls through this crate.
+//!
+//! # Why not rustix
+//!
+//! Its `linux_raw` backend would make the same calls, many of them without `unsafe`. But rustix calls libc,
+//! and so the interposed functions, as soon as any crate of the program enables its feature `use-libc`: the
+//! scheduler's correctness would depend on the features of unrelated dependencies. Besides, the calls on
+//! memory (`mmap`, `munmap`, `mprotect`, `madvise`) are `unsafe` there too; `process_madvise` and `mincore`
+//! are missing; and the reactor's tests make system calls fail by a hook that all of its calls pass through.
 
 #![warn(missing_docs)]
 #![cfg(target_os = "linux")]

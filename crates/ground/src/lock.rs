@@ -1,10 +1,10 @@
 //! A lock whose waiters never park a fiber.
 //!
-//! Not `std::sync::Mutex`, because the runtime interposes the futex call under it so that fibers
-//! park there: a fiber that waits for a stack to spawn another would enter the scheduler from
-//! within the scheduler's own code. This lock's waiters block their kernel thread, for the few
-//! dozen nanoseconds of a critical section: nobody runs foreign code while holding it, or makes a
-//! system call on the way that is taken often (to map memory, or to wake a sleeping thread, some do).
+//! Not `std::sync::Mutex`, because its futex call is interposed so that fibers park there: a fiber that
+//! waits for a stack to spawn another would enter the scheduler from within the scheduler's own code.
+//! This lock's waiters block their kernel thread, for the few dozen nanoseconds of a critical section.
+//! Holders run no foreign code and make no system calls on common paths (some do to map memory, or to
+//! wake a sleeping thread).
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::futex;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may be asleep.
+/// Held, and a waiter may be asleep.
 const CONTENDED: u32 = 2;
 
-/// How often a waiter looks again before it sleeps: about as long as a critical section takes.
+/// How often a waiter retries before it sleeps: about as long as a critical section takes.
 const SPINS: u32 = 100;
 
-/// A value that one thread at a time can reach.
+/// A value that one thread at a time can access.
 ///
 /// A waiter blocks its kernel thread, and with it every fiber there: hold the lock for a few
-/// instructions, never across foreign code or a switch, and across no system call that waits. A panic while holding it
-/// unlocks it, and poisons nothing.
+/// instructions, never across foreign code, a switch, or a system call that waits. A panic while holding
+/// it unlocks it, without poisoning.
 ///
 /// ```
 /// use carefree_ground::lock::Lock;
@@ -40,7 +40,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands out its value to one thread at a time, so sharing it only ever moves
+// SAFETY: the lock gives access to its value to one thread at a time, so sharing it only moves the
 // access between threads.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
@@ -56,7 +56,7 @@ impl<T> Lock<T> {
         Lock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until nobody holds the lock, and takes it.
+    /// Waits until the lock is free, and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -65,27 +65,26 @@ impl<T> Lock<T> {
         Guard { lock: self, access: PhantomData }
     }
 
-    /// Takes the lock, until [`release`](Self::release).
+    /// Takes the lock until [`release`](Self::release).
     pub fn hold(&self) {
         std::mem::forget(self.lock());
     }
 
-    /// Unlocks what [`hold`](Self::hold) has locked.
+    /// Undoes [`hold`](Self::hold).
     ///
     /// # Safety
-    /// The caller holds the lock: by `hold`, or by that of the parent, in the child of a fork.
+    /// The caller called `hold`, or its parent process did before a fork.
     pub unsafe fn release(&self) {
         drop(Guard { lock: self, access: PhantomData });
     }
 
-    /// Makes the lock new, without looking at what it was and without dropping the former value: in
-    /// the child of a fork, where who held it is not there to unlock it, and may have been changing
-    /// the value.
+    /// Reinitialises the lock, whatever its state, without dropping the former value: in the child of a
+    /// fork, where the thread that held it does not exist, and may have been changing the value.
     ///
     /// # Safety
-    /// No other thread can reach the lock, and nobody uses its value.
+    /// No other thread can access the lock, and its value is not in use.
     pub unsafe fn renew(&self, value: T) {
-        // SAFETY: the caller's promise.
+        // SAFETY: there is no other access to the value. The former one is not read.
         unsafe { self.value.get().write(value) };
         self.state.store(FREE, Ordering::Release);
     }
@@ -103,9 +102,9 @@ impl<T> Lock<T> {
             }
             std::hint::spin_loop();
         }
-        // From here on we must leave CONTENDED behind us when we get the lock, as others may sleep
-        // too. Whoever unlocks swaps in FREE, so a CONTENDED that we wrote is either seen by the
-        // holder, who then wakes one of us, or has replaced FREE, and the lock is ours.
+        // A waiter that gets the lock here must leave CONTENDED, as others may sleep too. Unlocking swaps
+        // in FREE. So a CONTENDED written by a waiter is either seen by the unlocking thread, which then
+        // wakes one waiter, or has replaced FREE, and that waiter has the lock.
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
             futex::wait(&self.state, CONTENDED);
         }
@@ -115,21 +114,21 @@ impl<T> Lock<T> {
 /// Access to a [`Lock`]'s value until it is dropped.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
-    /// A guard may be sent and shared as the reference that it stands for.
+    /// A guard may be sent and shared as a mutable reference may.
     access: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one of its lock.
+        // SAFETY: this is the only guard of its lock.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the only one of its lock.
+        // SAFETY: this is the only guard of its lock.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -139,7 +138,7 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         let state = &raw const self.lock.state;
         if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
-            // Whoever has the lock now may be freeing it: the address may be all there is left.
+            // The next owner may be freeing the lock already, so only its address is used.
             futex::wake(state);
         }
     }
@@ -171,7 +170,7 @@ mod tests {
                     for _ in 0..20_000 {
                         let mut pair = lock.lock();
                         pair.0 += 1;
-                        // Gives the others time to find the lock held, and to sleep on it.
+                        // Lets other threads find the lock held, and sleep on it.
                         if pair.0 % 512 == 0 {
                             std::thread::yield_now();
                         }

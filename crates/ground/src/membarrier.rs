@@ -6,19 +6,18 @@ use crate::kernel;
 const PRIVATE_EXPEDITED: usize = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
 
-/// Registers the process, which [`everywhere`] asks for. A child of a fork has to be registered anew.
+/// Registers the process, which [`everywhere`] requires. A child of a fork must register again.
 ///
 /// # Errors
-/// The `errno` value of a kernel that has no such call, or denies it.
+/// The `errno` value if the kernel does not support or permit the call.
 pub fn register() -> Result<(), i32> {
     command(REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// Has every processor that runs a thread of this process execute a full fence: a system call, which
-/// interrupts them.
+/// Makes every processor that runs a thread of this process execute a full fence, by an interrupt.
 ///
 /// # Errors
-/// The `errno` value; none once the process was [registered](register).
+/// The `errno` value; never once the process was [registered](register).
 pub fn everywhere() -> Result<(), i32> {
     command(PRIVATE_EXPEDITED)
 }

@@ -1,14 +1,14 @@
-//! What the environment says of how Carefree is to work.
+//! Carefree's settings, from the environment.
 //!
-//! All rooms ask here, so that a program with more rights than its user does not obey that user's
-//! variables.
+//! All crates of Carefree read the environment here, so that a program with more rights than its user
+//! ignores that user's variables.
 #![warn(missing_docs)]
 
 use std::ffi::OsString;
 
-/// The value of the environment variable `name`; `None` if it is not set, or if the program runs with
-/// rights that its user does not have (setuid, setgid, file capabilities), as `secure_getenv(3)` has
-/// it.
+/// The value of the environment variable `name`; `None` if it is not set, or, as with
+/// `secure_getenv(3)`, if the program runs with rights that its user does not have (setuid, setgid, file
+/// capabilities).
 ///
 /// ```
 /// assert_eq!(carefree_settings::setting("CAREFREE_NO_SUCH_SETTING"), None);
@@ -17,14 +17,14 @@ pub fn setting(name: &str) -> Option<OsString> {
     if is_privileged() { None } else { std::env::var_os(name) }
 }
 
-/// As [`setting`], if it is text and not empty.
+/// The value of [`setting`] if it is valid Unicode and not empty.
 pub fn text(name: &str) -> Option<String> {
     setting(name)?.into_string().ok().filter(|text| !text.is_empty())
 }
 
-/// Whether the kernel has given the program rights at its start that its user does not have.
+/// Whether the program was started with rights that its user does not have.
 fn is_privileged() -> bool {
-    // SAFETY: it looks a number up that the kernel has passed.
+    // SAFETY: no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_asks_the_environment_by_itself() {
+    fn no_crate_reads_the_environment_by_itself() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let mut found = Vec::new();
         for room in ["context", "reactor", "runtime", "interpose", "carefree"] {
@@ -53,7 +53,7 @@ mod tests {
         assert!(found.len() > 100);
         for path in found {
             let source = fs::read_to_string(&path).unwrap();
-            // Unit tests may, and begin programs with variables of their own.
+            // Unit tests may: they start programs with variables.
             let code = source.split("#[cfg(test)]").next().unwrap();
             for word in ["env::var", "env::vars", "getenv("] {
                 assert!(!code.contains(word), "{word} in {}", path.display());
