@@ -1,5 +1,5 @@
-//! An allocator with a cache for each thread: mimalloc, under a smaller one written here. Each fiber
-//! must have a cache of its own wherever it runs, and its cache must be given back when it ends.
+//! An allocator with a cache for each thread: mimalloc, below a small one written here. Each fiber
+//! must have a cache of its own on any carrier, and its cache must be freed when it ends.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
@@ -28,10 +28,10 @@ const ROOM: usize = 32;
 /// A block of a cached size.
 type Numbers = Box<[u64; 6]>;
 
-/// What stands in the second word of a block that is free.
+/// The second word of a free block.
 const FREE: usize = 0x6672_6565;
 
-/// Free blocks, chained through their first words.
+/// Free blocks, linked through their first words.
 struct Cache {
     first: Cell<*mut [usize; 2]>,
     count: Cell<usize>,
@@ -41,15 +41,15 @@ thread_local! {
     static CACHE: Cache = const { Cache { first: Cell::new(ptr::null_mut()), count: Cell::new(0) } };
 }
 
-/// Blocks in caches.
+/// The number of blocks in caches.
 static CACHED: AtomicUsize = AtomicUsize::new(0);
-/// Blocks that a fiber asked for when its cache was gone.
+/// The number of blocks that fibers allocated after their caches were destroyed.
 static LATE: AtomicUsize = AtomicUsize::new(0);
 
 impl Cache {
     fn take(&self) -> Option<*mut u8> {
         let block = self.first.get();
-        // SAFETY: in this list, so free, and this thread's.
+        // SAFETY: a block in this thread's list, so it is free.
         let [next, state] = unsafe { block.as_mut()? };
         assert_eq!(*state, FREE, "a block was given out twice");
         *state = 0;
@@ -64,7 +64,7 @@ impl Cache {
             return false;
         }
         let block = block.cast::<[usize; 2]>();
-        // SAFETY: a block that its owner has given up.
+        // SAFETY: its owner has freed the block.
         unsafe { block.write([self.first.get() as usize, FREE]) };
         self.first.set(block);
         self.count.set(self.count.get() + 1);
@@ -76,7 +76,7 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         while let Some(block) = self.take() {
-            // SAFETY: allocated there, with this layout.
+            // SAFETY: mimalloc has allocated it with this layout.
             unsafe { MiMalloc.dealloc(block, BLOCK) };
         }
     }
@@ -86,26 +86,26 @@ fn is_cached(layout: Layout) -> bool {
     (33..=BLOCK.size()).contains(&layout.size()) && layout.align() <= BLOCK.align()
 }
 
-// SAFETY: blocks come from mimalloc, and are in one cache or with one owner.
+// SAFETY: blocks come from mimalloc, and each is in one cache or has one owner.
 unsafe impl GlobalAlloc for Caching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_cached(layout) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the same contract as this function's.
             return unsafe { MiMalloc.alloc(layout) };
         }
         let cached = CACHE.try_with(Cache::take).unwrap_or_else(|_| {
-            // (Threads that end, as those of the pool, allocate then, and may.)
+            // (Threads that end, such as the pool's, may allocate then.)
             if IS_FIBER.get() {
                 LATE.fetch_add(1, Relaxed);
             }
             None
         });
-        // SAFETY: the caller's promise.
+        // SAFETY: `BLOCK` is at least as large and as aligned as `layout`.
         cached.unwrap_or_else(|| unsafe { MiMalloc.alloc(BLOCK) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `alloc` has allocated the block from mimalloc, with `BLOCK` if its layout is cached.
         unsafe {
             if !is_cached(layout) {
                 MiMalloc.dealloc(block, layout);
@@ -120,14 +120,14 @@ unsafe impl GlobalAlloc for Caching {
 static ALLOCATOR: Caching = Caching;
 
 thread_local! {
-    /// Whether it is one of the fibers here. Without a destructor, so there to the end.
+    /// Whether this is a fiber of the tests. Has no destructor, so it can be read to the end.
     static IS_FIBER: Cell<bool> = const { Cell::new(false) };
-    /// Has a destructor that frees, and that is registered before the cache's or after.
+    /// Has a destructor that frees, and that is registered before or after the cache's.
     static KEPT: RefCell<Vec<Numbers>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Allocates, waits in the ways that move a fiber to another carrier, and frees; some of what it has
-/// made is freed by who joins it, some when its thread-local variables are destroyed.
+/// Allocates, waits in ways that move a fiber to another carrier, and frees. Some of the memory is freed
+/// by the joining fiber, some when the thread-local variables are destroyed.
 fn lives(number: u64) -> Vec<Numbers> {
     IS_FIBER.set(true);
     let mut own = Vec::new();
@@ -145,8 +145,8 @@ fn lives(number: u64) -> Vec<Numbers> {
     own
 }
 
-/// Fibers that hand what they have allocated to each other, to be freed there.
-fn hand_on() {
+/// Fibers pass allocations to another fiber, which frees them.
+fn pass_on() {
     let (send, receive) = mpsc::channel::<Numbers>();
     scope(|scope| {
         for number in 0..32 {
@@ -160,7 +160,7 @@ fn hand_on() {
     });
 }
 
-/// Bytes of memory that the process has touched.
+/// The process's resident memory.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -177,7 +177,7 @@ fn ten_thousand_fibers_with_caches_of_their_own() {
             for (number, fiber) in fibers.into_iter().enumerate() {
                 assert_eq!(*fiber.join().unwrap()[0], [number as u64; 6]);
             }
-            hand_on();
+            pass_on();
         });
         sizes.push(resident() >> 20);
     }
@@ -187,11 +187,11 @@ fn ten_thousand_fibers_with_caches_of_their_own() {
         "allocations of fibers after the end of their variables"
     );
     drop(runtime);
-    // Those of the threads that are still there.
+    // The caches of threads that still exist.
     let cached = CACHED.load(Relaxed);
     assert!(cached <= 32 * ROOM, "{cached} blocks are in the caches of fibers that have ended");
-    // The last round finds what those before it have left. How many fibers are alive at once is
-    // chance; a heap that was not given back would be some hundred KiB for each of thousands.
+    // The last round includes what those before it have leaked. How many fibers are alive at once varies,
+    // but a leaked heap would take some hundred KiB for each of thousands.
     let before = sizes[0].max(sizes[1]);
     assert!(sizes[2] <= before + 128, "memory in MiB after each round: {sizes:?}");
 }

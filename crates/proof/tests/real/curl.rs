@@ -9,7 +9,7 @@ use libloading::Library;
 
 use crate::kit::{http::HttpServer, many, on_a_fiber, skipped};
 
-// From curl/curl.h: values that its promise of a stable interface covers.
+// From curl/curl.h, whose values are part of a stable interface.
 const URL: c_int = 10_002;
 const WRITE_DATA: c_int = 10_001;
 const WRITE_FUNCTION: c_int = 20_011;
@@ -33,7 +33,7 @@ struct Curl {
 
 impl Curl {
     fn load() -> Option<Arc<Curl>> {
-        // SAFETY: a well-known library, and the signatures of its header.
+        // SAFETY: libcurl's initialisers are sound, and these are the signatures of its header.
         unsafe {
             let Ok(library) = Library::new("libcurl.so.4") else {
                 skipped("libcurl (libcurl4) is not installed");
@@ -58,7 +58,7 @@ impl Curl {
             count: usize,
             text: *mut c_void,
         ) -> usize {
-            // SAFETY: curl passes what it was given below, and a buffer of this length.
+            // SAFETY: curl passes the pointer that was set below, and a buffer of this length.
             unsafe {
                 let text = &mut *text.cast::<Vec<u8>>();
                 text.extend_from_slice(std::slice::from_raw_parts(data.cast(), size * count));
@@ -68,7 +68,7 @@ impl Curl {
         let url = CString::new(url).unwrap();
         let mut text = Vec::<u8>::new();
         let mut status: c_long = 0;
-        // SAFETY: options with values of the types that they take, alive until the cleanup.
+        // SAFETY: each option has a value of the type that it takes, which is alive until the cleanup.
         unsafe {
             let easy = (self.init)();
             assert!(!easy.is_null());
@@ -96,7 +96,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[test]
 fn transfers_wait_together_and_not_in_turn() {
     let Some(curl) = Curl::load() else { return };
-    // On one carrier: a `poll` that blocked it would keep the server from answering.
+    // On one carrier: if `poll` blocked it, the server could not answer.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let server = HttpServer::plain(Duration::from_millis(100));
         let fibers = many(100);
@@ -129,7 +129,7 @@ fn transfers_over_tls() {
 }
 
 #[test]
-fn its_own_limit_of_time_ends_a_transfer() {
+fn curls_timeout_ends_a_transfer() {
     let Some(curl) = Curl::load() else { return };
     on_a_fiber(move || {
         let server = HttpServer::plain(Duration::from_secs(3600));

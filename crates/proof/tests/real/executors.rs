@@ -25,8 +25,8 @@ fn fibers_compute_on_rayon() {
 }
 
 #[test]
-fn a_pool_of_its_own_runs_while_the_fiber_waits() {
-    // On one carrier: another fiber runs while rayon computes.
+fn a_separate_pool_runs_while_the_fiber_waits() {
+    // On one carrier: another fiber must run while rayon computes.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let (send, receive) = std::sync::mpsc::channel();
@@ -43,7 +43,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn tokio_blocks_on_in_fibers() {
-    // On one carrier: a runtime that slept in `epoll_wait` would stop the others.
+    // On one carrier: if a runtime blocked it in `epoll_wait`, the others would stop.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let fibers = many(60);
         let begun = Instant::now();

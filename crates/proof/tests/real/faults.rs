@@ -1,7 +1,6 @@
-//! What goes wrong in the field, many times over; and nothing is lost by it: no fiber, no file, no
-//! memory.
+//! Faults that occur in production, many times over, which must not leak fibers, files or memory.
 //!
-//! Each runs in a process of its own, whose counts are then its own too.
+//! Each test runs in a process of its own, so that it can count what the process has.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -17,9 +16,9 @@ use carefree::{JoinHandle, Runtime, scope, spawn};
 
 use crate::kit::{Random, in_a_process, is_child, many, on_a_fiber, until};
 
-/// What a process has of things that can be lost.
+/// The resources of a process that can leak.
 #[derive(Clone, Debug)]
-struct Belongings {
+struct Resources {
     fibers: u64,
     files: HashMap<String, usize>,
     /// Bytes allocated and not freed.
@@ -28,55 +27,55 @@ struct Belongings {
     resident: usize,
 }
 
-impl Belongings {
-    fn count() -> Belongings {
-        // What a descriptor refers to, without the number of a socket or of a pipe.
+impl Resources {
+    fn count() -> Resources {
+        // The kind of file of each descriptor: its link without the number of a socket or pipe.
         let mut files = HashMap::new();
         for file in fs::read_dir("/proc/self/fd").unwrap() {
             let Ok(target) = fs::read_link(file.unwrap().path()) else { continue };
             let target = target.to_string_lossy().into_owned();
             *files.entry(target.split(":[").next().unwrap().to_owned()).or_default() += 1;
         }
-        // SAFETY: numbers.
+        // SAFETY: no preconditions.
         let heap = unsafe { libc::mallinfo2() }.uordblks;
         let pages = fs::read_to_string("/proc/self/statm").unwrap();
         let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
-        Belongings { fibers: carefree::metrics().alive, files, heap, resident: pages * 4096 }
+        Resources { fibers: carefree::metrics().alive, files, heap, resident: pages * 4096 }
     }
 
-    /// Waits until no more fibers and files are there than before, and tells how much more memory is
-    /// in use: bytes allocated and not freed, and bytes resident. A carrier that has not begun may
-    /// since have opened so many files.
+    /// Waits until there are no more fibers and files than before; returns how much more memory is
+    /// in use: bytes allocated and not freed, and bytes resident. Each carrier may have opened
+    /// `files_of_a_carrier` since.
     fn grown(&self, files_of_a_carrier: usize) -> (usize, usize) {
         until("the fibers have ended", || carefree::metrics().alive <= self.fibers);
         let before = |name: &String| self.files.get(name).copied().unwrap_or(0);
         let allowed = |name: &String| match name.as_str() {
-            // A carrier that had nothing to wait for when they were counted may have made its driver
+            // A carrier that had not waited for anything when they were counted may have made its driver
             // since.
             ANONYMOUS => before(name).max(files_of_a_carrier * carefree::metrics().carriers),
             _ => before(name),
         };
         until("the files are closed", || {
-            Belongings::count().files.iter().all(|(name, count)| *count <= allowed(name))
+            Resources::count().files.iter().all(|(name, count)| *count <= allowed(name))
         });
-        let now = Belongings::count();
+        let now = Resources::count();
         (now.heap.saturating_sub(self.heap), now.resident.saturating_sub(self.resident))
     }
 }
 
-/// What files are that have no name: rings, epoll instances, bells.
+/// The kind of files without a name: rings, epoll instances, eventfds.
 const ANONYMOUS: &str = "anon_inode";
 
-/// How many files a carrier opens, by the time it has waited for a connection and for data; those
-/// that it shares with others are counted as its own. To be asked before there are other carriers.
+/// How many files a carrier opens until it has waited for a connection and for data, including those that
+/// it shares with other carriers. To be called before there are other carriers.
 fn files_of_a_carrier() -> usize {
-    let count = || Belongings::count().files.get(ANONYMOUS).copied().unwrap_or(0);
+    let count = || Resources::count().files.get(ANONYMOUS).copied().unwrap_or(0);
     let before = count();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let now = runtime.run(|| {
         let service = Service::new(echo);
         let mut stream = TcpStream::connect(service.address).unwrap();
-        // Before the second answer has come, the service has waited for another connection.
+        // When the second answer has come, the service has waited for another connection.
         for _ in 0..2 {
             stream.write_all(b"x").unwrap();
             stream.read_exact(&mut [0]).unwrap();
@@ -86,8 +85,8 @@ fn files_of_a_carrier() -> usize {
     now - before
 }
 
-/// Has as many fibers at once as ever here, which go as deep: the stack of each is kept, with the
-/// memory that was touched of it.
+/// Runs as many fibers at once as any test here, with frames as deep: the pool keeps their stacks, with
+/// the memory that was touched.
 fn fill_pools() {
     on_a_fiber(|| {
         let all = Barrier::new(1500);
@@ -99,8 +98,8 @@ fn fill_pools() {
     });
 }
 
-/// Runs `round` twice so that all is there that is made once, counts, runs it `rounds` times more,
-/// and counts again. What is kept for the next time may grow yet; but a loss is there each time.
+/// Runs `round` twice, so that everything that is made once exists, counts, runs it `rounds` times more,
+/// and counts again. Caches may still grow, so this is repeated: a leak shows each time.
 fn expect_no_loss(rounds: usize, round: impl Fn(u64) + Send + Sync + Copy + 'static) {
     const TIMES: u64 = 5;
     let files_of_a_carrier = files_of_a_carrier();
@@ -111,26 +110,25 @@ fn expect_no_loss(rounds: usize, round: impl Fn(u64) + Send + Sync + Copy + 'sta
     until("the fibers have ended", || carefree::metrics().alive == 0);
     let mut seen = Vec::new();
     for time in 1..=TIMES {
-        let before = Belongings::count();
+        let before = Resources::count();
         for number in 0..rounds as u64 {
             on_a_fiber(move || round(100 * time + number));
         }
         let (heap, resident) = before.grown(files_of_a_carrier);
-        // Less than a hundred bytes for each of a thousand connections. (Without malloc's caches for
-        // each fiber, which fill slowly: `in_a_process` turns them off.)
+        // Less than a hundred bytes for each of a thousand connections. (`in_a_process` turns malloc's
+        // caches for each fiber off, which fill slowly.)
         if heap < 100_000 && resident < 4 << 20 {
             return;
         }
         seen.push((heap, resident));
     }
-    panic!("bytes allocated and not freed, and bytes of memory more, time after time: {seen:?}");
+    panic!("allocated bytes and resident bytes grow each time: {seen:?}");
 }
 
-/// Connections that a [`Service`] could not accept when it tried.
+/// How often a [`Service`] failed to accept a connection.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// A server whose connections are served by `serve`; it ends when it is dropped, and then waits for
-/// them.
+/// A server whose connections are served by `serve`. Dropping it ends it and waits for its connections.
 struct Service {
     address: SocketAddr,
     accepting: Option<JoinHandle<Vec<JoinHandle<()>>>>,
@@ -148,11 +146,11 @@ impl Service {
             loop {
                 match listener.accept() {
                     Ok((stream, _)) => serving.push(spawn(move || {
-                        // What a connection came to is its own business.
+                        // The outcome of a connection does not matter here.
                         let _ = serve(stream);
                     })),
                     Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => return serving,
-                    // Reset before it was accepted, or there is no descriptor for it now.
+                    // The connection was reset before it was accepted, or there is no free descriptor.
                     Err(_) => {
                         REFUSED.fetch_add(1, Ordering::Relaxed);
                         carefree::sleep(Duration::from_millis(1));
@@ -164,10 +162,10 @@ impl Service {
     }
 }
 
-/// Lets many connections wait to be accepted.
+/// A listener with a long queue of connections.
 fn listener() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: a call with numbers.
+    // SAFETY: accesses no memory.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 1024) }, 0);
     listener
 }
@@ -192,7 +190,7 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Reads to the end of a head that never ends.
+/// Waits for the end of a request's head, which the tests never send.
 fn await_head(mut stream: TcpStream) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -203,10 +201,10 @@ fn await_head(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")
 }
 
-/// Closes a connection by a reset: what is on its way is lost.
+/// Closes a connection by a reset, which discards data in flight.
 fn reset(stream: TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: an option with a value of its type.
+    // SAFETY: the value has the option's type.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -233,7 +231,7 @@ fn connections_are_reset_at_random_points() {
                     let mut random = Random(seed * 1000 + number);
                     let Ok(stream) = TcpStream::connect(address) else { return };
                     let mut reader = stream.try_clone().unwrap();
-                    // The other direction, which the reset ends too.
+                    // The other direction, which the reset ends as well.
                     let reading = spawn(move || io::copy(&mut reader, &mut io::sink()));
                     let text = vec![7; random.below(200_000) as usize];
                     for piece in text.chunks(1 + random.below(20_000) as usize) {
@@ -251,7 +249,7 @@ fn connections_are_reset_at_random_points() {
                         let _ = stream.shutdown(Shutdown::Both);
                     }
                     reset(stream);
-                    // The clone still has it open.
+                    // The clone keeps the connection open.
                     reading.cancel();
                     let _ = reading.join().unwrap();
                 });
@@ -261,9 +259,9 @@ fn connections_are_reset_at_random_points() {
 }
 
 #[test]
-fn thousands_of_connections_are_dropped_amid_a_request() {
+fn thousands_of_connections_are_dropped_during_a_request() {
     if !is_child() {
-        return in_a_process("faults::thousands_of_connections_are_dropped_amid_a_request");
+        return in_a_process("faults::thousands_of_connections_are_dropped_during_a_request");
     }
     // 500 in each round, and 10 rounds besides those to warm up.
     expect_no_loss(many(10), |seed| {
@@ -293,7 +291,7 @@ fn peers_that_are_half_closed() {
     }
     expect_no_loss(many(8), |seed| {
         let service = Service::new(|mut stream| {
-            // More than fits: it waits for the peer to read, or to go.
+            // More than the socket's buffer: it waits until the peer reads or closes.
             while stream.read(&mut [0; 64])? > 0 {}
             (0..1000).try_for_each(|_| stream.write_all(&[7; 6000]))
         });
@@ -306,14 +304,14 @@ fn peers_that_are_half_closed() {
                     stream.write_all(b"that is all").unwrap();
                     stream.shutdown(Shutdown::Write).unwrap();
                     match random.below(3) {
-                        // Reads it all.
+                        // Reads everything.
                         0 => {
                             let read = io::copy(&mut stream, &mut io::sink()).unwrap();
                             assert_eq!(read, 6_000_000);
                         }
-                        // Some of it.
+                        // Reads a part.
                         1 => stream.read_exact(&mut vec![0; 100_000]).unwrap(),
-                        // Closes its ears as well.
+                        // Shuts reading down as well.
                         _ => stream.shutdown(Shutdown::Read).unwrap(),
                     }
                 });
@@ -335,13 +333,13 @@ fn timeouts_and_cancellations_by_the_hundred() {
                 spawn(move || {
                     let mut random = Random(seed * 1000 + number);
                     let limit = Duration::from_micros(random.below(3000));
-                    // Its result is the first error, or that it took too long: either may be.
+                    // It ends by an error or by the timeout.
                     let _ = carefree::timeout(limit, || -> io::Result<()> {
                         loop {
                             let mut stream = TcpStream::connect(address)?;
                             stream.write_all(&[7; 5000])?;
                             stream.read_exact(&mut [0; 5000])?;
-                            // Nothing more comes.
+                            // No more data comes.
                             stream.read_exact(&mut [0; 1])?;
                         }
                     });
@@ -360,11 +358,11 @@ fn timeouts_and_cancellations_by_the_hundred() {
 
 fn limit_files(files: u64) {
     let limit = libc::rlimit { rlim_cur: files, rlim_max: files };
-    // SAFETY: a valid structure.
+    // SAFETY: only reads the structure.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
 }
 
-/// Opens files until there are no more to be had.
+/// Opens files until no descriptor is free.
 fn open_all() -> Vec<File> {
     let mut files = Vec::new();
     loop {
@@ -385,7 +383,7 @@ fn out_of_file_descriptors() {
     }
     limit_files(120);
     expect_no_loss(many(8), |_| {
-        // The clients leave the server fewer than it needs to serve them all at once.
+        // The clients leave the server fewer descriptors than it needs to serve them all at once.
         let listener = listener();
         let address = listener.local_addr().unwrap();
         let clients: Vec<_> = (0..70).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -399,7 +397,7 @@ fn out_of_file_descriptors() {
                 });
             }
         });
-        // And now there is none for a client either.
+        // Now no descriptor is free for a client either.
         until("all connections are closed", || carefree::metrics().alive <= 2);
         let files = open_all();
         let error = TcpStream::connect(address).unwrap_err();
@@ -415,7 +413,7 @@ fn no_descriptor_is_left_for_the_reactor() {
     if !is_child() {
         return in_a_process("faults::no_descriptor_is_left_for_the_reactor");
     }
-    // Before the runtime has made anything, and with pairs to wait on already there.
+    // Before the runtime has opened anything. The pairs to wait on exist already.
     let pairs: Vec<_> = (0..20).map(|_| std::os::unix::net::UnixStream::pair().unwrap()).collect();
     let listener = listener();
     limit_files(100);
@@ -440,13 +438,13 @@ fn no_descriptor_is_left_for_the_reactor() {
             assert_eq!(&reading.join().unwrap(), b"pear");
             writing.join().unwrap();
         }
-        // Even so a server that waits for a connection can be ended.
+        // A server that waits for a connection can still be ended.
         let service = Service::on(listener, echo);
         carefree::sleep(Duration::from_millis(5));
         drop(service);
     });
     drop(files);
-    // And soon with as many as it likes.
+    // Soon after, with free descriptors, everything works.
     std::thread::sleep(Duration::from_millis(200));
     on_a_fiber(|| {
         let service = Service::new(echo);

@@ -10,7 +10,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::kit::{http::HttpServer, many, on_a_fiber};
 
-/// A client that believes the server's certificate.
+/// A client that trusts the server's certificate.
 fn client(server: &HttpServer) -> Agent {
     let certificate = server.certificate.as_ref().unwrap();
     let root = Certificate::from_der(certificate).to_owned();
@@ -55,7 +55,7 @@ fn a_kept_connection_is_used_again() {
 }
 
 #[test]
-fn a_certificate_nobody_knows_is_refused() {
+fn an_unknown_certificate_is_refused() {
     on_a_fiber(|| {
         let server = HttpServer::over_tls(Duration::ZERO);
         assert!(get(&Agent::new_with_defaults(), &server.url("")).is_err());
@@ -64,7 +64,7 @@ fn a_certificate_nobody_knows_is_refused() {
 
 #[test]
 fn requests_wait_together_and_not_in_turn() {
-    // On one carrier: what one waits for must not keep the others from running.
+    // On one carrier: a waiting fiber must not keep the others from running.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let server = HttpServer::plain(Duration::from_millis(100));
         let agent = Agent::new_with_defaults();
@@ -75,20 +75,20 @@ fn requests_wait_together_and_not_in_turn() {
                 s.spawn(|| get(&agent, &server.url("slow")).unwrap());
             }
         });
-        // One after the other they would take five seconds in a forced mode, and else twenty.
+        // One after the other they would take five seconds in a forced mode, and twenty otherwise.
         assert!(begun.elapsed() < Duration::from_millis(100) * fibers as u32);
     });
 }
 
 #[test]
-fn a_limit_of_time_ends_a_request() {
+fn a_timeout_ends_a_request() {
     on_a_fiber(|| {
         let server = HttpServer::plain(Duration::from_secs(3600));
-        // ureq's own …
+        // ureq's own limit …
         let limit = Some(Duration::from_millis(30));
         let agent = Agent::config_builder().timeout_global(limit).build().new_agent();
         assert!(matches!(get(&agent, &server.url("")), Err(ureq::Error::Timeout(_))));
-        // … and ours, which ureq sees as an error of the socket's.
+        // … and one by `carefree::timeout`, which is an error of the socket to ureq.
         let agent = Agent::new_with_defaults();
         let mut result = None;
         let limited = carefree::timeout(Duration::from_millis(30), || {

@@ -1,4 +1,4 @@
-//! parking_lot and crossbeam-channel: locks and channels of their own making.
+//! parking_lot and crossbeam-channel: locks and channels that do not use `std`'s.
 
 use std::sync::Arc;
 use std::thread;
@@ -87,16 +87,16 @@ fn a_parking_lot_read_write_lock() {
 }
 
 #[test]
-fn crossbeam_channels_bounded_and_not() {
+fn crossbeam_channels_bounded_and_unbounded() {
     on_a_fiber(|| {
-        // 0: a rendezvous; 1: mostly full; and without a bound.
+        // 0: a rendezvous; 1: mostly full; and unbounded.
         for channel in [bounded(0), bounded(1), unbounded()] {
             let (send, receive) = channel;
             let fibers = many(40) as u64;
             for number in 0..fibers {
                 let send = send.clone();
                 let work = move || (0..10).for_each(|i| send.send(number * 10 + i).unwrap());
-                // Threads are as welcome.
+                // Threads take part, too.
                 if number % 10 == 0 {
                     thread::spawn(work);
                 } else {
@@ -119,7 +119,7 @@ fn crossbeam_channels_bounded_and_not() {
 }
 
 #[test]
-fn crossbeam_selects_and_gives_up_in_time() {
+fn crossbeam_selects_and_times_out() {
     on_a_fiber(|| {
         let (left, from_left) = bounded(0);
         let (right, from_right) = bounded(0);
@@ -127,7 +127,7 @@ fn crossbeam_selects_and_gives_up_in_time() {
             for number in 0..20 {
                 if number % 2 == 0 { &left } else { &right }.send(number).unwrap();
             }
-            // Dropped only after the limit below.
+            // Dropped after the limit below only.
             carefree::sleep(Duration::from_millis(40));
         });
         let mut got = Vec::new();

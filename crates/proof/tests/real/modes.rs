@@ -1,10 +1,10 @@
-//! The whole suite again, in every mode that the machine at hand would not choose.
+//! The whole suite again, in modes that this machine does not choose by itself.
 
 use std::process::Command;
 
 use crate::kit::{in_forced_mode, text};
 
-/// Runs the tests that `which` names again, or all for none.
+/// Runs the tests named by `which` again, or all if it is empty.
 fn suite_with(environment: &[(&str, &str)], which: &[&str]) {
     if in_forced_mode() {
         return;
@@ -26,10 +26,10 @@ fn over_epoll() {
     suite_with(&[("CAREFREE_REACTOR", "epoll")], &[]);
 }
 
-/// What keeps nothing of a caller's in thread-local variables while it waits. (parking_lot, rayon and
-/// tokio do, and two fibers of a carrier have the same there: the documents say so.) And one test after
-/// the other, for std's channels do too: there is one fiber to wait for one in each test, and it must
-/// not meet those of others on its carrier.
+/// Runs the tests of code that keeps no state of a waiting caller in thread-local variables, as
+/// parking_lot, rayon and tokio do: in this mode, all fibers of a carrier share these variables. std's
+/// channels do so too, so the tests run one after the other: in each test only one fiber waits for a
+/// channel, and it must not share a carrier with those of other tests.
 #[test(seconds = 600)]
 fn shared_thread_local_storage() {
     suite_with(

@@ -1,6 +1,6 @@
-//! The postgres crate against a PostgreSQL of the test's own.
+//! The postgres crate against a PostgreSQL server started by the test.
 //!
-//! The crate drives a tokio runtime of its own in each client: what waits is `epoll_wait`.
+//! Each client of the crate has a tokio runtime, which waits in `epoll_wait`.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use r2d2_postgres::PostgresConnectionManager;
 
 use crate::kit::{folder::Server, many, on_a_fiber, skipped, until};
 
-/// A cluster that listens on a Unix socket alone.
+/// A cluster that listens on a Unix socket only.
 struct Postgres {
     server: Server,
     config: postgres::Config,
@@ -52,7 +52,7 @@ impl Postgres {
     }
 }
 
-/// Where the newest PostgreSQL is.
+/// The folder of the newest PostgreSQL's programs.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin"));
@@ -62,7 +62,7 @@ fn programs() -> Option<PathBuf> {
     all.filter(|folder| folder.join("initdb").exists() && folder.join("postgres").exists()).max()
 }
 
-/// One test, since to make a cluster takes longer than all of it.
+/// One test, since making the cluster takes longer than all the rest.
 #[test]
 fn clients_of_postgresql() {
     let Some(postgres) = Postgres::start() else { return };
@@ -117,7 +117,7 @@ fn a_pool(postgres: &Postgres) {
     assert_eq!(row.get::<_, i32>(0), fibers as i32);
 }
 
-/// One fiber waits in the database for another: on one carrier that ends only if waiting parks.
+/// One fiber waits in the database for another: on one carrier this ends only if waiting parks.
 fn waiting_for_a_lock(postgres: &Postgres) {
     let (mut first, mut second) = (postgres.client(), postgres.client());
     carefree::Runtime::builder().carriers(1).build().unwrap().run(move || {
@@ -146,11 +146,11 @@ fn limits_of_time(postgres: &Postgres) {
     let error = client.execute("select pg_sleep(1000)", &[]).unwrap_err();
     assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED));
     assert!(begun.elapsed() >= Duration::from_millis(50));
-    // Cancelled by another connection.
+    // Another connection cancels it.
     client.batch_execute("set statement_timeout = 0").unwrap();
     let token = client.cancel_token();
     let waiting = spawn(move || client.execute("select pg_sleep(1000)", &[]).unwrap_err());
-    // One that comes before the query cancels nothing.
+    // A request before the query cancels nothing.
     until_the_server_sleeps(postgres);
     token.cancel_query(NoTls).unwrap();
     assert_eq!(waiting.join().unwrap().code(), Some(&SqlState::QUERY_CANCELED));
@@ -190,12 +190,12 @@ fn the_end_of_the_server(postgres: &Postgres) {
     until_the_server_sleeps(postgres);
     postgres.server.signal(libc::SIGQUIT);
     let error = waiting.join().unwrap();
-    // It says goodbye, or it is just gone.
+    // The server sends a message, or just closes the connection.
     let gone = error.source().is_some_and(|source| source.is::<std::io::Error>());
     assert!(error.is_closed() || error.code().is_some() || gone, "{error:?}");
 }
 
-/// Waits until some client's `pg_sleep` is under way.
+/// Waits until a client's `pg_sleep` is under way.
 fn until_the_server_sleeps(postgres: &Postgres) {
     let mut client = postgres.client();
     until("a query sleeps", || {

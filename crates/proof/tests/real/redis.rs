@@ -1,4 +1,4 @@
-//! The redis crate against a redis-server of the test's own.
+//! The redis crate against a redis-server started by the test.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn values_and_pipelines() {
             }
         });
         assert_eq!(connection.get::<_, usize>("all").unwrap(), fibers);
-        // More than fits into a socket.
+        // More than a socket's buffer.
         let large = vec![b'x'; 4_000_000];
         let () = connection.set("large", &large).unwrap();
         assert!(connection.get::<_, Vec<u8>>("large").unwrap() == large);
@@ -92,7 +92,7 @@ fn hundreds_of_fibers_share_a_pool() {
 }
 
 #[test]
-fn messages_reach_all_who_listen() {
+fn messages_reach_all_subscribers() {
     let Some(redis) = Redis::start() else { return };
     on_a_fiber(move || {
         let listeners: Vec<_> = (0..many(40))
@@ -126,7 +126,7 @@ fn messages_reach_all_who_listen() {
 #[test]
 fn a_blocking_command_waits_for_another_fiber() {
     let Some(redis) = Redis::start() else { return };
-    // On one carrier: the fiber that sends can only run while the other waits.
+    // On one carrier: the sender can only run while the other fiber is parked.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let mut connection = redis.connection();
         let waiting = spawn(move || connection.blpop::<_, (String, String)>("queue", 0.0).unwrap());

@@ -36,7 +36,7 @@ fn writers_wait_for_each_other() {
                                 [(number * rounds + round) as i64],
                             )
                             .unwrap();
-                        // Held over a wait.
+                        // The transaction is held over a wait.
                         carefree::yield_now();
                         transaction.commit().unwrap();
                     }
@@ -52,8 +52,8 @@ fn writers_wait_for_each_other() {
 }
 
 #[test]
-fn a_busy_database_says_so_in_time() {
-    // On one carrier: were it blocked, the writer could not go on.
+fn a_busy_database_times_out() {
+    // On one carrier: if it were blocked, the writer could not continue.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("database");

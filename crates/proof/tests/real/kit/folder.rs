@@ -1,14 +1,14 @@
-//! A folder for a server's files, of a user who may run it.
+//! A server started by a test, and a folder for its files.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Who runs servers that refuse to run as root.
-const NOBODY: u32 = 65_534;
+/// The user id (of `nobody`) for servers that refuse to run as root.
+const UNPRIVILEGED: u32 = 65_534;
 
-/// A program that is not root's, in a folder of its own; killed, and the folder removed, at the end.
+/// A program that does not run as root, and its folder. Dropping it kills the program and removes the folder.
 pub(crate) struct Server {
     process: Option<Child>,
     folder: tempfile::TempDir,
@@ -19,7 +19,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
         if is_root() {
-            chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(folder.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
         }
         Server { process: None, folder }
     }
@@ -28,14 +28,15 @@ impl Server {
         self.folder.path()
     }
 
-    /// A command that runs in the folder, and as another user if this one is root.
+    /// A command that runs in the folder, as an unprivileged user if this process is root's.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.folder()).stdin(Stdio::null()).stdout(Stdio::null());
         if is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
-        // SAFETY: a system call with numbers: what is left of a test that crashed should not go on.
+        // The server must not outlive a test that crashes.
+        // SAFETY: prctl accesses no memory, and may be called between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -45,15 +46,15 @@ impl Server {
         command
     }
 
-    /// Starts the server. Ends with the calling thread, or with this.
+    /// Starts the server, which ends with the calling thread, or when this is dropped.
     pub(crate) fn start(&mut self, command: &mut Command) {
         self.process = Some(command.spawn().unwrap());
     }
 
-    /// Stops it for now: it does not answer any more.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, signal: i32) {
         let id = self.process.as_ref().unwrap().id() as i32;
-        // SAFETY: a child that nobody has waited for.
+        // SAFETY: accesses no memory. The child was not waited for yet, so the id is its own.
         assert_eq!(unsafe { libc::kill(id, signal) }, 0);
     }
 }
@@ -68,6 +69,6 @@ impl Drop for Server {
 }
 
 fn is_root() -> bool {
-    // SAFETY: a number.
+    // SAFETY: no preconditions.
     unsafe { libc::geteuid() == 0 }
 }

@@ -11,10 +11,10 @@ use carefree::JoinHandle;
 /// A server that answers `GET /PATH` with `you asked for /PATH`, after a while.
 pub(crate) struct HttpServer {
     address: SocketAddr,
-    /// Connections it has accepted.
+    /// The number of connections accepted.
     pub(crate) connections: Arc<AtomicUsize>,
     accepting: Option<JoinHandle<()>>,
-    /// What its certificate is signed with: itself.
+    /// Its certificate, which is self-signed.
     pub(crate) certificate: Option<rustls::pki_types::CertificateDer<'static>>,
 }
 
@@ -45,12 +45,12 @@ impl HttpServer {
         let connections = Arc::new(AtomicUsize::new(0));
         let accepted = connections.clone();
         let accepting = carefree::spawn(move || {
-            // Until it is cancelled.
+            // Until the fiber is cancelled.
             while let Ok((stream, _)) = listener.accept() {
                 accepted.fetch_add(1, Ordering::Relaxed);
                 let tls = tls.clone();
                 carefree::spawn(move || {
-                    // A client that goes away is its own business.
+                    // A client may close the connection at any time.
                     let _ = serve(stream, tls, delay);
                 });
             }

@@ -7,10 +7,10 @@ use std::process::{Command, Output};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes here even on a machine with other things to do.
+/// Longer than anything takes here, even on a loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Set by `modes` for the programs it runs: tests do less of the same then.
+/// Whether `modes` has started this process: tests do less then.
 pub(crate) fn in_forced_mode() -> bool {
     std::env::var_os("CAREFREE_TEST_FORCED").is_some()
 }
@@ -20,17 +20,17 @@ pub(crate) fn many(all: usize) -> usize {
     if in_forced_mode() { all.div_ceil(4) } else { all }
 }
 
-/// Says that what the caller tests is not there.
+/// Reports that what the caller tests is not available.
 pub(crate) fn skipped(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// Runs `f` on a fiber, and fails if that takes too long: for what could hang.
+/// Runs `f` on a fiber, and fails if it seems to hang.
 pub(crate) fn on_a_fiber<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let fiber = carefree::spawn(move || {
         let value = f();
-        // The receiver is gone when the test has failed.
+        // The receiver is dropped when the test has failed.
         let _ = send.send(value);
     });
     match receive.recv_timeout(LONG) {
@@ -40,7 +40,7 @@ pub(crate) fn on_a_fiber<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'stat
     }
 }
 
-/// Asks again and again until `done`, letting other fibers run.
+/// Repeats `done` until it returns true, letting other fibers run.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
@@ -68,19 +68,19 @@ impl Random {
 
 const CHILD: &str = "CAREFREE_TEST_CHILD";
 
-/// Whether this process was started by [`in_a_process`] for the test that asks.
+/// Whether [`in_a_process`] has started this process for the calling test.
 pub(crate) fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs the test `name` (its path in this program) once more, alone in a process of its own, where
-/// [`is_child`]; fails if that fails.
+/// Runs the test `name` (its path in this program) alone in another process, where [`is_child`] is true;
+/// fails if that fails.
 pub(crate) fn in_a_process(name: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
-        // What malloc keeps for each thread or fiber would look like a loss; and what the watchdog
-        // remembers of the program's symbols when it makes a report.
+        // malloc's caches for each thread or fiber would look like a leak, as would the symbols that the
+        // watchdog caches when it makes a report.
         .env("CAREFREE_WATCH", "off")
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
         .output()

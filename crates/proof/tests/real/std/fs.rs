@@ -37,7 +37,7 @@ fn hundreds_of_fibers_write_and_read_files() {
 }
 
 #[test]
-fn positions_move_as_they_should() {
+fn positions_are_those_of_the_calls() {
     on_a_fiber(|| {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123456789").unwrap();
@@ -49,7 +49,7 @@ fn positions_move_as_they_should() {
         file.seek(SeekFrom::End(-2)).unwrap();
         assert_eq!(file.read(&mut text).unwrap(), 2);
         assert_eq!(file.read(&mut text).unwrap(), 0);
-        // At an offset the position stays.
+        // Access at an offset does not move the position.
         file.write_all_at(b"ab", 4).unwrap();
         file.read_exact_at(&mut text, 3).unwrap();
         assert_eq!(&text, b"3ab6");
@@ -65,7 +65,7 @@ fn positions_move_as_they_should() {
 }
 
 #[test]
-fn appending_goes_to_the_end_whoever_writes() {
+fn appending_by_many_fibers_goes_to_the_end() {
     on_a_fiber(|| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -76,7 +76,7 @@ fn appending_goes_to_the_end_whoever_writes() {
                 s.spawn(move || {
                     let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
                     for _ in 0..25 {
-                        // One call: `writeln!` would make several.
+                        // In one call; `writeln!` would make several.
                         file.write_all(format!("{number:05}\n").as_bytes()).unwrap();
                     }
                 });
@@ -92,7 +92,7 @@ fn appending_goes_to_the_end_whoever_writes() {
 }
 
 #[test]
-fn opening_keeps_its_promises() {
+fn options_of_opening_are_respected() {
     on_a_fiber(|| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -116,7 +116,7 @@ fn locks_of_files_exclude_fibers() {
         let path = folder.path().join("lock");
         File::create(&path).unwrap();
         let inside = AtomicUsize::new(0);
-        // More than there are carriers: were one blocked by the lock, who has it could not go on.
+        // More fibers than carriers: if the lock blocked carriers, its owner could not continue.
         scope(|s| {
             for _ in 0..16 {
                 s.spawn(|| {
@@ -137,7 +137,7 @@ fn locks_of_files_exclude_fibers() {
     });
 }
 
-// `File::lock` and its kin came with Rust 1.89; what they call has always been there.
+// `File::lock` and the like need Rust 1.89; the call that they make does not.
 
 fn lock(file: &File) {
     flock(file, libc::LOCK_EX).unwrap();
@@ -153,7 +153,7 @@ fn try_lock(file: &File) -> std::io::Result<()> {
 
 fn flock(file: &File, how: i32) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
-    // SAFETY: a call with numbers.
+    // SAFETY: accesses no memory.
     match unsafe { libc::flock(file.as_raw_fd(), how) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),

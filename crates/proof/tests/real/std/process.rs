@@ -35,9 +35,9 @@ fn output_and_errors_are_told_apart() {
 }
 
 #[test]
-fn both_streams_are_read_however_full() {
+fn both_streams_are_read_when_full() {
     on_a_fiber(|| {
-        // `output` polls both pipes: each holds more than a pipe does.
+        // `output` polls both pipes: the data of each does not fit into a pipe.
         let script = "i=0; while [ $i -lt 3000 ]; do echo 0123456789012345678901234567890123456789;
                       echo 0123456789012345678901234567890123456789 >&2; i=$((i+1)); done";
         let output = Command::new("sh").args(["-c", script]).output().unwrap();
@@ -64,21 +64,21 @@ fn a_process_is_written_to_and_read_from() {
 
 #[test]
 fn waiting_parks() {
-    // On one carrier: the fiber that kills can only run while the other waits.
+    // On one carrier: the killing fiber can only run while the other is parked.
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(child.try_wait().unwrap().is_none());
         let id = child.id() as i32;
         let killing = spawn(move || {
             carefree::sleep(Duration::from_millis(20));
-            // SAFETY: a child of ours that nobody has waited for yet.
+            // SAFETY: accesses no memory. The child was not waited for yet, so the id is its own.
             assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
         });
         let begun = Instant::now();
         let status = child.wait().unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(15));
         assert_eq!(status.signal(), Some(libc::SIGTERM));
-        // Waiting again gives the same.
+        // Waiting again gives the same status.
         assert_eq!(child.wait().unwrap(), status);
         killing.join().unwrap();
     });
@@ -94,11 +94,11 @@ fn killing_ends_a_process() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_run() {
+fn a_missing_program_cannot_be_run() {
     on_a_fiber(|| {
         let error = Command::new("/no/such/program").spawn().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        // By way of fork and exec, which tells through a pipe.
+        // By fork and exec, which reports through a pipe.
         let mut command = Command::new("/no/such/program");
         {
             use std::os::unix::process::CommandExt;
@@ -110,7 +110,7 @@ fn what_is_not_there_cannot_be_run() {
 }
 
 #[test]
-fn environment_and_folder_are_handed_down() {
+fn environment_and_folder_are_passed_on() {
     on_a_fiber(|| {
         let output = Command::new("sh")
             .args(["-c", "echo $FRUIT; pwd"])
@@ -137,7 +137,7 @@ fn a_pipe_between_processes() {
 }
 
 #[test]
-fn how_a_process_ended_is_said() {
+fn exit_statuses_are_reported() {
     on_a_fiber(|| {
         let killed = Command::new("sh").args(["-c", "kill -9 $$"]).status().unwrap();
         assert_eq!((killed.code(), killed.signal()), (None, Some(9)));
@@ -148,13 +148,13 @@ fn how_a_process_ended_is_said() {
 
 #[test]
 fn waiting_closes_what_the_child_reads() {
-    // Else `cat` would wait for more, and its parent for `cat`.
+    // Otherwise `cat` would wait for input, and its parent for `cat`.
     on_a_fiber(|| {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let child = child.as_mut().unwrap();
         assert!(child.try_wait().unwrap().is_none());
         assert!(child.wait().unwrap().success());
-        // And again: it is remembered.
+        // Waiting again gives the same status.
         assert!(child.wait().unwrap().success());
         assert!(child.try_wait().unwrap().unwrap().success());
     });

@@ -1,5 +1,5 @@
-//! What `std`'s own tests ask of `std::sync`, by fibers: poison, time limits of any length, channels
-//! whose ends go away, hundreds of waits with a limit on one lock.
+//! What `std`'s own tests check of `std::sync`, on fibers: poison, timeouts of any length, channels whose
+//! ends are dropped, hundreds of waits with a timeout for one condition.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use crate::kit::{many, on_a_fiber};
 
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// Whether `std` knows fibers apart. Where they share their carrier's thread-local storage they share
+/// Whether `std` distinguishes fibers. Fibers that share their carrier's thread-local storage share
 /// the handle that `std::thread::park` and channels park.
 fn are_threads_to_std() -> bool {
     carefree::platform().tls != carefree::TlsMode::Shared
 }
 
-/// A panic in a fiber of its own.
+/// Runs `f`, which must panic, on a new fiber.
 fn panics(f: impl FnOnce() + Send + 'static) {
     assert!(spawn(f).join().is_err());
 }
@@ -40,7 +40,7 @@ fn panics_poison_what_they_should() {
         panics(move || {
             let (mut one, mut other) = (held.lock().unwrap(), writer.write().unwrap());
             (*one, *other) = (2, 2);
-            // It waits while it unwinds, and is unwound after that.
+            // Waits during unwinding, which then continues.
             struct Waits;
             impl Drop for Waits {
                 fn drop(&mut self) {
@@ -73,7 +73,7 @@ fn an_initializer_that_panics() {
         });
         let second = once.clone();
         panics(move || second.call_once(|| {}));
-        // Those that wait for a second try are let go on by it.
+        // The second attempt lets all waiting fibers continue.
         scope(|s| {
             for _ in 0..20 {
                 s.spawn(|| once.call_once_force(|_| carefree::sleep(MOMENT)));
@@ -115,7 +115,7 @@ fn a_limit_beyond_all_time_is_none() {
         let sleeps = spawn(|| thread::sleep(Duration::from_secs(u64::from(u32::MAX))));
         carefree::sleep(MOMENT);
         sleeps.cancel();
-        // Cut short, it ends.
+        // A cancellation ends the wait.
         assert!(sleeps.join().is_ok());
         assert_eq!(carefree::timeout(Duration::MAX, || 7), Ok(7));
     });
@@ -135,12 +135,12 @@ fn a_limit_of_nothing_is_over_at_once() {
 }
 
 #[test]
-fn ends_of_a_channel_go_away() {
+fn ends_of_a_channel_are_dropped() {
     if !are_threads_to_std() {
         return;
     }
     on_a_fiber(|| {
-        // A receiver that waits learns that nobody is left to send.
+        // A waiting receiver notices that the last sender is dropped.
         let (send, receive) = mpsc::channel::<u32>();
         let waits = spawn(move || receive.recv());
         let other = send.clone();
@@ -162,7 +162,7 @@ fn ends_of_a_channel_go_away() {
             drop(receive);
             assert_eq!(waits.join().unwrap().unwrap_err().0, "kept");
         }
-        // What is on its way is dropped once.
+        // A value in the channel is dropped once.
         struct Counted(Arc<AtomicUsize>);
         impl Drop for Counted {
             fn drop(&mut self) {
@@ -213,8 +213,8 @@ fn a_hand_over_without_room_waits_for_both() {
 
 #[test]
 fn many_fibers_wait_with_a_limit_for_one_condition() {
-    // Some are notified, the others' time is up; none is missed, and the lock is held by one at a
-    // time, threads among them.
+    // Some are notified, others time out; none is missed, and only one fiber or thread at a time holds
+    // the lock.
     on_a_fiber(|| {
         let waiters = many(1000);
         let (tickets, condition) = (Mutex::new(0usize), Condvar::new());
@@ -278,7 +278,7 @@ fn a_lock_is_taken_in_unwinding() {
         carefree::sleep(MOMENT);
         drop(held);
         assert!(unwinds.join().is_err());
-        // Taken and given back during one panic, it is not poisoned.
+        // Locked and unlocked during one panic, it is not poisoned.
         assert_eq!(*mutex.lock().unwrap(), 2);
     });
 }

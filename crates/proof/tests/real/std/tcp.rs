@@ -144,7 +144,7 @@ fn timeouts_are_kept_and_can_be_asked_for() {
         let limit = Duration::from_millis(30);
         client.set_read_timeout(Some(limit)).unwrap();
         client.set_write_timeout(Some(limit)).unwrap();
-        // The kernel rounds up to ticks of its clock.
+        // The kernel rounds up to its clock's ticks.
         assert!(client.read_timeout().unwrap() >= Some(limit));
         assert!(client.write_timeout().unwrap() >= Some(limit));
         for _ in 0..2 {
@@ -152,12 +152,12 @@ fn timeouts_are_kept_and_can_be_asked_for() {
             assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
             assert!(begun.elapsed() >= limit - Duration::from_millis(1));
         }
-        // It ends nothing that has data.
+        // It does not end a read that finds data.
         server.write_all(b"in time").unwrap();
         let mut text = [0; 7];
         client.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"in time");
-        // Writes until the other side's buffers are full.
+        // Writes until the buffers are full.
         let begun = Instant::now();
         let error = loop {
             match client.write(&[0; 65_536]) {
@@ -279,7 +279,7 @@ fn settings_are_kept() {
 }
 
 #[test]
-fn connecting_fails_as_it_should() {
+fn connecting_reports_errors() {
     on_a_fiber(|| {
         let closed = listener().1;
         assert_eq!(TcpStream::connect(closed).unwrap_err().kind(), ErrorKind::ConnectionRefused);
@@ -287,7 +287,7 @@ fn connecting_fails_as_it_should() {
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         let error = TcpStream::connect_timeout(&closed, Duration::ZERO).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        // Of several addresses, the first that answers.
+        // Of several addresses, the first that accepts is used.
         let (listener, open) = listener();
         let client = TcpStream::connect(&[closed, open][..]).unwrap();
         assert_eq!(client.peer_addr().unwrap(), open);
@@ -304,8 +304,8 @@ fn a_connection_in_time_and_one_too_late() {
         let client = TcpStream::connect_timeout(&address, LONG).unwrap();
         listener.accept().unwrap();
         drop(client);
-        // A listener whose queue is full answers nobody: Linux drops what comes then.
-        // SAFETY: a call with numbers.
+        // When a listener's queue is full, Linux drops further connections.
+        // SAFETY: accesses no memory.
         unsafe {
             use std::os::fd::AsRawFd;
             assert_eq!(libc::listen(listener.as_raw_fd(), 0), 0);
@@ -355,7 +355,7 @@ fn what_was_shut_down_neither_reads_nor_writes() {
         assert_eq!((&server).read(&mut [0]).unwrap(), 0);
         client.shutdown(Shutdown::Read).unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
-        // Both directions at once, again, and by a clone.
+        // Both directions at once, repeatedly, and through a clone.
         let again = client.try_clone().unwrap().shutdown(Shutdown::Both);
         assert!(again.is_ok() || again.unwrap_err().kind() == ErrorKind::NotConnected);
     });
@@ -389,7 +389,7 @@ fn two_read_and_two_write_by_one_connection() {
                 })
             });
             carefree::sleep(Duration::from_millis(20));
-            // Whoever has not had enough ends.
+            // A reader that got less than it wants ends here.
             server.shutdown(Shutdown::Read).unwrap();
             readers.map(|reader| reader.join().unwrap()).iter().sum::<usize>()
         });
@@ -398,7 +398,7 @@ fn two_read_and_two_write_by_one_connection() {
 }
 
 #[test]
-fn a_listener_says_that_nobody_is_there() {
+fn a_nonblocking_listener_would_block() {
     on_a_fiber(|| {
         let (listener, address) = listener();
         listener.set_nonblocking(true).unwrap();

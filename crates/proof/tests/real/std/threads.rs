@@ -63,7 +63,7 @@ fn fibers_and_threads_share_a_mutex_and_a_condition() {
 }
 
 #[test]
-fn a_condition_gives_up_in_time() {
+fn a_wait_for_a_condition_times_out() {
     on_a_fiber(|| {
         let (lock, condition) = (Mutex::new(()), Condvar::new());
         let begun = Instant::now();
@@ -83,7 +83,7 @@ fn a_read_write_lock_lets_readers_in_together() {
             for _ in 0..10 {
                 s.spawn(|| {
                     let _value = lock.read().unwrap();
-                    // All of them are inside.
+                    // All readers hold the lock.
                     readers.wait();
                 });
             }
@@ -128,7 +128,7 @@ fn a_barrier_has_one_leader() {
 }
 
 #[test]
-fn once_is_once_though_its_initializer_waits() {
+fn an_initializer_that_waits_runs_once() {
     static ONCE: Once = Once::new();
     static CELL: OnceLock<u32> = OnceLock::new();
     static LAZY: LazyLock<u32> = LazyLock::new(|| {
@@ -192,7 +192,7 @@ fn channels_between_fibers_and_threads() {
 #[test]
 fn std_park_parks_the_fiber_that_std_calls_a_thread() {
     if carefree::platform().tls == carefree::TlsMode::Shared {
-        // There, `thread::current` is the carrier.
+        // In that mode `thread::current` is the carrier.
         return;
     }
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
@@ -241,7 +241,7 @@ fn std_sleep_parks() {
         });
         let took = begun.elapsed();
         assert!(took >= Duration::from_millis(50));
-        // One after the other would be 10 s.
+        // One after the other they would take 10 s.
         assert!(took < Duration::from_secs(5), "{took:?}");
     });
 }

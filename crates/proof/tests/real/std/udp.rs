@@ -15,7 +15,7 @@ fn pair() -> (UdpSocket, UdpSocket) {
 }
 
 #[test]
-fn datagrams_come_whole_and_with_their_sender() {
+fn datagrams_arrive_whole_and_with_their_sender() {
     on_a_fiber(|| {
         let (one, two) = pair();
         let (to, from) = (one.local_addr().unwrap(), two.local_addr().unwrap());
@@ -23,7 +23,7 @@ fn datagrams_come_whole_and_with_their_sender() {
             let mut buffer = [0; 4];
             let first = one.recv_from(&mut buffer).unwrap();
             let text = buffer;
-            // The rest of a datagram that is longer than the buffer is gone.
+            // The rest of a datagram that is longer than the buffer is lost.
             let second = one.recv_from(&mut buffer).unwrap();
             (first, text, second, buffer)
         });
@@ -59,7 +59,7 @@ fn connected_sockets_send_and_peek() {
 }
 
 #[test]
-fn an_empty_datagram_is_one() {
+fn an_empty_datagram_is_received() {
     on_a_fiber(|| {
         let (one, two) = pair();
         two.send_to(b"", one.local_addr().unwrap()).unwrap();
@@ -81,7 +81,7 @@ fn timeouts_are_kept() {
 }
 
 #[test]
-fn a_port_that_nobody_has_says_so() {
+fn an_unused_port_refuses() {
     on_a_fiber(|| {
         let (one, two) = pair();
         one.connect(two.local_addr().unwrap()).unwrap();
@@ -114,7 +114,7 @@ fn hundreds_of_fibers_ask_one_server() {
                     socket.connect(address).unwrap();
                     let text = number.to_string();
                     let mut answer = [0; 16];
-                    // Datagrams may be lost, even here, when a buffer is full.
+                    // Datagrams may be lost when a buffer is full, even on one machine.
                     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
                     let length = (0..20)
                         .find_map(|_| {

@@ -56,7 +56,7 @@ fn a_full_queue_of_connections_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        // SAFETY: a call with numbers.
+        // SAFETY: accesses no memory.
         unsafe {
             use std::os::fd::AsRawFd;
             assert_eq!(libc::listen(listener.as_raw_fd(), 1), 0);
@@ -115,7 +115,7 @@ fn datagrams_keep_their_bounds() {
             }
         });
         let sender = UnixDatagram::unbound().unwrap();
-        // More than the queue of a socket holds (net.unix.max_dgram_qlen): sending waits, too.
+        // More than a socket's queue holds (net.unix.max_dgram_qlen), so sending waits as well.
         let sizes: Vec<usize> = (0..many(400)).map(|i| 1 + i % 60).collect();
         for size in &sizes {
             assert_eq!(sender.send_to(&vec![7; *size], &path).unwrap(), *size);
