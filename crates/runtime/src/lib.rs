@@ -54,7 +54,7 @@ pub use {
         spawn::{Builder, run, spawn},
         timeout::{timeout, timeout_with_value},
     },
-    carrier::carrier::yield_now,
+    carrier::switch::yield_now,
     carrier::{clock, launch},
     fiber::standard,
     handle::{

@@ -11,6 +11,7 @@ use carefree_context::stack::StackSize;
 use carefree_context::tls;
 
 use crate::carrier::carrier::{self, Carrier, Next, Shared};
+use crate::carrier::switch;
 use crate::fiber::current::{current, is_spawned, set_current, without_parking};
 use crate::fiber::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
@@ -325,7 +326,7 @@ fn finish(me: FiberRef) -> ! {
     end_thread_locals(me);
     join::finish(me);
     // SAFETY: nothing on this stack is needed any more.
-    unsafe { carrier::leave(me, Next::End) };
+    unsafe { switch::leave(me, Next::End) };
     unreachable!("a fiber that has ended was run again")
 }
 

@@ -1,16 +1,18 @@
-//! The buckets of the parking lot: lists of those that wait, each under a lock.
+//! The buckets of the parking lot ([`crate::wait::lot`]): lists of waiters, each under a lock.
 //!
 //! # The lists
 //!
-//! Waiters for one key stand together in their bucket's list, in the order in which they came: a *run*.
-//! The first of a run leads it: its `previous` is the last of the run (as there is no need to go back
-//! from a run to the one before), and the last one's `next` leads the next run. So to find a key takes
-//! a step for each key in the bucket, however many wait for them, and to enter a run, to leave it and
-//! to wake its first takes constant time.
+//! In a bucket's list, the waiters for one key stand together, in the order in which they came: a *run*.
+//! The `next` of each waiter is the one behind it; that of the last in a run is the first of the next run.
+//! The `previous` of each is the one before it in its run; that of the first in a run is the last of the
+//! same run, for there is no need to go back to the run before. So to find a key takes a step for each
+//! key in the bucket, however many waiters it has; to enter a run, to leave it and to wake its first take
+//! constant time.
 //!
 //! ```text
-//!            ┌───────────────────┐         ┌─── previous of one alone: itself
-//!  first ──▶ a ──▶ a ──▶ a ──▶ a ──▶ b ──▶ c ──▶ None
+//!            ┌───── previous ──────┐
+//!            │                     ▼
+//!  first ──▶ a ──▶ a ──▶ a ──▶ a ──▶ b ──▶ c ──▶ None      (three keys; b and c are their own previous)
 //! ```
 
 use std::mem;
@@ -25,25 +27,26 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
 use crate::protocol::work;
 
-/// Of 16 bytes each, and untouched as long as nothing waits there: so many that a hundred thousand keys
-/// rarely share one.
+/// So many that a hundred thousand keys rarely share a bucket. A bucket has 16 bytes, and takes no memory
+/// before something waits there.
 #[cfg(not(loom))]
 const BUCKETS: usize = 1 << 16;
 #[cfg(loom)]
 const BUCKETS: usize = 2;
 
-/// A thread has the bucket's lock.
+/// In a bucket's word: a thread has the lock.
 const HELD: u32 = 1;
-/// The list is not empty. (Up to date when the lock is free.)
+/// In a bucket's word: the list is not empty. (Up to date when the lock is free.)
 const WAITED: u32 = 2;
 
-/// How often a waiter looks again before it gives the processor away: about as long as a critical
-/// section takes.
+/// How often a thread looks whether the lock is free before it yields its processor: for about as long as
+/// a critical section takes.
 #[cfg(not(loom))]
 const SPINS: u32 = 100;
-/// How often a waiter gives it away before it sleeps, for so long.
+/// How often it yields before it sleeps between looks.
 #[cfg(not(loom))]
 const YIELDS: u32 = 10;
+/// How long it sleeps.
 #[cfg(not(loom))]
 const NAP: Duration = Duration::from_micros(50);
 
@@ -52,7 +55,7 @@ pub(crate) struct Bucket {
     list: UnsafeCell<List>,
 }
 
-// SAFETY: the list is reached under the lock only.
+// SAFETY: the list is accessed under the lock only.
 unsafe impl Sync for Bucket {}
 
 pub(crate) struct List {
@@ -62,7 +65,7 @@ pub(crate) struct List {
 /// The waiters for one key in a list.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
-    /// The last of the run before, unless this is the first.
+    /// The last of the run before this one; `None` for the first run.
     before: Option<FiberRef>,
     first: FiberRef,
 }
@@ -74,7 +77,7 @@ impl Run {
     }
 }
 
-/// A way along a run, on which waiters may be taken out.
+/// A walk along a run, which may take out waiters.
 pub(crate) struct Walk {
     key: usize,
     run: Run,
@@ -90,7 +93,7 @@ impl Walk {
         Some(fiber)
     }
 
-    /// Takes the one out to which [`next`](Self::next) has just come.
+    /// Takes `fiber` out, which [`next`](Self::next) has just returned.
     #[inline]
     pub(crate) fn take_out(&mut self, list: &mut List, fiber: FiberRef) {
         list.unlink(self.run, fiber);
@@ -99,7 +102,7 @@ impl Walk {
         }
     }
 
-    /// Another run has changed, which may stand before this one.
+    /// To be called when a waiter was added to another run of the list, which may stand before this one.
     pub(crate) fn find_again(&mut self, list: &List) {
         if let Some(run) = list.run(self.key) {
             self.run = run;
@@ -114,7 +117,7 @@ loom::lazy_static! {
     pub(crate) static ref LOT: [Bucket; BUCKETS] = [Bucket::new(), Bucket::new()];
 }
 
-/// Forgets all that wait: in the child of a fork, to which they have not come along.
+/// Forgets all waiters: in the child of a fork, which has none of the parent's other fibers and threads.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.
@@ -133,7 +136,7 @@ pub(crate) fn index(key: usize) -> usize {
     (hash >> (64 - BUCKETS.trailing_zeros())) as usize
 }
 
-/// So many keys of one bucket.
+/// `count` keys of one bucket.
 #[cfg(test)]
 pub(crate) fn keys_together(count: usize) -> Vec<usize> {
     (1..).map(|n| n * 8).filter(|key| index(*key) == index(8)).take(count).collect()
@@ -157,22 +160,27 @@ impl Bucket {
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// Not a [`carefree_ground::lock::Lock`]: its waiters sleep until they are woken, and so its
-    /// unlocking must find out whether a thread sleeps, by a locked instruction. Two of those are
-    /// saved in each hand-over from fiber to fiber. A thread that finds a bucket locked is very rarely kept
-    /// waiting, unless the holder has lost its processor; then it gives its own away.
+    /// Takes the lock, by spinning. A [`carefree_ground::lock::Lock`] lets its waiters sleep until they
+    /// are woken, so its unlocking takes a locked instruction to find out whether one sleeps. This lock
+    /// is unlocked by a plain store, which saves two locked instructions in each hand-over from fiber to
+    /// fiber. A thread that finds it taken hardly waits, unless the holder has lost its processor; then
+    /// the thread yields its own.
     #[inline]
     pub(crate) fn lock(&'static self) -> Guard {
-        let word = self.word.load(Ordering::Relaxed);
-        if word & HELD != 0
-            || self
-                .word
-                .compare_exchange(word, word | HELD, Ordering::SeqCst, Ordering::Relaxed)
-                .is_err()
-        {
+        if !self.try_lock() {
             self.wait();
         }
         Guard(self)
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        word & HELD == 0
+            && self
+                .word
+                .compare_exchange(word, word | HELD, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
     }
 
     #[cold]
@@ -180,13 +188,7 @@ impl Bucket {
         #[cfg(not(loom))]
         let mut looks = 0;
         loop {
-            let word = self.word.load(Ordering::Relaxed);
-            if word & HELD == 0
-                && self
-                    .word
-                    .compare_exchange(word, word | HELD, Ordering::SeqCst, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if self.try_lock() {
                 return;
             }
             #[cfg(loom)]
@@ -198,7 +200,7 @@ impl Bucket {
                     std::hint::spin_loop();
                     continue;
                 }
-                // The kernel's calls: libc's would park.
+                // By system calls: Carefree's own of libc's functions would park the fiber.
                 match looks < SPINS + YIELDS {
                     true => nap::yield_processor(),
                     // The holder's priority may be lower than the caller's.
@@ -210,7 +212,7 @@ impl Bucket {
 
     #[inline]
     fn unlock(&self) {
-        // SAFETY: the caller has the lock.
+        // SAFETY: the caller has the lock, so nothing else accesses the list.
         let waited = self.list.with(|list| unsafe { (*list).first.is_some() });
         self.word.store(if waited { WAITED } else { 0 }, Ordering::Release);
     }
@@ -219,21 +221,21 @@ impl Bucket {
 /// A bucket's list, for the thread that has its lock.
 pub(crate) struct Guard(&'static Bucket);
 
-/// A bucket that stays locked while a fiber which waits for a key of it leaves its stack.
+/// A locked bucket, to be unlocked when the fiber that waits there is off its stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Held(&'static Bucket);
 
 impl Held {
-    /// Unlocks the bucket, on behalf of the fiber that has left.
+    /// Unlocks the bucket, on behalf of the fiber that has left its stack.
     #[inline(always)]
     pub(crate) fn release(self) {
-        // The fiber is in the list.
+        // The list is not empty: the fiber is in it.
         self.0.word.store(WAITED, Ordering::Release);
     }
 }
 
 impl Guard {
-    /// Keeps the bucket locked beyond the end of this.
+    /// Keeps the bucket locked when the guard is gone.
     #[inline]
     pub(crate) fn hold(self) -> Held {
         let held = Held(self.0);
@@ -246,7 +248,7 @@ impl Deref for Guard {
     type Target = List;
     #[inline]
     fn deref(&self) -> &List {
-        // SAFETY: the guard is the only one.
+        // SAFETY: a guard exists only while its thread has the lock, and lends the list as it is borrowed.
         self.0.list.with(|list| unsafe { &*list })
     }
 }
@@ -254,7 +256,7 @@ impl Deref for Guard {
 impl DerefMut for Guard {
     #[inline]
     fn deref_mut(&mut self) -> &mut List {
-        // SAFETY: as above.
+        // SAFETY: as in `deref`; the guard is borrowed exclusively.
         self.0.list.with_mut(|list| unsafe { &mut *list })
     }
 }
@@ -266,8 +268,9 @@ impl Drop for Guard {
     }
 }
 
-/// Orders what is read under a bucket's lock after the taking of the lock for all that look at the
-/// word without the lock: a full fence, which on x86-64 the locking instruction is already.
+/// A full fence between the taking of a bucket's lock and what the caller reads then, for the sake of
+/// wakers that read the bucket's word without the lock: see the proof in [`crate::wait::lot`]. On x86-64
+/// the instruction that takes the lock is such a fence already.
 #[inline]
 pub(crate) fn fence_after_lock() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -292,7 +295,7 @@ impl List {
         None
     }
 
-    /// A way along the run of `key`.
+    /// A walk along the run of `key`.
     #[inline]
     pub(crate) fn walk(&self, key: usize) -> Option<Walk> {
         let run = self.run(key)?;
@@ -319,7 +322,7 @@ impl List {
         }
     }
 
-    /// Takes a waiter out of the run it is in. It stays `linked`.
+    /// Takes `fiber` out of `run`. It stays `linked`, for the caller to clear.
     #[inline]
     fn unlink(&mut self, run: Run, fiber: FiberRef) {
         let (last, following) = (run.last(), fiber.next.get());
@@ -330,7 +333,7 @@ impl List {
             None => self.first = following,
         }
         match following {
-            // The next in the run: leads it from now on, if the first has gone.
+            // The next in the same run, which leads it if `fiber` did.
             Some(following) if fiber != last => {
                 following.previous.set(if leads { Some(last) } else { before });
             }
@@ -340,14 +343,15 @@ impl List {
     }
 }
 
-/// What follows `before` in a list that begins with `first`.
+/// The waiter behind `before`; without that, `first`.
 #[inline]
 fn next(before: Option<FiberRef>, first: Option<FiberRef>) -> Option<FiberRef> {
     before.map_or(first, |before| before.next.get())
 }
 
-/// Takes `fiber` out of the list it is in, if it is in one; if another thread is just taking it out, waits
-/// until that is done. Its wait has been ended, by the caller if this is not the fiber itself.
+/// Takes `fiber` out of its list, if it is in one. If another thread is just taking it out, this returns
+/// when that is done. The wait of `fiber` has been ended; the caller is `fiber` itself, or has ended the
+/// wait and is to make `fiber` ready.
 #[inline]
 pub(crate) fn leave(fiber: FiberRef) {
     if fiber.linked.load(Ordering::Acquire) {
@@ -357,9 +361,9 @@ pub(crate) fn leave(fiber: FiberRef) {
 
 #[cold]
 fn take_out(fiber: FiberRef) {
-    // It was put in before its wait could be ended, and only the caller could put it in again.
+    // It was put in before its wait could be ended, and does not begin another wait before this returns.
     while fiber.linked.load(Ordering::Acquire) {
-        // It may have been moved to another key, and may be until we have the right lock.
+        // `requeue` may change the key, and with it the bucket, until this has the bucket's lock.
         let place = index(fiber.key.load(Ordering::Relaxed));
         let mut list = LOT[place].lock();
         if index(fiber.key.load(Ordering::Relaxed)) == place && fiber.linked.load(Ordering::Relaxed)

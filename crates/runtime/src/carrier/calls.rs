@@ -1,12 +1,12 @@
-//! Calls for the stacks that carriers keep at hand: see `shortage`.
+//! Calls for the stacks that carriers keep for their next fibers: see `process::shortage`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often stacks have been called in.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// How often stacks have been called in: a carrier that has not heard as many calls gives back what
-/// it keeps at hand, and says so by [`Carrier::calls_heard`](crate::carrier::carrier::Carrier::calls_heard).
+/// How often stacks have been called in. A carrier that has heard fewer calls gives its stacks back and
+/// notes the number: see [`Carrier::calls_heard`](crate::carrier::carrier::Carrier::calls_heard).
 #[inline]
 pub(crate) fn made() -> u64 {
     CALLS.load(Ordering::SeqCst)

@@ -1,5 +1,5 @@
-//! How many plain threads wait without a time limit, and the look at whether any of them can ever go
-//! on, which such a thread takes once in a while.
+//! Counts of plain threads that wait without a time limit; and the search for deadlocks, for which such a
+//! thread wakes now and then (a *look*: see `process::deadlock`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,30 +8,30 @@ use std::time::Duration;
 /// Time between two looks of a thread.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// Plain threads that wait without a time limit, and whose wait was not ended.
+/// Plain threads whose wait is without a time limit and has not been ended.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Such waits begun since the start of the process.
 static WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// What a waiting thread's look before has seen.
+/// What a waiting thread has seen by its last look.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Switches made so far, if all runtimes were dormant.
+    /// A sum of switches and waits, if all runtimes were dormant: it changes when anything goes on.
     pub(crate) activity: Option<u64>,
-    /// Looks without any sign of life.
+    /// Looks in a row for which that has not changed.
     pub(crate) silent: u32,
 }
 
-/// What looks: a module above this one.
+/// `process::deadlock::look`: a module above this one.
 static LOOKS: OnceLock<fn(&mut Seen)> = OnceLock::new();
 
-/// Says what looks, once in a process.
+/// Sets the function that looks.
 pub(crate) fn set_look(look: fn(&mut Seen)) {
-    // The same one each time.
+    // It is the same one each time.
     let _ = LOOKS.set(look);
 }
 
-/// Takes a look. (Before the first runtime there is nothing to be seen.)
+/// Looks for a deadlock. (Before the first runtime there is nothing to look at.)
 pub(crate) fn look(seen: &mut Seen) {
     if let Some(look) = LOOKS.get() {
         look(seen);
@@ -44,7 +44,7 @@ pub(crate) fn thread_waits() {
     WAITING.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Its wait was ended.
+/// Such a wait was ended; called by the party that has ended it.
 pub(crate) fn thread_woken() {
     WAITING.fetch_sub(1, Ordering::SeqCst);
 }

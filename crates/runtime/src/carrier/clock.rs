@@ -1,8 +1,8 @@
 //! The clock that deadlines are on: the machine's, or a runtime's own.
 //!
 //! A runtime built with [`virtual_time`](crate::RuntimeBuilder::virtual_time) has a clock that stands
-//! still while a fiber can run and jumps to the next deadline when all wait. Everything on its fibers
-//! that has a deadline asks here.
+//! still while a fiber can run and jumps to the next deadline when all wait. All deadlines of its fibers
+//! are on that clock, so whatever has one takes the time from here.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub fn virtual_now() -> Option<u64> {
     Some(time.clock.now())
 }
 
-/// The moment `duration` from [`now`], [`NEVER`] when that is beyond counting.
+/// The moment `duration` from [`now`]; [`NEVER`] if the clock cannot count so far.
 #[inline]
 pub fn after(duration: Duration) -> u64 {
     add(now(), duration)

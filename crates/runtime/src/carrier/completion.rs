@@ -1,5 +1,5 @@
-//! Completing what the kernel has done, and running errands: a carrier's own, in its own context; or
-//! another thread's, while a fiber keeps the carrier busy.
+//! A carrier's operations: completing those that the kernel has done, and running errands. The carrier
+//! does both in its own context; while a fiber keeps it busy, another thread may ([`Carrier::rescue`]).
 
 use carefree_reactor::Completion;
 
@@ -13,7 +13,8 @@ impl Carrier {
     /// The caller runs on the carrier, in its own context.
     #[inline]
     pub(crate) unsafe fn poll(&self) {
-        // SAFETY: the caller's promises; errands are tokens of operations whose fibers wait for this.
+        // SAFETY: the caller runs on the carrier and in its own context, so it is in no other use of the
+        // driver. An errand's fiber waits until the errand was run, so its record is there.
         unsafe {
             while let Some(token) = self.io.next_errand() {
                 record::run_errand(token, |token| self.io.cancel(token));
@@ -31,7 +32,7 @@ impl Carrier {
     /// # Safety
     /// As for [`poll`](Self::poll).
     pub(crate) unsafe fn lie(&self, deadline: Option<u64>) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller runs on the carrier and in its own context.
         unsafe {
             let mut collected = self.io.sleep(deadline);
             if !collected.is_empty() {
@@ -44,22 +45,23 @@ impl Carrier {
     /// Wakes the fibers whose operations are done and runs errands, for a carrier that has been busy for
     /// long. For threads that are not the carrier's.
     pub(crate) fn rescue(&self) {
-        // Where time is virtual, what comes when is the seed's to say.
+        // Where time is virtual, the order of completions is drawn from the seed.
         if self.virtual_time().is_some() || !self.has_operations() {
             return;
         }
-        // SAFETY: errands are tokens of operations whose fibers wait until they are run below.
+        // SAFETY: an errand's fiber waits until the errand was run, which happens below.
         let (heard, mut collected) = self.io.rescue(|token| unsafe { record::is_done(token) });
         for token in heard {
-            // SAFETY: as above.
+            // SAFETY: the errand was taken from the list just now, and is run once. What needs to be
+            // cancelled was.
             unsafe { record::run_errand(token, |_| ()) };
         }
         complete_all(&mut collected);
     }
 }
 
-/// Completes all, and has what the next ones will touch fetched meanwhile: of a thousand connections
-/// neither the operation's record nor its fiber's header is in a cache.
+/// Completes all, and has the cache fetch what the next ones will access: among a thousand connections,
+/// neither an operation's record nor its fiber's header is in a cache.
 fn complete_all(collected: &mut Vec<Completion>) {
     const HEADER_AHEAD: usize = 2;
     const RECORD_AHEAD: usize = 4;
@@ -68,10 +70,12 @@ fn complete_all(collected: &mut Vec<Completion>) {
             record::prefetch(later.token);
         }
         if let Some(later) = collected.get(n + HEADER_AHEAD) {
-            // SAFETY: a token as below, which is not completed yet.
+            // SAFETY: tokens are given to drivers by `perform` and `perform_any` only, and this one is
+            // completed by a later round of this loop.
             unsafe { record::prefetch_header(later.token) };
         }
-        // SAFETY: tokens are given to drivers by `perform` only, and each is completed once.
+        // SAFETY: tokens are given to drivers by `perform` and `perform_any` only, and a driver completes
+        // each once.
         unsafe { record::complete(completion.token, completion.result) };
     }
     collected.clear();

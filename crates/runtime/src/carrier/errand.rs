@@ -1,7 +1,8 @@
-//! An errand: an operation that a fiber wants cancelled by a carrier it has left.
+//! An errand: the request to cancel an operation, from a fiber that has moved, to the carrier on which it
+//! submitted the operation.
 //!
-//! It lies in the operation's record, at the beginning, so that asking allocates nothing and the token
-//! of the operation is the address of both.
+//! It is the first field of the operation's record: sending it allocates nothing, and its address is the
+//! operation's token.
 
 use std::ptr::NonNull;
 
@@ -9,16 +10,16 @@ use std::ptr::NonNull;
 use crate::protocol::injector::Linked;
 use crate::protocol::sync::Cell;
 
-/// The part of an operation's record by which it is in a carrier's list of errands.
+/// The link of an operation's record in a carrier's list of errands.
 pub(crate) struct Errand {
     next: Cell<Option<ErrandRef>>,
 }
 
-/// A reference to an errand. It is in a list only while the record stays, which is until the errand was run.
+/// A reference to an errand. Valid until the errand was run: the record stays as long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ErrandRef(NonNull<Errand>);
 
-// SAFETY: an errand is reached by the fiber that makes it, and then under the lock of the list.
+// SAFETY: an errand is accessed by the fiber that sends it, then under the lock of the list.
 unsafe impl Send for ErrandRef {}
 
 impl Errand {
@@ -41,12 +42,12 @@ impl ErrandRef {
 #[cfg(not(loom))]
 impl Linked for ErrandRef {
     fn next(self) -> Option<Self> {
-        // SAFETY: it is in the list, so the record is there (`Carrier::send_errand`).
+        // SAFETY: the errand is in the list, so it was not run, and its record is there.
         unsafe { self.0.as_ref() }.next.get()
     }
 
     fn set_next(self, next: Option<Self>) {
-        // SAFETY: as above.
+        // SAFETY: as in `next`; or it is being sent, by the fiber on whose stack the record lies.
         unsafe { self.0.as_ref() }.next.set(next);
     }
 }

@@ -1,9 +1,9 @@
-//! A carrier's side towards its reactor.
+//! What a carrier has of the reactor: a driver, and where the carrier sleeps.
 //!
-//! The reactor's driver is used by its carrier's kernel thread: fibers submit while they run there,
-//! and the carrier's own context hands over and collects, at each visit and when it sleeps. Only a
-//! carrier that a fiber keeps busy for long is helped by another thread ([`Io::rescue`]), so the
-//! lock around the driver is biased.
+//! The driver is used by its carrier's kernel thread: fibers submit operations while they run there, and
+//! the carrier's own context passes these to the kernel and collects completions, at each visit and when
+//! it sleeps. Another thread uses the driver only for a carrier that a fiber keeps busy for long
+//! ([`Io::rescue`]), so the lock around it is biased.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem;
@@ -23,20 +23,21 @@ use crate::protocol::injector::Injector;
 /// A carrier's driver and what goes with it.
 pub(crate) struct Io {
     lock: Bias,
-    /// Made when it is first needed, by the carrier's thread. Under the lock.
+    /// Made by the carrier's thread when it is first needed. Accessed under the lock.
     driver: UnsafeCell<Option<Driver>>,
-    /// It could not be made, as the process is out of something, as a rule: not tried again before
-    /// this time. What is offloaded meanwhile cannot be cancelled, so it is no long one.
+    /// When to try again to make the driver, if that has failed: as a rule, because the process has no
+    /// descriptors or memory left. (A short pause: calls are offloaded meanwhile, and cannot be
+    /// cancelled.)
     refused_until: Cell<u64>,
     /// Operations submitted and not completed. Written under the lock.
     pending: AtomicUsize,
-    /// Operations to be cancelled.
+    /// Requests to cancel operations, from fibers on other carriers.
     errands: Injector<ErrandRef>,
     /// Where the carrier sleeps.
     idle: Arc<Idle>,
     /// The runtime's own time, if it has one.
     time: Option<VirtualTime>,
-    /// Where completions are collected; of the carrier's own context.
+    /// An empty list with room for completions; of the carrier's own context.
     collected: UnsafeCell<Vec<Completion>>,
 }
 
@@ -63,12 +64,13 @@ impl Io {
     /// The caller runs on the carrier, and `f` does not switch, nor come here again.
     #[inline]
     unsafe fn with<R>(&self, f: impl FnOnce(&mut Driver) -> R) -> Option<R> {
-        // SAFETY: the carrier's thread is the owner, and it is not inside: the caller's promise.
+        // SAFETY: the caller is on the carrier's thread, the owner. It is not inside already, for what
+        // runs inside neither switches nor comes here again.
         unsafe { self.lock.enter() };
         // SAFETY: the lock is held.
         let driver = unsafe { (*self.driver.get()).as_mut() };
         let result = driver.map(|driver| {
-            // It may ask the allocator for memory; a fiber that parked there would hold the lock.
+            // The driver may allocate; a fiber that parked in the allocator would keep the lock.
             let result = without_parking(|| f(driver));
             self.pending.store(driver.pending(), Ordering::Relaxed);
             result
@@ -78,7 +80,8 @@ impl Io {
         result
     }
 
-    /// Has `op` done; `unheld`: without holding its file.
+    /// Submits `op`, whose completion will carry `token`. `unheld` says that its file must be gone with
+    /// the process (`Driver::submit_unheld`).
     ///
     /// # Safety
     /// As for [`with`](Self::with); what `op` points to is valid until its completion.
@@ -89,19 +92,19 @@ impl Io {
         op: &Op,
         unheld: bool,
     ) -> Result<(), Unsupported> {
-        // SAFETY: the caller's promise.
+        // SAFETY: what `op` points to stays valid until its completion, as this function demands too.
         let submit = |driver: &mut Driver| unsafe {
             match unheld {
                 true => driver.submit_unheld(token, op),
                 false => driver.submit(token, op),
             }
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on the carrier; a driver calls nothing of the runtime's.
         match unsafe { self.with(submit) } {
             Some(result) => result,
             None => {
                 self.make()?;
-                // SAFETY: as above.
+                // SAFETY: as for the first attempt, which has left the lock.
                 unsafe { self.with(submit) }.unwrap_or(Err(Unsupported))
             }
         }
@@ -112,8 +115,8 @@ impl Io {
         if clock::now() < self.refused_until.get() {
             return Err(Unsupported);
         }
-        // The caller, a fiber, must not be moved to another carrier meanwhile: what is made asks for
-        // std's locks, if only once in a process.
+        // The calling fiber must not park, and perhaps be moved to another carrier: the first driver of
+        // a process takes locks of std's.
         let made = without_parking(|| {
             let idle = Arc::clone(&self.idle);
             match &self.time {
@@ -123,7 +126,8 @@ impl Io {
         });
         match made {
             Ok(driver) => {
-                // SAFETY: a thread that helps looks at `pending` first, and nothing has been submitted.
+                // SAFETY: this is the carrier's thread. Other threads access the driver in `rescue` only,
+                // and only where `pending` or an errand says that something was submitted to it.
                 unsafe { *self.driver.get() = Some(driver) };
                 Ok(())
             }
@@ -139,11 +143,11 @@ impl Io {
     /// # Safety
     /// As for [`with`](Self::with).
     pub(crate) unsafe fn cancel(&self, token: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller runs on the carrier; a driver calls nothing of the runtime's.
         unsafe { self.with(|driver| driver.cancel(token)) };
     }
 
-    /// Asks from elsewhere for an operation to be cancelled.
+    /// Asks for an operation to be cancelled, from any thread.
     pub(crate) fn leave_errand(&self, errand: ErrandRef) {
         self.errands.push(errand);
     }
@@ -163,14 +167,15 @@ impl Io {
         self.pending.load(Ordering::Relaxed) != 0
     }
 
-    /// Hands over what was submitted and collects what is done, without sleeping. The list comes back
-    /// by [`reuse`](Self::reuse).
+    /// Passes what was submitted to the kernel and collects what is done, without sleeping. The caller
+    /// gives the list back by [`reuse`](Self::reuse).
     ///
     /// # Safety
     /// The caller runs on the carrier, in its own context.
     #[inline]
     pub(crate) unsafe fn poll(&self) -> Vec<Completion> {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller is in the carrier's own context, which alone has `collected`, and is not
+        // within `with`.
         unsafe {
             let mut collected = mem::take(&mut *self.collected.get());
             self.with(|driver| driver.poll(&mut collected));
@@ -191,7 +196,7 @@ impl Io {
             }
             return Vec::new();
         }
-        // SAFETY: the caller's promises.
+        // SAFETY: as in `poll`.
         unsafe {
             let mut collected = mem::take(&mut *self.collected.get());
             self.with(|driver| driver.wait(deadline, &mut collected));
@@ -205,13 +210,13 @@ impl Io {
     /// As for [`poll`](Self::poll).
     #[inline]
     pub(crate) unsafe fn reuse(&self, collected: Vec<Completion>) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller is in the carrier's own context, which alone has `collected`.
         unsafe { *self.collected.get() = collected };
     }
 
-    /// Lets virtual time pass, as the driver does while it has operations.
+    /// Lets virtual time pass, as the driver does itself while it has operations.
     fn skip(&self, time: &VirtualTime, deadline: u64) {
-        /// How long to look for what happens elsewhere while time is held.
+        /// While an offloaded call holds the time: when to look again whether it still does.
         const LOOK: Duration = Duration::from_millis(1);
         if time.clock.is_held() {
             self.idle.wait(Some(clock::after(LOOK)));
@@ -220,30 +225,29 @@ impl Io {
         }
     }
 
-    /// The token of an operation to be cancelled.
+    /// Takes the oldest errand; returns its operation's token.
     pub(crate) fn next_errand(&self) -> Option<u64> {
         let mut next = None;
         self.errands.take(1, |errand| next = Some(errand.token()));
         next
     }
 
-    /// Lets go of the driver in the child of a fork.
+    /// Drops the driver in the child of a fork, without a word to what it shares with the parent's.
     ///
     /// # Safety
     /// There is one thread, and it is not in here.
     pub(crate) unsafe fn abandon(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread, and nothing borrows the driver.
         if let Some(driver) = unsafe { (*self.driver.get()).take() } {
             driver.abandon();
         }
     }
 
-    /// Collects what is done for a carrier that has been busy for long, and has those operations
-    /// cancelled whose tokens are errands. `is_done` says which of these need not be. For threads that
-    /// are not the carrier's.
+    /// Does the work of a carrier that has been busy for long, for another thread: cancels the operations
+    /// for which there are errands, but for those that `is_done`, and collects what is done.
     ///
-    /// Returns the errands and the completions. Fibers are to be woken by the caller, when the lock is
-    /// free again.
+    /// Returns the tokens of these errands, and the completions. The caller wakes their fibers, now that
+    /// the lock is free again.
     pub(crate) fn rescue(&self, is_done: impl Fn(u64) -> bool) -> (Vec<u64>, Vec<Completion>) {
         let (mut heard, mut collected) = (Vec::new(), Vec::new());
         self.lock.steal(|| {

@@ -1,11 +1,10 @@
-//! Threads of the kernel that the runtime starts: carriers, workers, and those in place of fibers.
+//! Kernel threads that the runtime starts: for carriers, for offloaded calls, in place of fibers.
 //!
-//! They are std's threads, which have a name there and a report of stack overflow. But each thread of
-//! std's takes a lock of std's while it begins and ends (that of the table in which the report looks
-//! for stacks), and no handler of `fork` sees to that lock. So the child of a fork that came while
-//! any thread of the program began or ended could start no thread of std's: it would wait for the
-//! lock for ever. There, threads are libc's alone. What is lost is std's name of the thread, and the
-//! report.
+//! They are threads of std's, which knows their names and reports their stack overflows. But a thread of
+//! std's takes a lock of std's when it begins and when it ends (of the table in which the report of an
+//! overflow finds stacks), and no handler of `fork` takes care of that lock. If a process is forked while a
+//! thread begins or ends, the lock stays taken in the child, and threads of std's hang there. So in the
+//! child of a fork, threads are libc's alone: std does not know their names, nor report their overflows.
 
 use std::ffi::c_void;
 use std::io;
@@ -17,10 +16,10 @@ use std::thread;
 use crate::fiber::names;
 use crate::protocol::generation;
 
-/// Bytes of stack where none are asked for, as std has it.
+/// Bytes of stack where none are asked for: std's default.
 const STACK: usize = 2 << 20;
 
-/// A thread that was started, by its `pthread_t`: joined, or else left to itself.
+/// The `pthread_t` of a thread that was started. Dropping it detaches the thread.
 #[derive(Debug)]
 #[must_use]
 pub struct Launched(usize);
@@ -28,7 +27,7 @@ pub struct Launched(usize);
 impl Launched {
     /// Waits until the thread has ended.
     pub(crate) fn join(self) {
-        // SAFETY: the thread was neither joined nor detached, and is forgotten.
+        // SAFETY: the thread was neither joined nor detached, and `into_raw` has given up this handle.
         unsafe { libc::pthread_join(self.into_raw() as libc::pthread_t, ptr::null_mut()) };
     }
 
@@ -42,7 +41,7 @@ impl Launched {
 
 impl Drop for Launched {
     fn drop(&mut self) {
-        // SAFETY: neither joined nor detached before.
+        // SAFETY: a handle that is dropped was not joined, and there is no other to the thread.
         unsafe { libc::pthread_detach(self.0 as libc::pthread_t) };
     }
 }
@@ -52,7 +51,7 @@ impl Drop for Launched {
 /// # Errors
 /// When the kernel or libc refuses another thread.
 pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Launched> {
-    // SAFETY: the body borrows nothing.
+    // SAFETY: the body is 'static, so it borrows nothing that could end.
     unsafe { launch_unchecked(Some(name), None, body) }
 }
 
@@ -65,7 +64,7 @@ pub fn launch_with_stack(
     bytes: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Launched> {
-    // SAFETY: the body borrows nothing.
+    // SAFETY: the body is 'static, so it borrows nothing that could end.
     unsafe { launch_unchecked(Some(name), Some(bytes), body) }
 }
 
@@ -82,7 +81,7 @@ pub(crate) unsafe fn launch_unchecked(
     body: impl FnOnce() + Send,
 ) -> io::Result<Launched> {
     if generation::is_child() {
-        // SAFETY: the caller's promise.
+        // SAFETY: both functions demand that what `body` borrows outlives its use.
         return unsafe { launch_bare(name, stack_size, Box::new(body)) };
     }
     let mut builder = thread::Builder::new();
@@ -92,18 +91,18 @@ pub(crate) unsafe fn launch_unchecked(
     if let Some(bytes) = stack_size {
         builder = builder.stack_size(bytes);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: what `body` borrows outlives the thread's use of it, as this function demands.
     let thread = unsafe { builder.spawn_unchecked(body) }?;
     Ok(Launched(thread.into_pthread_t() as usize))
 }
 
-/// What a thread of libc's alone is to run, and the name that the kernel gives it.
+/// What a thread of libc's alone runs, and the name that the kernel is to know it by.
 struct Start<'a> {
     name: Option<names::KernelName>,
     body: Box<dyn FnOnce() + Send + 'a>,
 }
 
-/// Starts a thread of which std does not know.
+/// Starts a thread by libc, without std.
 ///
 /// # Errors
 /// As for [`launch`].
@@ -116,13 +115,13 @@ unsafe fn launch_bare<'a>(
     body: Box<dyn FnOnce() + Send + 'a>,
 ) -> io::Result<Launched> {
     let start = Box::into_raw(Box::new(Start { name: name.map(names::cut), body }));
-    // SAFETY: asks for a number.
+    // SAFETY: `sysconf` may be called at any time.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let asked = || carefree_settings::text("RUST_MIN_STACK")?.parse().ok();
     let bytes = stack_size.or_else(asked).unwrap_or(STACK).max(libc::PTHREAD_STACK_MIN);
     let bytes = bytes.checked_next_multiple_of(page).unwrap_or(usize::MAX & !(page - 1));
-    // SAFETY: attributes are initialised before use and destroyed after; `start` is the thread's if
-    // there is one.
+    // SAFETY: the attributes are initialised before they are used, and destroyed after. `start` points to
+    // a `Start`, which `run` takes if the thread is started.
     let (code, thread) = unsafe {
         let mut attributes = mem::zeroed::<libc::pthread_attr_t>();
         let mut thread = mem::zeroed::<libc::pthread_t>();
@@ -135,19 +134,19 @@ unsafe fn launch_bare<'a>(
         (code, thread)
     };
     if code != 0 {
-        // SAFETY: made above, and no thread has it.
+        // SAFETY: `into_raw` has made this pointer, and there is no thread that would take it.
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(code));
     }
     Ok(Launched(thread as usize))
 }
 
-/// The function of a thread of libc's alone.
+/// The start function of a thread of libc's alone.
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    // SAFETY: `launch_bare` made it, for this thread alone.
+    // SAFETY: `launch_bare` has made it by `Box::into_raw`, and gives it to this thread alone.
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
     if let Some(name) = name {
-        // SAFETY: a C string.
+        // SAFETY: the kernel reads a C string, which is there until the call returns.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
     body();

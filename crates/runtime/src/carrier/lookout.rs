@@ -1,17 +1,17 @@
-//! The watchdog's sleep: while all carriers sleep there is nothing to be watched, and the first that
-//! wakes up wakes the watchdog.
+//! The watchdog's rest: while all carriers sleep there is nothing to watch, and the first carrier to wake
+//! wakes the watchdog. (The watchdog itself is in the crate `insight`.)
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use carefree_reactor::Idle;
 
-/// Whether the watchdog is about to sleep until a carrier wakes.
+/// Whether the watchdog rests, or is about to.
 static RESTS: AtomicBool = AtomicBool::new(false);
-/// Where the watchdog sleeps, if there is one; never freed.
+/// Where the watchdog sleeps; null if there is none. Never freed.
 static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 
-/// Says where the watchdog sleeps.
+/// Sets where the watchdog sleeps.
 pub fn set(bed: &'static Idle) {
     BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
 }
@@ -22,7 +22,8 @@ pub(crate) fn renew() {
     BED.store(ptr::null_mut(), Ordering::SeqCst);
 }
 
-/// The watchdog waits on `bed` if `all_sleep` says so of the carriers, until one of them wakes.
+/// Lets the calling watchdog wait on `bed` until a carrier wakes, if `all_sleep` says that all carriers
+/// sleep.
 pub fn rest(bed: &Idle, all_sleep: impl FnOnce() -> bool) {
     RESTS.store(true, Ordering::SeqCst);
     if all_sleep() {
@@ -31,15 +32,14 @@ pub fn rest(bed: &Idle, all_sleep: impl FnOnce() -> bool) {
     RESTS.store(false, Ordering::SeqCst);
 }
 
-/// A carrier has got up.
+/// To be called by a carrier that has just woken, and cleared its bit among the sleepers'.
 ///
-/// It has just taken its bit out of those of the sleepers, and the watchdog sets [`RESTS`] before it
-/// looks at those bits: both by sequentially consistent operations, so either this sees the flag or
-/// the watchdog sees that the carrier is up.
+/// The watchdog sets [`RESTS`] before it looks at those bits. All these are sequentially consistent
+/// operations, so either this sees the flag, or the watchdog sees that the carrier is awake.
 #[inline]
 pub(crate) fn carrier_woke() {
     if RESTS.load(Ordering::SeqCst) && RESTS.swap(false, Ordering::SeqCst) {
-        // SAFETY: never freed.
+        // SAFETY: `set` has put it there, a reference to what is never freed.
         if let Some(bed) = unsafe { BED.load(Ordering::SeqCst).as_ref() } {
             bed.wake();
         }

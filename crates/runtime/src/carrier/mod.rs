@@ -1,12 +1,13 @@
-//! Kernel threads that run fibers: queues, timers, operations in flight, the buckets of those that wait.
+//! Kernel threads that run fibers (*carriers*): their queues, timers and operations in flight, the buckets
+//! of fibers that wait, and how these are woken.
 //!
-//! A fiber that becomes ready comes here, and here it is decided which runs next ([`policy`]).
+//! [`policy`] decides where a fiber is queued that has become ready.
 
 pub(crate) mod bucket;
 #[cfg(not(loom))]
 pub(crate) mod calls;
 #[cfg_attr(loom, path = "../model/carrier.rs")]
-#[allow(clippy::module_inception, reason = "what the room is named for")]
+#[allow(clippy::module_inception, reason = "the folder is named for it")]
 pub(crate) mod carrier;
 #[cfg_attr(loom, path = "../model/census.rs")]
 pub(crate) mod census;
@@ -31,5 +32,7 @@ pub(crate) mod round;
 pub(crate) mod runtimes;
 #[cfg(not(loom))]
 pub(crate) mod shared;
+#[cfg_attr(loom, path = "../model/switch.rs")]
+pub(crate) mod switch;
 pub(crate) mod timers;
 pub(crate) mod wake;

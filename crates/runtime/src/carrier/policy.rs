@@ -1,4 +1,4 @@
-//! What scheduling is tuned by: where a fiber is put that is ready, and how many of what.
+//! Scheduling's choices and constants: where a ready fiber is queued, and the numbers that were tuned.
 
 /// Where a ready fiber is put in its carrier's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +9,16 @@ pub(crate) enum Place {
     Last,
 }
 
-/// Unparked: as a rule it gets something from the fiber that runs.
+/// Unparked: as a rule by the running fiber, which has something for it.
 pub(crate) const UNPARKED: Place = Place::Next;
-/// A fiber that it joins has ended. One that has spawned many and joins them in turn should not run
-/// between each two.
+/// The fiber that it joins has ended. A fiber that has spawned many and joins them in turn should not be
+/// run between each two of them.
 pub(crate) const JOINED: Place = Place::Last;
-/// Its operation was completed, with many others as a rule; or its offloaded call has returned.
+/// Its operation was completed, as a rule together with many others; or its offloaded call has returned.
 pub(crate) const COMPLETED: Place = Place::Last;
 /// Its deadline has passed, or it was cancelled.
 pub(crate) const CUT_SHORT: Place = Place::Last;
-/// Just spawned: the one that spawns goes on spawning.
+/// Just spawned: its parent goes on spawning.
 pub(crate) const SPAWNED: Place = Place::Last;
 /// It yields, or was woken while it left its stack.
 pub(crate) const YIELDED: Place = Place::Last;
@@ -35,8 +35,8 @@ pub(crate) const INJECTED: usize = 64;
 /// Visits to the carrier's own context between two looks for libraries that were loaded meanwhile.
 #[cfg(not(loom))]
 pub(crate) const REFRESH: u64 = 16;
-/// Nanoseconds by which the other sleepers look at the timers later than the first one: in case that
-/// one is busy again.
+/// One sleeping carrier wakes when the first timer is due. The others wake so many nanoseconds later, in
+/// case it is busy then.
 #[cfg(not(loom))]
 pub(crate) const STAGGER: u64 = 1_000_000;
 
@@ -49,7 +49,7 @@ pub(crate) const STEAL_MAX: usize = 128;
 /// Fibers that a queue has room for at first.
 #[cfg(not(loom))]
 pub(crate) const CAPACITY: usize = 512;
-/// How many switches ahead a stack is fetched, and its header as many again: a switch and what is
-/// done between two of them take a fraction of a miss.
+/// How many switches before its own turn a fiber's stack is fetched into the cache; its header is
+/// fetched twice as many before. (A switch and what a fiber does take a fraction of a cache miss.)
 #[cfg(not(loom))]
 pub(crate) const AHEAD: usize = 2;

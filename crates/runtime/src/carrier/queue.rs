@@ -1,19 +1,18 @@
 //! A carrier's run queue.
 //!
-//! First in, first out, with one *LIFO slot* in front: a fiber that is woken by a running one goes
-//! there, because what it needs is still in the cache. To keep two fibers that wake each other from
-//! starving the rest, the slot is passed over after [`LIFO_RUNS`] turns in a row.
+//! First in, first out, with one *LIFO slot* in front: a fiber that the running one wakes goes there,
+//! because what it needs is still in the cache. Two fibers that wake each other would keep all others from
+//! running, so after [`LIFO_RUNS`] turns in a row the slot is passed over once.
 //!
-//! The owner's operations are plain memory accesses under a [`Bias`]; a thief takes half of the
-//! queue (or the slot, if there is nothing else) while it holds the bias, so a fiber that runs long
-//! holds up none behind it.
+//! The queue is under a [`Bias`]: its carrier, the owner, gets it by plain memory accesses. Another carrier
+//! takes half of the queue (or the slot, if there is nothing else) as a thief, so a fiber that runs for
+//! long does not hold up those behind it.
 //!
 //! # The bias is held over a switch
 //!
-//! A fiber that yields may be queued only when its context is saved, which the switch does. Instead
-//! of queueing it afterwards, the owner holds the bias over the switch: [`Queue::lock`], take the
-//! next fiber and queue the old one, switch; and what runs next calls [`Queue::unlock`]. Until then
-//! no thief sees the queue.
+//! A fiber that yields must not be found in the queue before its context is saved, which the switch does.
+//! So the yielding fiber calls [`Queue::lock`], takes the next fiber, queues itself, and switches; what
+//! runs next calls [`Locked::unlock`]. Until then no thief sees the queue.
 
 use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STEAL_MAX};
 use crate::fiber::current::prefetch_stack;
@@ -25,7 +24,7 @@ use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell};
 #[derive(Debug)]
 pub(crate) struct Queue {
     bias: Bias,
-    /// How many fibers wait: exact for the owner, a hint for others.
+    /// Queued fibers: exact for the owner, a hint for others.
     len: AtomicUsize,
     inner: UnsafeCell<Inner>,
 }
@@ -37,7 +36,7 @@ struct Inner {
     ring: Ring<FiberRef>,
 }
 
-// SAFETY: `inner` is accessed under the bias only.
+// SAFETY: `inner` is accessed only by the thread that has the bias.
 unsafe impl Sync for Queue {}
 
 impl Queue {
@@ -49,7 +48,7 @@ impl Queue {
         }
     }
 
-    /// Fibers waiting: exact for the owner, a hint for others.
+    /// Queued fibers: exact for the owner, a hint for others.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
@@ -66,12 +65,12 @@ impl Queue {
     /// The caller runs on the owning carrier, and the queue is not locked.
     #[inline(always)]
     pub(crate) unsafe fn lock(&self) -> Locked<'_> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is on the owning carrier's thread, and has not locked the queue.
         unsafe { self.bias.enter() };
         Locked { queue: self }
     }
 
-    /// The queue, which was locked before a switch.
+    /// The queue, for a caller to which a switch has come that left it locked.
     ///
     /// # Safety
     /// The caller runs on the owning carrier, and the queue is locked.
@@ -80,19 +79,19 @@ impl Queue {
         Locked { queue: self }
     }
 
-    /// Puts a fiber in its place.
+    /// Queues a fiber.
     ///
     /// # Safety
     /// The caller runs on the owning carrier, and the queue is not locked.
     #[inline]
     pub(crate) unsafe fn push(&self, fiber: FiberRef, place: Place) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function demands the same.
         let mut locked = unsafe { self.lock() };
         locked.push(fiber, place);
         locked.unlock();
     }
 
-    /// Takes half of what waits here: returns the first of it and puts the rest into `to`.
+    /// Takes half of the queued fibers: returns the first of them and puts the others into `to`.
     ///
     /// # Safety
     /// The caller runs on the carrier that owns `to`, which is another queue and not locked.
@@ -115,7 +114,7 @@ impl Queue {
             })
         })??;
         if loot[0].is_some() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller is on the carrier that owns `to`, and has not locked it.
             let mut to = unsafe { to.lock() };
             for fiber in loot.into_iter().map_while(|place| place) {
                 to.push(fiber, Place::Last);
@@ -126,7 +125,7 @@ impl Queue {
     }
 }
 
-/// A queue the owner has to itself. It stays locked when this is dropped: see [`Queue`].
+/// A queue locked by its owner. Dropping this does not unlock it: the lock outlasts a switch.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     queue: &'a Queue,
@@ -136,7 +135,7 @@ impl Locked<'_> {
     #[inline(always)]
     fn with<R>(&mut self, f: impl FnOnce(&mut Inner) -> R) -> R {
         let inner = self.queue.inner.get_mut();
-        // SAFETY: the bias keeps thieves out, and there is one owner.
+        // SAFETY: the bias keeps thieves out, and the owner, one thread, is here.
         let inner = unsafe { inner.deref() };
         let result = f(inner);
         self.queue.len.store(inner.len(), Ordering::Relaxed);
@@ -169,10 +168,10 @@ impl Locked<'_> {
         })
     }
 
-    /// Takes the one that `draw`, which is told how many there are, chooses.
+    /// Takes the fiber that `draw` chooses: it gets their number, and returns a lower one.
     pub(crate) fn pop_drawn(&mut self, draw: impl FnOnce(usize) -> usize) -> Option<FiberRef> {
         self.with(|inner| {
-            // Where the order is drawn, none has precedence.
+            // Where the order is drawn, the slot has no precedence.
             if let Some(fiber) = inner.lifo.take() {
                 inner.ring.push(fiber);
             }
@@ -188,7 +187,7 @@ impl Locked<'_> {
     #[inline(always)]
     pub(crate) fn rotate(&mut self, fiber: FiberRef) -> Option<FiberRef> {
         self.queue.inner.with_mut(|inner| {
-            // SAFETY: as in `with`. The number of those that wait stays the same.
+            // SAFETY: as in `with`. (`len` need not be written: one comes and one goes, or none.)
             let inner = unsafe { &mut *inner };
             if inner.lifo.is_some() {
                 let next = inner.pop_with_slot();
@@ -205,7 +204,7 @@ impl Locked<'_> {
     /// Lets thieves in again.
     #[inline(always)]
     pub(crate) fn unlock(self) {
-        // SAFETY: locked by the owner, which the caller is.
+        // SAFETY: a `Locked` is made for the owner alone, which is inside the bias.
         unsafe { self.queue.bias.leave() };
     }
 }
@@ -229,10 +228,10 @@ impl Inner {
 
     /// Brings what the next switches will touch into the cache.
     ///
-    /// With thousands of fibers, the first touch of a fiber's stack misses the cache and, since
-    /// stacks lie 256 KiB apart, the TLB: several times the cost of the switch itself. The
-    /// queue knows which fiber is next, so the miss can be waited for while others run. A stack's address is
-    /// in its header, so the header must come earlier still.
+    /// With thousands of fibers, the first access to a fiber's stack misses the cache and, since stacks
+    /// lie 256 KiB apart, the TLB. That costs several times as much as the switch itself. The queue knows
+    /// which fibers are next, so their stacks are fetched while others run. A stack's address is in its
+    /// fiber's header, which is fetched earlier still.
     #[inline(always)]
     fn prefetch(&self) {
         if let Some(soon) = self.ring.get(AHEAD) {

@@ -1,5 +1,4 @@
-//! The record of an operation in flight, and what the completing thread does with it: see
-//! [`crate::wait::operation`].
+//! The record of an operation in flight, and what other threads do with it: see [`crate::wait::operation`].
 
 use carefree_context::arch;
 
@@ -10,10 +9,10 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::flight::Flight;
 use crate::protocol::sync::Cell;
 
-/// An operation in flight. A record of its own for each, never moved.
+/// The record of an operation in flight. It is not moved, for its address is the operation's token.
 #[repr(C)]
 pub(crate) struct Operation {
-    /// First, so that it has the record's address.
+    /// The first field, so that its address is the record's.
     errand: Errand,
     /// The fiber that waits for it.
     pub(crate) fiber: FiberRef,
@@ -25,7 +24,7 @@ pub(crate) struct Operation {
 
 const _: () = assert!(std::mem::offset_of!(Operation, errand) == 0);
 
-/// The memory is the fiber's again. loom reports what touches the record later.
+/// Writes to the record when the fiber uses its memory for something else: loom reports later accesses.
 #[cfg(loom)]
 impl Drop for Operation {
     fn drop(&mut self) {
@@ -44,71 +43,73 @@ impl Operation {
         }
     }
 
-    /// Whether it was, now that it is done and its end was asked for.
+    /// Whether the kernel has cancelled the operation. To be asked when it is done, of one for which that
+    /// was requested.
     pub(crate) fn was_cancelled(&self) -> bool {
-        // One that was under way says EINTR.
+        // EINTR, if the kernel had begun with it.
         matches!(-self.result.get(), libc::ECANCELED | libc::EINTR)
     }
 
-    /// What its reactor knows it by: the record's address.
+    /// By what its reactor knows the operation: the record's address.
     pub(crate) fn token(&self) -> u64 {
         (&raw const *self) as u64
     }
 
-    /// What asks the carrier that has it to cancel it.
+    /// The request to cancel it, for the carrier that has submitted it.
     pub(crate) fn errand(&self) -> ErrandRef {
         ErrandRef::new(&self.errand)
     }
 }
 
-/// Has the record of the operation `token` fetched into the cache.
+/// Fetches the record of the operation `token` into the cache.
 #[inline]
 pub(crate) fn prefetch(token: u64) {
     arch::prefetch(token as *const u8);
 }
 
-/// Has the header fetched of the fiber that waits for the operation `token`.
+/// Fetches the header of the fiber that waits for the operation `token` into the cache.
 ///
 /// # Safety
-/// `token` was given to a reactor by [`perform`](crate::wait::operation::perform) and has not been completed.
+/// `token` is that of an [`Operation`] that was submitted and has not been completed.
 #[inline]
 pub(crate) unsafe fn prefetch_header(token: u64) {
-    // SAFETY: the record lives until `done` is sent.
+    // SAFETY: the fiber keeps the record until `done` was sent, which only the completion does.
     unsafe { (*(token as *const Operation)).fiber }.prefetch_header();
 }
 
 /// The operation `token` is done.
 ///
 /// # Safety
-/// `token` was given to a reactor by [`perform`](crate::wait::operation::perform), and this is its one completion.
+/// `token` is that of an [`Operation`] that was submitted, and this is its one completion.
 pub(crate) unsafe fn complete(token: u64, result: i32) {
-    // SAFETY: the record lives until `done` is sent.
+    // SAFETY: the fiber keeps the record until `done` was sent, below.
     let operation = unsafe { &*(token as *const Operation) };
     let fiber = operation.fiber;
     operation.result.set(result);
-    // The last touch.
+    // The last access to the record, which the fiber may free right after.
     operation.flight.complete();
     wake_completed(fiber);
 }
 
-/// Whether the operation of an errand that has not been run needs no cancelling any more.
+/// Whether the operation of an errand is done, and need not be cancelled.
 ///
 /// # Safety
-/// `token` comes from [`Carrier::send_errand`].
+/// `token` is that of an errand that was sent and has not been run.
 pub(crate) unsafe fn is_done(token: u64) -> bool {
-    // SAFETY: the record lives until `heard` is sent.
+    // SAFETY: the fiber keeps the record until `heard` was sent, which only the errand does.
     unsafe { &*(token as *const Operation) }.flight.was_done()
 }
 
-/// Runs an errand on the carrier it was sent to, or in its stead: `cancel` is its reactor's.
+/// Runs an errand, on the carrier to which it was sent or on that one's behalf. `cancel` asks that
+/// carrier's driver to cancel the operation.
 ///
 /// # Safety
-/// `token` comes from [`Carrier::send_errand`].
+/// `token` is that of an errand that was sent, and was taken from the list to be run this once.
 pub(crate) unsafe fn run_errand(token: u64, cancel: impl FnOnce(u64)) {
-    // SAFETY: the record lives until `heard` is sent.
+    // SAFETY: the fiber keeps the record until `heard` was sent, below.
     let operation = unsafe { &*(token as *const Operation) };
     let fiber = operation.fiber;
-    // The last touch.
+    // The last access to the record.
     operation.flight.hear(|| cancel(token));
     wake_completed(fiber);
 }

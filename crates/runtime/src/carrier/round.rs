@@ -1,4 +1,4 @@
-//! What a carrier does in its own context: it looks after timers and operations, takes what other
+//! What a carrier does in its own context: it fires timers, completes operations, takes fibers that other
 //! threads have submitted, steals, and sleeps.
 
 use std::ptr;
@@ -21,14 +21,15 @@ impl Carrier {
     /// The body of the carrier's thread.
     pub(crate) fn run(&self) {
         CARRIER.set(self);
-        // SAFETY: it takes nothing.
+        // SAFETY: the call has no preconditions.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
         // Threads started by std have one already.
         let _ = overflow::ensure_alternate_stack();
-        // SAFETY: this thread's own; nothing else reads it before a fiber runs.
+        // SAFETY: nothing else accesses the carrier's own context before a fiber runs, and then only the
+        // switches of this thread.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
         for visit in 0u64.. {
-            // Where the order is drawn, this context chooses each time.
+            // Where the order is drawn, each fiber comes back here, and this context chooses the next.
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
             self.hear_calls();
             self.fire_timers();
@@ -56,8 +57,9 @@ impl Carrier {
     /// Runs fibers, this one first, until one of them comes back here.
     fn enter(&self, fiber: FiberRef) {
         assign(fiber, self);
-        // SAFETY: this is the carrier's thread; unlocked by `settle`. The fiber is suspended and in
-        // no queue; this context waits for the switch back.
+        // SAFETY: this is the carrier's thread, in its own context, and the queue is not locked; what is
+        // entered unlocks it (`settle`). The fiber is suspended and in no queue, so nothing else enters
+        // it. It has thread-local storage of its own in own mode.
         unsafe {
             self.queue.lock();
             self.switch(self.native.get(), fiber.context.get());
@@ -67,18 +69,18 @@ impl Carrier {
         }
         self.settle();
         if self.own_tls && self.queue.len() > 1 {
-            // A searcher that looked while fibers were being requeued may have seen none.
+            // A thief that looked while the queue was locked has got nothing, and may sleep by now.
             self.runtime().notify();
         }
     }
 
-    /// A fiber from this carrier's own queues, or one submitted to all.
+    /// Takes a fiber from this carrier's own queues or from what was submitted to all carriers.
     fn find_here(&self) -> Option<FiberRef> {
         self.accept(&self.inbox);
         if !self.runtime().injector.is_empty() {
             self.accept(&self.runtime().injector);
         }
-        // SAFETY: this is the carrier's thread, in its own context.
+        // SAFETY: this is the carrier's thread, in its own context, where the queue is not locked.
         let mut queue = unsafe { self.queue.lock() };
         let next = match self.time {
             None => queue.pop(),
@@ -90,7 +92,7 @@ impl Carrier {
 
     /// Moves fibers from `from` to the queue.
     fn accept(&self, from: &Injector<FiberRef>) {
-        // SAFETY: this is the carrier's thread, in its own context.
+        // SAFETY: as in `find_here`.
         from.take(INJECTED, |fiber| unsafe { self.queue.push(fiber, SUBMITTED) });
     }
 
@@ -113,14 +115,13 @@ impl Carrier {
             if !self.something_came() {
                 self.sleep();
             }
-            // Counted as searching again: by ourselves, or by the waker, and then we leave it at
-            // that.
+            // Counts the carrier as searching, unless a waker has done so.
             sleepers.wake_up(self.index);
             lookout::carrier_woke();
         }
     }
 
-    /// Gives back the stacks it keeps at hand if they have been [called in](calls).
+    /// Gives back the stacks kept for the next fibers, if they have been [called in](calls).
     fn hear_calls(&self) {
         let calls = calls::made();
         if self.calls_heard.load(Ordering::Relaxed) != calls {
@@ -129,12 +130,12 @@ impl Carrier {
         }
     }
 
-    /// The last call for stacks that was heard.
+    /// The number of the last call for stacks that was heard.
     pub(crate) fn calls_heard(&self) -> u64 {
         self.calls_heard.load(Ordering::SeqCst)
     }
 
-    /// Whether there is anything to do after all; looked at after lying down.
+    /// Whether there is something to do after all: to be asked between lying down and sleeping.
     fn something_came(&self) -> bool {
         let runtime = self.runtime();
         runtime.has_stopped()
@@ -155,12 +156,13 @@ impl Carrier {
             lie(Some(next));
             runtime.kept_time(next);
         } else {
-            // Another sleeper sees to the timers; this one only if that one is kept busy.
+            // Another sleeper wakes for the timers. This one does so later, in case that other is busy
+            // then.
             lie(Some(next.saturating_add(STAGGER)));
         }
     }
 
-    /// Takes fibers from another carrier.
+    /// Takes fibers from another carrier's queue; returns one, and queues the others.
     fn steal(&self) -> Option<FiberRef> {
         let carriers = &self.runtime().carriers;
         // With one carrier, the random numbers are for the order of its fibers.
@@ -173,7 +175,8 @@ impl Carrier {
             if ptr::eq(&**victim, self) {
                 continue;
             }
-            // SAFETY: this is the carrier's thread, and the victim is another.
+            // SAFETY: this is the thread that owns `self.queue`, in its own context, so that is not locked;
+            // the victim's is another queue.
             if let Some(fiber) = unsafe { victim.queue.steal_into(&self.queue) } {
                 count(&self.stats.steals);
                 return Some(fiber);
@@ -183,7 +186,7 @@ impl Carrier {
     }
 
     fn random(&self) -> u64 {
-        // Xorshift: good enough to begin at different victims.
+        // Xorshift: good enough to choose victims and to draw orders.
         let mut x = self.random.get();
         x ^= x << 13;
         x ^= x >> 7;
@@ -210,10 +213,10 @@ impl Carrier {
     }
 }
 
-/// Lets new fibers have the variables of libraries loaded by `dlopen`.
+/// Has new fibers get thread-local variables of libraries that were loaded since the last look.
 fn notice_libraries() {
     if let Some(layout) = tls::mode().layout() {
-        // If no thread can be started to look just now, the next visit will.
+        // It starts a thread to look. Where none can be had, a later visit tries again.
         let _ = layout.refresh();
     }
 }

@@ -1,4 +1,4 @@
-//! The runtimes of this process that are running.
+//! The list of this process's runtimes that have not ended.
 
 use std::sync::atomic::Ordering;
 
@@ -6,10 +6,11 @@ use carefree_ground::lock::Lock;
 
 use crate::carrier::carrier::Shared;
 
-/// The first of the runtimes that are running, by its address, or 0; each knows the next. Nothing is
-/// allocated under the lock, for reports must come though the program's allocator hangs.
+/// The address of the first runtime, or 0; each runtime has the address of the next. Nothing is
+/// allocated under the lock, for reports must come even where the program's allocator hangs.
 static RUNTIMES: Lock<usize> = Lock::new(0);
 
+/// Adds a runtime to the list, which it is taken out of before it is freed.
 pub(crate) fn register(runtime: &Shared) {
     let mut first = RUNTIMES.lock();
     runtime.next.store(0, Ordering::Relaxed);
@@ -20,6 +21,7 @@ pub(crate) fn register(runtime: &Shared) {
     }
 }
 
+/// Takes a runtime out of the list, if it is in there.
 pub(crate) fn unregister(runtime: &Shared) {
     let address = std::ptr::from_ref(runtime) as usize;
     let mut first = RUNTIMES.lock();
@@ -28,30 +30,32 @@ pub(crate) fn unregister(runtime: &Shared) {
         *first = next;
         return;
     }
-    // Not there in the child of a fork, if it is the parent's.
+    // In the child of a fork, the parent's runtimes are not in the list.
     let mut others = listed(*first);
     if let Some(before) = others.find(|other| other.next.load(Ordering::Relaxed) == address) {
         before.next.store(next, Ordering::Relaxed);
     }
 }
 
-/// The runtimes from the one at `address` on. The caller holds [`RUNTIMES`], and `address` is from
-/// there.
+/// The runtimes from the one at `address` on, which is in the list. The caller holds [`RUNTIMES`].
 fn listed<'a>(address: usize) -> impl Iterator<Item = &'a Shared> {
-    // SAFETY: registered while it lives, and unregistering waits for the lock.
+    // SAFETY: a runtime in the list is there: before it is freed it takes itself out, for which it needs
+    // the lock.
     let at = |address: usize| unsafe { (address as *const Shared).as_ref() };
     std::iter::successors(at(address), move |other| at(other.next.load(Ordering::Relaxed)))
 }
 
-/// Keeps others from changing the list of runtimes until it is [released](release): see `fork`.
+/// Locks the list until it is [released](release): see `process::fork`.
 pub(crate) fn hold() {
     RUNTIMES.hold();
 }
 
+/// Unlocks the list.
+///
 /// # Safety
-/// The caller holds it.
+/// It was locked by [`hold`], on this thread or, in the child of a fork, on its parent's.
 pub(crate) unsafe fn release() {
-    // SAFETY: the caller's promise.
+    // SAFETY: `hold` has locked it, as this function demands.
     unsafe { RUNTIMES.release() };
 }
 
@@ -60,7 +64,7 @@ pub(crate) fn renew() {
     *RUNTIMES.lock() = 0;
 }
 
-/// Visits the runtimes of this process that are running. `visit` must not allocate.
+/// Calls `visit` for each runtime in the list, which is locked meanwhile. `visit` must not allocate.
 pub(crate) fn for_each(visit: impl FnMut(&Shared)) {
     let first = RUNTIMES.lock();
     listed(*first).for_each(visit);

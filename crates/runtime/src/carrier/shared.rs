@@ -1,4 +1,4 @@
-//! What the carriers of a runtime share.
+//! What a runtime does for its carriers together: queueing fibers from outside, timers, counts, its end.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ impl Shared {
         shared
     }
 
-    /// There is something new for searchers to find.
+    /// To be called when a fiber was queued: wakes a carrier, unless one searches.
     #[inline(always)]
     pub(crate) fn notify(&self) {
         let sleeper = self.sleepers.notify();
@@ -52,22 +52,22 @@ impl Shared {
         }
     }
 
-    /// Wakes a carrier that the sleepers' protocol has named.
+    /// Wakes the carrier that a function of [`Sleepers`] has returned.
     pub(crate) fn wake(&self, sleeper: Option<usize>) {
         if let Some(index) = sleeper {
             self.carriers[index].wake();
         }
     }
 
-    /// Whether this is the child of a fork, and the carriers are in the parent.
+    /// Whether this is the child of a fork, and the carriers' threads are in the parent.
     pub(crate) fn is_of_parent(&self) -> bool {
         self.process != generation::current()
     }
 
-    /// The runtime, if it can run fibers.
+    /// The runtime, if its carriers are in this process.
     ///
     /// # Errors
-    /// When the process was forked since.
+    /// When the process was forked since the runtime was built.
     pub(crate) fn refuse_after_fork(&self) -> io::Result<&Shared> {
         if self.is_of_parent() {
             return Err(io::Error::new(
@@ -79,23 +79,25 @@ impl Shared {
         Ok(self)
     }
 
-    /// Makes a fiber ready from anywhere.
+    /// Queues a fiber of this runtime whose wait has ended, from any thread.
     pub(crate) fn inject(&self, fiber: FiberRef) {
         if self.is_of_parent() {
             return;
         }
-        // Until the push, the fiber keeps the runtime alive; from then on, this does.
+        // Until it is queued, the fiber keeps the runtime from being freed; then the visitor does.
         self.visitors.fetch_add(1, Ordering::Relaxed);
         if self.own_tls {
             self.injector.push(fiber);
             self.notify();
         } else {
-            // SAFETY: a fiber that is ready is alive and keeps its carriers alive.
+            // SAFETY: a fiber that was entered once, as each that has waited, has a carrier, which is this
+            // runtime's.
             self.inject_to(fiber, unsafe { &*fiber.carrier.get().cast::<Carrier>() });
         }
         self.visitors.fetch_sub(1, Ordering::Release);
     }
 
+    /// In shared mode: queues a fiber on its own carrier.
     fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
         carrier.deliver(fiber);
         if self.sleepers.claim_one(carrier.index()) {
@@ -103,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Starts a fiber that has not run yet, in shared mode on the carrier whose turn it is.
+    /// Queues a fiber that has not run yet; in shared mode on the carrier whose turn it is.
     pub(crate) fn inject_anywhere(&self, fiber: FiberRef) {
         let turn = self.homes.fetch_add(1, Ordering::Relaxed) % self.carriers.len();
         let carrier = &*self.carriers[turn];
@@ -116,13 +118,13 @@ impl Shared {
         }
     }
 
-    /// Starts a fiber that a plain thread, or a fiber of another runtime, has spawned.
+    /// Counts and queues a fiber that a plain thread, or a fiber of another runtime, has spawned.
     pub(crate) fn submit(&self, fiber: FiberRef) {
         self.submitted.fetch_add(1, Ordering::Relaxed);
         self.inject_anywhere(fiber);
     }
 
-    /// Fibers spawned by others than carriers.
+    /// Fibers spawned from outside of the runtime, and threads started in place of fibers.
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted.load(Ordering::Relaxed)
     }
@@ -133,18 +135,19 @@ impl Shared {
         self.carriers.is_empty()
     }
 
-    /// A thread is to be started in place of a fiber: it keeps the runtime alive.
+    /// Counts a thread that is to be started in place of a fiber. The thread keeps the result, and so the
+    /// runtime, until it ends.
     pub(crate) fn thread_begins(&self) -> Arc<Shared> {
         self.submitted.fetch_add(1, Ordering::Relaxed);
         self.this.upgrade().expect("a runtime that is used is alive")
     }
 
-    /// It could not be started.
+    /// Takes back the count of a thread that could not be started.
     pub(crate) fn thread_did_not_begin(&self) {
         self.submitted.fetch_sub(1, Ordering::Release);
     }
 
-    /// It has ended.
+    /// Counts the end of such a thread.
     pub(crate) fn thread_ended(&self) {
         self.threads_ended.fetch_add(1, Ordering::Release);
     }
@@ -155,20 +158,20 @@ impl Shared {
         self.carriers.iter().map(|c| c.next_timer()).min().unwrap_or(NEVER)
     }
 
-    /// A sleeper is about to sleep until `until` for the sake of the timers. False: another one
-    /// does so already.
+    /// Notes that the calling carrier is about to sleep until `until`, to see to the timers then. False:
+    /// another sleeping carrier does so already.
     pub(crate) fn keep_time(&self, until: u64) -> bool {
         self.time_kept.fetch_min(until, Ordering::SeqCst) > until
     }
 
-    /// That sleeper is awake.
+    /// Takes the note back, when that carrier is awake.
     pub(crate) fn kept_time(&self, until: u64) {
-        // If another one keeps an earlier time by now, that stands.
+        // Another carrier may have noted an earlier time, which stands.
         let _ = self.time_kept.compare_exchange(until, NEVER, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// A timer was set that is the first of its carrier. If that carrier is busy for long, a
-    /// sleeper must see to it.
+    /// A timer was set that is due before all others of its carrier. That carrier may be busy when it is
+    /// due, so a sleeping carrier is woken to take note of the time, unless one wakes earlier anyway.
     pub(crate) fn sooner(&self, deadline: u64) {
         light();
         if self.sleepers.sleeping() != 0 && deadline < self.time_kept.load(Ordering::Relaxed) {
@@ -176,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// A carrier has counted the end of a fiber.
+    /// To be called when a carrier has counted the end of a fiber: after the last, the carriers end.
     #[inline]
     pub(crate) fn fiber_ended(&self) {
         if self.stopping.load(Ordering::Relaxed) && self.alive() == 0 {
@@ -186,8 +189,8 @@ impl Shared {
 
     /// Fibers spawned and not ended. Exact when it says 0 and no plain thread is spawning.
     pub(crate) fn alive(&self) -> u64 {
-        // What has ended is read first: then a fiber that is spawned meanwhile makes the result
-        // too large, never too small.
+        // Ends are read first: so a fiber that is spawned meanwhile makes the result too large, never too
+        // small.
         let sum = |counter: fn(&Stats) -> &AtomicU64| {
             self.carriers.iter().map(|c| counter(&c.stats).load(Ordering::Acquire)).sum::<u64>()
         };
@@ -196,6 +199,7 @@ impl Shared {
         spawned - ended
     }
 
+    /// Whether it was dropped and its last fiber has ended.
     pub(crate) fn has_stopped(&self) -> bool {
         self.stopping.load(Ordering::Acquire) && self.alive() == 0
     }
@@ -206,28 +210,31 @@ impl Shared {
         }
     }
 
-    /// The caller looks at the runtime, which does not end before it [leaves](Self::leave).
+    /// Keeps the runtime from being freed until the caller [leaves](Self::leave).
     pub(crate) fn visit(&self) {
         self.visitors.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Ends what [`visit`](Self::visit) has begun. The caller does not access the runtime afterwards.
     pub(crate) fn leave(&self) {
         self.visitors.fetch_sub(1, Ordering::Release);
     }
 
-    /// Switches and the like since the start: changes while anything goes on.
+    /// The number of switches so far: it changes when any fiber runs.
     pub(crate) fn activity(&self) -> u64 {
         self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether every carrier sleeps and no timer is set. (So where there are no carriers.)
+    /// Whether every carrier sleeps, no timer is set, and nothing is queued or under way. Always, where
+    /// there are no carriers.
     pub(crate) fn is_dormant(&self) -> bool {
         let all_sleep = || self.sleepers.sleeping() as usize == self.carriers.len();
         all_sleep()
             && self.next_timer() == NEVER
             && self.injector.is_empty()
             && self.carriers.iter().all(|c| c.is_empty() && !c.has_operations())
-            // Again: one may have found a fiber between the looks at it and at where it was.
+            // Asked again: a carrier may have taken a fiber from a queue after the look at the carrier and
+            // before that at the queue.
             && all_sleep()
     }
 }

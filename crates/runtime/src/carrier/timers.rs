@@ -1,5 +1,5 @@
-//! Deadlines of waits: a wheel a carrier, each under a lock, so that any carrier can take a timer
-//! out whose wait has ended, and fire those of a carrier that is busy.
+//! Deadlines of waits: each carrier has a timing wheel, under a lock, for any carrier may take out the timer
+//! of a wait that has ended, or fire the timers of a carrier that is busy.
 
 use carefree_reactor::clock::NEVER;
 use carefree_reactor::{TimerKey, Wheel};
@@ -12,18 +12,18 @@ use crate::protocol::sync::{AtomicU64, Lock, Ordering};
 #[derive(Debug)]
 pub(crate) struct Shard {
     wheel: Lock<Wheel<(FiberRef, Ticket)>>,
-    /// No timer here is due before this time.
+    /// No timer here is due before this time. Written under the lock.
     next: AtomicU64,
 }
 
 impl Shard {
-    /// Without a timer; `now` is the time on the clock of those to come.
+    /// Without a timer. `now` is the time on the clock that the deadlines are on.
     pub(crate) fn new(now: u64) -> Self {
         Shard { wheel: Lock::new(Wheel::new(now)), next: AtomicU64::new(NEVER) }
     }
 
-    /// Sets a timer that ends the wait `ticket` of `fiber`. Also returns whether it is now the
-    /// first one here.
+    /// Sets a timer that ends the wait `ticket` of `fiber`. Also returns whether it is due before all
+    /// others here.
     pub(crate) fn insert(
         &self,
         deadline: u64,
@@ -53,7 +53,8 @@ impl Shard {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Moves the waits whose deadlines have passed to `due`. They are claimed outside of the lock.
+    /// Moves the waits whose deadlines have passed to `due`, for the caller to end them: that is done
+    /// without the lock.
     pub(crate) fn expire(&self, now: u64, due: &mut Vec<(FiberRef, Ticket)>) {
         if self.next() > now {
             return;

@@ -1,4 +1,5 @@
-//! The end of a wait, brought about by another fiber, a carrier or a thread.
+//! Ending the wait of a fiber or thread from outside: each function claims the wait, and makes the fiber
+//! ready if the claim succeeds.
 
 use crate::carrier::bucket;
 use crate::carrier::carrier;
@@ -9,12 +10,13 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::episode::{BY_CANCEL, BY_COMPLETION, Claim, Outcome, Ticket};
 use crate::protocol::work;
 
-/// Ends the wait `ticket`.
+/// Ends the wait `ticket`: what the fiber waits for has been done.
 pub(crate) fn end_claimed(fiber: FiberRef, ticket: Ticket) {
     wake(fiber, fiber.episode.claim(ticket, Outcome::Unparked), COMPLETED);
 }
 
-/// Ends the wait of a fiber for an operation.
+/// Ends the wait of a fiber for operations, if it is in one; which one is not known, so the fiber looks
+/// whether it has to wait again.
 pub(crate) fn wake_completed(fiber: FiberRef) {
     work::step();
     wake(fiber, fiber.episode.claim_by(BY_COMPLETION, Outcome::Unparked), COMPLETED);
@@ -30,7 +32,7 @@ pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
     wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut), CUT_SHORT);
 }
 
-/// Has `fiber`, whose wait was claimed so, go on.
+/// Has `fiber` go on, as `claim` demands of the claimant.
 pub(crate) fn wake(fiber: FiberRef, claim: Claim, place: Place) {
     match claim {
         Claim::Lost | Claim::Early => {}
@@ -47,6 +49,6 @@ pub(crate) fn wake_thread(thread: FiberRef, counted: bool) {
     if counted {
         census::thread_woken();
     }
-    // At worst it is another thread's by now, which looks whether it was meant.
+    // The header may be another thread's by now, which looks whether its wait was ended.
     bed::of(thread).idle.wake();
 }

@@ -26,14 +26,14 @@ pub(crate) enum Next {
 
 pub(crate) struct Carrier {
     /// The fiber's turn has come.
-    turn: Mutex<bool>,
-    turns: Condvar,
+    pub(crate) turn: Mutex<bool>,
+    pub(crate) turns: Condvar,
     /// How often the fiber was made ready while it was off its stack. Touched by what makes it ready, as the
     /// carrier that runs it next will touch its context.
-    context: UnsafeCell<u32>,
+    pub(crate) context: UnsafeCell<u32>,
     shard: Shard,
     /// Where the fiber goes on when it has waited; null for here.
-    moves_to: Pointer<Carrier>,
+    pub(crate) moves_to: Pointer<Carrier>,
     reactor: Mutex<Reactor>,
     changed: Condvar,
     /// How often its header went back.
@@ -65,42 +65,6 @@ pub(crate) fn of(fiber: FiberRef) -> &'static Carrier {
 pub(crate) fn assign(fiber: FiberRef, carrier: &Carrier) {
     fiber.carrier.set(std::ptr::from_ref(carrier).cast());
 }
-
-/// Leaves the calling fiber's stack, until its turn comes.
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn leave(me: FiberRef, next: Next) {
-    let carrier = of(me);
-    carrier.context.with_mut(|_| ());
-    // As `Carrier::settle`, which the same thread of the kernel's does, on another stack.
-    match next {
-        Next::Park => {
-            if !me.episode.commit() {
-                // By its own carrier, whose queue needs no link.
-                carrier.give_turn();
-            }
-        }
-        Next::ParkHeld(held) => held.release(),
-        Next::End => {
-            pin::bury(me, furnish::put);
-            return release(me);
-        }
-    }
-    let mut turn = carrier.turn.lock().unwrap();
-    while !*turn {
-        turn = carrier.turns.wait(turn).unwrap();
-    }
-    *turn = false;
-    drop(turn);
-    carrier.context.with_mut(|_| ());
-    if !carrier.moves_to.get().is_null() {
-        me.carrier.set(carrier.moves_to.get().cast());
-    }
-}
-
-/// Lets the other threads of the model run.
-pub(crate) use loom::thread::yield_now;
 
 pub(crate) fn make_ready(fiber: FiberRef, _place: Place) {
     // As the injector, whose link is that of the parking lot's lists.
@@ -135,7 +99,7 @@ impl Carrier {
         }
     }
 
-    fn give_turn(&self) {
+    pub(crate) fn give_turn(&self) {
         let mut turn = self.turn.lock().unwrap();
         assert!(!*turn, "made ready twice");
         *turn = true;

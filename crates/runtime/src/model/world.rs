@@ -7,6 +7,7 @@ use loom::thread::{self, JoinHandle};
 
 use crate::carrier::carrier::{self, Carrier, Next};
 use crate::carrier::census;
+use crate::carrier::switch;
 use crate::fiber::bed::{self, Bed};
 use crate::fiber::current::set_current;
 use crate::fiber::furnish::FiberStack;
@@ -122,7 +123,7 @@ pub(crate) fn run<T: 'static>(me: FiberRef, f: impl FnOnce() -> T + 'static) -> 
         join::finish(me);
         touch();
         // SAFETY: the fiber itself, which goes no further.
-        unsafe { carrier::leave(me, Next::End) };
+        unsafe { switch::leave(me, Next::End) };
     })
 }
 

@@ -1,9 +1,10 @@
-//! A lock biased to one owner, which pays two plain stores and a load for it.
+//! A lock biased to one owner, which takes and leaves it by two plain stores and a load.
 //!
-//! Each carrier owns its run queue and uses it at every switch; others come only to steal. So the
-//! owner should not pay for a locked instruction (a third of a switch without thread-local storage:
-//! `cargo run --release -p carefree-context --example switch_costs`). This is Dekker's mutual
-//! exclusion with the fence between each side's store and load split unevenly ([`light`]/[`heavy`]).
+//! Each carrier owns its run queue and uses it at every switch; other carriers (*thieves*) come only to
+//! steal. So the owner should not pay for a locked instruction, which costs a third of a switch without
+//! thread-local storage (`cargo run --release -p carefree-context --example switch_costs`). This is
+//! Dekker's mutual exclusion: each side says that it comes, then looks for the other. The fence between
+//! a side's store and its load is cheap for the owner and dear for thieves ([`light`], [`heavy`]).
 //!
 //! # Proof
 //!
@@ -11,15 +12,15 @@
 //! Thief: `thief: false → true (acquire); heavy; if !owner (acquire) {critical}; thief = false
 //! (release)`.
 //!
-//! *Exclusion.* Suppose owner and thief are both in their critical sections. The owner read
-//! `thief == false` after its fence and the thief read `owner == false` after its own. A light and
-//! a heavy fence order as two `SeqCst` fences do, so one of the two must have seen the other's
-//! store; if it read `false` all the same, that was the value of a *later* store by the other, made
-//! when it left. Then their sections are not at the same time.
+//! *Exclusion.* Suppose that owner and thief are both in their critical sections. The owner has read
+//! `thief == false` after its fence, and the thief `owner == false` after its own. A light and a heavy
+//! fence order as two `SeqCst` fences do, so one of the two must have seen the other's `true`, or a later
+//! value. The value was `false`, so it was a later one, which the other has stored when it left: their
+//! sections do not overlap.
 //!
-//! *Order.* A side that enters after the other has left has read that other's `false` with acquire (the
-//! owner in `enter_slow`, or in the fast path's load), so sees all of its writes. Thieves exclude
-//! each other by the compare-and-swap on `thief`.
+//! *Order.* A side that enters after the other has left has read, with acquire, the `false` that the
+//! other stored with release, so it sees all of the other's writes. Thieves exclude each other by the
+//! compare-and-swap on `thief`.
 //!
 //! *Progress.* The owner steps back (`owner = false`) while it waits, so the two never wait for
 //! each other. A thief gives up after some tries; the owner waits for as long as a thief takes to
@@ -33,7 +34,7 @@ pub(crate) struct Bias {
     thief: AtomicBool,
 }
 
-/// How often a thief looks whether the owner has left; its sections take a few nanoseconds.
+/// How often a thief looks whether the owner has left, whose sections take a few nanoseconds.
 #[cfg(not(loom))]
 const PATIENCE: u32 = 64;
 #[cfg(loom)]
@@ -87,7 +88,8 @@ impl Bias {
         }
     }
 
-    /// Runs `critical` as a thief, unless the owner or another thief keeps being inside.
+    /// Runs `critical` as a thief; `None` if another thief is inside, or the owner stays inside for
+    /// [`PATIENCE`] looks.
     pub(crate) fn steal<R>(&self, critical: impl FnOnce() -> R) -> Option<R> {
         self.thief.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
         heavy();
@@ -113,9 +115,10 @@ fn relax() {
     loom::thread::yield_now();
     #[cfg(not(loom))]
     {
-        // The thief may have lost its processor inside; it needs ours to get on. Not by libc's
-        // call, which would let another fiber run here: the owner is about to touch its queue.
-        // SAFETY: takes nothing and touches nothing.
+        // The thief may have lost its processor inside, and needs this one to leave. Not by libc's
+        // function, for which Carefree has its own: that would let another fiber run here, amid the
+        // owner's entry.
+        // SAFETY: the call takes no arguments and changes no memory.
         let _ = unsafe { carefree_ground::kernel::call(libc::SYS_sched_yield, [0; 6]) };
     }
 }

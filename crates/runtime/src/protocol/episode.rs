@@ -6,16 +6,17 @@
 //!
 //! # States
 //!
-//! | state | meaning | written by | becomes |
-//! |---|---|---|---|
-//! | `RUNNING` | not waiting | – | `PARKING` by the fiber itself |
-//! | `PARKING` | may be woken; still on its stack | the fiber ([`begin`](Episode::begin)) | `PARKED` by what its carrier runs next, `WOKEN` by a claimant |
-//! | `PARKED` | may be woken; off its stack | the carrier, once the context is saved ([`commit`](Episode::commit)) | `WOKEN` by a claimant |
-//! | `WOKEN` | claimed, with an outcome | the one claimant whose compare-and-swap succeeded ([`claim`](Episode::claim)) | `RUNNING` by the fiber ([`finish`](Episode::finish)) |
+//! | state | meaning | becomes |
+//! |---|---|---|
+//! | `RUNNING` | not waiting | `PARKING` when the fiber begins to wait ([`begin`](Episode::begin)) |
+//! | `PARKING` | may be woken; still on its stack | `PARKED` once the fiber's context is saved, by what its carrier runs next ([`commit`](Episode::commit)); or `WOKEN` |
+//! | `PARKED` | may be woken; off its stack | `WOKEN` by the one party whose claim succeeds ([`claim`](Episode::claim)) |
+//! | `WOKEN` | ended, with an outcome | `RUNNING` when the fiber goes on ([`finish`](Episode::finish)) |
 //!
-//! The word also counts episodes. A claimant that got hold of a wait earlier (a timer) names its
-//! number, so it cannot end a later wait of the same fiber, nor of a later fiber in the same
-//! memory: headers are never given back and the count is never reset.
+//! A party that wants to end the wait is a *claimant*. The word also counts episodes. A timer, which
+//! learns of a wait when that begins, names it by its number (a [`Ticket`]): so it cannot end a later
+//! wait of the same fiber, nor one of a later fiber with the same header, for headers are never unmapped
+//! and the count is never reset.
 //!
 //! # Proof
 //!
@@ -23,26 +24,25 @@
 //! the fiber itself leaves `WOKEN`. So per episode one claim succeeds.
 //!
 //! *Made ready once, and not too early.* `commit` and `claim` are read-modify-writes of the same
-//! word, hence ordered. Claim first: it found `PARKING`, so the claimant does nothing more and
-//! `commit` fails, whereupon the committing carrier makes the fiber ready, its context saved.
-//! Commit first: the claim found `PARKED` and acquires what the committer released, the saved
-//! context among it; the claimant makes the fiber ready.
+//! word, hence ordered. If the claim comes first, it finds `PARKING` and leaves the fiber alone; the
+//! commit fails, and the carrier that makes it has saved the context and makes the fiber ready. If the
+//! commit comes first, the claim finds `PARKED` and acquires what the commit released, the saved context
+//! among it; then the claimant makes the fiber ready.
 //!
 //! # Waits that nothing but an unpark of their key ends
 //!
-//! Most waits for a lock or a message are such: no deadline, no cancellation. The fiber holds the
-//! lock of the key's bucket ([`crate::wait::lot`]) from before it begins until it is off its stack, and what
-//! unparks holds it too. So the word is written under that lock alone, without a compare-and-swap and
-//! without a `commit`: it is `PARKED` from the start ([`begin_held`](Episode::begin_held)), and claimed
-//! by a store ([`claim_held`](Episode::claim_held)).
+//! Most waits for a lock or a message are such: no deadline, no cancellation. They are made under the
+//! lock of the key's bucket ([`crate::wait::lot`]), which an unpark takes too. It is taken before the wait
+//! begins and released when the fiber is off its stack. So the word is written under that lock alone,
+//! without a compare-and-swap and without a `commit`: it is `PARKED` from the start
+//! ([`begin_held`](Episode::begin_held)), and claimed by a store ([`claim_held`](Episode::claim_held)).
 //!
-//! *One claimant.* The lock excludes unparking threads from each other and from the beginning. Others
-//! read the word and leave it alone: by its flags the wait is not theirs to end, and none has a
-//! ticket for it. A thread that read the word of an earlier wait fails to swap it, for the count has moved
-//! on.
+//! *One claimant.* The lock keeps unparking threads apart, and away from a wait that is just beginning.
+//! All others leave the word as it is: the flags do not allow them to end this wait, and there is no
+//! ticket for it. The swap of a claimant that has read the word of an earlier wait fails, for the count
+//! has moved on.
 //!
-//! *Not too early.* A claimant has taken the lock after it was released for the fiber, which was after
-//! its context was saved.
+//! *Not too early.* A claimant takes the lock after its release, which comes after the context was saved.
 
 use crate::protocol::sync::{AtomicU64, Ordering};
 
@@ -61,7 +61,8 @@ pub(crate) const BY_TOKEN: u64 = 1 << 4;
 pub(crate) const BY_CANCEL: u64 = 1 << 5;
 /// A plain thread waits: it never leaves its stack and must be woken.
 pub(crate) const OF_THREAD: u64 = 1 << 6;
-/// It waits without a time limit and is [counted](crate::process::deadlock) as unable to wake others.
+/// A plain thread waits without a time limit, and is counted as unable to wake others: see
+/// [`crate::process::deadlock`].
 pub(crate) const COUNTED: u64 = 1 << 7;
 /// The wait also ends by the completion of an operation of the kernel's.
 pub(crate) const BY_COMPLETION: u64 = 1 << 8;
@@ -81,28 +82,28 @@ pub enum Outcome {
     TimedOut,
     /// The fiber was cancelled.
     Cancelled,
-    /// There was nothing to wait for: `validate` said so.
+    /// There was nothing to wait for: [`park`](crate::wait::park())'s `validate` said so.
     Invalid,
 }
 
 /// What became of an attempt to end a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The wait was over, or another's already.
+    /// There was no such wait: another claim had ended it, or it was not the claimant's to end.
     Lost,
     /// Ended; the fiber has not left its stack, and what its carrier runs next makes it ready.
     Early,
     /// Ended; the claimant must make the fiber ready.
     Ready,
     /// Ended; the waiter is a thread, and the claimant must wake it and, if it was counted, take it
-    /// out of the count. (What kind of waiter it was cannot be read from its header any more.)
+    /// out of the count. (The claim says so, for the header may be in another wait by now.)
     Thread {
         /// [`COUNTED`].
         counted: bool,
     },
 }
 
-/// Names one wait: pass it to [`Episode::claim`].
+/// The number of one wait, for [`Episode::claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -114,7 +115,8 @@ impl Episode {
         Episode(AtomicU64::new(RUNNING))
     }
 
-    /// The fiber begins to wait; `flags` say by what other means than a claim by ticket it may end.
+    /// The fiber begins to wait. `flags` say what may end the wait besides a claim by its ticket
+    /// (`BY_…`), and whether a thread waits.
     #[inline]
     pub(crate) fn begin(&self, flags: u64) -> Ticket {
         // Only the fiber itself writes the word while it runs.
@@ -131,8 +133,8 @@ impl Episode {
         self.0.store(number << NUMBER_SHIFT | BY_KEY_ALONE | PARKED, Ordering::Relaxed);
     }
 
-    /// Ends the wait under way if it was begun by [`begin_held`](Self::begin_held): the caller must
-    /// make the fiber ready then. The caller has the lock under which the fiber waits.
+    /// Ends the wait under way if [`begin_held`](Self::begin_held) has begun it; then the caller must
+    /// make the fiber ready. The caller has the lock under which the fiber waits.
     #[inline]
     pub(crate) fn claim_held(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
@@ -144,8 +146,8 @@ impl Episode {
         true
     }
 
-    /// The fiber is off its stack. False: it has been claimed meanwhile and is to be made ready by
-    /// the caller.
+    /// The fiber is off its stack. If this returns false, the wait has been ended meanwhile, and the
+    /// caller must make the fiber ready.
     #[inline]
     pub(crate) fn commit(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
@@ -162,7 +164,7 @@ impl Episode {
         self.claim_if(|word| word >> NUMBER_SHIFT == ticket.0, outcome)
     }
 
-    /// Ends the wait under way, if it may be ended by `flag`.
+    /// Ends the wait under way if it was begun with `flag`; or any, for `u64::MAX`.
     #[inline]
     pub(crate) fn claim_by(&self, flag: u64, outcome: Outcome) -> Claim {
         self.claim_if(|word| word & flag != 0, outcome)
@@ -188,7 +190,7 @@ impl Episode {
         }
     }
 
-    /// Whether the wait has been ended and the fiber not yet noticed.
+    /// Whether the wait has been ended, and the fiber has not gone on yet.
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         self.0.load(Ordering::Acquire) & STATE == WOKEN
@@ -199,7 +201,7 @@ impl Episode {
         self.0.load(Ordering::Relaxed) & OF_THREAD != 0
     }
 
-    /// Whether a wait is under way of a thread that is counted as waiting.
+    /// Whether a thread's wait is under way that is counted: see [`COUNTED`].
     pub(crate) fn is_counted(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
         word & COUNTED != 0 && matches!(word & STATE, PARKING | PARKED)
@@ -222,7 +224,7 @@ impl Episode {
         }
     }
 
-    /// The fiber goes on after its wait was ended; how it was.
+    /// The fiber goes on after its wait; returns how that was ended.
     #[inline]
     pub(crate) fn finish(&self) -> Outcome {
         let outcome = self.outcome();
@@ -240,7 +242,8 @@ mod model {
 
     struct World {
         episode: Episode,
-        /// Stands for the saved context: written before `commit`, read by the thread that makes the fiber ready.
+        /// Stands for the saved context: written before `commit`, read by the thread that makes the fiber
+        /// ready.
         context: AtomicUsize,
         ready: AtomicUsize,
     }

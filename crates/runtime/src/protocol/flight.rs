@@ -1,11 +1,12 @@
-//! When the record of an operation in flight is the fiber's alone again.
+//! How a fiber knows that no other thread accesses the record of its operation any more.
 //!
-//! The record lies on the fiber's stack and is touched by two others: by whichever thread completes the
-//! operation, and by the one that runs the errand to cancel it, if there is one. Each sends its signal as
-//! its last touch, and ends the fiber's wait afterwards, of which it knows by what it has read before.
+//! The record lies on the fiber's stack. Two other threads may access it: the one that completes the
+//! operation, and the one that runs the *errand* to cancel it, if the fiber has sent one to the carrier
+//! that it submitted the operation on. Each sends a signal as its last access, and ends the fiber's wait
+//! after that; which fiber, it has read before.
 //!
-//! *The fiber does not go on too early*: it asks for both signals, each of which orders what was done to
-//! the record before it.
+//! *The fiber does not go on too early*: it waits for both signals, and each comes after the accesses of
+//! its sender.
 //!
 //! *It does not sleep for ever*: a signal is sent before the wait is ended, and looked at when the wait has
 //! begun (see `signal`).
@@ -24,13 +25,14 @@ impl Flight {
         Flight { done: Signal::new(), heard: Signal::new() }
     }
 
-    /// The completing thread's last touch.
+    /// The operation is done: the completing thread's last access.
     #[inline]
     pub(crate) fn complete(&self) {
         self.done.send();
     }
 
-    /// Runs an errand; its last touch. `cancel` is called if the operation may need it.
+    /// Runs the errand: calls `cancel`, unless the operation is done. The last access of the thread
+    /// that runs it.
     #[inline]
     pub(crate) fn hear(&self, cancel: impl FnOnce()) {
         if !self.done.peek() {
@@ -45,20 +47,20 @@ impl Flight {
         self.done.is_sent()
     }
 
-    /// Whether it is done, for one that is not about to wait.
+    /// Whether the operation is done, for a caller that is not about to wait.
     #[inline]
     pub(crate) fn was_done(&self) -> bool {
         self.done.peek()
     }
 
-    /// No errand is sent: as if it had been run.
+    /// Counts the errand as run, for an operation that needs none.
     #[inline]
     pub(crate) fn needs_no_errand(&self) {
         self.heard.send();
     }
 
-    /// For the fiber, whose wait has begun: whether nothing touches the record any more. `far`: errands
-    /// were sent.
+    /// For the fiber, whose wait has begun: whether no other thread accesses the record any more. `far`
+    /// says that errands were sent.
     #[inline]
     pub(crate) fn is_over(&self, far: bool) -> bool {
         self.done.is_sent() && (!far || self.heard.is_sent())

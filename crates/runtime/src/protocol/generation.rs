@@ -1,11 +1,11 @@
-//! Which process this is: the first one, or the child of a fork.
+//! Which process this is, by the number of forks that led to it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts the forks between this process and the first one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Which process this is: changes in the child of a fork.
+/// A number that differs in the child of a fork from the parent's.
 #[inline]
 pub(crate) fn current() -> u32 {
     GENERATION.load(Ordering::Relaxed)
@@ -17,14 +17,15 @@ pub(crate) fn is_child() -> bool {
     current() > 0
 }
 
-/// Notes that this is the child of the process that it was.
+/// Called once in the child of a fork.
 pub(crate) fn enter_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Ends the process, as the end of its last thread does: by libc alone. (What std does at the end of
-/// a process takes a lock that a thread of the parent's may have held: see `launch`.)
+/// Ends the process as the end of its last thread does. By libc's `exit`, for std's takes a lock that a
+/// thread of the parent's may have held during the fork.
 pub(crate) fn end() -> ! {
-    // SAFETY: runs what was registered for the end of the process, on a thread of its own.
+    // SAFETY: `exit` may not be called by two threads, nor by its own handlers. The caller is the only
+    // thread, and in the function of a fiber or an offloaded call.
     unsafe { libc::exit(0) }
 }

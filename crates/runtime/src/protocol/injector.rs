@@ -1,26 +1,26 @@
-//! A list to which any thread adds, and that carriers take from: fibers made ready by others than the
-//! carriers that run them.
+//! A list to which any thread adds and from which carriers take: of fibers that other threads have made
+//! ready, and of errands.
 //!
-//! It is linked through what is in it, under a lock: putting one in allocates nothing. That matters
-//! because a fiber can be made ready from within the program's allocator, by the unlocking of a
-//! mutex that a fiber waits for.
+//! Its members link each other, under a lock, so adding one allocates nothing. The program's allocator
+//! may make a fiber ready, when it unlocks a mutex, and must not be called again then.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_ground::lock::Lock;
 
-/// What can be in one such list at a time, by a link of its own.
+/// A member of such a list. It has one link, so it is in one list at a time.
 pub(crate) trait Linked: Copy {
-    /// The one after this.
+    /// The member after this one.
     fn next(self) -> Option<Self>;
-    /// Changes [`next`](Self::next). The caller alone has `self`, or holds the lock of its list.
+    /// Changes [`next`](Self::next). The caller alone has access to `self`, or holds its list's lock.
     fn set_next(self, next: Option<Self>);
 }
 
 #[derive(Debug)]
 pub(crate) struct Injector<T> {
     list: Lock<List<T>>,
-    /// How many are in the list. A hint, except to a thread that put one in or saw it being put in.
+    /// Members of the list. Written under the lock; without it, it may be read too low or too high,
+    /// but not 0 by a thread that knows of one in the list.
     len: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ impl<T: Linked> Injector<T> {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Puts `one`, which only the caller has, at the end.
+    /// Puts `one`, to which only the caller has access, at the end.
     pub(crate) fn push(&self, one: T) {
         one.set_next(None);
         let mut list = self.list.lock();
@@ -52,8 +52,8 @@ impl<T: Linked> Injector<T> {
         self.len.store(self.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Takes up to `count` out, the first to come first, and hands each to `to`, which may do with it
-    /// what it likes.
+    /// Takes up to `count` members out, first in, first out, and hands each to `to`, which may put it
+    /// into a list again.
     pub(crate) fn take(&self, count: usize, mut to: impl FnMut(T)) {
         if self.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl<T: Linked> Injector<T> {
             self.len.store(self.len.load(Ordering::Relaxed) - taken, Ordering::Relaxed);
             (first, taken)
         };
-        // Up to the last one taken, the chain is the caller's now.
+        // Those taken are still linked, and no other thread has access to them.
         for _ in 0..taken {
             let Some(one) = first else { break };
             first = one.next();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_to_come_is_the_first_to_be_taken() {
+    fn members_are_taken_in_the_order_in_which_they_came() {
         let link = |number| -> &'static Link { Box::leak(Box::new(Link(number, Cell::new(None)))) };
         let (injector, mut taken) = (Injector::new(), Vec::new());
         (0..5).for_each(|number| injector.push(link(number)));

@@ -1,4 +1,5 @@
-//! Protocols between threads, and what they are written with. Nothing here knows of fibers.
+//! How threads settle things by a word of memory: each protocol with its proof and, where loom can run
+//! it, a model. Nothing here knows of fibers.
 
 pub(crate) mod bias;
 pub(crate) mod episode;

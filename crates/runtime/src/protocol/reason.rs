@@ -109,7 +109,7 @@ impl Reason {
         Reason::Other,
     ];
 
-    /// Whether only a fiber that gets on can end such a wait, as a rule.
+    /// Whether it takes another fiber's progress to end such a wait, as a rule.
     pub(crate) fn is_for_fibers(self) -> bool {
         matches!(self, Reason::Join | Reason::Scope | Reason::Semaphore | Reason::Limit)
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Reason {
             Reason::Stream => "waits for the lock of a C stream",
             Reason::Thread => "waits for a thread to end",
             Reason::Future => "waits for a future to be woken",
-            Reason::Open => "waits for somebody to open the other end of a FIFO",
+            Reason::Open => "waits for the other end of a FIFO to be opened",
             Reason::FileLock => "waits for a lock on a file",
             Reason::Ipc => "waits for a message or a semaphore of System V",
             Reason::Child => "waits for a child process",

@@ -1,8 +1,8 @@
 //! A queue in a buffer that grows.
 //!
-//! Like `VecDeque`, with one operation more that makes a yield cheap: [`rotate`](Ring::rotate). And
-//! its memory comes from the kernel, not from the program's allocator, which may be the one that
-//! unlocks a mutex and so has a fiber queued.
+//! Like `VecDeque`, but with an operation that makes a yield cheap, [`rotate`](Ring::rotate), and with
+//! memory from the kernel: the program's allocator may unlock a mutex and so queue a fiber, and must not
+//! be called again then.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use carefree_ground::kernel;
 
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
-    /// Its length is a power of two; the `len` places from `head` on, modulo that, are filled.
+    /// Its length is a power of two. The `len` places from `head` on are filled, modulo that length.
     buffer: Buffer<T>,
     head: usize,
     len: usize,
@@ -69,12 +69,13 @@ impl<T: Copy> Ring<T> {
         Some(first)
     }
 
-    /// Puts `value` at the end and takes the first out: needs no room and keeps the length.
+    /// Puts `value` at the end and takes the first out; nothing to do, and `None`, if the queue is
+    /// empty. Never needs more room.
     #[inline(always)]
     pub(crate) fn rotate(&mut self, value: T) -> Option<T> {
         let first = self.get(0)?;
         let end = self.len;
-        // If the buffer is full, this is the first one's place, which was read just now.
+        // In a full buffer this is the place of the first, which has been read.
         self.place(end).write(value);
         self.head += 1;
         Some(first)
@@ -90,13 +91,13 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// Memory of its own for places in a queue.
+/// The memory of a queue, mapped for it alone.
 #[derive(Debug)]
 struct Buffer<T>(NonNull<[MaybeUninit<T>]>);
 
-// SAFETY: it owns the memory.
+// SAFETY: it owns its memory, as a boxed slice does.
 unsafe impl<T: Send> Send for Buffer<T> {}
-// SAFETY: shared, it only gives shared access.
+// SAFETY: a shared reference to it gives shared access only.
 unsafe impl<T: Sync> Sync for Buffer<T> {}
 
 impl<T> Buffer<T> {
@@ -109,7 +110,7 @@ impl<T> Buffer<T> {
             unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) };
         let first = match mapped.map(|address| NonNull::new(address as *mut _)) {
             Ok(Some(first)) => first,
-            // As an allocator does: there is no way to return an error from a wake-up.
+            // As where an allocation fails: a wake-up cannot return an error.
             _ => std::alloc::handle_alloc_error(
                 std::alloc::Layout::array::<T>(places).expect("places fit in memory"),
             ),
@@ -121,7 +122,7 @@ impl<T> Buffer<T> {
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         let bytes = self.0.len() * size_of::<T>();
-        // SAFETY: mapped by `new`, and owned by this alone.
+        // SAFETY: `new` has mapped this memory, and no borrow of it outlives the buffer.
         let _ = unsafe {
             kernel::call(libc::SYS_munmap, [self.0.as_ptr() as *mut u8 as usize, bytes, 0, 0, 0, 0])
         };
@@ -133,7 +134,7 @@ impl<T> std::ops::Deref for Buffer<T> {
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: mapped for as long as this exists.
+        // SAFETY: the memory stays mapped until this is dropped.
         unsafe { self.0.as_ref() }
     }
 }
@@ -141,7 +142,7 @@ impl<T> std::ops::Deref for Buffer<T> {
 impl<T> std::ops::DerefMut for Buffer<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
-        // SAFETY: as above, and it is borrowed mutably.
+        // SAFETY: the memory stays mapped until this is dropped, and the borrow is exclusive.
         unsafe { self.0.as_mut() }
     }
 }

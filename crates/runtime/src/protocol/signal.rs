@@ -1,9 +1,9 @@
 //! A bit that is sent to a fiber or thread that may be about to wait.
 //!
-//! The sender sets it and then looks for a wait to end; the receiver begins a wait and then looks at
-//! the bit. Both touch the bit by read-modify-writes, which are ordered, each seeing what was written
-//! before the one it follows: either the receiver finds the bit, or the sender comes after and finds
-//! the wait. (With plain loads and stores each could miss the other.)
+//! The sender sets the bit, then ends the receiver's wait if there is one. The receiver begins a wait,
+//! then looks at the bit. Both access the bit by read-modify-writes, of which one comes first, and the
+//! second sees what was done before the first. So either the receiver finds the bit, or the sender finds
+//! the wait. (By plain loads and stores each could miss the other.)
 
 use crate::protocol::sync::{AtomicU8, Ordering};
 
@@ -15,7 +15,7 @@ impl Signal {
         Signal(AtomicU8::new(0))
     }
 
-    /// Takes the bit back before any other thread knows of it.
+    /// Clears the bit, before another thread can send it.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -1,31 +1,30 @@
 //! Which carriers look for work and which sleep, without a lost wake-up.
 //!
 //! A carrier is *running* a fiber, *searching* for one, or *sleeping*. What makes a fiber ready
-//! calls [`notify`](Sleepers::notify); that wakes one sleeper if no carrier searches. More than one
-//! searcher would only fight over the same fiber, so each searcher that finds one and was the last
-//! wakes the next ([`found`](Sleepers::found)): wake-ups spread as long as there is work.
+//! calls [`notify`](Sleepers::notify), which wakes a sleeper if no carrier searches: more searchers would
+//! only compete for the same fiber. The last searcher to find a fiber wakes the next sleeper
+//! ([`found`](Sleepers::found)), so wake-ups spread as long as there is work.
 //!
 //! # Proof that no fiber waits while all carriers sleep
 //!
 //! Producer: `push; light; read searching, sleeping`.
-//! Carrier that found nothing: `searching -= 1; sleeping bit set; heavy; look everywhere again`.
+//! Carrier that found nothing: `sleeping bit set; searching -= 1; heavy; look everywhere again`.
 //!
-//! Let P push fiber F and let every carrier be asleep afterwards. Consider each carrier C at its
-//! last transition to sleep, and order its heavy fence with P's light fence (they order as `SeqCst`
-//! fences do).
+//! Suppose that P pushes fiber F, and that every carrier sleeps afterwards. Take each carrier C when it
+//! last lay down, and compare its heavy fence with P's light one; these order as `SeqCst` fences do.
 //!
-//! 1. C's fence first: P sees C's sleeping bit, or that it was cleared since. If P also
-//!    sees `searching == 0` it wakes a sleeper. If it sees a searcher S, then S had not yet gone to
-//!    sleep for the last time (its `searching -= 1` comes before its fence), so for S case 2 holds,
-//!    or S found other work and, being the last searcher, notified again after P's push.
-//! 2. P's fence first: C's second look comes after its fence and sees F in its queue. C does not
-//!    sleep.
+//! 1. C's fence comes first. Then P sees C's sleeping bit, or that it was cleared since. If P also
+//!    sees `searching == 0`, it wakes a sleeper. If it sees a searcher S instead, then S had not lain
+//!    down for the last time, for its `searching -= 1` comes before its fence. Either S does so later,
+//!    and case 2 holds for it; or S finds other work and, as the last searcher, looks for a sleeper to
+//!    wake after P's push.
+//! 2. P's fence comes first. Then C's second look, after its own fence, sees F, and C does not sleep.
 //!
-//! A woken carrier counts as searching from the moment its bit is cleared, by whichever side clears it; so
-//! between a wake-up's decision and the sleeper's return others see a searcher and do not wake more.
-//! The bit decides which side does the counting: exactly one party clears it, the waker or the sleeper.
-//! A waker that finds it cleared has counted in vain, and for that moment was a searcher S of case 1
-//! that searches for nothing; it makes up for it as S does, by looking for a sleeper to wake.
+//! A woken carrier counts as searching from when its bit is cleared. So between the decision to wake it
+//! and its return from sleep, others see a searcher and wake no more. Both a waker and the sleeper itself
+//! may clear the bit; the one that does is the one whose count stays. A waker that finds the bit cleared
+//! has counted in vain. Until it counts back it looks like a searcher S of case 1, so it ends as S does:
+//! the last one looks for a sleeper to wake.
 
 use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, heavy, light};
 
@@ -64,7 +63,7 @@ impl Sleepers {
         self.claim()
     }
 
-    /// Turns some sleeper into a searcher; the caller must wake it.
+    /// Turns some sleeper into a searcher and returns it; the caller must wake it.
     pub(crate) fn claim(&self) -> Option<usize> {
         let mut sleeping = self.sleeping.load(Ordering::Relaxed);
         while sleeping != 0 {
@@ -77,9 +76,9 @@ impl Sleepers {
             if seen & bit != 0 {
                 return Some(carrier);
             }
-            // It woke by itself. A thread that has pushed meanwhile may have taken this attempt for a search
-            // and left the sleepers, that one perhaps among them again, to it. So it ends as a
-            // search does: the last one hands on.
+            // The carrier woke by itself. A producer may have taken this attempt for a search and have
+            // woken no sleeper. So the attempt ends as a search does: the last one looks for a sleeper
+            // to wake, which may be the same carrier again.
             sleeping = match self.searching.fetch_sub(1, Ordering::SeqCst) {
                 1 => self.sleeping.load(Ordering::SeqCst),
                 _ => seen & !bit,
@@ -103,8 +102,8 @@ impl Sleepers {
         self.searching.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A searching carrier has found a fiber and runs it. Returns a carrier to wake, if any: the
-    /// last searcher hands the search on.
+    /// A searching carrier has found a fiber and runs it. If it was the last searcher, this turns a
+    /// sleeper into one and returns it; the caller must wake it.
     #[must_use]
     pub(crate) fn found(&self) -> Option<usize> {
         if self.searching.fetch_sub(1, Ordering::SeqCst) == 1
@@ -124,8 +123,8 @@ impl Sleepers {
         heavy();
     }
 
-    /// The carrier sleeps no more and counts as searching: from now on, or since another thread
-    /// decided so (then the result is false).
+    /// Turns the carrier from a sleeper into a searcher, on behalf of itself or of a waker. False:
+    /// another thread has done that.
     pub(crate) fn wake_up(&self, carrier: usize) -> bool {
         let bit = 1 << carrier;
         self.searching.fetch_add(1, Ordering::SeqCst);
@@ -221,8 +220,8 @@ mod model {
     fn check(world: &World, used: usize) {
         let woken = world.tokens.iter().map(|t| t.load(Ordering::Acquire)).sum::<usize>();
         let waiting = world.ready.load(Ordering::Relaxed);
-        assert!(woken >= used, "a carrier waits for a token nobody has sent");
-        assert!(waiting == 0 || woken > used, "{waiting} fibers wait and nobody was woken");
+        assert!(woken >= used, "a carrier waits for a token that was not sent");
+        assert!(waiting == 0 || woken > used, "{waiting} fibers wait and no carrier was woken");
     }
 
     /// Without a bound on preemptions, three threads keep loom busy for hours.
@@ -261,10 +260,10 @@ mod model {
         });
     }
 
-    /// Two fibers that never end, the second pushed when one carrier searches already: that one runs
-    /// the first for ever, and must have seen to it that the other carrier is awake.
+    /// Two fibers that never end. The second is pushed while a carrier searches, which will run the
+    /// first for ever: it must have woken the other carrier.
     #[test]
-    fn who_finds_a_fiber_hands_the_search_on() {
+    fn a_searcher_that_finds_a_fiber_hands_the_search_on() {
         bounded(3, || {
             let world = world(1);
             // The second one sleeps.
@@ -283,7 +282,7 @@ mod model {
                         assert!(world.take());
                         world.wake(world.sleepers.found());
                         if !by_itself {
-                            // The token was for this.
+                            // It has used its token.
                             return;
                         }
                     }
@@ -299,8 +298,8 @@ mod model {
         });
     }
 
-    /// One producer finds the carrier asleep and comes too late to wake it; the other must not take
-    /// the first one's attempt for a search.
+    /// A waker finds the carrier asleep and comes too late to wake it. The producer that takes this
+    /// attempt for a search must not leave its fiber without a carrier.
     #[test]
     fn a_failed_claim_hides_no_sleeper() {
         bounded(3, || {

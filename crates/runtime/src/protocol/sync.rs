@@ -1,6 +1,6 @@
-//! The atomics the protocols are written with: std's, or loom's when their models are checked
-//! (`RUSTFLAGS="--cfg loom" cargo test -p carefree-runtime --release`), and a fence of unequal
-//! halves.
+//! What the protocols are written with: std's atomics, or loom's when their models are run
+//! (`RUSTFLAGS="--cfg loom" cargo test -p carefree-runtime --release --lib`); and a pair of fences of
+//! which one is cheap.
 
 #[cfg(loom)]
 pub(crate) use crate::model::{Idle, Lock};
@@ -23,7 +23,7 @@ pub(crate) use std::{
     },
 };
 
-/// A constant function where no model is checked: loom makes its atomics when a model runs.
+/// A function that is `const`, but not under loom, whose atomics are made while a model runs.
 macro_rules! const_fn {
     ($(#[$note:meta])* $seen:vis fn $name:ident() -> $value:ty $body:block) => {
         #[cfg(not(loom))]
@@ -36,7 +36,7 @@ macro_rules! const_fn {
 }
 pub(crate) use const_fn;
 
-/// What loom's cell is called with, over std's.
+/// std's cell with the interface of loom's.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -52,7 +52,7 @@ impl<T> UnsafeCell<T> {
         f(self.0.get())
     }
 
-    /// What loom's cell has no such thing as: for what is in no model.
+    /// Not in loom's interface: for cells that are in no model.
     #[inline(always)]
     pub(crate) const fn get(&self) -> *mut T {
         self.0.get()
@@ -69,7 +69,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// What loom's cell is asked for where a closure would not be inlined, over std's.
+/// What loom's cell returns for `get_mut`: for code in which a closure would not be inlined.
 #[cfg(not(loom))]
 pub(crate) struct MutPtr<T>(*mut T);
 
@@ -80,16 +80,16 @@ impl<T> MutPtr<T> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "it is loom's signature")]
     pub(crate) unsafe fn deref(&self) -> &mut T {
-        // SAFETY: the cell's own address, and the caller's promise.
+        // SAFETY: the pointer is that of a cell, which outlives this; and nothing else uses the value.
         unsafe { &mut *self.0 }
     }
 }
 
-/// The cheap half of a fence: for the side that comes often.
+/// The cheap fence of a pair, for the side that comes often.
 ///
-/// A [`light`] fence by one thread and a [`heavy`] one by another order like two
-/// `fence(SeqCst)`: if what one of them stored before its fence is not seen by the other after
-/// its own, then the reverse is. Two light fences order nothing between them.
+/// A [`light`] fence by one thread and a [`heavy`] one by another order as two `fence(SeqCst)` do: what
+/// one of the two threads has stored before its fence is seen by the other after its own. (At least one
+/// of them sees the other's.) Two light fences do not order each other.
 ///
 /// The heavy half is `membarrier(2)`, which interrupts every processor that runs a thread of this
 /// process and makes it execute a full fence; so the light half need only keep the compiler from
@@ -104,8 +104,8 @@ pub(crate) fn light() {
     fence(Ordering::SeqCst);
 }
 
-/// The dear half, a system call (`cargo run --release -p carefree-context --example switch_costs`
-/// prints its cost): for the side that comes rarely. See [`light`].
+/// The dear fence of a pair, for the side that comes rarely: a system call, whose cost `cargo run
+/// --release -p carefree-context --example switch_costs` prints. See [`light`].
 pub(crate) fn heavy() {
     #[cfg(not(loom))]
     if membarrier::ready() {
@@ -117,7 +117,7 @@ pub(crate) fn heavy() {
 
 #[cfg(not(loom))]
 pub(crate) mod membarrier {
-    //! Whether fences are of unequal halves.
+    //! Whether the kernel makes the heavy fence.
 
     use carefree_ground::membarrier;
 
@@ -125,8 +125,8 @@ pub(crate) mod membarrier {
 
     static READY: AtomicBool = AtomicBool::new(false);
 
-    /// Registers this process. Must be called before any pair of fences is relied upon, and
-    /// never while one is: the answer of [`ready`] must not change under a protocol's feet.
+    /// Registers this process. To be called before the first fence, and not again until another
+    /// process begins by a fork: both sides of a pair must get the same answer from [`ready`].
     /// `CAREFREE_MEMBARRIER=off` forces plain fences.
     pub(crate) fn register() {
         if carefree_settings::setting("CAREFREE_MEMBARRIER").is_some_and(|v| v == "off") {
@@ -141,8 +141,7 @@ pub(crate) mod membarrier {
     }
 
     pub(crate) fn everywhere() {
-        // Registered, so the kernel has no reason to refuse; and if it does, going on would be
-        // unsound.
+        // A registered process is not refused. If it is all the same, going on would be unsound.
         if let Err(errno) = membarrier::everywhere() {
             panic!("membarrier: {}", std::io::Error::from_raw_os_error(errno));
         }

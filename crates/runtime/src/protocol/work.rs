@@ -1,4 +1,4 @@
-//! Steps of work, counted in this crate's own tests: see `crowds`. In a program they are nothing.
+//! Steps of work, counted in this crate's own tests only: see `crowds`.
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(test)]
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// One more: a place in a list is looked at, a wait is ended or attempted to be.
+/// Counts a step: a look at an entry of a list, or an attempt to end a wait.
 #[inline(always)]
 pub(crate) fn step() {
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Cancellation: cooperative, and visible to a fiber that asks.
+//! Cancellation: cooperative, by waits that are cut short and by asking ([`check`]).
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl std::error::Error for Cancelled {}
 
 impl From<Cancelled> for std::io::Error {
     fn from(_: Cancelled) -> Self {
-        // What a system call says that was cancelled; std has no kind for it.
+        // The error of a system call that was cancelled; std has no kind for it.
         std::io::Error::from_raw_os_error(libc::ECANCELED)
     }
 }
@@ -50,7 +50,7 @@ impl From<TimedOut> for std::io::Error {
 pub enum Interrupted {
     /// It was cancelled.
     Cancelled,
-    /// A [`timeout`](crate::timeout) it is in has ended.
+    /// A [`timeout`](crate::timeout) that it is within is over.
     TimedOut,
 }
 
@@ -74,15 +74,16 @@ impl From<Interrupted> for std::io::Error {
     }
 }
 
+/// Cancels `fiber`, and ends its wait if that can be cut short.
 pub(crate) fn cancel(fiber: FiberRef) {
     fiber.cancel.send();
     wake::wake_cancelled(fiber);
 }
 
 /// Whether the calling fiber should go on: `Err` once it has been cancelled, or a
-/// [`timeout`](crate::timeout) it is in has ended.
+/// [`timeout`](crate::timeout) that it is within is over.
 ///
-/// Within a [`shield`] it may always go on. Waits ask by themselves; loops that compute for long
+/// Within a [`shield`] it is always `Ok`. Waits ask by themselves; loops that compute for long
 /// should ask now and then.
 ///
 /// # Errors
@@ -95,8 +96,8 @@ pub fn check() -> Result<(), Interrupted> {
     })
 }
 
-/// [`check`] for calls that may have something else to return: those that return the reason in the end
-/// [tell](crate::tell_timed_out) so.
+/// [`check`] for a call that may have something else to return. If it returns
+/// [`Interrupted::TimedOut`] in the end, it calls [`tell_timed_out`](crate::tell_timed_out).
 ///
 /// # Errors
 /// [`Interrupted`], with the reason.
@@ -113,7 +114,7 @@ pub fn interrupted() -> Result<(), Interrupted> {
     Ok(())
 }
 
-/// Runs `f` undisturbed: cancellation and [`timeout`](crate::timeout)s wait until it is done.
+/// Runs `f` without interruption: cancellation and [`timeout`](crate::timeout)s take effect after it.
 ///
 /// ```
 /// let handle = carefree_runtime::spawn(|| {

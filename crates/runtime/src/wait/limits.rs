@@ -1,7 +1,7 @@
-//! What limits a fiber's waits: the time limits and the shields that it is within.
+//! What a fiber's waits are cut short by: the time limits that it is within, unless it is within a shield.
 //!
-//! Each lies in the frame that set it, as an [`Extent`]: so those of a coroutine are out of force while it
-//! is suspended.
+//! Each limit and shield lies in the frame of the call that set it. They are linked as [`Extent`]s, which
+//! takes those of a coroutine out of force while it is suspended.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::fiber::header::{FiberRef, Kind as FiberKind};
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Limit {
-    /// First, so that the list's extents are limits.
+    /// The first field: a reference to it is one to the limit.
     extent: Extent,
     kind: Kind,
 }
@@ -25,9 +25,9 @@ pub(crate) struct Limit {
 #[derive(Debug)]
 enum Kind {
     Time {
-        /// When it ends.
+        /// When it is over.
         at: u64,
-        /// A call has told its caller that it was cut short by it.
+        /// Whether a call has told its caller that this limit has cut it short.
         told: Cell<bool>,
     },
     Shield,
@@ -39,22 +39,22 @@ impl Limit {
         Limit { extent: Extent::new(), kind: Kind::Time { at, told: Cell::new(false) } }
     }
 
-    /// Defers cancellation and time limits.
+    /// A shield: cancellation and time limits are deferred until it ends.
     pub(crate) fn shield() -> Limit {
         Limit { extent: Extent::new(), kind: Kind::Shield }
     }
 
-    /// Runs `f`, which is called by `me`, within it.
+    /// Runs `f` within this limit. `me` is the caller.
     pub(crate) fn during<T>(&self, me: FiberRef, f: impl FnOnce() -> T) -> T {
         /// Takes it out of force, also when `f` panics.
         struct End<'a>(&'a Extent);
         impl Drop for End<'_> {
             fn drop(&mut self) {
-                // SAFETY: put in force by this frame, whose callees have ended.
+                // SAFETY: this frame has put it in force; `f`, and all that it put in force, has ended.
                 unsafe { self.0.end() };
             }
         }
-        // SAFETY: `End` takes it out of force in this frame, which has it borrowed until then.
+        // SAFETY: `self` is borrowed until this frame ends, and `End` takes it out of force before that.
         unsafe { self.extent.begin(!is_on_own_stack(me, self)) };
         let _end = End(&self.extent);
         f()
@@ -72,27 +72,29 @@ fn is_on_own_stack(me: FiberRef, limit: &Limit) -> bool {
         return false;
     }
     let stack = me.stack.load(Ordering::Relaxed);
-    // SAFETY: a fiber that runs has its stack.
+    // SAFETY: `me` is the calling fiber, so it is alive and has its stack.
     let base = unsafe { furnish::base_of(stack) };
-    // Frames lie beneath what is known of the stack.
+    // Frames lie below the stack's record.
     (base..stack as usize).contains(&((&raw const *limit) as usize))
 }
 
-/// Calls `f` with all that `me` is within, innermost first.
+/// Calls `f` with all limits and shields that `me` is within, innermost first.
 fn for_each(me: FiberRef, mut f: impl FnMut(&Limit)) {
     let mut next = me.limits.get();
-    // SAFETY: extents in force lie in frames that are there.
+    // SAFETY: an extent in force lies in a frame of `me`'s, or of a coroutine's that it runs, that has not
+    // ended.
     while let Some(extent) = unsafe { next.as_ref() } {
         if !extent.is_boundary() {
-            // SAFETY: nothing else of this process's puts extents in force, and an extent is a limit's
-            // first field.
+            // SAFETY: all extents but boundaries are put in force by `during`, as the first fields of
+            // limits.
             f(unsafe { &*next.cast::<Limit>() });
         }
         next = extent.outer();
     }
 }
 
-/// Whether waits of the fiber that runs here may be cut short, and when they are.
+/// When the first time limit of `me`, the caller, is over: [`NEVER`] without one; `None` within a shield,
+/// where nothing cuts a wait short.
 #[inline]
 pub(crate) fn of(me: FiberRef) -> Option<u64> {
     if me.limits.get().is_null() { Some(NEVER) } else { look(me) }
@@ -108,7 +110,8 @@ fn look(me: FiberRef) -> Option<u64> {
     earliest
 }
 
-/// A call of `me` tells its caller that it was cut short: by the earliest limit, if that has ended.
+/// Notes that a call of `me` tells its caller that it was cut short: in the limits that were over first,
+/// if any is over.
 #[cold]
 fn tell(me: FiberRef) {
     let Some(earliest) = of(me).filter(|&at| at <= clock::now()) else { return };
@@ -121,12 +124,13 @@ fn tell(me: FiberRef) {
     });
 }
 
-/// Takes note that a call of the running fiber tells its caller that it was cut short by a limit: every
-/// [`timeout`](crate::timeout()) that ends at the limit's time returns `Err`.
+/// Notes that a call of the running fiber tells its caller that a time limit has cut it short. The
+/// [`timeout`](crate::timeout()) that was over first returns `Err` then.
 ///
-/// For calls that are built on [`park`](crate::wait::park::park) and [`operation`](crate::wait::operation): a wait that was
-/// cut short is not the end of a call that has something to return all the same. So the waits do not
-/// take note themselves; the call does, when nothing but the limit is left to be told.
+/// For calls that are built on [`park`](crate::wait::park::park) and
+/// [`operation`](crate::wait::operation). Such a call may have something to return even if a wait of its
+/// own was cut short: then the `timeout` is to return that, too. So the waits themselves note nothing; a
+/// call does, once it has nothing but the limit to tell of.
 #[cold]
 pub fn tell_timed_out() {
     if let Some(me) = try_current() {

@@ -1,9 +1,8 @@
 //! The parking lot: which fibers and threads wait for which key.
 //!
-//! A key is any number that the waiting and the waking side agree on, an address as a rule. Keys
-//! are spread over a fixed number of buckets, each a list of waiters under a lock; a waiter is a
-//! fiber or a plain thread. A waiter also has a *tag*, by which a waker may choose among those that
-//! wait for one key.
+//! A *key* is any number that waiters and wakers agree on, as a rule an address. Keys are spread over a fixed
+//! number of buckets, each a list of waiters under a lock (`carrier::bucket`). A waiter is a fiber
+//! or a plain thread. It also has a *tag*, by which a waker may choose among the waiters for one key.
 //!
 //! # No lost wake-up
 //!
@@ -11,35 +10,34 @@
 //! condition first, then takes the lock. So either `validate` sees the change, or the waker sees
 //! the waiter.
 //!
-//! A waiter whose wait was ended by something else (deadline, cancellation) is still in the list.
-//! It is taken out by the party that ended the wait or, if it had not left its stack yet, by itself when it
-//! goes on. A waker that meets it meanwhile cannot claim it, takes it out, and looks further: a
-//! wake-up is never spent on one that is awake.
+//! A waiter whose wait a deadline or a cancellation has ended is still in the list. The party that ended
+//! the wait takes it out; or the waiter itself does, when it goes on, if the wait was ended before it left
+//! its stack. A waker that finds it before that fails to claim it, takes it out and looks further: so no
+//! wake-up is spent on a waiter that is awake.
 //!
-//! *Nor on a later wait.* A waiter is `linked` from when it enters the list until the thread that has taken it out
-//! has also tried to claim it, and it does not go on before it has seen that it is not (`leave`). So
-//! a waker that finds it in the list finds it in the wait for which it is there, even if that is over.
+//! *Nor on a later wait.* A waiter is `linked` from when it enters the list until the thread that has taken
+//! it out has also tried to claim it; and it does not go on while it is (`bucket::leave`). So a waker that
+//! finds a waiter in the list claims the wait for which it is there, or none.
 //!
 //! # A waker that looks first
 //!
-//! Most of what might have to wake a waiter (each unlocking of a mutex) finds none, and should
-//! not take a lock to learn it. So the word of a bucket's lock also tells whether its list is empty,
-//! and is 0 only when no waiter is in the list and none is about to enter.
+//! Most wakers (each unlocking of a mutex is one) find no waiter, and should not take a lock to learn
+//! that. So the word of a bucket's lock also tells whether its list is empty: it is 0 only when no waiter
+//! is in the list and none is about to enter.
 //!
 //! Waiter: `lock the bucket (R); validate reads the condition (V)`. Waker: `changes the condition
-//! (C); full fence (F); reads the bucket's word (B)`. Suppose that B finds 0 although the waiter
-//! goes on to sleep: V did not see C, and B did not see R. All of R, V and F take part in the single
-//! order of `SeqCst` operations: R is a `SeqCst` read-modify-write, followed by a full fence before
-//! V (`fence_after_lock`). V read what was before C, so that fence comes before F; B read what was
-//! before R, so F comes before R. But R comes before the fence after it: a contradiction. (The word
-//! stays above 0 from R until the waiter has left the list again.)
+//! (C); full fence (F); reads the bucket's word (B)`. Between R and V there is a full fence, too (G:
+//! `fence_after_lock`). Suppose that B reads 0 and the waiter goes on to sleep: B did not see R, and V did
+//! not see C. Full fences have a single order. V read what was there before C, so G comes before F; B read
+//! what was there before R, so F comes before G: a contradiction. (The word stays above 0 from R until the
+//! waiter has left the list again.)
 //!
 //! All of this is run by loom in `model/parking.rs`.
 //!
 //! # Nothing here allocates
 //!
-//! Nor do a fiber's parking and its being made ready. The program's allocator may wait for a mutex,
-//! and unlock one that a fiber waits for.
+//! Nor does any other code that parks a fiber or makes one ready. The program's allocator may be what
+//! waits for a mutex, or unlocks one.
 
 use crate::carrier::bucket::{Held, LOT, List, bucket, fence_after_lock, index};
 use crate::carrier::carrier;
@@ -49,7 +47,7 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::episode::{Claim, Outcome};
 use crate::protocol::sync::Ordering;
 
-/// Whether a fiber or thread waits, or is about to wait, for `key` (or, rarely, for another one).
+/// Whether a fiber or thread waits, or is about to wait, for `key`; or for another key of its bucket, rarely.
 ///
 /// For a waker that has changed the condition, and then made a full fence: if this says `false`,
 /// it need not [`unpark`]. See the module's proof.
@@ -58,9 +56,9 @@ pub fn is_waited(key: usize) -> bool {
     bucket(key).is_used()
 }
 
-/// [`is_waited`] for a waker that has changed the condition in any way, with the fence it takes.
+/// [`is_waited`] for a waker that has changed the condition and made no fence.
 ///
-/// The fence is saved if there is a waiter: to wake it takes the lock, which is as good.
+/// If it says `true`, the caller takes the bucket's lock, and needs no fence.
 #[inline(always)]
 pub fn is_waited_after_change(key: usize) -> bool {
     is_waited(key) || {
@@ -74,8 +72,8 @@ pub fn is_waited_after_change(key: usize) -> bool {
 #[inline(always)]
 pub fn fence_before_look() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: writes back what it reads at the top of the stack. Any locked instruction orders all
-    // accesses to ordinary memory, as `mfence` does, in half the time.
+    // SAFETY: the instruction writes back the value that it reads at the top of the stack. Any locked
+    // instruction orders all accesses to ordinary memory, as `mfence` does, in half the time.
     unsafe {
         std::arch::asm!("lock or dword ptr [rsp], 0");
     }
@@ -83,8 +81,8 @@ pub fn fence_before_look() {
     crate::protocol::sync::fence(Ordering::SeqCst);
 }
 
-/// Enters `fiber`, whose wait `begin` starts, into the list for `key`, if `validate` says that
-/// there is something to wait for.
+/// If `validate` says that there is something to wait for: begins the wait of `fiber`, by `begin`, and
+/// enters it into the list of waiters for `key`.
 #[inline]
 pub(crate) fn enter<R>(
     key: usize,
@@ -104,8 +102,9 @@ pub(crate) fn enter<R>(
     Some(begun)
 }
 
-/// [`enter`] that keeps the bucket locked: for a wait that nothing but an unpark of its key ends (see
-/// [`crate::protocol::episode`]). The caller leaves its stack at once, and what runs next unlocks.
+/// [`enter`], but the bucket stays locked: for a wait that nothing but an unpark of its key ends (see
+/// [`crate::protocol::episode`]). The caller leaves its stack at once, and what runs next unlocks the
+/// bucket.
 #[inline]
 pub(crate) fn enter_held(
     key: usize,
@@ -125,27 +124,26 @@ pub(crate) fn enter_held(
     Some(list.hold())
 }
 
-/// Wakes up to `count` of those that wait for `key`, the longest waiting first. Returns how many.
+/// Wakes up to `count` waiters for `key`, the longest waiting first. Returns how many.
 ///
-/// What the caller wrote before, they see after.
+/// They see what the caller wrote before.
 pub fn unpark(key: usize, count: usize) -> usize {
     unpark_to(key, count, UNPARKED)
 }
 
-/// [`unpark`] of those only whose tag, given to [`park_tagged`](crate::wait::park::park_tagged),
+/// [`unpark`] for the waiters whose tag, given to [`park_tagged`](crate::wait::park::park_tagged),
 /// `matches`. That must not park, panic or unpark.
 pub fn unpark_matching(key: usize, count: usize, mut matches: impl FnMut(u32) -> bool) -> usize {
     wake(key, count, UNPARKED, &mut matches, |_, _| ())
 }
 
-/// [`unpark`] with a say in when those woken run.
+/// [`unpark`] that queues the woken fibers at `place`.
 pub(crate) fn unpark_to(key: usize, count: usize, place: Place) -> usize {
     unpark_then(key, count, place, |_, _| ())
 }
 
-/// [`unpark_to`]; then, while nothing can begin to wait for `key`, calls `then` with the number of
-/// those woken and a function that says whether others are left. `then` must not park, panic or
-/// unpark.
+/// [`unpark_to`] that calls `then` while nothing can begin to wait for `key`, with the number of woken
+/// waiters and a function that says whether others are left. `then` must not park, panic or unpark.
 pub(crate) fn unpark_then(
     key: usize,
     count: usize,
@@ -155,8 +153,8 @@ pub(crate) fn unpark_then(
     wake(key, count, place, |_| true, then)
 }
 
-/// Those to make ready once the lock is free, chained through `next`: they are off their stacks and
-/// out of the list, so the link is ours.
+/// Fibers to make ready once the bucket's lock is free, linked by `next`. They are off their stacks and out
+/// of the bucket's list, so nothing else uses that link.
 #[derive(Default)]
 struct Woken {
     first: Option<FiberRef>,
@@ -164,14 +162,14 @@ struct Woken {
 }
 
 impl Woken {
-    /// Ends the wait of `fiber`, which was unlinked from its list. False: it was over already.
+    /// Ends the wait of `fiber`, which was taken out of its list. False: another party had ended it.
     #[inline]
     fn claim(&mut self, fiber: FiberRef) -> bool {
         let claim = match fiber.episode.claim_held() {
             true => Claim::Ready,
             false => fiber.episode.claim_by(u64::MAX, Outcome::Unparked),
         };
-        // From here on it may be in another wait, unless it is ours to make ready.
+        // From here on the fiber may go on to another wait, unless this claim is to make it ready.
         fiber.linked.store(false, Ordering::Release);
         match claim {
             Claim::Lost => return false,
@@ -198,6 +196,7 @@ impl Woken {
     }
 }
 
+/// The waking behind all of these: of up to `count` waiters for `key` whose tag `matches`.
 #[inline]
 fn wake(
     key: usize,
@@ -224,9 +223,9 @@ fn wake(
     awake
 }
 
-/// Wakes up to `wake` of those that wait for `from`, and lets up to `requeue` further ones wait for
-/// `to` instead, if `validate` says so while nothing can begin to wait for either, nor be woken.
-/// Returns how many were woken and how many moved.
+/// Wakes up to `wake` waiters for `from`, and lets up to `requeue` more wait for `to` instead, if
+/// `validate` says so; meanwhile nothing can begin to wait for either key, nor be woken. Returns how many
+/// were woken and how many moved; `None` if `validate` says no.
 pub fn requeue(
     from: usize,
     to: usize,
@@ -237,8 +236,8 @@ pub fn requeue(
     let (mut awake, mut moved) = (0, 0);
     let mut woken = Woken::default();
     {
-        // In the order of their places, so that two threads that lock the same two do not wait for each
-        // other.
+        // Locked in the order of their indices, so that two threads that lock the same two buckets do not
+        // wait for each other.
         let (source, target) = (index(from), index(to));
         let mut low = LOT[source.min(target)].lock();
         let mut high = (source != target).then(|| LOT[source.max(target)].lock());

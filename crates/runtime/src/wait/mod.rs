@@ -1,7 +1,7 @@
-//! Waiting: parking and unparking, operations of the kernel, calls made by other threads, and what cuts a
-//! wait short.
+//! How fibers wait: for a key until it is unparked, for an operation of the kernel's, for a call that another
+//! thread makes; and what cuts a wait short.
 //!
-//! All that waits is built on [`park`](park()) and [`unpark`](lot::unpark).
+//! The waits of the crates above are built on [`park`](park()) and [`unpark`](lot::unpark).
 
 pub(crate) mod cancel;
 #[cfg_attr(loom, path = "../model/limits.rs")]

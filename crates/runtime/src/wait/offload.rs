@@ -1,6 +1,4 @@
-//! Calls that nothing but a thread can make: on a fiber they run elsewhere while the fiber parks.
-//!
-//! The threads come from one pool for the process: see [`pool`].
+//! Calls that would block a carrier: a thread of a [`pool`] makes them while the fiber parks.
 
 mod pool;
 #[cfg(test)]
@@ -26,8 +24,8 @@ static POOL: Pool = Pool::new(pool::start_thread, pool::LINGER);
 /// carrier runs others. On a plain thread `f` is simply called.
 ///
 /// For calls that neither wait through this crate nor through libc: a device driver's `ioctl`, a
-/// long computation that should not hold up other fibers, a library that makes system calls by
-/// itself. It costs two switches between kernel threads; many times a fiber's switch.
+/// long computation that should not hold up other fibers, a library that makes system calls
+/// itself. It costs two switches between kernel threads, many times a fiber's switch.
 ///
 /// `f` may borrow from the caller, which waits for it whatever happens: neither cancellation nor a
 /// [`timeout`](crate::timeout) ends the wait. In `f`, thread-local variables are the pool thread's,
@@ -36,11 +34,11 @@ static POOL: Pool = Pool::new(pool::start_thread, pool::LINGER);
 ///
 /// # The pool
 ///
-/// Threads are started as they are needed: when a call is to run and none is idle. There are at most
-/// 512 of them, or `CAREFREE_OFFLOAD`; calls beyond wait for their turn, the longest waiting first.
-/// So calls that wait for each other may do so as long as no more than that many are under way. A
-/// thread that was idle for ten seconds ends. Where the kernel refuses further threads the pool goes
-/// on with those it has, and `f` runs on the carrier if there is none.
+/// A thread is started when a call is to run and no thread is idle. There are at most 512 threads, or as
+/// many as `CAREFREE_OFFLOAD` says; further calls wait for their turn, first in, first out. So no more
+/// than that many calls may be under way that wait for each other. A thread that was idle for ten seconds
+/// ends. Where the kernel refuses further threads the pool goes on with those that it has; if it has none,
+/// `f` runs on the carrier.
 ///
 /// # Panics
 /// With `f`'s panic, if it panics.
@@ -58,7 +56,7 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    // SAFETY: what is sent to the other thread and back may be.
+    // SAFETY: `f` and its value are `Send`.
     unsafe { offload_unchecked(f) }
 }
 
@@ -70,10 +68,12 @@ pub unsafe fn offload_unchecked<F, R>(f: F) -> R
 where
     F: FnOnce() -> R,
 {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function demands the same.
     unsafe { offload_to(&POOL, f) }
 }
 
+/// [`offload`] to a given pool.
+///
 /// # Safety
 /// As for [`offload_unchecked`].
 unsafe fn offload_to<F, R>(pool: &'static Pool, f: F) -> R
@@ -84,22 +84,23 @@ where
     if carrier::of(me).must_not_switch() {
         return f();
     }
-    // Virtual time does not pass while something real goes on.
+    // Virtual time does not pass while another thread makes the call.
     let clock = carrier::of(me).virtual_time().map(|time| Arc::clone(&time.clock));
     let _hold = clock.as_deref().map(Virtual::hold);
     let call = Call { f: UnsafeCell::new(Some(f)), end: UnsafeCell::new(None) };
     let work = Work { run: run::<F, R>, data: (&raw const call).cast() };
-    // No panic may end this frame while another thread works in it.
+    // A panic must not end this frame while the pool's thread uses `call`.
     match park::or_abort(|| wait_for(pool, work)) {
         Ok(()) => {
-            // SAFETY: the call is over, and what it wrote is seen by the fiber that was woken after it.
+            // SAFETY: the pool's thread has made the call and ended this fiber's wait after its last access
+            // to `call`.
             let end = unsafe { (*call.end.get()).take() };
             let Some(End { result, errno }) = end else { unreachable!("it was just run") };
             set_errno(errno);
             result.unwrap_or_else(|payload| panic::resume_unwind(payload))
         }
         Err(Refused) => {
-            // SAFETY: nothing else has it.
+            // SAFETY: the call was not handed to the pool, so nothing else accesses it.
             let f = unsafe { (*call.f.get()).take() };
             let Some(f) = f else { unreachable!("it was not run") };
             f()
@@ -107,7 +108,8 @@ where
     }
 }
 
-/// What lies in the waiting fiber's frame. Until the wait ends, it is the worker's.
+/// A call, in the frame of the fiber that waits for it. While the fiber waits, only the thread that makes
+/// the call accesses it.
 struct Call<F, R> {
     f: UnsafeCell<Option<F>>,
     end: UnsafeCell<Option<End<R>>>,
@@ -121,23 +123,24 @@ struct End<R> {
 /// Makes the call that `data` points to.
 ///
 /// # Safety
-/// `data` is a `Call<F, R>` that waits, and the caller's alone.
+/// `data` points to a `Call<F, R>` whose fiber waits, which nothing else accesses meanwhile. It is called
+/// once.
 unsafe fn run<F, R>(data: *const ())
 where
     F: FnOnce() -> R,
 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the call lies in the frame of a fiber that waits, as this function demands.
     let call = unsafe { &*data.cast::<Call<F, R>>() };
-    // SAFETY: as above.
+    // SAFETY: nothing else accesses the call meanwhile.
     let f = unsafe { (*call.f.get()).take() };
     let Some(f) = f else { unreachable!("a call is made once") };
     let result = panic::catch_unwind(AssertUnwindSafe(f));
     let errno = errno();
-    // SAFETY: as above.
+    // SAFETY: nothing else accesses the call meanwhile.
     unsafe { *call.end.get() = Some(End { result, errno }) };
 }
 
-/// Has `pool` do the work, and waits for its end.
+/// Has a thread of `pool` do the work, and waits until it is done.
 ///
 /// # Errors
 /// When there is no thread to do it and none can be started.
@@ -149,16 +152,16 @@ fn wait_for(pool: &'static Pool, work: Work) -> Result<(), Refused> {
         let mut pushed = false;
         park::for_claim(Reason::Offload, |fiber, ticket| {
             job.set_waiter(fiber, ticket);
-            // SAFETY: the job and the call lie in frames that are left when the wait is over, and
-            // the pool ends the wait when it needs them no more.
+            // SAFETY: the job and the call lie in frames that this fiber does not leave before its wait
+            // has ended, which `for_claim` leaves to the pool.
             pushed = unsafe { pool.push(&job, provided) };
             pushed
         });
         if pushed {
             return Ok(());
         }
-        // Since the look for a thread, others have taken it or the last one has ended: again, unless
-        // none can be had.
+        // Other jobs have taken the thread that was provided, or it has ended. Tries again, unless no thread
+        // can be started.
         if let Err(refused) = provided {
             job.abandon();
             return Err(refused);
@@ -166,7 +169,7 @@ fn wait_for(pool: &'static Pool, work: Work) -> Result<(), Refused> {
     }
 }
 
-/// Reads `CAREFREE_OFFLOAD`; once, before the first fiber.
+/// Reads `CAREFREE_OFFLOAD`.
 ///
 /// # Errors
 /// When it is set and is not a number of threads.
@@ -192,22 +195,23 @@ pub(crate) fn configure() -> io::Result<()> {
 /// # Safety
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function demands the same.
     unsafe { pool::renew(&POOL) };
 }
 
-/// Calls that were not yet made, or whose fibers were not yet woken.
+/// Offloaded calls that are not over, or whose fibers have not been woken yet.
 pub(crate) use pool::under_way;
 
 /// Threads of the pool, counted before they start and until they are about to end.
 pub(crate) use pool::threads;
 
 fn errno() -> i32 {
-    // SAFETY: the calling thread's own.
+    // SAFETY: libc's variable of the calling thread, which lives as long as the thread.
     unsafe { *libc::__errno_location() }
 }
 
 fn set_errno(value: i32) {
-    // SAFETY: the calling fiber's own, or its carrier's.
+    // SAFETY: libc's variable of the calling fiber, or of its carrier in shared mode; the fiber does not
+    // switch meanwhile.
     unsafe { *libc::__errno_location() = value }
 }

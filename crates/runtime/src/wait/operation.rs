@@ -1,38 +1,38 @@
-//! What the kernel does for a fiber that waits: an [`Op`] in flight.
+//! Operations that the kernel does for a fiber while the fiber waits: an [`Op`] in flight.
 //!
 //! # The protocol
 //!
-//! An operation's record lies on the stack of the fiber that waits for it, beside the buffers the
-//! kernel works on; its address is the token the reactor is given. So the fiber must not go on
-//! before the kernel is done with both, whatever ends its wait:
+//! An operation's record (`Operation`) lies on the stack of the fiber that waits for it, as a rule
+//! beside the buffers that the kernel reads or writes. Its address is the token by which the reactor knows
+//! the operation. So the fiber must not go on before the kernel is done with buffers and record, whatever
+//! ends its wait:
 //!
-//! 1. The fiber submits on the carrier it runs on and waits. Its wait ends by the completion
-//!    (`BY_COMPLETION`), or by a deadline, a cancellation, or because the operation has become
+//! 1. The fiber submits the operation on its carrier and waits. Its wait is ended by the completion
+//!    (`BY_COMPLETION`), by a deadline or a cancellation, or because the operation has become
 //!    pointless ([`Wait::holds`]).
-//! 2. If the completion has not come then, the fiber asks for the operation to be cancelled and
-//!    waits again, now for nothing but the completion. It may have been moved to another carrier
-//!    meanwhile, whose reactor knows nothing of the operation: then it asks the first one by an
-//!    errand, and waits also until that has been run. (An errand run later would find another
-//!    operation under the same token.)
-//! 3. The completion decides, even if the fiber had asked to cancel: what was read is not lost. Only if
-//!    the kernel says that it was cancelled, the wait ends as it was interrupted; and a time limit
-//!    counts as reached only when a call tells its caller so ([`tell_timed_out`](crate::tell_timed_out)).
+//! 2. If the operation is not complete then, the fiber asks for its cancellation, and waits for nothing but
+//!    the completion. It may be on another carrier by now, whose reactor does not know the operation: then
+//!    it sends an *errand* to the first carrier, and also waits until that was run. (If it did not, the
+//!    errand might find another operation under the same token.)
+//! 3. The completion decides, even after a request to cancel: so what was read is not lost. The wait counts
+//!    as interrupted only if the kernel says that the operation was cancelled. Even then a time limit
+//!    counts as reached only once a call tells its caller so
+//!    ([`tell_timed_out`](crate::tell_timed_out)).
 //!
 //! # Several at once
 //!
-//! [`perform_any`] submits several operations and waits until one is done. All are submitted before
-//! the fiber can be moved, so to one carrier. Each has a record of its own, in memory that the fiber
-//! gives back after step 2 has been taken for every one of them: whichever are not done when the
-//! first wait ends are cancelled and waited for, also after a success. *No completion is missed*:
-//! each is a bit of its own that is sent before the wait is ended, and the fiber looks at all the bits
-//! when a wait has begun; so by the argument of `signal` it either finds the bit or
-//! is woken. Completions that end a wait early, or come when none is under way, do no harm: the waiter
-//! looks again.
+//! [`perform_any`] submits several operations and waits until one is done. The fiber does not park in
+//! between, so all go to one carrier. Each has a record of its own. Step 2 is taken for all that are not
+//! done when the first wait ends, even if that was a success; the records are freed after it.
 //!
-//! *The completing thread touches the record last when it sends `done`* (see `flight`, and its model); it
-//! has read before which fiber to wake. That fiber may be awake, see the signal, and be gone by then. The
-//! wake-up then ends the wait of another operation, of this fiber or of a later one under the same
-//! header, if one is under way: such waits look again.
+//! *No completion is missed.* Each completion sets a bit of its own before it ends the fiber's wait, and
+//! the fiber looks at all bits when its wait has begun. By the argument of `signal` it finds the bit or is
+//! woken.
+//!
+//! *Wake-ups may be for nothing.* Setting its bit is the completing thread's last access to the record (see
+//! `flight` and its model); which fiber to wake, it has read before. That fiber may be awake, see the bit,
+//! and go on. Then the wake-up may end the fiber's wait for another operation, or that of a later fiber
+//! with the same header. So each wait for operations looks whether it has to go on.
 
 use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
@@ -51,21 +51,21 @@ use crate::wait::park::{self, Until};
 /// How to wait for an operation.
 #[derive(Clone, Copy)]
 pub struct Wait<'a> {
-    /// What for, in dumps.
+    /// What dumps say that the fiber waits for.
     pub reason: Reason,
     /// When the operation is given up, on the clock of
     /// [`clock::now`](carefree_reactor::clock::now); [`NEVER`] for no limit.
     pub deadline: u64,
-    /// Whether there is still something to wait for. Asked when the wait has begun and whenever
-    /// a closing fiber has ended it: see [`crate::wait::waiters`].
+    /// Whether there is still something to wait for. Asked when the wait has begun, and whenever it was
+    /// ended without a completion, as by a fiber that closes the file: see [`crate::wait::waiters`].
     pub holds: &'a dyn Fn() -> bool,
-    /// Whether the operation's file must be gone with the process
-    /// ([`Driver::submit_unheld`](carefree_reactor::Driver::submit_unheld)).
+    /// Whether the operation must not keep its file open beyond the end of the process: see
+    /// [`Driver::submit_unheld`](carefree_reactor::Driver::submit_unheld).
     pub unheld: bool,
 }
 
 impl Wait<'_> {
-    /// Waits for `reason` until completion.
+    /// Waits until the operation is done, with neither a deadline nor a condition.
     pub const fn until_done(reason: Reason) -> Wait<'static> {
         Wait { reason, deadline: NEVER, holds: &|| true, unheld: false }
     }
@@ -84,12 +84,12 @@ impl std::fmt::Debug for Wait<'_> {
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The kernel has answered: with a number that is not negative, or a negated `errno`.
+    /// The kernel has answered, by a number that is not negative or by a negated `errno`.
     Done(i32),
     /// The deadline passed first; nothing was done.
     Late,
-    /// The fiber was cancelled or timed out first; nothing was done. A call that returns the latter to
-    /// its caller [tells](crate::tell_timed_out) so.
+    /// The fiber was cancelled, or a [`timeout`](crate::timeout()) was over, first; nothing was done. A call
+    /// that returns the latter to its caller calls [`tell_timed_out`](crate::tell_timed_out).
     Interrupted(Interrupted),
     /// [`Wait::holds`] said that there is nothing to wait for; nothing was done.
     Pointless,
@@ -135,7 +135,7 @@ pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i
         Ok(begun) => begun,
         Err(ended) => return ended,
     };
-    // Reserved now: nothing may fail once the kernel has the first of them.
+    // Reserved now, for a failure to allocate must not end this frame once the kernel has an operation.
     results.reserve(ops.len());
     let records: Vec<Operation> = ops.iter().map(|_| Operation::new(me, carrier)).collect();
     let submitted = (records.iter().zip(ops))
@@ -158,7 +158,7 @@ pub unsafe fn perform_any(ops: &[Op], how: &Wait<'_>, results: &mut Vec<Option<i
     }
 }
 
-/// Whether the caller may have operations done, and where.
+/// The calling fiber and its carrier, if operations may be submitted there.
 fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
     let me = current_fiber().ok_or(Ended::Unsupported)?;
     let carrier = carrier::of(me);
@@ -169,7 +169,8 @@ fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
     Ok((me, carrier))
 }
 
-/// Waits until one of `all` is done or the wait is interrupted; then says how.
+/// Waits until one of `all` is done, and returns `None`; or until something else ends the wait, and says
+/// what.
 fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> {
     let until = Until { deadline: how.deadline, cancellable: true };
     let done = || all.iter().any(|operation| operation.flight.is_done());
@@ -192,7 +193,7 @@ fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> 
     }
 }
 
-/// Asks for the end of those of `all` that are not done, and waits for it.
+/// Asks for the cancellation of those of `all` that are not done, and waits until all are.
 fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
     let here = carrier::of(me);
     let mut far = false;
@@ -203,12 +204,11 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
             here.cancel(operation.token());
         } else {
             far = true;
-            // SAFETY: the loop below waits until it was run.
+            // SAFETY: it is sent once for each operation, and the loop below waits until it was run.
             unsafe { operation.carrier.send_errand(operation.errand()) };
         }
     }
-    // What was over stays so. A thousand that complete one by one wake the fiber as often, and it need
-    // not look through all of them each time.
+    // Each completion wakes the fiber. What is over stays so, so it need not look at all again each time.
     let first = Cell::new(0);
     let over = || {
         while let Some(one) = all.get(first.get()) {

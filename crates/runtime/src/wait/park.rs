@@ -1,7 +1,9 @@
-//! Waiting and waking: the one way a fiber stops running without ending, and the one way it goes on.
+//! Parking: how a fiber, or a plain thread, waits.
 //!
-//! Everything that waits is built on [`park`] and [`unpark`](crate::wait::lot::unpark), or on the two
-//! waits that need no key because the waker knows the fiber: `park_self` and `sleep_until`.
+//! Most waits are for a *key*: [`park`] waits until [`unpark`](crate::wait::lot::unpark) of that key. Where
+//! the waker knows the fiber, there is no key: [`park_self`], [`sleep_until`], [`for_claim`] and
+//! [`await_signal`]. Each wait is *begun* (`Plan::begin`, after which it can be ended from outside), and
+//! then either *given up* or waited for until it has been ended (`wait`).
 
 use std::mem;
 use std::time::Duration;
@@ -9,10 +11,11 @@ use std::time::Duration;
 use carefree_ground::nap;
 
 use crate::carrier::bucket;
-use crate::carrier::carrier::{self, Next, yield_now};
+use crate::carrier::carrier::{self, Next};
 use crate::carrier::census;
 use crate::carrier::clock::{self, NEVER};
 use crate::carrier::policy::UNPARKED;
+use crate::carrier::switch::{leave, yield_now};
 use crate::carrier::wake::wake;
 use crate::fiber::bed;
 use crate::fiber::current::current;
@@ -26,19 +29,19 @@ use crate::protocol::sync::Ordering;
 use crate::wait::limits;
 use crate::wait::lot;
 
-/// When a wait ends if the waiter is not woken.
+/// What ends a wait besides its waker.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
-    /// The time, on [`clock::now`]'s clock; [`NEVER`] for no end.
+    /// When it ends, on [`clock::now`]'s clock; [`NEVER`] for no deadline.
     pub deadline: u64,
-    /// Whether cancellation and [`timeout`](crate::timeout()) end it too.
+    /// Whether cancellation and [`timeout`](crate::timeout()) end it.
     pub cancellable: bool,
 }
 
 impl Until {
-    /// Until woken, cancelled or timed out from outside.
+    /// Until woken or cancelled, or a [`timeout`](crate::timeout()) is over.
     pub const WOKEN: Until = Until { deadline: NEVER, cancellable: true };
-    /// Until woken, whatever happens: for locks.
+    /// Until woken, and not before: for locks.
     pub const WOKEN_ONLY: Until = Until { deadline: NEVER, cancellable: false };
 }
 
@@ -48,7 +51,8 @@ impl Until {
 /// wait for and `park` returns [`Outcome::Invalid`] at once. It must not park, panic or unpark.
 ///
 /// [`Outcome::TimedOut`] says that the deadline has passed or that a [`timeout`](crate::timeout())
-/// has ended. A caller that returns the latter to its own caller [tells](crate::tell_timed_out) so.
+/// is over. A function that lets its own caller know of the latter calls
+/// [`tell_timed_out`](crate::tell_timed_out).
 ///
 /// ```
 /// use carefree_runtime::{Outcome, Reason, wait::{Until, park}};
@@ -72,7 +76,7 @@ pub fn park_tagged(
 ) -> Outcome {
     let me = current();
     let plan = Plan::new(me, reason, until, 0);
-    // (A thread that waits has flags.)
+    // Without flags, nothing but an unpark ends the wait, and the waiter is a fiber.
     if plan.flags == 0 && plan.deadline == NEVER && !carrier::of(me).must_not_switch() {
         return park_held(me, key, tag, validate, &plan);
     }
@@ -84,7 +88,7 @@ pub fn park_tagged(
     outcome
 }
 
-/// Parks a fiber until it is unparked, whatever else happens.
+/// [`park_tagged`] for a fiber whose wait nothing but an unpark of `key` ends.
 #[inline]
 fn park_held(
     me: FiberRef,
@@ -96,17 +100,18 @@ fn park_held(
     let Some(held) = lot::enter_held(key, tag, me, validate, || plan.begin_held(me, key)) else {
         return Outcome::Invalid;
     };
-    // SAFETY: `me` is the caller, running on its carrier, and its wait has begun.
-    unsafe { carrier::leave(me, Next::ParkHeld(held)) };
+    // SAFETY: `me` is the calling fiber, which may leave its stack now, and `enter_held` has begun its
+    // wait.
+    unsafe { leave(me, Next::ParkHeld(held)) };
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     bucket::leave(me);
     me.episode.finish()
 }
 
-/// Begins to wait for `key`, then calls `then`, then waits: an unpark of `key` from the moment
-/// `then` is called wakes the caller. For condition variables, whose mutex is unlocked in between.
+/// Begins to wait for `key`, calls `then`, and waits: an unpark of `key` that comes after the call of
+/// `then` wakes the caller. For condition variables, whose mutex `then` unlocks.
 ///
-/// `then` may unpark others, but must not park or panic. If it says `false`, the wait is given up
+/// `then` may unpark others, but must not park or panic. If it returns `false`, the wait is given up
 /// and the result is [`Outcome::Invalid`].
 pub fn park_after(
     key: usize,
@@ -119,11 +124,11 @@ pub fn park_after(
     let ticket = lot::enter(key, 0, me, || true, || plan.begin(me, key));
     let ticket = ticket.expect("there is no condition");
     if !then() {
-        // `Invalid` cannot be noted in the episode, and nothing else ends a wait that way.
+        // An episode has no room for `Invalid`; another outcome does, for it is not returned.
         let outcome = give_up(me, ticket, Outcome::TimedOut);
         bucket::leave(me);
         if outcome == Outcome::Unparked {
-            // It was meant for one that waits.
+            // An unpark has woken this caller, which does not wait: passes it on to the next waiter.
             lot::unpark(key, 1);
         }
         return Outcome::Invalid;
@@ -133,8 +138,8 @@ pub fn park_after(
     outcome
 }
 
-/// [`park_tagged`] from where the fiber is in the list and about to leave its stack. With this a model need
-/// not try all ways to come there.
+/// The rest of [`park_tagged`], from where the fiber is in the list and about to leave its stack: for models
+/// that need not try all interleavings before that.
 #[cfg(all(test, loom))]
 pub(crate) fn go_on_parking(me: FiberRef, ticket: Ticket) -> Outcome {
     let outcome = wait(me, ticket, &Plan::new(me, Reason::Other, Until::WOKEN_ONLY, 0));
@@ -142,13 +147,14 @@ pub(crate) fn go_on_parking(me: FiberRef, ticket: Ticket) -> Outcome {
     outcome
 }
 
-/// How a wait is to be.
+/// Parameters of one wait.
 struct Plan {
     reason: Reason,
-    /// What may end it, and other flags of [`crate::protocol::episode`].
+    /// Flags of its [`Episode`](crate::protocol::episode::Episode).
     flags: u64,
     deadline: u64,
-    /// When a [`timeout`](crate::timeout) cuts it short; no earlier than `deadline`.
+    /// When the first [`timeout`](crate::timeout) that the caller is within is over; `deadline` is that or
+    /// earlier.
     limit: u64,
 }
 
@@ -156,7 +162,7 @@ impl Plan {
     fn new(me: FiberRef, reason: Reason, until: Until, mut flags: u64) -> Plan {
         let mut limit = NEVER;
         if until.cancellable {
-            // A shielded fiber is not disturbed while it waits.
+            // None: the fiber is shielded.
             if let Some(at) = limits::of(me) {
                 flags |= BY_CANCEL;
                 limit = at;
@@ -169,6 +175,7 @@ impl Plan {
         Plan { reason, flags, deadline, limit }
     }
 
+    /// Begins the wait, which others can end from now on.
     fn begin(&self, me: FiberRef, key: usize) -> Ticket {
         if self.flags & COUNTED != 0 {
             census::thread_waits();
@@ -177,27 +184,28 @@ impl Plan {
         me.episode.begin(self.flags)
     }
 
-    /// [`begin`](Self::begin) under the lock of the key's bucket, which is kept.
+    /// [`begin`](Self::begin) under the lock of the key's bucket, which stays locked.
     fn begin_held(&self, me: FiberRef, key: usize) {
         self.note(me, key);
         me.episode.begin_held();
     }
 
-    /// Takes note of a limit that has cut a wait short whose caller is told so by `outcome`.
+    /// To be called by a wait that returns `outcome` to the program: notes if a
+    /// [`timeout`](crate::timeout) has cut it short.
     fn tell(&self, outcome: Outcome) {
         if outcome == Outcome::TimedOut && self.limit <= self.deadline {
             limits::tell_timed_out();
         }
     }
 
+    /// Notes in the header what the wait is for.
     fn note(&self, me: FiberRef, key: usize) {
         me.key.store(key, Ordering::Relaxed);
         me.reason.store(self.reason as u8, Ordering::Relaxed);
     }
 }
 
-/// Parks the calling fiber (or thread) until its handle's `unpark`, or returns at once if that came
-/// before.
+/// Parks the calling fiber or thread until [`unpark`]; returns at once if that came before.
 pub(crate) fn park_self(until: Until) -> Outcome {
     let me = current();
     let plan = Plan::new(me, Reason::Park, until, BY_TOKEN);
@@ -207,23 +215,23 @@ pub(crate) fn park_self(until: Until) -> Outcome {
     }
     let outcome = wait(me, ticket, &plan);
     plan.tell(outcome);
-    // A waker that came while the wait began has left a token before ending it, and so has one that came
-    // too: this return is theirs as well.
+    // Wakers that found no wait have left a token: one of them may have ended this wait after that, and
+    // others may have come since. This return answers all of them.
     if outcome == Outcome::Unparked && me.token.peek() {
         me.token.take();
     }
     outcome
 }
 
-/// Wakes `fiber` from [`park_self`], or leaves it a token.
+/// Wakes `fiber` from [`park_self`]; if it is not in there, leaves it a token.
 pub(crate) fn unpark(fiber: FiberRef) {
     let mut claim = fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked);
     if claim == Claim::Lost {
-        // It does not wait; or began to just now, and then one of us finds the other.
+        // It may begin to wait just now: then it finds the token, or this finds the wait (see `signal`).
         fiber.token.send();
         claim = fiber.episode.claim_by(BY_TOKEN, Outcome::Unparked);
         if claim == Claim::Lost {
-            // Perhaps it is parked by std, or is about to be: see `parker::about_to_park`.
+            // It may be in `std::thread::park`, or about to be: see `handle::parker`.
             if let Some(standard) = fiber.header().standard() {
                 standard.unpark();
             }
@@ -233,9 +241,9 @@ pub(crate) fn unpark(fiber: FiberRef) {
 }
 
 /// Puts the calling fiber (or plain thread) to sleep until `deadline`, on
-/// [`clock::now`](carefree_reactor::clock::now)'s clock; `reason` is what dumps show.
+/// [`clock::now`](carefree_reactor::clock::now)'s clock. Dumps show `reason`.
 ///
-/// [`Outcome::Cancelled`] or, before the deadline, [`Outcome::TimedOut`] say that it was cut short.
+/// [`Outcome::Cancelled`] and, before the deadline, [`Outcome::TimedOut`] say that it was cut short.
 pub fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     let me = current();
     let plan = Plan::new(me, reason, Until { deadline, cancellable: true }, 0);
@@ -245,8 +253,8 @@ pub fn sleep_until(deadline: u64, reason: Reason) -> Outcome {
     outcome
 }
 
-/// Waits until [`end_claimed`] with the ticket that `start` is given. If `start` says that nothing
-/// will, there is no wait. It must not park or panic.
+/// Waits until [`end_claimed`](crate::carrier::wake::end_claimed) is called with what `start` gets. If
+/// `start` returns false, nothing will call that, and there is no wait. `start` must not park or panic.
 pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> bool) {
     let me = current();
     let plan = Plan::new(me, reason, Until::WOKEN_ONLY, 0);
@@ -258,8 +266,9 @@ pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> 
     }
 }
 
-/// Waits for the completion of an operation of the kernel's, or returns at once if `over` says so
-/// when the wait has begun. Also returns whether a [`timeout`](crate::timeout) would cut it short first.
+/// Waits until an operation is completed (or until an errand is run, or by mistake: the caller looks what
+/// has happened). Returns at once if `over` says so when the wait has begun. The second result says that a
+/// [`Outcome::TimedOut`] is that of a [`timeout`](crate::timeout), and not of `until`'s deadline.
 pub(crate) fn await_signal(
     me: FiberRef,
     over: impl FnOnce() -> bool,
@@ -273,8 +282,8 @@ pub(crate) fn await_signal(
     (outcome, plan.limit <= plan.deadline)
 }
 
-/// A wait has begun, but there is no need for it: ends it with `outcome`, unless another party
-/// was faster.
+/// Ends the caller's own wait, which has begun but is not needed, with `outcome`; or with that of another
+/// party, if that has ended the wait before.
 fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     if me.episode.claim(ticket, outcome) == (Claim::Thread { counted: true }) {
         census::thread_woken();
@@ -283,7 +292,7 @@ fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     me.episode.finish()
 }
 
-/// The part all waits share: from a wait that has begun to its end.
+/// What all waits share (but [`park_held`]): from a wait that has begun to its end.
 fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
     let &Plan { reason, flags, deadline, limit } = plan;
     if flags & BY_CANCEL != 0 {
@@ -291,7 +300,7 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
         if cancelled || (limit != NEVER && limit <= clock::now()) {
             let interruption = if cancelled { Outcome::Cancelled } else { Outcome::TimedOut };
             let outcome = give_up(me, ticket, interruption);
-            // A loop around a wait that is over at once must not keep all others from running.
+            // A fiber that calls this in a loop must not keep all others from running.
             yield_now();
             return outcome;
         }
@@ -303,14 +312,14 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
             if carrier.must_not_switch() {
                 stand(me, ticket, deadline);
             } else if !me.episode.is_woken() {
-                // SAFETY: `me` is the caller, running on its carrier, and its wait has begun.
-                unsafe { carrier::leave(me, Next::Park) };
+                // SAFETY: `me` is the calling fiber, which may leave its stack now; its wait has begun.
+                unsafe { leave(me, Next::Park) };
             }
             if let Some((shard, key)) = timer {
                 if me.episode.outcome() != Outcome::TimedOut {
                     without_parking(|| {
-                        // SAFETY: a shard lives as long as its runtime, and that as long as its
-                        // fibers.
+                        // SAFETY: a shard is part of a carrier of the fiber's runtime, which lives as long
+                        // as its fibers.
                         unsafe { (*shard).remove(key) };
                     });
                 }
@@ -322,10 +331,10 @@ fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
     me.episode.finish()
 }
 
-/// A plain thread sleeps until its wait is ended.
+/// [`wait`] for a plain thread: sleeps until the wait has been ended.
 fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) {
     let idle = &bed::of(me).idle;
-    // Where threads stand for fibers, the others look: they may be ten thousand.
+    // Threads in place of fibers do not look for deadlocks: there may be ten thousand.
     let looks = deadline == NEVER && reason.is_for_fibers() && !bed::is_spawned(me);
     let mut seen = looks.then(census::Seen::default);
     while !me.episode.is_woken() {
@@ -350,11 +359,11 @@ fn sleep_as_thread(me: FiberRef, ticket: Ticket, deadline: u64, reason: Reason) 
     }
 }
 
-/// How long a fiber that must not leave its stack sleeps before it looks again.
+/// Time between two looks of a fiber that must not leave its stack.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// Waits without leaving the stack, for a fiber that must not (see
-/// [`Carrier::must_not_switch`](crate::carrier::carrier::Carrier::must_not_switch)).
+/// Waits by blocking the carrier, for a fiber that must not leave its stack: see
+/// [`Carrier::must_not_switch`](crate::carrier::carrier::Carrier::must_not_switch).
 #[cold]
 fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
     while !me.episode.is_woken() {
@@ -365,13 +374,15 @@ fn stand(me: FiberRef, ticket: Ticket, deadline: u64) {
     }
 }
 
-/// Runs `f` for a caller whose frame fibers borrow from: that frame must not be left by a panic,
-/// and so none gets past here.
+/// Runs `f` for a caller from whose frame other fibers or threads borrow, so that no panic may leave it:
+/// a panic of `f` aborts the process.
 pub(crate) fn or_abort<R>(f: impl FnOnce() -> R) -> R {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
-            eprintln!("carefree: a wait failed that fibers borrow from the caller of; aborting");
+            eprintln!(
+                "carefree: panicked while others still borrow from this stack frame; aborting"
+            );
             std::process::abort();
         }
     }

@@ -1,50 +1,53 @@
-//! The fibers that wait for operations on one thing, a file as a rule, which another fiber may close.
+//! The fibers that wait for operations on one thing, as a rule a file, which another fiber may close.
 //!
-//! The closing fiber ends their waits, and does not go on before the last of them has left. What that
-//! costs is the work for those fibers: no other fiber of the process is looked at.
+//! The closing fiber (or thread) ends their waits, and does not go on before the last of them has left. That
+//! takes work for each of these fibers, and for no other fiber of the process.
 //!
 //! # Where they are found
 //!
-//! A fiber that enters counts itself in `word`. If it is the first in, it is the *lone* one and writes
-//! its name down in `lone`, which is all that the common case costs: one reader, parked. A fiber that
-//! finds others there enters a list, under a lock, by a record in its own frame (its [`Seat`]).
+//! A fiber that enters counts itself in `word`. If the count was 0 it is the *lone* one: it stores its name,
+//! a pointer to its header, in `lone`. That is all that the common case costs, one parked reader. Otherwise
+//! it enters a list, under a lock, by a record in its own frame (its [`Seat`]).
 //!
 //! ```text
-//!  waiter:  count += 1; was CLOSING: count -= 1, give up    closer:  CLOSING = 1
-//!           count was 0: lone = me, else enter the list              wake lone, and all in the list
-//!           begin to wait; is it CLOSING? give up                    park until count = 0
-//!           …                                                        CLOSING = 0
+//!  waiter:  count += 1                                  closer:  CLOSING = 1
+//!           CLOSING was 1?  count -= 1, give up                  wake lone, and all in the list
+//!           count was 0?  lone = me, else enter the list         park until count = 0
+//!           begin to wait                                        CLOSING = 0
+//!           CLOSING is 1?  give up
+//!           …
 //!           leave the list, if in it
-//!           count -= 1; was CLOSING and count now 0: unpark
+//!           count -= 1
+//!           CLOSING is 1 and count is 0?  unpark the closer
 //! ```
 //!
 //! # Proof
 //!
-//! *There is one lone fiber at most.* To find a count of 0 a fiber must come after the one before has
-//! counted back. That one wrote `lone` before, and its decrement is read by the later fiber's increment
-//! (all changes of `word` are read-modify-writes, which acquire and release): so the later name is the
-//! one that stays.
+//! *There is one lone fiber at most.* A fiber that finds a count of 0 has counted itself after all fibers
+//! before it have counted back. The last lone one stored its name before that; its decrement releases the
+//! store, and the later increment acquires it (all changes of `word` are read-modify-writes). So the later
+//! name is the one that stays.
 //!
-//! *The closing fiber misses none.* Take a waiter that counted itself before `CLOSING` was set, so that
-//! the count is not 0. It looks at `word` once more when its wait has begun, by a read-modify-write.
-//! Either that finds `CLOSING`, and the waiter gives up. Or it comes before the closer's own
-//! read-modify-write, which acquires what the waiter did until then: it wrote its name, or entered the
-//! list, and began to wait. Then the closer finds it and ends that wait, or another has ended it, and
-//! the waiter looks again before it waits again.
+//! *The closer misses none.* Take a waiter that counted itself before `CLOSING` was set. When its wait has
+//! begun it looks at `word` once more, by a read-modify-write. Either that finds `CLOSING`, and the waiter
+//! gives up. Or it comes before the read-modify-write by which the closer sets `CLOSING`, which acquires
+//! all that the waiter did until then: its name is stored, or its record listed, and its wait has begun.
+//! So the closer finds it. If something else has ended that wait, the waiter looks again before it waits
+//! again.
 //!
-//! *It waits for none that comes late.* A fiber that counts itself after `CLOSING` was set sees that at
-//! once and counts back.
+//! *The closer waits for no late one.* A fiber that counts itself after `CLOSING` was set sees that at once
+//! and counts back.
 //!
-//! *It touches no record of a fiber that has gone on.* The closer takes each record out of the list under
-//! the lock, copies the name in it, and never reads the record again. A waiter does not leave its frame
-//! before it has had the lock and its record is out of the list.
+//! *No record is accessed when its fiber has gone on.* The closer takes a record out of the list and copies
+//! its name under the lock, and does not access it again. A waiter leaves its frame only after it has had
+//! the lock and its record is out of the list.
 //!
-//! *A name that is not up to date does no harm*: that of a lone fiber that has left while others are
-//! still in the list, or one copied from a record whose fiber has left since. Headers are never given
-//! back, and of that fiber at most a wait for the completion of another operation is ended; such waits
-//! look again (see `operation`).
+//! *An outdated name does no harm*: that of a lone fiber that has left while others are in the list, or one
+//! copied from the record of a fiber that has left since. Headers are never unmapped, so at most that
+//! fiber's wait for another operation is ended, or that of a later fiber with the same header. Such waits
+//! look whether they have to go on (see `operation`).
 //!
-//! *The bit is cleared before the thing is gone*, so what comes next under the same name begins anew.
+//! *The bit is cleared before the thing is closed*, so another thing under the same number starts without.
 //!
 //! # Cost
 //!
@@ -52,7 +55,7 @@
 
 use std::ptr;
 
-use crate::carrier::carrier::yield_now;
+use crate::carrier::switch::yield_now;
 use crate::carrier::wake::wake_completed;
 use crate::fiber::current;
 use crate::fiber::header::FiberRef;
@@ -62,33 +65,33 @@ use crate::protocol::work;
 use crate::wait::lot;
 use crate::wait::park::{self, Until};
 
-/// In [`Waiters::word`]: it is being closed.
+/// In [`Waiters::word`]: the thing is being closed.
 const CLOSING: u32 = 1 << 31;
 
-/// Fibers whose waits are ended between two takings of the lock.
+/// How many fibers the closer takes out of the list at a time.
 const BATCH: usize = 32;
 
 /// The fibers that wait for one thing that may be closed.
 #[derive(Debug)]
 pub struct Waiters {
-    /// How many there are, and [`CLOSING`].
+    /// The number of waiters, and [`CLOSING`].
     word: AtomicU32,
-    /// The one that came when there was none.
+    /// The name of the waiter that came when there was none.
     lone: AtomicPtr<u8>,
-    /// The others.
+    /// The other waiters.
     list: Lock<List>,
 }
 
 #[derive(Debug)]
 struct List(*const Seat);
 
-// SAFETY: the records in a list live while they are in it, and are reached under its lock only.
+// SAFETY: a record in the list is there until it is taken out, and is accessed under the lock only.
 unsafe impl Send for List {}
 
-/// Where a fiber that waits stands in the list: a record in its own frame.
+/// A waiter's record in the list. It lies in the waiter's frame.
 #[derive(Debug)]
 pub struct Seat {
-    /// The fiber's name.
+    /// The waiter's name.
     fiber: Cell<*mut u8>,
     next: Cell<*const Seat>,
     previous: Cell<*const Seat>,
@@ -96,17 +99,17 @@ pub struct Seat {
     listed: Cell<bool>,
 }
 
-/// The place of one that waits.
+/// A fiber that is counted as waiting, until this is dropped.
 #[derive(Debug)]
 pub struct Waiter<'w> {
     waiters: &'w Waiters,
-    /// Its place, unless it is the lone one.
+    /// Its record, if it is in the list.
     seat: Option<&'w Seat>,
 }
 
 impl Seat {
     const_fn! {
-        /// One that is not taken.
+        /// A record that is in no list.
         #[inline]
         pub fn new() -> Seat {
             Seat {
@@ -121,7 +124,8 @@ impl Seat {
 
 #[cfg(all(test, loom))]
 impl Seat {
-    /// The memory is the fiber's again, and nothing is to look at it.
+    /// Writes to the record when the fiber uses its memory for something else: loom reports later
+    /// accesses.
     pub(crate) fn retire(&self) {
         self.fiber.set(ptr::null_mut());
         self.next.set(ptr::null());
@@ -140,7 +144,7 @@ impl List {
     fn push(&mut self, seat: &Seat) {
         seat.next.set(self.0);
         seat.previous.set(ptr::null());
-        // SAFETY: a record in the list lives.
+        // SAFETY: the lock is held, and a record in the list is there.
         if let Some(first) = unsafe { self.0.as_ref() } {
             first.previous.set(seat);
         }
@@ -150,7 +154,7 @@ impl List {
 
     fn remove(&mut self, seat: &Seat) {
         work::step();
-        // SAFETY: a record in the list lives.
+        // SAFETY: the lock is held, and a record in the list is there.
         let (previous, next) = unsafe { (seat.previous.get().as_ref(), seat.next.get().as_ref()) };
         match previous {
             Some(previous) => previous.next.set(seat.next.get()),
@@ -171,7 +175,7 @@ impl Default for Waiters {
 
 impl Waiters {
     const_fn! {
-        /// Without any.
+        /// Without waiters.
         pub fn new() -> Waiters {
             Waiters {
                 word: AtomicU32::new(0),
@@ -181,8 +185,8 @@ impl Waiters {
         }
     }
 
-    /// `fiber` is about to wait. If it is `Err`, then not: a closing fiber is at work, and the waiter
-    /// has to leave.
+    /// Counts `fiber`, which is about to wait. `Err`: the thing is being closed, and the result has to
+    /// be dropped.
     #[inline]
     fn enter_as<'w>(&'w self, fiber: *mut u8, seat: &'w Seat) -> Result<Waiter<'w>, Waiter<'w>> {
         let before = self.word.fetch_add(1, Ordering::AcqRel);
@@ -198,12 +202,12 @@ impl Waiters {
         Ok(Waiter { waiters: self, seat: Some(seat) })
     }
 
-    /// Takes a few of those in the list out of it. How many.
+    /// Takes up to [`BATCH`] records out of the list, and copies their names. Returns how many.
     fn take(&self, fibers: &mut [*mut u8; BATCH]) -> usize {
         let mut list = self.list.lock();
         let mut count = 0;
         for fiber in fibers {
-            // SAFETY: a record in the list lives.
+            // SAFETY: the lock is held, and a record in the list is there.
             let Some(seat) = (unsafe { list.0.as_ref() }) else { break };
             *fiber = seat.fiber.get();
             list.remove(seat);
@@ -212,10 +216,10 @@ impl Waiters {
         count
     }
 
-    /// Ends the waits of all by `wake`, and waits by `park` until they have left: it is asked to park
-    /// the caller while what it is given says so. False: it is being closed already.
+    /// Ends the waits of all by `wake`, and waits until they have left, by `park`: that parks the caller
+    /// until it is unparked, unless what it gets returns false. False: the thing is being closed already.
     ///
-    /// `wake` may find the fiber gone, and its name another fiber's.
+    /// `wake` may get the name of a fiber that has left.
     fn close_by(&self, wake: impl Fn(*mut u8), mut park: impl FnMut(&dyn Fn() -> bool)) -> bool {
         let before = self.word.fetch_or(CLOSING, Ordering::AcqRel);
         if before & CLOSING != 0 {
@@ -236,12 +240,12 @@ impl Waiters {
                 park(&some);
             }
         }
-        // One may have counted itself just now, and will count back.
+        // A late one may still be counted, and will count back.
         self.word.fetch_and(!CLOSING, Ordering::Release);
         true
     }
 
-    /// Whether there are any, or it is being closed.
+    /// Whether there are waiters, or the thing is being closed.
     #[inline]
     pub fn is_waited_on(&self) -> bool {
         self.word.load(Ordering::Relaxed) != 0
@@ -249,14 +253,14 @@ impl Waiters {
 }
 
 impl Waiter<'_> {
-    /// Whether the thing is still there to wait for.
+    /// Whether the thing is still there to wait for: to be asked when a wait has begun, too.
     #[inline]
     pub fn holds(&self) -> bool {
         // A read-modify-write: see the proof.
         self.waiters.word.fetch_or(0, Ordering::AcqRel) & CLOSING == 0
     }
 
-    /// Leaves. Whether it was the last that the closing fiber waits for.
+    /// Counts back; whether this was the last that the closer waits for.
     #[inline]
     fn leave(&self) -> bool {
         if let Some(seat) = self.seat {
@@ -270,16 +274,15 @@ impl Waiter<'_> {
 }
 
 impl Waiters {
-    /// Counts the caller among those that wait, until what is returned is dropped; `None` if the
-    /// thing is just being closed.
+    /// Counts the calling fiber as waiting until the result is dropped; `None` if the thing is being
+    /// closed.
     #[inline]
     pub fn enter<'w>(&'w self, seat: &'w Seat) -> Option<Waiter<'w>> {
         let me = current::current_fiber().map_or(ptr::null_mut(), FiberRef::as_ptr);
         match self.enter_as(me, seat) {
             Ok(waiter) => Some(waiter),
             Err(late) => {
-                // Counts back. Then the closer may go on: a fiber that calls again and again until
-                // it succeeds would never let it.
+                // Counts back, and lets the closer run: the caller may try again until it succeeds.
                 drop(late);
                 yield_now();
                 None
@@ -287,16 +290,16 @@ impl Waiters {
         }
     }
 
-    /// Has all waits ended whose fibers are here, and waits until these have left. False: another
-    /// thread or fiber does so already.
+    /// Ends the waits of all that have entered, and waits until they have left. False: another thread or
+    /// fiber does so already.
     ///
-    /// Such a wait is for operations alone ([`crate::wait::operation`]) and [holds](Waiter::holds) as
-    /// long as those that entered say so.
+    /// A fiber that has entered waits for operations only ([`crate::wait::operation`]), with
+    /// [`Waiter::holds`] as their condition.
     #[cold]
     pub fn close(&self) -> bool {
         let wake = |fiber: *mut u8| {
             if !fiber.is_null() {
-                // SAFETY: it comes from `enter`.
+                // SAFETY: `enter` has got the pointer from `FiberRef::as_ptr`.
                 wake_completed(unsafe { FiberRef::from_ptr(fiber) });
             }
         };
@@ -309,14 +312,14 @@ impl Waiters {
         (&raw const self.word) as usize
     }
 
-    /// Forgets all: in the child of a fork, to which they have not come along.
+    /// Forgets all waiters: in the child of a fork, which has none of the parent's other fibers.
     ///
     /// # Safety
     /// There is one thread, and it is not in here.
     #[cfg(not(loom))]
     pub unsafe fn renew(&self) {
         self.word.store(0, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: there is one thread, and it does not have the lock.
         unsafe { self.list.renew(List(ptr::null())) };
     }
 }
@@ -324,7 +327,7 @@ impl Waiters {
 impl Drop for Waiter<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Its name is all that is used of the waiters from here on.
+        // Taken now, for the `Waiters` may be freed once this has counted back.
         let key = self.waiters.key();
         if self.leave() {
             lot::unpark(key, usize::MAX);

@@ -1,31 +1,32 @@
-//! Threads for calls that block.
+//! A pool of threads for calls that block.
 //!
-//! Jobs wait in one list, first in, first out. A *worker* takes jobs from it for as long as there
-//! are any, then lies down: idle workers are a stack, so that those not needed stay below and end.
+//! A call is a *job*. Jobs wait in one list, first in, first out. A thread is a *worker*: it takes jobs
+//! from the list while there are any, then it is idle. Idle workers are a stack, so those that are not
+//! needed stay at its bottom, and end after a while.
 //!
-//! # What sees to a job
+//! # Each job is done
 //!
-//! Under the lock, at any time, each job in the list has a worker that will come for it: one that
-//! was taken off the idle stack for it and has not looked yet; or the worker that is *starting*; or,
-//! if there are as many workers as there may be, any of them. By induction over what changes that:
+//! At any time when the lock is free, a worker will come for each job in the list: a worker that was taken
+//! off the idle stack for it and has not looked yet; or the worker that is *starting*; or, if there are as
+//! many workers as there may be, any of them. What changes the list or the workers keeps it so:
 //!
-//! * A caller that pushes takes an idle worker off the stack. If there is none, it pushes only while a worker
-//!   is starting or there are as many as may be; else it has to start one first ([`Pool::provide`]).
-//! * A worker that takes a job while it was starting leaves the rest of the list without its own
-//!   visitor; so it starts the next worker if there is a rest ([`State::wants_worker`]). One worker
-//!   starts at a time, for short jobs are often done before a second thread would be up; long ones
-//!   get a thread each, one after the other.
-//! * A worker lies down only if the list is empty, and ends only from the idle stack.
+//! * A caller that pushes a job takes an idle worker off the stack. If there is none, it pushes only while
+//!   a worker is starting or there are as many workers as there may be; otherwise it has to start one
+//!   first ([`Pool::provide`]).
+//! * A worker that was starting takes a job. No worker may be left to come for the others in the list, so
+//!   it starts the next worker if there are others ([`State::wants_worker`]). One worker starts at a time:
+//!   short jobs are often done before a second thread has started, and long ones get a thread each, one
+//!   after the other.
+//! * A worker goes to the idle stack only if the list is empty, and ends only from there.
 //!
-//! When a thread cannot be started, the job waits for those there are, and for the next attempt,
-//! which comes with the next job that is pushed or taken. If there are none, the thread that made the attempt does
-//! what is in the list itself.
+//! If a thread cannot be started, the jobs wait for the workers that there are, and for the next attempt,
+//! which is made when the next job is pushed or taken. If there are no workers, the thread that made the
+//! attempt does the jobs in the list itself.
 //!
 //! # Locks
 //!
-//! Fibers come here, from code that libc's calls are built on: everything is under a [`Lock`], which
-//! parks no fiber, and workers sleep in an [`Idle`]. No allocation and no system call is made under
-//! the lock.
+//! Fibers call this within libc's functions. So everything is under a [`Lock`], which parks no fiber, and
+//! workers sleep in an [`Idle`]. Under the lock nothing is allocated, and no system call is made.
 
 use std::cell::Cell;
 use std::io;
@@ -42,15 +43,15 @@ use crate::fiber::header::FiberRef;
 use crate::protocol::episode::Ticket;
 use crate::protocol::generation;
 
-/// How long a worker stays without a job.
+/// How long an idle worker stays.
 pub(super) const LINGER: Duration = Duration::from_secs(10);
-/// Workers at most, unless told otherwise.
+/// The most workers, by default.
 const BOUND: usize = 512;
 
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Jobs that were not yet done, or whose fibers were not yet woken.
+/// Jobs that are not done, or whose fibers have not been woken yet.
 pub(crate) fn under_way() -> usize {
     UNDER_WAY.load(Ordering::SeqCst)
 }
@@ -60,18 +61,18 @@ pub(crate) fn threads() -> usize {
     THREADS.load(Ordering::SeqCst)
 }
 
-/// Forgets threads and calls: in the child of a fork, to which they have not come along.
+/// Forgets workers and jobs: in the child of a fork, which has none of the parent's.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.
 pub(super) unsafe fn renew(pool: &'static Pool) {
     UNDER_WAY.store(0, Ordering::SeqCst);
     THREADS.store(0, Ordering::SeqCst);
-    // SAFETY: the caller's promise.
+    // SAFETY: there is one thread, and it does not have the lock.
     unsafe { pool.state.renew(State::EMPTY) };
 }
 
-/// There is no thread, and none can be started.
+/// A worker was needed, and its thread could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
@@ -82,12 +83,12 @@ pub(super) struct Work {
     pub(super) data: *const (),
 }
 
-/// Work that a fiber waits for; lies in that fiber's frame.
+/// Work for which a fiber waits. It lies in that fiber's frame.
 #[derive(Debug)]
 pub(super) struct Job {
     work: Work,
     waiter: Cell<Option<(FiberRef, Ticket)>>,
-    /// The next one in the list; under the pool's lock.
+    /// The next job in the list; under the pool's lock.
     next: Cell<*const Job>,
 }
 
@@ -97,12 +98,12 @@ impl Job {
         Job { work, waiter: Cell::new(None), next: Cell::new(ptr::null()) }
     }
 
-    /// It was not pushed, and will not be done.
+    /// Gives up a job that was not pushed.
     pub(super) fn abandon(self) {
         UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Says whose wait ends with the work.
+    /// Sets the wait that is to be ended when the work is done.
     pub(super) fn set_waiter(&self, fiber: FiberRef, ticket: Ticket) {
         self.waiter.set(Some((fiber, ticket)));
     }
@@ -113,29 +114,31 @@ impl Job {
 /// # Safety
 /// The job was pushed, and taken off the list by the caller.
 unsafe fn perform(job: *const Job) {
-    // SAFETY: its fiber waits, and so its frame stays, until `end_wait`.
+    // SAFETY: the job lies in the frame of its fiber, which waits until `end_claimed`.
     let Job { work, waiter, .. } = unsafe { &*job };
     let waiter = waiter.get();
     let before = generation::current();
-    // SAFETY: the call of that job, made once.
+    // SAFETY: a job is pushed once and so taken off the list once; `data` is what `run` is for.
     unsafe { (work.run)(work.data) };
     if generation::current() != before {
-        // It has forked, and this is the child: none waits here.
+        // The call has forked, and this is the child, in which no fiber waits for it.
         generation::end();
     }
     if let Some((fiber, ticket)) = waiter {
         end_claimed(fiber, ticket);
     }
-    // Only now: see `deadlock`.
+    // Only now: a fiber that waits for a call counts as running (see `process::deadlock`).
     UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// A thread's place in the pool; never freed, for a late wake-up may still reach it, but used again.
+/// A worker's place in the pool. It is never freed, for a late wake-up may still reach it, but later workers
+/// use it again.
 #[derive(Debug)]
 struct Worker {
     bed: Idle,
-    /// Whether it is on the idle stack, and the links of that or of the stack of spare places.
+    /// Whether it is on the idle stack.
     is_idle: Cell<bool>,
+    /// The next below it on the idle stack, or on that of spare places.
     below: Cell<Option<&'static Worker>>,
 }
 
@@ -150,16 +153,21 @@ pub(super) struct Pool {
 }
 
 struct State {
+    /// The list of jobs.
     first: *const Job,
     last: *const Job,
+    /// The top of the stack of idle workers.
     idle: Option<&'static Worker>,
+    /// The top of the stack of places without a worker.
     spare: Option<&'static Worker>,
-    /// Workers, the starting one among them.
+    /// Workers, including the one that is starting.
     workers: usize,
+    /// Whether a worker is starting: its thread has not come to the lock yet.
     starting: bool,
 }
 
-// SAFETY: jobs are made to be done by other threads, and are reached under the lock.
+// SAFETY: a job stays until it is done (`Pool::push`), its list is under the lock, and `offload_unchecked`
+// demands that the call may be made by another thread.
 unsafe impl Send for State {}
 
 impl State {
@@ -178,7 +186,7 @@ impl State {
         if job.is_null() {
             return None;
         }
-        // SAFETY: a job in the list is waited for, so it is there.
+        // SAFETY: the fiber of a job in the list waits, so the job is there; and the lock is held.
         self.first = unsafe { (*job).next.get() };
         if self.first.is_null() {
             self.last = ptr::null();
@@ -191,13 +199,13 @@ impl State {
         if self.last.is_null() {
             self.first = job;
         } else {
-            // SAFETY: as in `pop`.
+            // SAFETY: the fiber of a job in the list waits, so the job is there; and the lock is held.
             unsafe { (*self.last).next.set(job) };
         }
         self.last = job;
     }
 
-    /// Whether another worker should be started, and counts it as starting then.
+    /// Whether the caller should start another worker, which is counted as starting then.
     fn wants_worker(&mut self, bound: usize) -> bool {
         let wanted = self.idle.is_none() && !self.starting && self.workers < bound;
         if wanted {
@@ -208,6 +216,7 @@ impl State {
         wanted
     }
 
+    /// Takes `worker` off the idle stack, wherever in it.
     fn leave_idle(&mut self, worker: &'static Worker) {
         worker.is_idle.set(false);
         let below = worker.below.take();
@@ -239,8 +248,8 @@ impl Pool {
         self.bound.load(Ordering::Relaxed)
     }
 
-    /// Sees to it that there is a worker for one more job, as a rule; whether there still is one
-    /// turns out when the job is pushed.
+    /// Starts a worker if one more job needs that. (By the time of the push, another job may have taken
+    /// it.)
     ///
     /// # Errors
     /// When a thread was to be started and could not be.
@@ -257,23 +266,23 @@ impl Pool {
         let mut state = self.state.lock();
         state.starting = false;
         state.workers -= 1;
-        // Jobs of others that relied on this worker.
+        // Other fibers may have pushed jobs for this worker.
         while state.workers == 0 {
             let Some(job) = state.pop() else { break };
             drop(state);
-            // SAFETY: taken off the list just now.
+            // SAFETY: it was pushed, and taken off the list just now.
             unsafe { perform(job) };
             state = self.state.lock();
         }
         Err(Refused)
     }
 
-    /// Puts a job into the list, unless a worker has to be [`provide`](Self::provide)d first. What
-    /// became of the last attempt to do so decides whether the job may wait for busy workers.
+    /// Puts a job into the list, unless a worker has to be [`provide`](Self::provide)d first. `provided` is
+    /// the result of the last attempt: if that was refused, the job may wait for busy workers.
     ///
     /// # Safety
-    /// If the result is true: the job and its work stay until its waiter's wait is ended, which
-    /// nothing else ends.
+    /// If the result is true, the job and what its work points to stay until the wait of its waiter was
+    /// ended, and only the pool ends that wait. The work's call may be made by another thread.
     pub(super) unsafe fn push(&self, job: &Job, provided: Result<(), Refused>) -> bool {
         let mut state = self.state.lock();
         let worker = state.idle;
@@ -297,7 +306,7 @@ impl Pool {
         true
     }
 
-    /// What a worker's thread does.
+    /// The body of a worker's thread.
     fn work(&'static self) {
         let mut state = self.state.lock();
         state.starting = false;
@@ -323,7 +332,7 @@ impl Pool {
         }
     }
 
-    /// Does jobs while there are any, then goes to the idle stack.
+    /// Does jobs while there are any, then puts the worker on the idle stack.
     fn do_jobs(&'static self, me: &'static Worker) {
         loop {
             let mut state = self.state.lock();
@@ -335,16 +344,16 @@ impl Pool {
             let more = !state.first.is_null() && state.wants_worker(self.bound());
             drop(state);
             if more {
-                // If it cannot be had, the jobs wait for us.
+                // If it cannot be started, the jobs wait for this worker.
                 let _ = self.start_worker();
             }
-            // SAFETY: taken off the list just now.
+            // SAFETY: it was pushed, and taken off the list just now.
             unsafe { perform(job) };
         }
     }
 
-    /// Waits on the idle stack until there is a job. False: it took too long, and the worker is one
-    /// no more.
+    /// Waits until the worker is taken off the idle stack for a job. False: none came for too long, and the
+    /// worker has to end.
     fn wait(&self, me: &'static Worker) -> bool {
         let deadline = clock::after(self.linger);
         loop {
@@ -368,7 +377,7 @@ pub(super) fn start_thread(pool: &'static Pool) -> io::Result<()> {
     launch("carefree-offload", || pool.work()).map(drop)
 }
 
-/// What the tests count.
+/// Counts for the tests.
 #[cfg(test)]
 impl Pool {
     pub(super) fn workers(&self) -> usize {
@@ -379,7 +388,7 @@ impl Pool {
     pub(super) fn waiting(&self) -> usize {
         let state = self.state.lock();
         let next = |job: &*const Job| {
-            // SAFETY: as in `pop`; the list does not change under the lock.
+            // SAFETY: the fiber of a job in the list waits, so the job is there; and the lock is held.
             let next = unsafe { (**job).next.get() };
             Some(next).filter(|next| !next.is_null())
         };
