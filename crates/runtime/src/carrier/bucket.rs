@@ -176,10 +176,12 @@ impl Bucket {
     #[inline]
     fn try_lock(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
+        // Acquire: it orders this after the last unlock. That wakers without the lock see the word before
+        // what is read under it is the work of `fence_after_lock`.
         word & HELD == 0
             && self
                 .word
-                .compare_exchange(word, word | HELD, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(word, word | HELD, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
     }
 
@@ -370,7 +372,8 @@ fn take_out(fiber: FiberRef) {
         {
             let run = list.run(fiber.key.load(Ordering::Relaxed));
             list.unlink(run.expect("a fiber in the list is in a run"), fiber);
-            fiber.linked.store(false, Ordering::Release);
+            // Relaxed: the fiber is the caller, or made ready by it later. Others look under the lock.
+            fiber.linked.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -240,8 +240,9 @@ impl Waiters {
                 park(&some);
             }
         }
-        // A late one may still be counted, and will count back.
-        self.word.fetch_and(!CLOSING, Ordering::Release);
+        // A late one may still be counted, and will count back. Relaxed: a read-modify-write carries on
+        // what the waiters' decrements released, and the closer's own changes were made under the lock.
+        self.word.fetch_and(!CLOSING, Ordering::Relaxed);
         true
     }
 
