@@ -1,8 +1,7 @@
-//! What the runtime notes of a plain thread beside its header.
+//! What a plain thread has where a fiber has its stack: where it sleeps.
 //!
-//! A bed is made when a thread first needs a header and stays with that header for good: a late
-//! wake-up may still reach a thread that has ended, or the next one with its header, which looks
-//! whether it was meant.
+//! A bed is made with a thread's header and stays with it for good: a late wake-up may still reach a
+//! thread that has ended, or the next one with the same header, which looks whether its wait was ended.
 
 use crate::fiber::header::{FiberRef, Kind};
 use crate::protocol::sync::{AtomicBool, AtomicUsize, Idle, Ordering};
@@ -12,31 +11,31 @@ use std::ptr;
 #[derive(Debug)]
 pub(crate) struct Bed {
     pub(crate) idle: Idle,
-    /// Whether the runtime has started the thread, in place of a fiber.
+    /// Whether the runtime has started the thread in place of a fiber.
     spawned: AtomicBool,
-    /// The thread's `pthread_t`, until it is joined or detached; else 0. Written before the thread's
-    /// one [`JoinHandle`](crate::JoinHandle) is made, and then that handle's.
+    /// The `pthread_t` of such a thread until it is joined or detached; else 0. It is set before the
+    /// thread's one [`JoinHandle`](crate::JoinHandle) is made, and then used by that handle only.
     joinable: AtomicUsize,
 }
 
-/// Gives `fiber`, a header of its own caller's, a bed.
+/// Gives a header a bed: one that no other thread accesses yet.
 pub(crate) fn make(fiber: FiberRef) {
     let bed =
         Bed { idle: Idle::new(), spawned: AtomicBool::new(false), joinable: AtomicUsize::new(0) };
     fiber.stack.store(Box::into_raw(Box::new(bed)).cast(), Ordering::Release);
 }
 
-/// The bed of a thread. `thread` is, or was, of kind [`Kind::Thread`].
+/// The bed of `thread`, which is or was of kind [`Kind::Thread`].
 pub(crate) fn of(thread: FiberRef) -> &'static Bed {
     let bed = thread.stack.load(Ordering::Acquire).cast::<Bed>();
     debug_assert!(!bed.is_null(), "a thread has a bed");
-    // SAFETY: `make` has put it there when the header became a thread's, which it then stays; beds are
-    // never freed, and are only ever shared.
+    // SAFETY: `make` has set it when the header became a thread's, which it stays. A bed is never freed,
+    // and only shared references to it are made.
     unsafe { &*bed }
 }
 
 impl Bed {
-    /// Notes whether the header's next thread is one that the runtime starts.
+    /// Notes whether the header's next thread is started in place of a fiber.
     pub(crate) fn begin(&self, spawned: bool) {
         self.spawned.store(spawned, Ordering::Relaxed);
     }
@@ -51,7 +50,7 @@ impl Bed {
         self.joinable.load(Ordering::Relaxed)
     }
 
-    /// Leaves it to the caller of this to join or detach the thread.
+    /// Leaves it to the caller to join or detach the thread.
     pub(crate) fn give_up(&self) {
         self.take_joinable();
     }
@@ -67,28 +66,29 @@ pub(crate) fn is_spawned(fiber: FiberRef) -> bool {
     fiber.kind.get() == Kind::Thread && of(fiber).spawned.load(Ordering::Relaxed)
 }
 
-/// Waits until a thread that has FINISHED is gone, its thread-local variables with it. Nothing to do
-/// for a fiber, which finishes last.
+/// Waits until a thread that has FINISHED has ended, and with it its thread-local variables. Nothing to do
+/// for a fiber, which finishes after its variables.
 #[inline]
 pub(crate) fn join(fiber: FiberRef) {
     if fiber.kind.get() == Kind::Thread {
         end(fiber, |thread| {
-            // SAFETY: the thread was neither joined nor detached.
+            // SAFETY: the `pthread_t` was not joined or detached before, for taking it from the bed has
+            // cleared it.
             let failed = unsafe { libc::pthread_join(thread, ptr::null_mut()) };
             if failed != 0 {
-                // A destructor of its own joins it.
-                // SAFETY: as above, still.
+                // The thread joins itself, in a destructor of its own.
+                // SAFETY: the join has failed, so the `pthread_t` is still good.
                 unsafe { libc::pthread_detach(thread) };
             }
         });
     }
 }
 
-/// Lets a thread go on by itself, and libc clean up after it.
+/// Detaches a thread. Nothing to do for a fiber.
 #[inline]
 pub(crate) fn detach(fiber: FiberRef) {
     if fiber.kind.get() == Kind::Thread {
-        // SAFETY: the thread was neither joined nor detached.
+        // SAFETY: the `pthread_t` was not joined or detached before: taking it from the bed has cleared it.
         end(fiber, |thread| unsafe {
             libc::pthread_detach(thread);
         });

@@ -1,4 +1,4 @@
-//! What runs here: the fiber, or the plain thread.
+//! Which fiber, or plain thread, is the caller.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -11,21 +11,23 @@ use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::registry;
 
 thread_local! {
-    /// The header of what runs here: the fiber, or (once it has waited) the plain thread. In own
-    /// mode each fiber has one of these; in shared mode the carrier changes it at each switch.
+    /// The header of the fiber that runs here; or of the plain thread, once it has waited. In own mode each
+    /// fiber has this variable to itself; in shared mode it is the carrier's, written at each switch.
     static CURRENT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
-    /// Gives a thread's header back when the thread ends.
+    /// Gives back a thread's header when the thread ends.
     static THREAD: RefCell<Option<ThreadHeader>> = const { RefCell::new(None) };
 }
 
-/// Where `CURRENT` lies, seen from the thread pointer; for a prefetch, so any answer is right.
+/// The offset of `CURRENT` from the thread pointer. It is used for prefetching only, so a wrong one does no
+/// harm.
 static CURRENT_FROM_TP: AtomicIsize = AtomicIsize::new(0);
 
-/// Brings what a switch to `fiber`, which is in a queue, reads first into the cache: the top of its
-/// stack, and its `CURRENT`.
+/// Fetches what a switch to `fiber`, which is in a queue, reads first: the innermost frame on its stack, and
+/// its `CURRENT`.
 #[inline(always)]
 pub(crate) fn prefetch_stack(fiber: FiberRef) {
-    // SAFETY: a fiber in a queue is off its stack and not entered, so its context is not written.
+    // SAFETY: a fiber in a queue has left its stack and is not entered before the caller, which has the
+    // queue, takes it out: so its context is not written.
     let context = unsafe { &*fiber.context.get() };
     let sp = context.stack_pointer();
     for line in 0..3 {
@@ -35,31 +37,32 @@ pub(crate) fn prefetch_stack(fiber: FiberRef) {
     arch::prefetch(context.thread_pointer().wrapping_offset(current));
 }
 
-/// Finds out where a fiber's `CURRENT` lies, seen from its thread pointer.
+/// Finds the offset of `CURRENT` from the thread pointer.
 pub(crate) fn locate_current() {
     let address = CURRENT.with(|current| current.as_ptr() as isize);
     let tp = arch::thread_pointer() as isize;
     CURRENT_FROM_TP.store(address.wrapping_sub(tp), Ordering::Relaxed);
 }
 
-/// Says what runs here.
+/// Notes which fiber runs here, or that none does.
 #[inline(always)]
 pub(crate) fn set_current(fiber: Option<FiberRef>) {
     CURRENT.set(fiber.map_or(ptr::null_mut(), FiberRef::as_ptr));
     let limits = fiber.map_or(ptr::null(), |fiber| &raw const fiber.header().limits);
-    // SAFETY: headers are never given back, and nothing but what runs here writes this part of its own.
+    // SAFETY: headers are never unmapped, and the fiber writes `limits` of its own header only while it
+    // runs here.
     unsafe { extent::set_place(limits) };
 }
 
-/// The fiber that runs here, or the thread if it has a header already.
+/// The calling fiber, or the calling thread if it has a header already.
 #[inline(always)]
 pub(crate) fn try_current() -> Option<FiberRef> {
     let current = CURRENT.get();
-    // SAFETY: only `set_current` writes it.
+    // SAFETY: only `set_current` writes this variable, and what it writes is from `as_ptr`.
     (!current.is_null()).then(|| unsafe { FiberRef::from_ptr(current) })
 }
 
-/// The fiber that runs here.
+/// The calling fiber; `None` on a plain thread and in a carrier's own context.
 #[inline(always)]
 pub(crate) fn current_fiber() -> Option<FiberRef> {
     try_current().filter(|me| me.kind.get() == Kind::Fiber)
@@ -70,7 +73,7 @@ pub(crate) fn is_spawned() -> bool {
     try_current().is_some_and(|me| me.kind.get() == Kind::Fiber || bed::is_spawned(me))
 }
 
-/// The fiber or the thread that runs here.
+/// The calling fiber or thread; a thread gets a header if it has none.
 #[inline(always)]
 pub(crate) fn current() -> FiberRef {
     try_current().unwrap_or_else(become_known)
@@ -79,9 +82,9 @@ pub(crate) fn current() -> FiberRef {
 /// Whether the caller is a fiber that may park here: one read of a thread-local, and one of the
 /// fiber's header if it is a fiber.
 ///
-/// For functions that stand in for libc's blocking calls. It is `false` on plain threads, and on a fiber
-/// while the runtime's own code runs on its stack: what that calls of libc (an allocator's lock,
-/// say) must not lead back into the scheduler.
+/// For functions that stand in for libc's blocking calls. It is `false` on plain threads; and on a fiber
+/// while the runtime's own code runs on its stack, whose calls of libc (for an allocator's lock, say) must
+/// not lead back into the scheduler.
 ///
 /// ```
 /// use carefree_runtime::{run, wait::on_fiber};
@@ -93,10 +96,10 @@ pub fn on_fiber() -> bool {
     try_current().is_some_and(|me| me.plain.get() == 0)
 }
 
-/// Runs `f` on the caller's stack with libc's calls being the plain ones, which block the carrier.
+/// Runs `f` on the caller's stack. What `f` calls of libc is libc's own, and blocks the carrier.
 ///
-/// For a few instructions of the runtime's own that must not be interrupted by a switch, and yet
-/// call what is not ours: the allocator, as a rule. `f` must not park.
+/// For short code of the runtime's that must not be interrupted by a switch, but calls code of others, as a
+/// rule the allocator. `f` must not park.
 #[inline]
 pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
     struct Leave(FiberRef);
@@ -113,13 +116,14 @@ pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
+/// A thread's counted reference to its own header.
 struct ThreadHeader(FiberRef);
 
 impl Drop for ThreadHeader {
     fn drop(&mut self) {
         set_current(None);
         if self.0.give_back() {
-            // No stack is pinned in a thread's header.
+            // Returns no stack: none is pinned in a thread's header.
             registry::clear(self.0);
             registry::put(self.0);
         }
@@ -139,10 +143,10 @@ fn become_known() -> FiberRef {
     header
 }
 
-/// Makes `header`, of which one reference becomes the calling thread's, that thread's own.
+/// Makes `header` that of the calling thread, which takes over one counted reference.
 pub(crate) fn adopt(header: FiberRef) {
     header.carrier.set(ptr::null());
     set_current(Some(header));
-    // A thread that is past its destructors keeps its header for ever.
+    // If the thread has run its destructors already, the header is never given back.
     let _ = THREAD.try_with(|slot| *slot.borrow_mut() = Some(ThreadHeader(header)));
 }

@@ -15,10 +15,10 @@
 //! All stacks begin at the same place of their pages. Moving neighbours apart by some cache lines
 //! was tried: a round of 1,000 fibers gained little, a crowd of 10,000 lost a quarter.
 //!
-//! All of it shares the topmost page, so a fiber that has not gone deep costs one page. A stack
-//! stays furnished while it waits for its next fiber: first on its carrier, then in a pool of the
-//! process, and only above a watermark it is stripped and its memory given back; or when there is no
-//! memory for another stack (`shortage`).
+//! All of it shares the topmost page, so a fiber whose calls do not go deep costs one page. A stack
+//! stays furnished between two fibers: on its carrier, or in a pool of the process. It is stripped, and
+//! its memory given back, only if the pool has more than enough, or if there is no memory for another
+//! stack (`process::shortage`).
 
 use std::io;
 use std::mem;
@@ -33,21 +33,21 @@ use once_cell::race::OnceNonZeroUsize;
 
 use crate::fiber::size;
 
-/// Furnished stacks of the default size a carrier keeps for itself.
+/// Furnished stacks of the default size that a carrier keeps for its next fibers.
 const LOCAL: usize = 512;
 /// Closures larger than this are boxed: a fiber's stack is for frames.
 pub(crate) const CLOSURE_MAX: usize = 1024;
 /// How many move between a carrier and the pool at once.
 const BATCH: usize = 64;
 
-/// A stack and its thread-local storage; lies on the stack itself.
+/// The record of a stack and its thread-local storage. It lies on that stack.
 pub(crate) struct FiberStack {
     stack: Stack,
     block: Option<Block>,
 }
 
-/// What is done when a stack of this size is refused for this reason: either it can be had after all, or
-/// the caller is told why not.
+/// A function to call when a stack of this size was refused, with the reason: it tries again in its own way,
+/// or returns why there is none.
 pub(crate) type Refused = fn(StackSize, io::Error) -> io::Result<Stack>;
 
 /// Owns a [`FiberStack`] and the memory it lies in. Dropping it loses the stack for good; see
@@ -55,9 +55,9 @@ pub(crate) type Refused = fn(StackSize, io::Error) -> io::Result<Stack>;
 #[derive(Debug)]
 pub(crate) struct Furnished(NonNull<FiberStack>);
 
-// SAFETY: it owns what it points to, and nothing runs on the stack. What lies there, a stack and a
-// block, is memory that does not care which thread looks at it: a block belongs to the fiber that
-// is entered with its thread pointer, not to the thread that built it.
+// SAFETY: it owns the record, the stack and the block, and nothing runs on the stack. None of these belongs
+// to a thread: a block is for the fiber that is entered with its thread pointer, not for the thread that has
+// built it.
 unsafe impl Send for Furnished {}
 
 impl Furnished {
@@ -68,7 +68,7 @@ impl Furnished {
             None => None,
             Some(layout) => {
                 if !stack.is_fresh() {
-                    // A coroutine was here; a block is built on zeros.
+                    // A coroutine has used the stack, and a block is built on zeros.
                     let room = layout.room();
                     // SAFETY: below the stack's top lies the stack's own memory, more than `room`
                     // (`size::of`), and it is this function's alone.
@@ -112,7 +112,7 @@ impl Furnished {
         self.get().block.as_ref().map_or(std::ptr::null_mut(), Block::thread_pointer)
     }
 
-    /// Brings what the next fiber's start will touch into the cache.
+    /// Fetches what the next fiber's start accesses into the cache.
     #[inline(always)]
     fn prefetch(&self) {
         let here = self.0.as_ptr().cast::<u8>();
@@ -126,7 +126,7 @@ impl Furnished {
         }
     }
 
-    /// Brings what can only be found by way of what [`prefetch`](Self::prefetch) brought.
+    /// Fetches what is found only by what [`prefetch`](Self::prefetch) has fetched.
     #[inline(always)]
     fn prefetch_far(&self) {
         if let Some(block) = &self.get().block {
@@ -145,11 +145,11 @@ impl Furnished {
     /// # Safety
     /// `raw` comes from [`into_raw`](Self::into_raw), nothing runs on it and nothing else takes it.
     pub(crate) unsafe fn from_raw(raw: *mut FiberStack) -> Self {
-        // SAFETY: from `into_raw`, says the caller, so from a `NonNull`.
+        // SAFETY: the pointer comes from `into_raw`, so it was a `NonNull`.
         Furnished(unsafe { NonNull::new_unchecked(raw) })
     }
 
-    /// Makes a used one ready for the next fiber.
+    /// Makes a used stack ready for its next fiber.
     #[inline]
     fn reset(mut self) -> Self {
         self.get().stack.renew_below(self.0.as_ptr().cast());
@@ -161,10 +161,10 @@ impl Furnished {
     }
 }
 
-// Both may have to be moved down to be aligned.
+// The record and the closure may each be moved down by up to 64 bytes, to be aligned.
 const _: () = assert!(size_of::<FiberStack>() + 64 + CLOSURE_MAX + 64 <= size::OWN_BYTES);
 
-/// What lies within a fiber's stack: for the report of an overflow.
+/// The lowest address of a fiber's stack.
 ///
 /// # Safety
 /// `raw` is the stack of a fiber that is alive.
@@ -193,41 +193,41 @@ impl Pool {
 
 static POOL: Lock<Pool> = Lock::new(Pool::EMPTY);
 
-/// Forgets what idles: in the child of a fork, whose fibers must not have the ids of the parent's
-/// (see [`carefree_context::fork::renew`]). To give each idle block another one would mean to copy as
-/// many pages that are shared with the parent until then.
+/// Forgets the idle stacks: in the child of a fork. Each block has an id of libc's, which the child's fibers
+/// must not share with the parent's (see [`carefree_context::fork::renew`]). To change the ids, the child
+/// would have to copy as many pages, which it shares with its parent.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
-    // SAFETY: the caller's promise.
+    // SAFETY: there is one thread, and it does not have the lock.
     unsafe { POOL.renew(Pool::EMPTY) };
 }
 
-/// Furnished stacks of one size the pool keeps; those above are stripped.
+/// The most furnished stacks of one size that the pool keeps; more are stripped.
 fn watermark() -> usize {
     static WATERMARK: OnceNonZeroUsize = OnceNonZeroUsize::new();
-    // One page each, as a rule; see `StackPool` for the same bound on bare stacks.
+    // Each takes one page, as a rule. `StackPool` has the same bound on bare stacks.
     const LEAST: NonZero<usize> = NonZero::new(4 * BATCH).unwrap();
     let pages =
         || NonZero::new(default_idle_bytes() / 4096).map_or(LEAST, |pages| pages.max(LEAST));
-    // Each of the first to ask finds out by itself: in the child of a fork there may be no other to wait for.
+    // Not a `OnceLock`: the child of a fork might wait for a thread of the parent's to find it.
     WATERMARK.get_or_init(pages).get()
 }
 
-/// Furnished stacks a carrier keeps at hand.
+/// Stacks that a carrier keeps for its next fibers.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     idle: Vec<Furnished>,
-    /// Stacks not furnished yet.
+    /// Stacks that are not furnished yet.
     bare: Vec<Stack>,
 }
 
 impl Local {
-    /// A furnished stack of at least `size`.
+    /// Takes a furnished stack of `size`.
     ///
     /// # Errors
-    /// What `refused` says.
+    /// Those of `refused`.
     #[inline]
     pub(crate) fn take(&mut self, size: StackSize, refused: Refused) -> io::Result<Furnished> {
         if size != size::default() {
@@ -235,7 +235,7 @@ impl Local {
         }
         match self.idle.pop() {
             Some(stack) => {
-                // Where many were spawned and are gone, the next ones have left the cache.
+                // Where many fibers have ended, the next stacks are not in the cache any more.
                 if let Some(soon) = self.idle.last() {
                     soon.prefetch_far();
                 }
@@ -250,15 +250,15 @@ impl Local {
 
     #[cold]
     fn take_bare(&mut self, refused: Refused) -> io::Result<Furnished> {
-        // Furnished one by one as they are needed: what is written to a stack long before its
-        // fiber runs has left the cache by then.
+        // Furnished one at a time: what is written to a stack long before its fiber runs would have left
+        // the cache by then.
         match self.bare.pop() {
             Some(stack) => Furnished::new(stack),
             None => self.refill(refused),
         }
     }
 
-    /// A stack of a size that is not kept here.
+    /// [`take`](Self::take) for a size that is not kept here.
     fn take_other(&mut self, size: StackSize, refused: Refused) -> io::Result<Furnished> {
         take_pooled(size, |refusal| {
             self.clear();
@@ -283,7 +283,7 @@ impl Local {
         }
     }
 
-    /// Takes a stack back whose fiber has ended.
+    /// Takes back the stack of a fiber that has ended.
     #[inline]
     pub(crate) fn put(&mut self, stack: Furnished) {
         if stack.size() != size::default() {
@@ -300,22 +300,22 @@ impl Local {
         put_many(size::default(), self.idle.drain(..BATCH));
     }
 
-    /// Gives everything back.
+    /// Gives all back to the pools.
     pub(crate) fn clear(&mut self) {
         put_many(size::default(), self.idle.drain(..));
         StackPool::global().release_many(&mut self.bare);
     }
 }
 
-/// A furnished stack, for a caller that is not on a carrier.
+/// Takes a furnished stack, for a caller that is not on a carrier.
 ///
 /// # Errors
-/// What `refused` says.
+/// Those of `refused`.
 pub(crate) fn take(size: StackSize, refused: Refused) -> io::Result<Furnished> {
     take_pooled(size, |refusal| refused(size, refusal))
 }
 
-/// One from the pools; `otherwise` acquires the stack when it is refused.
+/// Takes a stack from the pools; if there is none, and no memory for one, `otherwise` acquires it.
 fn take_pooled(
     size: StackSize,
     otherwise: impl FnOnce(io::Error) -> io::Result<Stack>,
@@ -327,7 +327,7 @@ fn take_pooled(
     }
 }
 
-/// Strips what is in the pool.
+/// Strips all furnished stacks in the pool.
 pub(crate) fn strip_idle() {
     for class in 0..StackSize::CLASSES {
         let idle = mem::take(&mut POOL.lock().idle[class]);
@@ -335,7 +335,7 @@ pub(crate) fn strip_idle() {
     }
 }
 
-/// Takes a stack back whose fiber has ended, from a caller that is not on a carrier.
+/// Takes back the stack of a fiber that has ended, for a caller that is not on a carrier.
 pub(crate) fn put(stack: Furnished) {
     put_many(stack.size(), std::iter::once(stack));
 }
@@ -345,7 +345,7 @@ fn put_many(size: StackSize, stacks: impl Iterator<Item = Furnished>) {
     let surplus = {
         let idle = &mut POOL.lock().idle[size.class()];
         idle.extend(stacks);
-        // The oldest go: the memory of the youngest is in the cache.
+        // The oldest are stripped: the youngest are in the cache.
         let surplus = idle.len().saturating_sub(watermark);
         idle.drain(..surplus).collect::<Vec<_>>()
     };

@@ -1,6 +1,6 @@
-//! Fields that their owner writes and that others may glance at, such as the watchdog and dumps: a
-//! [`Cell`](std::cell::Cell) whose readers need not be ordered with its writer. What they read may be
-//! old, but is a value that was written. As fast as a cell.
+//! Fields that one thread writes and others, such as the watchdog, may read at any time: as a
+//! [`Cell`](std::cell::Cell), and as fast, but readers need not be ordered with the writer. They may read
+//! an old value, but only one that was written.
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
@@ -11,10 +11,10 @@ pub(crate) enum Kind {
     Thread = 1,
 }
 
-/// What is pointed to by a module that stands below it.
+/// For a pointer to a type of a module above this one.
 pub(crate) enum Opaque {}
 
-/// A pointer that others may glance at.
+/// A pointer that other threads may read.
 pub(crate) struct Pointer<T>(AtomicPtr<T>);
 
 impl<T> Pointer<T> {
@@ -33,7 +33,7 @@ impl<T> Pointer<T> {
     }
 }
 
-/// A [`Kind`] that others may glance at.
+/// A [`Kind`] that other threads may read.
 pub(crate) struct SharedKind(AtomicU8);
 
 impl SharedKind {

@@ -1,4 +1,4 @@
-//! A fiber: what the runtime knows of it. ([`Thread`](crate::Thread) is the handle its users hold.)
+//! The header of a fiber: what the runtime knows of it. ([`Thread`](crate::Thread) is what programs hold.)
 
 use std::fmt;
 #[cfg(not(loom))]
@@ -21,51 +21,53 @@ use crate::protocol::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Cell, Ordering, UnsafeCell,
 };
 
-/// The part of a fiber that outlives its stack: two cache lines, the first of them what a switch
-/// and a wait touch.
+/// The part of a fiber that outlives its stack: two cache lines, of which a switch and a wait access the
+/// first only.
 ///
-/// Headers live in slabs that are never given back ([`crate::fiber::registry`]), so that a late timer or
-/// a dump may look at one whose fiber has ended; the episode's number tells them so.
+/// Headers lie in slabs that are never unmapped ([`crate::fiber::registry`]), for a late timer or a dump may
+/// access one whose fiber has ended. (By the number of the wait or of the fiber they find out.)
 ///
 /// A plain thread that parks has a header too, of kind [`Kind::Thread`].
 #[repr(C, align(64))]
 pub(crate) struct Header {
-    /// Where the fiber goes on. Written by the switch away from it, read by the switch to it.
+    /// The fiber's context while it does not run: written by the switch away from it, read by the switch
+    /// to it.
     pub(crate) context: UnsafeCell<ThreadContext>,
-    /// The carrier that runs it, or ran it last, or (not yet started) where it was spawned: see
-    /// `carrier::of`. Of a thread: null.
+    /// The carrier that runs it, ran it last, or is to start it: see `carrier::of`. Null for a thread.
     pub(crate) carrier: Pointer<Opaque>,
     pub(crate) episode: Episode,
-    /// What it waits for, for dumps.
+    /// The key that it waits for in the parking lot, or 0.
     pub(crate) key: AtomicUsize,
-    /// Links of the list of waiters for one key, under the lock of the key's bucket; or, when the
-    /// fiber is ready, of the list of those submitted ([`crate::protocol::injector`]).
+    /// Links in a bucket of the parking lot, under that bucket's lock. When the fiber is ready, `next` is
+    /// its link in an [`injector`](crate::protocol::injector).
     pub(crate) next: Cell<Option<FiberRef>>,
     pub(crate) previous: Cell<Option<FiberRef>>,
-    /// Whether it is in such a list; written under the lock.
+    /// Whether it is in a bucket: see [`crate::wait::lot`]. Written under the bucket's lock.
     pub(crate) linked: AtomicBool,
     pub(crate) kind: SharedKind,
-    /// Above 0: what it calls of libc is the plain call. Always so in a thread; in a fiber, while
-    /// the runtime's own code runs on its stack. See [`crate::wait::park::without_parking`].
+    /// Above 0: what it calls of libc is libc's own. Always so for a thread; for a fiber, while the
+    /// runtime's own code runs on its stack: see [`without_parking`](crate::fiber::current::without_parking).
     pub(crate) plain: Cell<u8>,
     /// `park`'s token: sent by `unpark`.
     pub(crate) token: Signal,
     /// Sent by `cancel`, and never taken back.
     pub(crate) cancel: Signal,
+    /// A [`Reason`]: what it waits for, for dumps.
     pub(crate) reason: AtomicU8,
 
+    /// Its number, which no other fiber of the process has.
     pub(crate) id: AtomicU64,
+    /// Counted references: the fiber's own, and those of handles.
     pub(crate) references: AtomicU32,
     /// [`FINISHED`], [`AWAITED`], [`DETACHED`], [`STORED`], [`PINNED`].
     pub(crate) join: AtomicU32,
-    /// In the list of waiters for a key: by what a waker may tell it from others (see
-    /// [`crate::wait::lot`]).
+    /// Its tag in the parking lot: see [`crate::wait::lot`].
     pub(crate) tag: Cell<u32>,
     /// [`FREE`] or [`ALIVE`].
     pub(crate) run: AtomicU8,
-    /// Of a fiber that has one: its stack. Of a thread: its `Bed`.
+    /// The fiber's stack, or null; of a thread, its `Bed`.
     pub(crate) stack: AtomicPtr<FiberStack>,
-    /// What it is called, or null.
+    /// Its names, or null.
     pub(crate) names: AtomicPtr<Names>,
     /// The innermost time limit or shield it is within, or null: see [`crate::wait::limits`].
     pub(crate) limits: Place,
@@ -73,32 +75,34 @@ pub(crate) struct Header {
     pub(crate) result: UnsafeCell<[usize; 2]>,
 }
 
-// Where a sanitizer is built in, contexts are larger.
+// Two cache lines. (Where a sanitizer is built in, contexts are larger.)
 #[cfg(not(loom))]
 const _: () = assert!(
     mem::size_of::<Header>() == 128 && mem::offset_of!(Header, id) == 64
         || mem::size_of::<ThreadContext>() > 16
 );
 
-// SAFETY: which party may touch which field when is said at each; what is shared is atomic, what
-// is not belongs to the running fiber or is handed over by the episode's or a lock's ordering.
+// SAFETY: what several threads access at the same time is atomic. The other fields are the running fiber's,
+// or are passed on by the orderings of the episode, of `join` or of a lock, as is said at each.
 unsafe impl Sync for Header {}
-// SAFETY: as above.
+// SAFETY: no field belongs to the thread that makes it.
 unsafe impl Send for Header {}
 
-/// Bits of [`Header::join`]. The fiber has ended, its result is there.
+/// A bit of [`Header::join`]: the fiber has ended, and its result is there.
 pub(crate) const FINISHED: u32 = 1;
-/// A fiber or thread waits for the end and must be unparked.
+/// A bit of [`Header::join`]: a fiber or thread waits for the end, and must be unparked.
 pub(crate) const AWAITED: u32 = 2;
-/// The handle is gone: the result is not asked for.
+/// A bit of [`Header::join`]: the handle was dropped.
 pub(crate) const DETACHED: u32 = 4;
-/// The result, which needs a destructor, is there for the handle to take or drop.
+/// A bit of [`Header::join`]: the result, which needs a destructor, is there for the handle to take or drop.
 pub(crate) const STORED: u32 = 8;
-/// Its stack stays with the header until the last counted reference is gone: see [`crate::handle::pthread`].
+/// A bit of [`Header::join`]: the stack stays until the last counted reference is gone: see
+/// [`crate::fiber::pin`].
 pub(crate) const PINNED: u32 = 16;
 
-/// Values of [`Header::run`]: whether the header is in use, for a look at all of them.
+/// A value of [`Header::run`]: the header is not in use.
 pub(crate) const FREE: u8 = 0;
+/// A value of [`Header::run`]: the header is a fiber's or thread's.
 pub(crate) const ALIVE: u8 = 1;
 
 impl Header {
@@ -147,14 +151,13 @@ impl Header {
     }
 }
 
-/// An uncounted reference to a header: for queues and lists, which hold a fiber only while it is
-/// alive.
+/// An uncounted reference to a header. Queues and lists have these, of fibers that have not ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FiberRef(NonNull<Header>);
 
-// SAFETY: a header may be looked at from anywhere; see `Header`.
+// SAFETY: it is a shared reference to a `Header`, which is Sync.
 unsafe impl Send for FiberRef {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for FiberRef {}
 
 impl FiberRef {
@@ -166,7 +169,7 @@ impl FiberRef {
     /// `pointer` comes from [`as_ptr`](Self::as_ptr).
     #[inline(always)]
     pub(crate) unsafe fn from_ptr(pointer: *mut u8) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: what `as_ptr` returns is not null.
         FiberRef(unsafe { NonNull::new_unchecked(pointer.cast()) })
     }
 
@@ -178,24 +181,24 @@ impl FiberRef {
     /// The header. (Headers are never freed.)
     #[inline(always)]
     pub(crate) fn header(self) -> &'static Header {
-        // SAFETY: headers are never freed, and are only ever shared.
+        // SAFETY: headers are never unmapped, and only shared references to them are made.
         unsafe { self.0.as_ref() }
     }
 
-    /// Brings the header into the cache.
+    /// Fetches the header into the cache.
     #[inline(always)]
     pub(crate) fn prefetch_header(self) {
         arch::prefetch(self.as_ptr());
     }
 
-    /// Gives one counted reference back. Whether it was the last: then all that was done under the others
-    /// has come before.
+    /// Gives back one counted reference; whether it was the last. If so, what was done under the others
+    /// happens before this returns.
     #[inline]
     pub(crate) fn give_back(self) -> bool {
         if self.references.fetch_sub(1, Ordering::Release) != 1 {
             return false;
         }
-        // Reads from the other references' decrements. (A fence would do as well, but ThreadSanitizer
+        // Acquires what the other decrements have released. (A fence would do so, too, but ThreadSanitizer
         // does not know fences.)
         self.references.load(Ordering::Acquire);
         true
@@ -208,7 +211,7 @@ impl FiberRef {
     }
 }
 
-/// The link is that of the parking lot's lists: a fiber is out of those before it is made ready.
+/// The link is that of the parking lot's lists: a fiber is taken out of them before it is made ready.
 #[cfg(not(loom))]
 impl Linked for FiberRef {
     #[inline]

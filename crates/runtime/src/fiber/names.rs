@@ -1,4 +1,4 @@
-//! What a fiber is called: by its `Builder`, by the kernel's measure, and by std.
+//! A fiber's names: the one given by its `Builder`, the one that a kernel thread would have, and std's handle.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -17,9 +17,9 @@ pub(crate) struct Names {
     pub(crate) given: Option<Box<str>>,
     /// What `pthread_getname_np` says.
     pub(crate) kernel: Lock<KernelName>,
-    /// std's handle to the same fiber, once it is known.
+    /// std's handle to the fiber, once it is known.
     pub(crate) standard: OnceLock<thread::Thread>,
-    /// What std has made ready, until the fiber begins.
+    /// What std has prepared for the fiber, until that begins: see `standard`.
     pub(crate) prepared: Cell<Option<Prepared>>,
 }
 
@@ -33,7 +33,7 @@ impl Names {
         }
     }
 
-    /// Those of a fiber that is given a name, for [`Box::from_raw`].
+    /// The names of a fiber that is given one; to be freed by [`Box::from_raw`].
     pub(crate) fn given(name: Box<str>) -> *mut Names {
         let kernel = cut(&name);
         Box::into_raw(Box::new(Names::new(Some(name), kernel)))

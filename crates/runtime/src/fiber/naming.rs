@@ -1,4 +1,4 @@
-//! The names in a header.
+//! A header's names: writing them for reports, which hold no reference, and for the fiber itself.
 
 use std::fmt;
 use std::ptr;
@@ -11,9 +11,9 @@ use crate::fiber::header::Header;
 use crate::fiber::names::{KernelName, Names};
 use crate::fiber::standard::{self, Prepared};
 
-/// Held by what reads the name of a fiber without a counted reference, and while names are taken
-/// from a header. (A report must not count a reference: the last one to be given back frees names, by
-/// the program's allocator.) One of many, by the header.
+/// Locks under which a name is read without a counted reference, and under which names are taken from a
+/// header. (A report must not count a reference: to give back the last one frees the names, by the program's
+/// allocator, which may hang.) Each header has one of these.
 static GLANCES: [Lock<()>; 64] = [const { Lock::new(()) }; 64];
 
 /// Makes these locks new: in the child of a fork.
@@ -28,7 +28,7 @@ pub(crate) unsafe fn renew() {
 }
 
 impl Header {
-    /// Forgets all names, when no counted reference is left.
+    /// Frees the names, when no counted reference is left.
     pub(crate) fn drop_names(&self) {
         let names = self.names.load(Ordering::Relaxed);
         if !names.is_null() {
@@ -36,13 +36,14 @@ impl Header {
                 let _no_glances = self.glance().lock();
                 self.names.store(ptr::null_mut(), Ordering::Relaxed);
             }
-            // SAFETY: from `Names::given` or `ensure_names`; no reference to the header is
-            // left that is counted, and others look at names with the lock held: those that had it
-            // before are done, and others find none.
+            // SAFETY: `Names::given` or `ensure_names` has made it by a box. Users with a counted reference
+            // are gone. Others read names under the lock only: they were done before it was taken here, or
+            // find null after.
             drop(unsafe { Box::from_raw(names) });
         }
     }
 
+    /// The header's lock among [`GLANCES`].
     fn glance(&self) -> &'static Lock<()> {
         let index = ptr::from_ref(self) as usize / size_of::<Header>();
         &GLANCES[index % GLANCES.len()]
@@ -57,9 +58,9 @@ impl Header {
         out: &mut impl fmt::Write,
     ) -> fmt::Result {
         let _glance = self.glance().lock();
-        // SAFETY: names are freed after they were taken from the header under the lock.
+        // SAFETY: names that are in the header while this has the lock are freed later.
         let names = unsafe { self.names.load(Ordering::Acquire).as_ref() };
-        // The number is written before the names: a reader that sees these sees whose they are.
+        // The number is written before the names, so it is right for the names that were read.
         let own = self.id.load(Ordering::Relaxed) == number;
         match names.filter(|_| own).and_then(|names| names.given.as_deref()) {
             Some(name) => write!(out, "{before}{name}{after}"),
@@ -67,8 +68,8 @@ impl Header {
         }
     }
 
-    /// Has std make a handle for a new fiber, if it has a name. An allocator must not park the caller
-    /// meanwhile.
+    /// Has std make a handle for a new fiber, if that has a name. Allocates: the caller must be
+    /// [`without_parking`](crate::fiber::current::without_parking).
     pub(crate) fn prepare_standard(&self) {
         let Some(names) = self.names() else { return };
         if let Some(prepared) = names.given.as_deref().and_then(standard::prepare) {
@@ -77,19 +78,21 @@ impl Header {
         }
     }
 
-    /// What std has made ready for the calling fiber, which takes it once.
+    /// Takes what std has prepared for the calling fiber.
     #[inline(always)]
     pub(crate) fn take_prepared(&self) -> Option<Prepared> {
         self.names().and_then(|names| names.prepared.take())
     }
 
+    /// The names, for a caller with a counted reference.
     pub(crate) fn names(&self) -> Option<&Names> {
-        // SAFETY: written once, by the party that makes the fiber or by `ensure_names`, and freed with
-        // the last counted reference.
+        // SAFETY: set once, when the fiber is made or by `ensure_names`, and freed with the last counted
+        // reference.
         unsafe { self.names.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The names, `new` ones if there are none. An allocator must not park the caller meanwhile.
+    /// The names; if there are none, `new` becomes them. Allocates: the caller must be
+    /// [`without_parking`](crate::fiber::current::without_parking).
     pub(crate) fn ensure_names(&self, new: Names) -> &Names {
         if let Some(names) = self.names() {
             return names;
@@ -98,12 +101,13 @@ impl Header {
         let set =
             self.names.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
         if set.is_err() {
-            // SAFETY: made above, and not shared.
+            // SAFETY: made by a box above, and not put into the header.
             drop(unsafe { Box::from_raw(new) });
         }
-        self.names().expect("set by one or the other")
+        self.names().expect("set here or by another thread")
     }
 
+    /// The name given by the fiber's `Builder`, if any; of a thread, std's.
     pub(crate) fn name(&self) -> Option<&str> {
         self.names().and_then(|names| names.given.as_deref())
     }
@@ -113,11 +117,11 @@ impl Header {
         self.names().and_then(|names| names.standard.get())
     }
 
-    /// Notes std's handle to the calling fiber or thread. An allocator must not park the caller
-    /// meanwhile.
+    /// Notes std's handle to the calling fiber or thread. Allocates: the caller must be
+    /// [`without_parking`](crate::fiber::current::without_parking), or a thread.
     pub(crate) fn note_standard(&self, handle: thread::Thread) {
         let names = self.ensure_names(Names::new(None, KernelName::default()));
-        // The first one stays: a fiber has one handle of std's for all its life.
+        // If one was noted before, it is the same: a fiber has one handle of std's.
         let _ = names.standard.set(handle);
     }
 }

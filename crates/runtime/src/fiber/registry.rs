@@ -1,9 +1,9 @@
-//! Where fibers' headers come from and go to, and a way to look at all of them.
+//! The supply of headers, and a way to look at all that are in use.
 //!
 //! Headers lie in slabs that are never unmapped, so an uncounted reference is always to a header,
-//! if perhaps of another fiber by now. A header goes back when its last counted reference does:
-//! the fiber itself holds one until it is off its stack, each [`Thread`](crate::Thread) and
-//! [`JoinHandle`](crate::JoinHandle) one more.
+//! if perhaps of another fiber by now. A header is given back with its last counted reference:
+//! the fiber itself has one until it is off its stack, each [`Thread`](crate::Thread) and
+//! [`JoinHandle`](crate::JoinHandle) another.
 
 use std::io;
 use std::ops::Range;
@@ -23,22 +23,22 @@ use crate::protocol::work;
 const SLAB: usize = 256 * 1024;
 const PER_SLAB: usize = SLAB / size_of::<Header>() - 1;
 
-/// Free headers a carrier keeps for itself; beyond that, half of them go to the others.
+/// Free headers that a carrier keeps; of more, half are given back.
 const LOCAL: usize = 256;
 
-/// Numbers a carrier takes at once.
+/// Numbers that a carrier takes at once.
 const NUMBERS: u64 = 1024;
 
-/// What is in here is linked through the slabs and headers themselves: reports go through them under
-/// the lock, and must come though the program's allocator hangs. So nothing is allocated with it held.
+/// All slabs and free headers, linked by fields of their own. Nothing is allocated under the registry's
+/// lock, for reports take it, and must come even where the program's allocator hangs.
 struct Registry {
-    /// The newest, and through its link all others.
+    /// The newest slab; each has a link to the one before.
     slabs: Option<&'static Slab>,
     /// Headers of the newest slab that were used at least once.
     begun: usize,
     free: Pile,
-    /// Headers of ended threads. A late wake-up may still reach where such a thread slept, so they
-    /// only ever become other threads'.
+    /// Headers of ended threads. A late wake-up may still be for such a thread's bed, so they are used for
+    /// threads only.
     threads: Pile,
 }
 
@@ -55,7 +55,7 @@ struct Slab {
 
 const _: () = assert!(size_of::<Slab>() <= SLAB);
 
-/// Free headers, linked by their `next`: no list of waiters or of fibers made ready has them.
+/// Free headers, linked by `next`, which nothing else uses of a free header.
 #[derive(Debug)]
 struct Pile {
     top: Option<FiberRef>,
@@ -86,7 +86,7 @@ impl Pile {
         Some(header)
     }
 
-    /// Moves up to `count` headers to `to`; whether there was one.
+    /// Moves up to `count` headers to `to`; false if there was none.
     fn give(&mut self, count: usize, to: &mut Pile) -> bool {
         let before = to.len;
         while to.len < before + count {
@@ -99,19 +99,19 @@ impl Pile {
 
 static REGISTRY: Lock<Registry> = Lock::new(Registry::EMPTY);
 
-/// Forgets all headers: in the child of a fork, where only one of them is still in use. They are not used
-/// again, as that would mean to write to memory that is shared with the parent until then.
+/// Forgets all headers: in the child of a fork, where the caller's is the only one in use. They are not used
+/// again, for the child would have to copy their pages, which it shares with its parent.
 ///
 /// # Safety
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
-    // SAFETY: the caller's promise.
+    // SAFETY: there is one thread, and it does not have the lock.
     unsafe { REGISTRY.renew(Registry::EMPTY) };
 }
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// A carrier's own share of headers and numbers.
+/// The headers and numbers that a carrier keeps for its next fibers.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     free: Pile,
@@ -119,7 +119,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// A free header. Its fields are as its last user left them.
+    /// Takes a free header. Its fields are as its last user left them.
     #[inline]
     pub(crate) fn header(&mut self) -> io::Result<FiberRef> {
         if self.free.top.is_none() {
@@ -128,7 +128,7 @@ impl Local {
         Ok(self.free.pop().expect("headers were just taken"))
     }
 
-    /// A number no fiber had before.
+    /// A number that no fiber has had.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {
         if self.numbers.is_empty() {
@@ -144,12 +144,12 @@ fn numbers(count: u64) -> Range<u64> {
     first..first + count
 }
 
-/// A number no fiber had before, for a caller that is not on a carrier.
+/// A number that no fiber has had, for a caller that is not on a carrier.
 pub(crate) fn number() -> u64 {
     numbers(1).start
 }
 
-/// A header for a caller that is not on a carrier.
+/// Takes a free header, for a caller that is not on a carrier.
 pub(crate) fn header() -> io::Result<FiberRef> {
     let mut one = Pile::EMPTY;
     take(1, &mut one)?;
@@ -167,7 +167,7 @@ fn take(count: usize, to: &mut Pile) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// A header with a [bed], for a thread.
+/// Takes a free header with a [bed], for a thread.
 pub(crate) fn thread() -> io::Result<FiberRef> {
     let ended = REGISTRY.lock().threads.pop();
     match ended {
@@ -193,17 +193,16 @@ impl Registry {
         }
         let slab = self.slabs.expect("a slab was just mapped");
         let end = (self.begun + count).min(PER_SLAB);
-        // The first one is taken first.
+        // Reversed: the first of them is on top.
         slab.headers[self.begun..end].iter().rev().for_each(|h| to.push(FiberRef::new(h)));
         self.begun = end;
         true
     }
 }
 
-/// Maps a slab of headers. Not malloc: the caller may run on a fiber, whose malloc should stay as
-/// untouched as its program leaves it.
+/// Maps a slab of headers. Not by malloc, for on a fiber that would fill the fiber's own cache of malloc's.
 fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
-    // SAFETY: a new private mapping.
+    // SAFETY: a new private mapping at an address of the kernel's choice.
     let map = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -221,22 +220,22 @@ fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
     // SAFETY: the mapping has room for a slab, is page-aligned and is never unmapped.
     unsafe { (&raw mut (*slab).older).write(older) };
     for index in 0..PER_SLAB {
-        // SAFETY: as above.
+        // SAFETY: the mapping has room for `PER_SLAB` headers.
         unsafe { (&raw mut (*slab).headers[index]).write(Header::new()) };
     }
-    // SAFETY: as above, and all of it was just written.
+    // SAFETY: the mapping is never unmapped, and all fields were just written.
     Some(unsafe { &*slab })
 }
 
-/// Empties a header of which no counted reference is left; returns the stack that was pinned in it.
+/// Clears a header to which no counted reference is left. Returns the stack that was pinned in it.
 pub(crate) fn clear(fiber: FiberRef) -> Option<Furnished> {
     fiber.run.store(FREE, Ordering::Relaxed);
     fiber.drop_names();
-    // SAFETY: its fiber has ended and left it here, and no reference to the header is left.
+    // SAFETY: the fiber has ended and left its stack in the header, from which it was taken just now.
     pin::take(fiber).map(|pinned| unsafe { Furnished::from_raw(pinned) })
 }
 
-/// Takes a header back that was [cleared](clear), from a caller that is not on a carrier.
+/// Takes back a header that was [cleared](clear), for a caller that is not on a carrier.
 pub(crate) fn put(fiber: FiberRef) {
     let mut registry = REGISTRY.lock();
     match fiber.kind.get() {
@@ -256,15 +255,15 @@ impl Local {
         }
     }
 
-    /// Gives everything back, as the carrier ends.
+    /// Gives back all headers, when the carrier ends.
     pub(crate) fn clear(&mut self) {
         let count = self.free.len;
         self.free.give(count, &mut REGISTRY.lock().free);
     }
 }
 
-/// Visits the fibers and threads that have a header in use, of all runtimes, in no order. They
-/// may end meanwhile: what is read of them is a glimpse. `visit` must not allocate.
+/// Calls `visit` for each header in use, of fibers of all runtimes and of threads, in no order. A fiber may
+/// end meanwhile, so what is read of it is of some moment. `visit` must not allocate.
 pub(crate) fn for_each_alive(mut visit: impl FnMut(FiberRef)) {
     let registry = REGISTRY.lock();
     let (mut slab, mut begun) = (registry.slabs, registry.begun);

@@ -1,4 +1,4 @@
-//! How large fibers' stacks are.
+//! The sizes of fibers' stacks.
 
 use std::io;
 use std::num::NonZero;
@@ -7,31 +7,31 @@ use carefree_context::stack::{StackSize, StackSizeError, setting};
 use carefree_context::tls;
 use once_cell::race::OnceNonZeroUsize;
 
-/// What the runtime keeps on a fiber's stack at most: its bookkeeping, and the closure.
+/// Bytes that the runtime keeps on a fiber's stack at most: its record and the closure.
 pub(crate) const OWN_BYTES: usize = 1280;
-/// Frames of the runtime's own below a closure's: where it catches panics, and the first `main`-like
-/// function of std's that it goes through. Builds without optimization need about half of it.
+/// Bytes for the runtime's frames that call the closure: one catches panics, and for a named fiber there is
+/// std's function. Builds without optimization need about half of this.
 const OWN_FRAMES: usize = 4096;
-/// What a program finds at least when nothing is asked for, however much thread-local storage it has.
+/// Usable bytes of a stack of the default size, at least, however much thread-local storage there is.
 const LEAST: usize = 128 * 1024;
 
 /// The number of the default class, plus one.
 static DEFAULT: OnceNonZeroUsize = OnceNonZeroUsize::new();
 
-/// The size of a fiber's stack on which the fiber's own code finds at least `bytes`: without the
-/// guard, thread-local storage, and what the runtime keeps there.
+/// The size of a stack of which the fiber's own code can use at least `bytes`; the guard, thread-local
+/// storage and what the runtime keeps there are not counted in.
 pub(crate) fn of(bytes: usize) -> Result<StackSize, StackSizeError> {
-    // An error tells of what was asked for.
+    // First without the rest: so an error names what was asked for.
     StackSize::new(bytes)?;
     StackSize::new(bytes.saturating_add(taken()))
 }
 
-/// What is not for the fiber's own code.
+/// Bytes that are not for the fiber's own code.
 fn taken() -> usize {
     tls::mode().layout().map_or(0, |layout| layout.room()) + OWN_BYTES + OWN_FRAMES
 }
 
-/// The size of the stack of a fiber for which none is asked.
+/// The size of a fiber's stack where none is asked for.
 #[inline(always)]
 pub(crate) fn default() -> StackSize {
     match DEFAULT.get() {
@@ -46,12 +46,12 @@ fn find_out() -> StackSize {
         let usual = StackSize::default();
         if usual.usable() >= LEAST + taken() { usual } else { of(LEAST).unwrap_or(usual) }
     });
-    // Whichever thread asks first: all find the same.
+    // Several threads may get here; all find the same.
     let _ = DEFAULT.set(NonZero::<usize>::MIN.saturating_add(size.class()));
     size
 }
 
-/// Checks the environment's say on sizes, before the first fiber.
+/// Checks the variables that set sizes, before the first fiber.
 ///
 /// # Errors
 /// When one of the variables is not a size.
@@ -64,8 +64,7 @@ pub(crate) fn configure() -> io::Result<()> {
 
 const VARIABLE: &str = "CAREFREE_STACK";
 
-/// What `CAREFREE_STACK` asks for, where threads stand in for fibers: std itself sees to
-/// `RUST_MIN_STACK`.
+/// What `CAREFREE_STACK` asks for, for threads in place of fibers. (std itself obeys `RUST_MIN_STACK`.)
 pub(crate) fn by_variable() -> Option<usize> {
     setting::read(VARIABLE, usize::MAX).ok().flatten()
 }

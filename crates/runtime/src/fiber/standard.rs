@@ -1,24 +1,23 @@
-//! std's own handle for a fiber that has a name.
+//! std's own handle to a fiber that has a name.
 //!
-//! By what name a panic calls a thread, what `std::thread::current` says, and which hooks run before
-//! its function: std knows that from the handle that it makes when it spawns the thread, and puts in
-//! thread-local storage when the thread begins. It takes no such handle from others. So a named fiber
-//! is spawned by std: by a `std::thread::Builder` whose `pthread_create` is not libc's but the
-//! stand-in of a crate above this one, which starts nothing and [`take`]s what was to be started. That
-//! is what the fiber then runs, and within it the program's function.
+//! When std spawns a thread, it makes a handle, and when the thread begins, std puts that into thread-local
+//! storage. From there come the name in a panic's message and the answer of `std::thread::current`. std
+//! takes no such handle from others. So a named fiber is spawned by std, by a `std::thread::Builder`. The
+//! `pthread_create` that std calls then is not libc's, but the stand-in of a crate above this one. It starts
+//! nothing, but [`take`]s std's start function. The fiber runs that, and within it the program's function.
 //!
-//! The stand-in knows such a call from others by its maker, which [is preparing](is_preparing) a fiber, and
-//! by a stack size that no thread has, [`MARK`] (an allocator that std calls may start threads). It
-//! answers with a `pthread_t` that no thread has, [`token`], by which it knows that std wants to join
-//! or detach what was never a thread.
+//! The stand-in recognises the call by its caller, which [is preparing](is_preparing) a fiber, and by a
+//! stack size that no thread has, [`MARK`]. (An allocator that std calls meanwhile may start threads.) It
+//! returns a `pthread_t` that no thread has, [`token`], by which it also recognises std's later call to join
+//! or detach that thread.
 //!
-//! What else std does on the fiber: it looks whether its thread has an alternate signal stack (a
-//! carrier has), names it by `pthread_setname_np` (which on a fiber names the fiber), and notes the
-//! bounds of its stack under a lock of std's, on which a fiber parks. Thread-local storage of the
-//! fiber's own is required: std aborts where a thread that begins has a handle already.
+//! std's start function also looks whether the thread has an alternate signal stack (a carrier has), names
+//! it by `pthread_setname_np` (which names the fiber, on a fiber), and notes the bounds of its stack under a
+//! lock of std's, for which a fiber parks. The fiber needs thread-local storage of its own: std aborts if a
+//! thread that begins has a handle already.
 //!
-//! An unnamed fiber is spawned without std. Its handle of std's, if something asks for it, is the one
-//! that std makes for threads it did not start, which has no name either.
+//! An unnamed fiber is spawned without std. If something asks std for its handle, std makes one, as for any
+//! thread that it did not start, without a name.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -34,10 +33,11 @@ use crate::protocol::generation;
 /// A function that libc would run on a new thread.
 pub type StartRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// The stack size of a thread that is not to be started. (The kernel would refuse it.)
+/// The stack size by which the stand-in recognises a thread that is not to be started. (The kernel would
+/// refuse it.)
 pub const MARK: usize = (1 << 62) | 0xca4e_f4ee_0000;
 
-/// What std wanted to start.
+/// What std has given to `pthread_create`.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     function: StartRoutine,
@@ -51,48 +51,48 @@ thread_local! {
     static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a thread that the caller starts with a stack of [`MARK`] bytes is not to be started: a
-/// program may ask std for exactly so much, and is refused it as ever.
+/// Whether the caller is within the preparation of a fiber: only then is a thread with a stack of [`MARK`]
+/// bytes not to be started. (A program that asks std for just so much is refused, as ever.)
 pub fn is_preparing() -> bool {
     PREPARING.get()
 }
 
-/// Whether there is a stand-in that std's calls reach.
+/// Whether std's calls reach a stand-in.
 static STAND_IN: AtomicBool = AtomicBool::new(false);
 
-/// Says that what std gives to `pthread_create`, `pthread_join` and `pthread_detach` reaches a
-/// stand-in that looks for [`MARK`] and [`token`].
+/// To be called if std's calls of `pthread_create`, `pthread_join` and `pthread_detach` reach a stand-in
+/// that knows [`MARK`] and [`token`].
 pub fn stand_in_is_there() {
     STAND_IN.store(true, Ordering::Relaxed);
 }
 
-/// The `pthread_t` of a thread that was not started.
+/// The `pthread_t` that the stand-in returns for a thread that it did not start.
 pub fn token() -> usize {
     (&raw const STAND_IN) as usize
 }
 
-/// Takes what was to be started with a stack of [`MARK`] bytes. It is not started.
+/// To be called by the stand-in in place of starting a thread.
 pub fn take(function: StartRoutine, data: *mut c_void) {
     TAKEN.set(Some(Start { function, data }));
 }
 
-/// What std would run on a thread named as a fiber is, and its handle.
+/// std's start function for a thread with a fiber's name, and std's handle to that thread.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     start: Start,
     handle: thread::JoinHandle<()>,
 }
 
-/// What the fiber is to run within std's function.
+/// The program's function, which the fiber runs within std's.
 type Body<'a> = &'a mut dyn FnMut();
 
 thread_local! {
-    /// The calling fiber's, while std's function has not got to it.
+    /// The calling fiber's body, until std's function calls it.
     static BODY: Cell<*mut Body<'static>> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Has std make ready what a thread named `name` would run. `None` where there is no stand-in, or
-/// fibers have no thread-local storage of their own, or in the child of a fork (see `launch`).
+/// Has std prepare a thread with this name. `None` where there is no stand-in, where fibers have no
+/// thread-local storage of their own, and in the child of a fork (see `launch`).
 pub(crate) fn prepare(name: &str) -> Option<Prepared> {
     let stands_in = STAND_IN.load(Ordering::Relaxed) && tls::mode().layout().is_some();
     if !stands_in || generation::is_child() {
@@ -106,10 +106,11 @@ pub(crate) fn prepare(name: &str) -> Option<Prepared> {
     Some(Prepared { start, handle })
 }
 
-/// What std believes to be the thread's function.
+/// The function that std is given for the thread.
 fn run_body() {
     let body = BODY.replace(ptr::null_mut());
-    // SAFETY: `Prepared::run` has put it there, on this fiber, and waits for this function to return.
+    // SAFETY: `Prepared::run`, which has called this by std's function on the same fiber, has set it to a
+    // body in its own frame.
     unsafe { (*body)() }
 }
 
@@ -119,15 +120,14 @@ impl Prepared {
         self.handle.thread()
     }
 
-    /// Runs `f` on the calling fiber, as the function of std's thread. The fiber has run nothing of
-    /// std's before.
+    /// Runs `f` within std's function on the calling fiber, which has not used std before.
     pub(crate) fn run<T>(self, f: impl FnOnce() -> T) -> T {
         let (mut f, mut value) = (Some(f), None);
         let mut run = || value = f.take().map(|f| f());
         let mut body: Body<'_> = &mut run;
         BODY.set((&raw mut body).cast());
         (self.start.function)(self.start.data);
-        // It has ended, and this takes what it left: the stand-in answers in libc's place.
+        // std's thread has ended: this gets its result. (The stand-in answers std's `pthread_join`.)
         match self.handle.join() {
             Ok(()) => value.expect("std has run the function"),
             Err(payload) => panic::resume_unwind(payload),

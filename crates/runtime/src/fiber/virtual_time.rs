@@ -1,10 +1,10 @@
-//! Time of a runtime's own.
+//! What a runtime with virtual time has: see [`crate::RuntimeBuilder::virtual_time`].
 
 use std::sync::Arc;
 
 use carefree_reactor::clock::Virtual;
 
-/// Time of a runtime's own, and the seed that its fibers' order is drawn from.
+/// The clock of a runtime with virtual time, and the seed from which its fibers' order is drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct VirtualTime {
     pub(crate) seed: u64,

@@ -28,12 +28,12 @@ pub struct JoinHandle<T> {
     value: PhantomData<Value<T>>,
 }
 
-/// A `T` made elsewhere, in a cell that both sides reach: by which the handle has just the traits
-/// that std's has (not to be carried over a panic, but to be moved whatever `T` is).
+/// A type by which the handle gets the automatic traits of std's: it is `Unpin` whatever `T` is, and not
+/// `UnwindSafe`.
 type Value<T> = (fn() -> T, &'static UnsafeCell<()>);
 
-// SAFETY: the handle gives access to a value of type T made by another fiber, once, as a channel
-// would; as for std's handle, that asks nothing of T here since `spawn` asked that T be Send.
+// SAFETY: the handle passes a value on from another fiber, once, as a channel does. That T is Send, `spawn`
+// has demanded.
 unsafe impl<T> Send for JoinHandle<T> {}
 // SAFETY: a shared handle gives no access to the value.
 unsafe impl<T> Sync for JoinHandle<T> {}
@@ -46,13 +46,13 @@ impl<T> JoinHandle<T> {
 
     /// Waits for the fiber to end and returns its value, or what it panicked with.
     ///
-    /// A fiber that calls parks; a plain thread blocks. When that can never end, because every
-    /// fiber waits and nothing is left to wake one, the process is told so and aborted.
+    /// A calling fiber parks; a plain thread blocks. If the wait can never end, because every fiber waits
+    /// and no thread is left to wake one, that is reported and the process aborted.
     ///
     /// # Errors
     /// The payload of the fiber's panic. If the *caller* is cancelled meanwhile, or its
-    /// [`timeout`](crate::timeout()) ends, before the fiber has ended: a [`Cancelled`] or
-    /// [`TimedOut`]; then the fiber is detached, and its value dropped when it ends. To keep the
+    /// [`timeout`](crate::timeout()) is over, before the fiber has ended: a [`Cancelled`] or
+    /// [`TimedOut`]. The fiber is detached then, and its value dropped when it ends. To keep the
     /// handle in such a case, [`wait`](Self::wait) first.
     pub fn join(self) -> thread::Result<T> {
         match self.wait() {
@@ -62,9 +62,9 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Waits for the fiber to end; [`join`](Self::join) returns at once then.
+    /// Waits for the fiber to end; after that [`join`](Self::join) returns at once.
     ///
-    /// Unlike `join` it leaves the handle to the caller when it is cut short:
+    /// Unlike `join`, a wait that is cut short leaves the handle to the caller:
     ///
     /// ```
     /// use std::time::Duration;
@@ -80,11 +80,11 @@ impl<T> JoinHandle<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Interrupted`] when the caller is cancelled, or its [`timeout`](crate::timeout()) ends, before
+    /// [`Interrupted`] when the caller is cancelled, or its [`timeout`](crate::timeout()) is over, before
     /// the fiber has ended.
     pub fn wait(&self) -> Result<(), Interrupted> {
         match self.wait_until(Until::WOKEN) {
-            // However the wait ended: the value is there.
+            // However the wait ended, the value is there.
             _ if self.is_finished() => Ok(()),
             Outcome::Cancelled => Err(Interrupted::Cancelled),
             _ => {
@@ -94,7 +94,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// [`join`](Self::join) for callers that must not go on before the fiber has ended.
+    /// [`join`](Self::join) that nothing cuts short, for callers from which the fiber borrows.
     pub(crate) fn join_uncancellable(self) -> thread::Result<T> {
         park::or_abort(|| self.wait_until(Until::WOKEN_ONLY));
         self.take()
@@ -107,8 +107,8 @@ impl<T> JoinHandle<T> {
 
     fn take(self) -> thread::Result<T> {
         let this = mem::ManuallyDrop::new(self);
-        // SAFETY: the fiber has FINISHED, which was read with acquire, and this handle, the only
-        // one, is consumed. Its `Drop` does not run; its reference is given back just after.
+        // SAFETY: FINISHED was read with acquire, and this handle, the fiber's only one, is consumed, so
+        // the value is taken once. `Drop` does not run; the `Thread` is read out and dropped here.
         unsafe {
             let result = take(this.fiber.as_ref());
             bed::join(this.fiber.as_ref());
@@ -159,8 +159,8 @@ impl<T> Drop for JoinHandle<T> {
         let before = fiber.join.fetch_or(DETACHED, Ordering::AcqRel);
         bed::detach(fiber);
         if before & STORED != 0 {
-            // SAFETY: stored, as was read with acquire, and left to this handle, which is the only
-            // one and on its way out.
+            // SAFETY: STORED was read with acquire, and this handle, the fiber's only one, ends here, so the
+            // value is taken once.
             drop_quietly(unsafe { take::<T>(fiber) });
         }
     }
@@ -189,7 +189,8 @@ pub(crate) fn await_end(fiber: FiberRef, until: Until) -> Outcome {
     }
 }
 
-/// Says that `me`, the calling fiber (or thread in place of one), has ended: the last that it does.
+/// Notes that `me`, the calling fiber or thread in place of one, has ended, and wakes those that wait for
+/// that.
 #[inline(always)]
 pub(crate) fn finish(me: FiberRef) {
     let before = me.join.fetch_or(FINISHED, Ordering::AcqRel);
@@ -231,10 +232,10 @@ pub(crate) unsafe fn leave<T>(me: FiberRef, result: Stored<T>) {
         return drop_quietly(result);
     }
     let plain = fits::<T>() && !mem::needs_drop::<T>() && result.is_ok();
-    // SAFETY: the caller's promise.
+    // SAFETY: this function demands the same, and is called before STORED and FINISHED are set.
     unsafe { store(me, result) };
     if !plain && me.join.fetch_or(STORED, Ordering::AcqRel) & DETACHED != 0 {
-        // SAFETY: stored just now, and the handle, dropped meanwhile, did not see it.
+        // SAFETY: stored just now; the handle was dropped before STORED was set, so it has not taken it.
         drop_quietly(unsafe { take::<T>(me) });
     }
 }
@@ -267,7 +268,8 @@ unsafe fn store<T>(me: FiberRef, result: Stored<T>) {
 /// once.
 #[inline(always)]
 unsafe fn take<T>(fiber: FiberRef) -> Stored<T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: what is there was written by `store` for the same T, and the caller, which has seen that, is
+    // the only one to take it.
     fiber.result.with_mut(|place| unsafe {
         if fits::<T>() {
             place.cast::<Stored<T>>().read()

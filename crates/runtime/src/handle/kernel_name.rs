@@ -1,11 +1,10 @@
-//! The name of a fiber by the kernel's measure.
+//! A fiber's name as `pthread_getname_np` gets and sets it: at most 15 bytes.
 
 use crate::fiber::current::{current_fiber, without_parking};
 pub use crate::fiber::names::KernelName;
 use crate::fiber::names::Names;
 
-/// The name of the calling fiber by the kernel's measure; `None` if it was never named, or on a plain
-/// thread.
+/// The calling fiber's name in at most 15 bytes; `None` if it has none, or on a plain thread.
 ///
 /// ```
 /// use carefree_runtime::{Builder, kernel_name::kernel_name};
@@ -21,11 +20,10 @@ pub fn kernel_name() -> Option<KernelName> {
     (name[0] != 0).then_some(name)
 }
 
-/// Renames the calling fiber as far as [`kernel_name`] goes, and nothing else; `false` on a plain
-/// thread.
+/// Sets what [`kernel_name`] says of the calling fiber, and no other name; `false` on a plain thread.
 pub fn set_kernel_name(name: KernelName) -> bool {
     let Some(me) = current_fiber() else { return false };
-    // An allocator must not park a fiber that asks for its name in a place where it must not wait.
+    // Renaming must not park the fiber, so neither must the allocator.
     let names = without_parking(|| me.header().ensure_names(Names::new(None, name)));
     *names.kernel.lock() = name;
     true

@@ -1,15 +1,17 @@
 //! Fibers that are parked by std.
 //!
 //! `std::thread::park` waits for a word of std's to change, which only std's `unpark` changes. So that
-//! ours ends it too, a fiber that is about to wait for that word leaves std's handle to itself in its
-//! header ([`about_to_park`]), where `unpark` finds it. (A plain thread does so as soon as it has a
-//! header.) No unpark is lost between the two. The fiber leaves the handle, then looks whether it has
-//! a token of ours; `unpark` leaves the token, then looks for a handle. Both touch the token by
-//! read-modify-writes: either the fiber's comes second and finds the token, or the other's comes
-//! second and finds the handle. One more wake-up than was meant may come of it, as std allows.
+//! [`Thread::unpark`](crate::Thread::unpark) ends that wait, too, a fiber that is about to wait for the
+//! word puts std's handle to itself into its header ([`about_to_park`]), where `unpark` finds it. (A plain
+//! thread does so when it gets its header.)
 //!
-//! The other way round there is nothing to be done: what std's `unpark` does to a fiber that
-//! [`park`](crate::park)s cannot be seen, unless every park went through std's, at its price.
+//! No unpark is lost in between. The fiber puts the handle there, then looks for a token; `unpark` sends
+//! the token, then looks for a handle. Both access the token by read-modify-writes. If the fiber's comes
+//! second, it finds the token; otherwise `unpark` finds the handle. The fiber may be woken once too often,
+//! which std allows.
+//!
+//! The reverse is not possible: std's `unpark` of a fiber that waits in [`park`](crate::park) changes only
+//! std's word. `park` would have to be built on std's, and be as slow.
 
 use std::mem;
 use std::thread;
@@ -19,18 +21,18 @@ use carefree_context::tls;
 use crate::fiber::current::{current_fiber, without_parking};
 use crate::fiber::header::FiberRef;
 
-/// What a thread that is parked by std waits to change.
+/// The value of std's word while its thread is parked.
 pub const PARKED: u32 = u32::MAX;
 
-/// To be called by a fiber that is about to wait until `word` is not [`PARKED`] any more. If it is
-/// std's parker of the calling fiber: lets [`Thread::unpark`](crate::Thread::unpark) end that wait as
-/// well.
+/// To be called by a fiber that is about to wait until the word at `word` is not [`PARKED`] any more. If that
+/// is the word of std's for the calling fiber, [`Thread::unpark`](crate::Thread::unpark) will end the wait,
+/// too. Returns whether it is.
 ///
-/// Where the word lies is a guess, by what handles of std's are: the address of what they share. If it
-/// is wrong, std's parks are ended by std's unparks only.
+/// This is a guess: the word should lie close behind the address that a handle of std's consists of. If the
+/// guess is wrong, std's parks are ended by std's unparks only.
 pub fn about_to_park(word: usize) -> bool {
     let Some(me) = current_fiber() else { return false };
-    // Asking std for the handle counts a reference to it, which is dear for what every park does.
+    // Asked of the header first, for std counts a reference to the handle, which costs too much at each park.
     match me.standard() {
         Some(handle) if belongs(word, handle) => {}
         Some(_) => return false,
@@ -45,12 +47,13 @@ pub fn about_to_park(word: usize) -> bool {
     true
 }
 
-/// Whether `word` lies in what the handles of a thread share.
+/// Whether `word` lies in the memory that all handles of std's to this thread point to.
 fn belongs(word: usize, handle: &thread::Thread) -> bool {
-    /// More than that takes up.
+    /// No less than the bytes of that memory.
     const SHARED: usize = 64;
     const _: () = assert!(size_of::<thread::Thread>() == size_of::<usize>());
-    // SAFETY: of the same size, and any value is a number.
+    // SAFETY: the two types have the same size, as is asserted above, and a handle is one pointer: any bits
+    // are a number.
     let shared = unsafe { mem::transmute_copy::<thread::Thread, usize>(handle) };
     word.wrapping_sub(shared) < SHARED
 }
@@ -64,14 +67,14 @@ fn note_if_parked(me: FiberRef, word: usize) -> bool {
     }
     thread_local!(static HAS_HANDLE: HasHandle = const { HasHandle });
 
-    // Gone before std's handle is: to ask for that would then be a panic.
+    // This variable ends before std's handle does. After that, asking for the handle would panic.
     if tls::mode().layout().is_none() || HAS_HANDLE.try_with(|_| ()).is_err() {
         return false;
     }
     let handle = thread::current();
     let parked = belongs(word, &handle);
     if parked {
-        // The fiber is about to park, and must not be parked for an allocator before.
+        // The fiber is about to park, and must not park in the allocator before.
         without_parking(|| me.note_standard(handle));
     }
     parked

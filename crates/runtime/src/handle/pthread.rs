@@ -1,12 +1,12 @@
 //! A fiber's `pthread_t`, for the holder of its handle: as `std::os::unix::thread::JoinHandleExt`.
 //!
-//! It is the address of the fiber's thread control block, which lies on its stack. While a fiber has
-//! not FINISHED, `pin` makes that address good for as long as a handle is there: an ended fiber that
-//! is pinned leaves its stack in its header, and the stack is given back with the last handle.
-//! The stack of one that was not pinned is the next fiber's by then. Asked for later, its `pthread_t` is
-//! an address where no thread is, `GONE` or one of its own; so it is in shared mode.
+//! It is the address of the fiber's thread control block, which lies on its stack. If the program asks
+//! before the fiber has FINISHED, the stack is pinned (`fiber::pin`), so the address is good as long as
+//! there is a handle. The stack of an ended fiber that was not pinned may be another fiber's. If the program
+//! asks only then, and always in shared mode, the `pthread_t` is an address at which there is no thread:
+//! `GONE`, or a `Control` for this fiber.
 //!
-//! libc finds no thread behind either: signals and scheduling are refused (`ESRCH`). [`join`] and
+//! libc finds no thread at any of these, and refuses signals and scheduling (`ESRCH`). [`join`] and
 //! [`detach`] stand in for libc's.
 
 use std::cell::UnsafeCell;
@@ -26,21 +26,21 @@ use crate::handle::thread::Thread;
 use crate::protocol::episode::Outcome;
 use crate::wait::park::Until;
 
-/// Room for what libc looks at of a thread, which is zero: a thread that is not there.
+/// Zeros at the address of a `pthread_t`, in which libc finds no thread.
 #[repr(C, align(64))]
 struct Control(UnsafeCell<[u8; 4096]>);
 
-// SAFETY: nothing here looks at it; libc does so under its own rules.
+// SAFETY: nothing here accesses the bytes; libc does, as it does with any thread's.
 unsafe impl Sync for Control {}
 
-/// The `pthread_t` of fibers that have none.
+/// What the `pthread_t` of fibers without one points to.
 static GONE: Control = Control(UnsafeCell::new([0; 4096]));
 
 /// A fiber whose handle was given up for its `pthread_t`.
 struct GivenUp {
     thread: usize,
     fiber: Thread,
-    /// What `thread` is the address of, where that is not the fiber's own.
+    /// What `thread` points to, if that is not on the fiber's stack.
     _control: Option<Box<Control>>,
 }
 
@@ -50,10 +50,10 @@ fn gone() -> usize {
     (&raw const GONE) as usize
 }
 
-/// The `pthread_t` of a fiber to which the caller has a counted reference, good for as long.
+/// The `pthread_t` of a fiber to which the caller has a counted reference. It is good as long as that.
 fn pin(fiber: FiberRef) -> usize {
     match pin::pin(fiber) {
-        // SAFETY: pinned, so it keeps its stack.
+        // SAFETY: the stack is pinned, so it stays the fiber's while the caller has its reference.
         Some(stack) => unsafe { furnish::pthread_of(stack) }.unwrap_or(gone()),
         None => gone(),
     }
@@ -78,7 +78,7 @@ impl<T> JoinHandleExt for JoinHandle<T> {
         let mut thread = self.as_pthread_t() as usize;
         let fiber = self.thread().clone();
         if fiber.as_ref().kind.get() == Kind::Thread {
-            // It is the caller's from now on.
+            // The thread is the caller's from now on.
             bed::of(fiber.as_ref()).give_up();
         } else {
             let mut control = None;
@@ -87,14 +87,14 @@ impl<T> JoinHandleExt for JoinHandle<T> {
                 thread = (&raw const **own) as usize;
             }
             let given_up = GivenUp { thread, fiber, _control: control };
-            // The list grows under its lock, with which an allocator must not park the caller.
+            // The list grows under its lock: the caller must not park in the allocator meanwhile.
             current::without_parking(|| GIVEN_UP.lock().push(given_up));
         }
         thread as RawPthread
     }
 }
 
-/// The fiber that was given up for this `pthread_t`.
+/// Takes the fiber that was given up for this `pthread_t` off the list.
 fn take(thread: usize) -> Option<GivenUp> {
     let mut given_up = GIVEN_UP.lock();
     let index = given_up.iter().position(|one| one.thread == thread)?;
@@ -114,7 +114,7 @@ pub fn join(thread: usize, deadline: u64) -> Option<bool> {
     if outcome == Outcome::TimedOut {
         return Some(false);
     }
-    // It is not joined again.
+    // A thread is joined once.
     drop(take(thread));
     Some(true)
 }
@@ -129,7 +129,7 @@ pub fn detach(thread: usize) -> bool {
 /// # Safety
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
-    // SAFETY: the caller's promise.
+    // SAFETY: there is one thread, and it does not have the lock.
     unsafe { GIVEN_UP.renew(Vec::new()) };
 }
 

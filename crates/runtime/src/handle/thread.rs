@@ -12,8 +12,8 @@ use crate::wait::park;
 
 /// A handle to a fiber, as `std::thread::Thread` is one to a thread.
 ///
-/// It can be kept for as long as one likes: it holds a few words, not the fiber's stack. On a plain
-/// thread, [`current`](crate::current) gives a handle to that thread, which works alike.
+/// It may be kept as long as the program likes: it keeps a few words of memory, not the fiber's stack. On a
+/// plain thread, [`current`](crate::current) returns a handle to that thread, which works alike.
 ///
 /// ```
 /// let handle = carefree_runtime::spawn(|| carefree_runtime::park());
@@ -22,7 +22,7 @@ use crate::wait::park;
 /// ```
 pub struct Thread(FiberRef);
 
-// A panic leaves nothing half done in a header: all that a handle reaches is atomic.
+// A panic leaves nothing half done in a header: all that a handle accesses is atomic.
 impl UnwindSafe for Thread {}
 impl RefUnwindSafe for Thread {}
 
@@ -34,13 +34,14 @@ impl Thread {
 
     /// Counts a new reference.
     pub(crate) fn from_ref(fiber: FiberRef) -> Self {
-        // As `Arc` does: before forgotten handles make the count run over.
+        // As `Arc` does: ends the process before forgotten handles make the count overflow.
         if fiber.references.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
             std::process::abort();
         }
         Thread(fiber)
     }
 
+    /// The header.
     pub(crate) fn as_ref(&self) -> FiberRef {
         self.0
     }
@@ -59,7 +60,7 @@ impl Thread {
     }
 
     /// Wakes the fiber from [`park`](crate::park), or lets its next `park` return at once, as
-    /// `std::thread::Thread::unpark` does. What the caller wrote before, the fiber sees after.
+    /// `std::thread::Thread::unpark` does. The fiber then sees what the caller wrote before.
     pub fn unpark(&self) {
         park::unpark(self.0);
     }
@@ -69,12 +70,13 @@ impl Thread {
         cancel::cancel(self.0);
     }
 
+    /// Whether it has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.0.join.load(Ordering::Acquire) & FINISHED != 0
     }
 }
 
-/// A handle to the fiber that calls, or to the plain thread.
+/// A handle to the calling fiber or plain thread.
 pub fn current() -> Thread {
     Thread::from_ref(crate::fiber::current::current())
 }

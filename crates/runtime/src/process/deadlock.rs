@@ -1,34 +1,33 @@
-//! Deadlocks: said, not hung in.
+//! The search for deadlocks.
 //!
 //! A plain thread that waits for a fiber, for a scope, or for a permit looks once a second whether
-//! that can still end. If every carrier sleeps, no timer is set and nothing is queued, no fiber can
-//! wake another. Then only a plain thread could. If all threads of the process are carriers or wait
-//! here themselves, without a time limit, there is none: the process is told what waits for what, and
-//! aborted. Otherwise the same is printed, once, as a suspicion, after [`SUSPECT`] seconds of
-//! silence.
+//! that wait can still end. If every carrier sleeps, no timer is set and nothing is queued (all runtimes are
+//! *dormant*), no fiber can wake another. Then only a plain thread could. If all threads of the process are
+//! carriers, or wait here themselves without a time limit, none is left: what waits for what is printed, and
+//! the process aborted. Otherwise the same is printed as a suspicion, once, after [`SUSPECT`] seconds in
+//! which nothing has happened.
 //!
 //! # No false alarm
 //!
-//! *Threads.* A thread is counted as waiting before its wait can be ended, and taken out of the
-//! count by the party that ends it, not when it gets around to run: so one that is counted was not woken. No thread
-//! may have begun such a wait between the two looks, so those that the second look counts have all
-//! been waiting since the first; and if they are as many as the process has threads, there was no
-//! other at the second look that could have started or woken one.
+//! *Threads.* A thread is counted as waiting before its wait can be ended, and taken out of the count by the
+//! party that ends the wait: so a thread that is counted was not woken. There must be no such wait that was
+//! begun between two looks in a row; so the threads that the second look counts have all been waiting since
+//! the first. If they are as many as the process has threads, there was no other thread at the second look
+//! that could have started or woken one.
 //!
-//! *Threads in place of fibers* are threads: nothing is dormant unless all of them wait so.
+//! *Threads in place of fibers* are threads: nothing is dormant unless all of them wait without a limit.
 //!
-//! *Fibers.* The runtimes are looked at one after the other, and while one is looked at another may
-//! wake a fiber of it. So two looks in a row must find all of them dormant, with no fiber entered
-//! from the first to the second. Suppose that a fiber was ready or running after the first look. It
-//! was made ready by one that ran later than the first look at its own runtime, and so on back to
-//! one that was running or ready at that look; which found it so, or found it not, and then it was
-//! entered later and counted. A fiber that waits for an offloaded call is as good as running, and so
-//! nothing is dormant while such calls are under way; they are asked for before the runtimes are
-//! looked at, since a call that begins after that was begun by a fiber.
+//! *Fibers.* A look takes one runtime after the other, and in the meantime another may wake a fiber of one
+//! that was looked at. So two looks in a row must find all runtimes dormant, and no fiber may have been
+//! entered from the first to the second. Suppose that a fiber was ready or running after the first look. It
+//! was made ready by a fiber that ran after the first look at its own runtime, which was made ready likewise,
+//! and so on, back to a fiber that was ready or running during that look. Either the look has found that one,
+//! so the runtime was not dormant; or it has missed it, and the fiber was entered later, which is counted.
+//! A fiber that waits for an offloaded call counts as running: nothing is dormant while such calls are under
+//! way. They are counted before the look at the runtimes, for a later call was begun by a fiber that ran.
 //!
-//! *Handlers of signals.* They run on threads that wait, and may do one thing that ends a wait:
-//! `sem_post`. So where a fiber waits for a semaphore of C's and the program handles signals, there is
-//! a suspicion at most.
+//! *Signal handlers* run on threads that wait, and may do one thing that ends a wait: `sem_post`. So where a
+//! fiber waits for a semaphore of C's and the program handles signals, there is a suspicion at most.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,10 +49,10 @@ use crate::wait::cancel::shield;
 use crate::wait::offload;
 use crate::wait::park;
 
-/// Looks without any sign of life before a suspicion is printed.
+/// Looks in a row for which nothing has happened before a suspicion is printed.
 const SUSPECT: u32 = 10;
 
-/// Looks after the end of a runtime: its owner waits for its fibers, however long.
+/// Waits until all fibers of a runtime that is dropped have ended, and looks for a deadlock meanwhile.
 pub(crate) fn watch_end(runtime: &Shared) {
     let on_fiber = current::current_fiber().is_some();
     if !on_fiber {
@@ -78,7 +77,7 @@ pub(crate) fn watch_end(runtime: &Shared) {
     }
 }
 
-/// A look of a plain thread that waits: see [`census`].
+/// Looks for a deadlock, on a plain thread that waits. `seen` is what it has seen by the looks before.
 pub(crate) fn look(seen: &mut Seen) {
     let offload_threads = offload::threads();
     let mut dormant = offload::under_way() == 0;
@@ -104,8 +103,8 @@ pub(crate) fn look(seen: &mut Seen) {
     let status = file::read(c"/proc/self/status");
     let status = status.as_deref().unwrap_or_default();
     let threads = number_after(b"Threads:", 10, status).map_or(usize::MAX, |n| n as usize);
-    // Threads of the offload pool, idle all of them, wait for fibers to give them something to do.
-    // If one has ended meanwhile, the next look will tell.
+    // No call is under way, so the offload pool's threads are idle and wait for fibers. (One may just have
+    // ended; then this look finds no deadlock, and the next one does.)
     let idle = offload_threads + census::waiting();
     let watching = hooks::get().map_or(0, |hooks| (hooks.threads)());
     let none_left = threads == carriers + watching + idle
@@ -121,8 +120,7 @@ pub(crate) fn look(seen: &mut Seen) {
     }
 }
 
-/// Whether every thread that was started in place of a fiber waits without a time limit, or has
-/// finished.
+/// Whether all threads that were started in place of fibers wait without a time limit or have finished.
 fn spawned_threads_wait() -> bool {
     let mut all = true;
     registry::for_each_alive(|thread| {
@@ -133,7 +131,7 @@ fn spawned_threads_wait() -> bool {
     all
 }
 
-/// Whether a fiber waits for a semaphore that a handler of the program's could post.
+/// Whether a fiber waits for a semaphore of C's, and the program has signal handlers, which could post it.
 fn a_handler_may_wake(status: &[u8]) -> bool {
     let mut waited = false;
     registry::for_each_alive(|fiber| {
@@ -144,28 +142,29 @@ fn a_handler_may_wake(status: &[u8]) -> bool {
     waited && handled.is_none_or(|signals| signals & !OURS != 0)
 }
 
-/// Signals with handlers of `std`'s (a fault), ours (that, and the watchdog's) and libc's (32 and 33:
-/// cancellation and `set*id`), as bits; none of these handlers posts anything.
+/// Signals, as bits, with handlers that post no semaphore: std's and the runtime's for faults, the watchdog's
+/// (SIGURG), and libc's (32 and 33, for cancellation and `set*id`).
 const OURS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGURG) | bit(32) | bit(33);
 
 const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// The number after `field` in what the kernel tells of this process; `None` if it tells nothing.
+/// The number after `field` in `/proc/self/status`; `None` if it is not there.
 fn number_after(field: &[u8], radix: u32, status: &[u8]) -> Option<u64> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(field))?;
     u64::from_str_radix(std::str::from_utf8(line).ok()?.trim(), radix).ok()
 }
 
-/// Prints `what`, and which fibers and threads wait for what, to standard error.
+/// Prints `what` to standard error, and which fibers and threads wait for what, if a crate is registered
+/// that knows how to say that.
 fn report(what: &str) {
     let mut text = Text::of(format_args!("carefree: {what}\n"));
     let waits = text.len();
     if let Some(hooks) = hooks::get() {
         (hooks.list_waiters)(&mut text);
     }
-    // (The words of `Reason::Park` alone: those of std's park are others.)
+    // These are the words of `Reason::Park` alone.
     if text[waits..].contains(" is parked until ") {
         text.say(format_args!(
             "  (Carefree's park is ended by Carefree's unpark, not by that of a handle of std's)\n"

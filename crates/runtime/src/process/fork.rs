@@ -1,11 +1,11 @@
 //! `fork(2)` in a program that runs fibers.
 //!
-//! The child has one thread, the one that called `fork`, and a copy of all memory. Carriers, the
-//! offload pool's threads and the watchdog stay behind, and with them all fibers but the caller: the
-//! parent's others never run in the child. If a fiber called, its carrier's thread is what goes on,
-//! and it never comes back to the carrier: there, the fiber *is* the thread. So it is made one: it
-//! waits by blocking, what it calls of libc are the plain calls, and when its function ends the child
-//! ends, as a program does whose last thread ends: with status 0, handlers of `atexit` having run.
+//! The child has one thread, the one that called `fork`, and a copy of all memory. It has none of the
+//! parent's other threads (carriers, the offload pool's, the watchdog's), and none of the parent's fibers
+//! runs there but the caller. If a fiber called `fork`, its carrier's thread goes on with it, and never
+//! comes back to the carrier's own context: in the child, the fiber *is* the thread. So it is made one. It
+//! waits by blocking, what it calls of libc is libc's own, and when its function returns, the child ends as
+//! at the end of its last thread: with status 0, after the handlers of `atexit`.
 //!
 //! The child may have fibers of its own: the first call to `spawn` or `run` starts a runtime as in
 //! any process. A runtime of the parent's refuses new fibers there, and is forgotten when dropped.
@@ -17,14 +17,14 @@
 //!
 //! | what | in the child |
 //! |---|---|
-//! | bare stacks, what blocks of thread-local storage are made from; the list of runtimes | their locks are taken before the fork, so they are whole; stacks of fibers that stayed behind are lost |
+//! | bare stacks, what blocks of thread-local storage are made from; the list of runtimes | their locks are taken before the fork, so they are consistent; stacks of the parent's fibers are lost |
 //! | headers, furnished stacks that idle, the parking lot, the offload pool, the watchdog, the process's runtime | forgotten, and made anew when they are needed |
-//! | what is found out once | the child waits for no thread that was finding it: either `prepare` has seen to it that it is known, or each caller finds it by itself |
-//! | the loader's lock | no thread of ours holds it: see `carefree_context::loader` |
-//! | the lock of std's that its threads take at their beginning and end | not taken: threads are libc's alone, std is told no fiber's name, and what forked does not go back to std's function: see `launch` |
+//! | what is found out once, when it is first needed | the child must not wait for a thread of the parent's to find it: either it is known before the first fork (`prepare_process`), or each caller finds it by itself |
+//! | the loader's lock | no thread of the runtime's holds it: see `carefree_context::loader` |
+//! | the lock of std's that its threads take at their beginning and end | not taken in the child: its threads are libc's alone, fibers' names are not told to std, and what has forked does not return to std's function: see `launch` |
 //! | the reactors' descriptors | closed; the parent's are not touched |
-//! | a fiber's id as libc has it | the child's, put there by `fork` itself; fibers of the child get other ids than the parent's |
-//! | restartable sequences | taken back: the kernel would go on writing to the carrier's thread control block, which libc takes for a dead thread's and gives to the next |
+//! | the thread id that libc keeps for a fiber | the calling fiber's is the child's, written by `fork` itself; the child's other fibers get ids that the parent's do not have |
+//! | restartable sequences | unregistered: the kernel would go on writing to the carrier's thread control block, which libc takes for that of a thread that has ended, and uses again |
 //!
 //! Of this, `vfork` and `posix_spawn` need nothing, and run no such handlers: their child does nothing
 //! but call exec. `_Fork` runs none either; after it a child may do only what a signal handler may.
@@ -52,22 +52,22 @@ use crate::protocol::generation;
 use crate::protocol::sync::membarrier;
 use crate::wait::offload;
 
-/// Has forks prepared from now on.
+/// Installs handlers of forks, once in a process.
 pub(crate) fn prepare_process() {
-    // What `prepare` takes is there from now on.
+    // Finds out what the child could not, and makes the locks that `prepare` takes.
     tls::mode();
-    // SAFETY: the handlers are valid for good.
+    // SAFETY: the handlers are functions of this program, and may be called at any fork.
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// Takes what the child needs to be whole, in the order in which others nest these locks.
+/// Takes the locks of what must be consistent in the child, in the order in which other code nests them.
 unsafe extern "C" fn prepare() {
     runtimes::hold();
     fork::hold();
 }
 
 unsafe extern "C" fn in_parent() {
-    // SAFETY: taken by `prepare`, on this thread or (in the child) its origin.
+    // SAFETY: `prepare` has taken them, on this thread or, in the child, on its parent's.
     unsafe {
         fork::release();
         runtimes::release();
@@ -76,7 +76,8 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     generation::enter_child();
-    // SAFETY: as there; and the thread was not in the reactor.
+    // SAFETY: `prepare` has taken the locks on the parent's thread. The thread has called `fork`, so it is
+    // not in the reactor.
     unsafe {
         in_parent();
         carefree_reactor::after_fork();
@@ -84,7 +85,7 @@ unsafe extern "C" fn in_child() {
     fork::renew();
     let me = current::try_current();
     if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
-        // SAFETY: the caller is that fiber.
+        // SAFETY: handlers of a fork run on the stack of its caller, which is this fiber.
         unsafe {
             take_back_sequences(fiber);
             become_thread(fiber);
@@ -93,7 +94,7 @@ unsafe extern "C" fn in_child() {
     carrier::forget();
     runtimes::for_each(|runtime| {
         for carrier in &runtime.carriers {
-            // SAFETY: the only thread is here.
+            // SAFETY: this is the only thread, and it has called `fork`, so it is not in the reactor.
             unsafe { carrier.abandon_reactor() };
         }
     });
@@ -103,7 +104,7 @@ unsafe extern "C" fn in_child() {
     if let Some(hooks) = hooks::get() {
         (hooks.forked)();
     }
-    // SAFETY: as above.
+    // SAFETY: this is the only thread, and it has called `fork`, so it is in none of these.
     unsafe {
         offload::renew();
         furnish::renew();
@@ -113,11 +114,11 @@ unsafe extern "C" fn in_child() {
         registry::renew();
         global::renew();
     }
-    // The kernel's registration is the parent's.
+    // The registration was for the parent.
     membarrier::register();
 }
 
-/// Makes the fiber that calls the plain thread it now is.
+/// Turns the calling fiber into a plain thread.
 ///
 /// # Safety
 /// The caller is `fiber`, in the child of a fork.
@@ -147,13 +148,13 @@ unsafe fn take_back_sequences(fiber: FiberRef) {
         return;
     }
     let Some(offset) = tls::rseq_offset() else { return };
-    // SAFETY: the caller's promise.
+    // SAFETY: the calling fiber ran on that carrier when it forked, and has not switched since.
     let area = unsafe { carrier::of(fiber).native_thread_pointer() }.wrapping_offset(offset);
-    // SAFETY: asks for a number.
+    // SAFETY: `getauxval` may be called at any time.
     let later = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
     for size in [SIZE, later.next_multiple_of(SIZE)] {
         let arguments = [area as usize, size, UNREGISTER, SIGNATURE, 0, 0];
-        // SAFETY: refused unless it is what was registered; then the kernel touches it no more.
+        // SAFETY: the kernel refuses all but what was registered, and then does not access that any more.
         if unsafe { kernel::call(libc::SYS_rseq, arguments) }.is_ok() {
             return;
         }

@@ -7,19 +7,19 @@ use carefree_ground::lock::{Guard, Lock};
 
 use crate::carrier::carrier::Shared;
 
-/// Not a `OnceLock`, which is for ever.
+/// Not a `OnceLock`, which cannot be cleared in the child of a fork.
 static GLOBAL: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
-/// Held while that is started. Not one of std's locks, which stays locked in the child of a fork.
+/// Held while the runtime is started. Not a lock of std's, which might stay locked in the child of a fork.
 static STARTING: Lock<()> = Lock::new(());
 
 /// The process's runtime, if it was started.
 #[inline]
 pub(crate) fn started() -> Option<&'static Shared> {
-    // SAFETY: `set` has put it there, which lives for good.
+    // SAFETY: null, or the `&'static` that `set` was given.
     unsafe { GLOBAL.load(Ordering::Acquire).as_ref() }
 }
 
-/// Keeps others from starting it. (The caller and those that wait for it are plain threads.)
+/// Keeps other threads from starting it. (Only plain threads start it: a fiber has a runtime.)
 pub(crate) fn starting() -> Guard<'static, ()> {
     STARTING.lock()
 }
@@ -35,6 +35,6 @@ pub(crate) fn set(runtime: &'static Shared) {
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
     GLOBAL.store(ptr::null_mut(), Ordering::Release);
-    // SAFETY: the caller's promise.
+    // SAFETY: there is one thread, and it does not have the lock.
     unsafe { STARTING.renew(()) };
 }

@@ -1,4 +1,4 @@
-//! What there is once in a process: the runtimes, forks, the search for deadlocks.
+//! What concerns the whole process: its runtimes, forks, shortage of memory, the search for deadlocks, counts.
 
 #[cfg(not(loom))]
 pub(crate) mod deadlock;

@@ -1,16 +1,15 @@
 //! Threads in place of fibers, where fibers cannot have thread-local storage of their own.
 //!
-//! What is spawned is a thread of the kernel's then. It has a header like any plain thread that waits,
-//! and all that is built on headers serves it as it serves those: parking, joining, cancellation,
-//! limits, scopes. What this adds is the thread's start, its end, and the runtime it belongs to. What
-//! it calls of libc is libc's own.
+//! What is spawned is a kernel thread then. It has a header, as any plain thread that waits, and what is
+//! built on headers works for it as for those: parking, joining, cancellation, limits, scopes. This adds
+//! the thread's start, its end, and the runtime it belongs to. What the thread calls of libc is libc's own.
 //!
 //! # The end
 //!
-//! The thread leaves its result and says FINISHED when its function has returned. Its thread-local
-//! variables end after that, and a join waits for the thread itself as well ([`bed::join`]), so that a
-//! joined thread has left nothing behind. The runtime counts it as ended when its first thread-local
-//! variable, which is ours, is dropped: the last of all.
+//! When its function has returned, the thread leaves the result and sets FINISHED. Its thread-local
+//! variables end after that. So a join also waits for the kernel thread ([`bed::join`]): a joined thread has
+//! left nothing behind. The runtime counts the thread as ended when `MEMBER` is dropped, the last of its
+//! thread-local variables because it was the first.
 //!
 //! A thread that has forked ends the child when its function returns, as a fiber does (see
 //! [`super::fork`]). Its thread-local variables end there if libc's `exit` sees to them: glibc's does,
@@ -83,7 +82,7 @@ where
     let runtime = runtime.thread_begins();
     let theirs = Arc::clone(&runtime);
     let body = move || {
-        // The first of its thread-local variables with a destructor, which is the last to end.
+        // The first of the thread's variables with a destructor, so the last to be dropped.
         MEMBER.set(Some(Member(theirs)));
         me.note_standard(thread::current());
         current::adopt(me);
@@ -91,15 +90,16 @@ where
         let before = generation::current();
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         if generation::current() != before {
-            // It has forked, and this is the child, of which it was the only thread. It does not go
-            // back to std's function, which could wait for ever: see `launch`.
+            // `f` has forked, and this is the child, in which this thread is the only one. It must not
+            // return to std's function, which could wait for ever: see `launch`.
             join::drop_quietly(result);
             generation::end();
         }
-        // SAFETY: the caller is the thread, and does so once.
+        // SAFETY: the caller is the thread `me`, whose handle is for a `T`; this is called once.
         unsafe { finish(me, result) };
     };
-    // SAFETY: the caller's promise; what else the thread uses is its own.
+    // SAFETY: what `f` borrows outlives the thread's use of it, as this function demands; what else the
+    // body has is its own.
     match unsafe { launch::launch_unchecked(name.as_deref(), stack_size, body) } {
         Ok(thread) => {
             bed.set_joinable(thread.into_raw());
@@ -119,7 +119,7 @@ where
 /// # Safety
 /// The caller is `me`, whose handle is for a `T`, and does so once.
 unsafe fn finish<T>(me: FiberRef, result: Stored<T>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller is `me`, calls this once, and FINISHED is set below.
     unsafe { join::leave(me, result) };
     join::finish(me);
 }

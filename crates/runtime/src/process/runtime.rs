@@ -1,4 +1,4 @@
-//! A runtime: some carriers and what they share.
+//! Building a runtime, dropping it, and the process's own.
 
 use std::io;
 use std::mem;
@@ -46,8 +46,8 @@ use crate::wait::offload;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Dropping it waits until all of its fibers have ended, then ends its carriers. Only when one of
-/// its own fibers drops it, it goes on by itself and ends after its last fiber.
+/// Dropping it waits until all of its fibers have ended, and ends its carriers. If one of its own fibers
+/// drops it, that does not wait: the carriers end after the last fiber.
 #[derive(Debug)]
 pub struct Runtime {
     shared: Option<Arc<Shared>>,
@@ -55,7 +55,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Asks for a runtime.
+    /// Begins to build a runtime.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder { carriers: None, name: "carefree".into(), seed: None }
     }
@@ -76,7 +76,7 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
         if shared.is_of_parent() {
-            // There is no thread to wait for, and nothing to end.
+            // This is the child of a fork: the carriers' threads are in the parent.
             mem::forget((shared, mem::take(&mut self.threads)));
             return;
         }
@@ -84,7 +84,7 @@ impl Drop for Runtime {
         shared.wake_all();
         let on_carrier = carrier::here().is_some_and(|c| ptr::eq(c.runtime(), &*shared));
         if on_carrier || native::runtime().is_some_and(|own| Arc::ptr_eq(&own, &shared)) {
-            // The carriers' threads, or those in place of fibers, own it from now on.
+            // From now on the carriers' threads, or those in place of fibers, own it.
             return;
         }
         deadlock::watch_end(&shared);
@@ -95,7 +95,7 @@ impl Drop for Runtime {
     }
 }
 
-/// How a [`Runtime`] is to be.
+/// Parameters of a [`Runtime`].
 #[derive(Clone, Debug)]
 pub struct RuntimeBuilder {
     carriers: Option<usize>,
@@ -185,7 +185,8 @@ impl RuntimeBuilder {
         hooks::get().map_or(Ok(()), |hooks| (hooks.configure)())?;
         carefree_reactor::check_forced()?;
         prepare_process();
-        // Before the carriers: the look at a new thread needs one, which may be the last to be had.
+        // Asked before carriers are started: the self-test starts a thread, which may be the last one that
+        // can be had.
         let carriers = match tls::mode() {
             tls::Mode::Own(_) | tls::Mode::Shared(_) => carriers,
             tls::Mode::Threads(why) if time.is_some() => {
@@ -200,7 +201,7 @@ impl RuntimeBuilder {
             start_threads(&self.name, carriers)?.into_iter().unzip();
         let shared = Shared::new(threads.len(), time);
         for begin in begin {
-            // The thread waits for it.
+            // The thread waits for this.
             let _ = begin.send(Arc::clone(&shared));
         }
         runtimes::register(&shared);
@@ -215,15 +216,15 @@ impl RuntimeBuilder {
     }
 }
 
-/// A carrier's thread, which begins when it is given the runtime and ends if it never is.
+/// A carrier's thread, and the channel by which it gets its runtime. Without that, the thread ends.
 type Started = (Launched, mpsc::SyncSender<Arc<Shared>>);
 
-/// Starts threads for so many carriers, or as many as can be had.
+/// Starts threads for `carriers` carriers; fewer, if no more can be had.
 ///
 /// # Errors
 /// When none can be started.
 fn start_threads(name: &str, carriers: usize) -> io::Result<Vec<Started>> {
-    /// The kernel counts a thread for a moment after it was joined.
+    /// How long to wait before another try: the kernel counts a thread for a moment after it was joined.
     const MOMENT: Duration = Duration::from_millis(1);
     let mut threads = Vec::with_capacity(carriers);
     let mut moments = 20;
@@ -237,7 +238,7 @@ fn start_threads(name: &str, carriers: usize) -> io::Result<Vec<Started>> {
         };
         match launch(&format!("{name}-{index}"), live) {
             Ok(thread) => threads.push((thread, begin)),
-            // Fibers run on fewer then.
+            // The runtime has fewer carriers then.
             Err(_) if index > 0 => break,
             Err(_) if moments > 0 => {
                 moments -= 1;
@@ -303,13 +304,12 @@ pub(crate) fn global() -> io::Result<&'static Shared> {
     Ok(runtime.shared())
 }
 
-/// Does what is done once in a process, before its first carrier runs: reads what of the environment
-/// concerns all runtimes, and sees to it that stack overflows are reported.
+/// What is done once in a process, before its first carrier runs: reads settings that concern all runtimes,
+/// and installs handlers for forks and stack overflows.
 #[doc(hidden)]
 pub fn prepare_process() {
     static DONE: OnceLock<()> = OnceLock::new();
-    // A second thread waits here until the first is done, which is as it must be: see
-    // `membarrier::register`.
+    // A second thread waits here until the first is done: `membarrier::register` demands that.
     DONE.get_or_init(|| {
         membarrier::register();
         if carefree_settings::setting("CAREFREE_FSGSBASE").is_some_and(|v| v == "off") {
@@ -318,14 +318,16 @@ pub fn prepare_process() {
         locate_current();
         fork::prepare_process();
         census::set_look(deadlock::look);
-        // SAFETY: it reads the running fiber's header and calls nothing but `write`.
+        // SAFETY: the function may be called by a signal handler: it reads the running fiber's header, and
+        // calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };
-        // Without it an overflow still ends the process, only without saying why.
+        // If that fails, an overflow still ends the process, without a report.
         let _ = overflow::install();
     });
 }
 
-/// Says whose stack overflowed. Called by a signal handler: no allocation, no lock.
+/// Writes which fiber's stack has overflowed. It is called by a signal handler, so it neither allocates nor
+/// locks.
 unsafe fn describe_overflow(
     stack: &carefree_context::stack::StackInfo,
     write: &mut dyn FnMut(&[u8]),
@@ -333,7 +335,7 @@ unsafe fn describe_overflow(
     const OTHER: &[u8] = b"a coroutine (or a call by on_large_stack)";
     let Some(me) = current_fiber() else { return write(OTHER) };
     let own = me.stack.load(Ordering::Relaxed);
-    // SAFETY: the running fiber's own stack.
+    // SAFETY: the fiber runs on this thread, below the handler, so it has its stack.
     if own.is_null() || unsafe { furnish::base_of(own) } != stack.base {
         write(OTHER);
         write(b" of ");

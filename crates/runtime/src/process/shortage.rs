@@ -1,15 +1,15 @@
-//! No memory for a stack: what idles elsewhere is called in.
+//! No memory for a stack: idle stacks are called in.
 //!
-//! Idle stacks keep their address space, on the carriers that used them last, in the pool of
-//! furnished ones, and in that of bare ones. Where a limit on it (`RLIMIT_AS`, `vm.max_map_count`)
-//! refuses one more, those may be all that is wanted: of the right size but on another carrier, or
-//! of another size. And a fiber that has been joined may not have left its stack yet. So a caller that is
-//! refused calls in what idles, and tries again until nothing more is to come.
+//! Idle stacks keep their address space: on the carriers that used them last, in the pool of furnished
+//! stacks and in that of bare ones. Where a limit (`RLIMIT_AS`, `vm.max_map_count`) refuses another stack,
+//! there may be enough of these, on other carriers or of other sizes. Also, a fiber that was joined may not
+//! have left its stack yet. So a caller that is refused calls the idle stacks in, and tries again until no
+//! more are to come.
 //!
-//! *No call is missed.* Carriers look at [`calls::made`] whenever they are about to sleep, and a wake-up
-//! that comes between look and sleep ends that sleep. One that is kept busy by its fiber may not
-//! hear in time: it is not waited for for long. One that sleeps, or whose fiber is about to leave,
-//! needs a processor for some microseconds only; but on a busy machine it may have to wait for that.
+//! *No call is missed.* A carrier looks at [`calls::made`] whenever it is about to sleep, and a wake-up
+//! between that look and the sleep ends the sleep. A carrier that its fiber keeps busy may not look in
+//! time, so the caller does not wait for it for long. A carrier that sleeps, or whose fiber is about to
+//! leave, needs only some microseconds; but on a busy machine it may have to wait for a processor.
 
 use std::io;
 use std::ptr;
@@ -28,16 +28,16 @@ use crate::fiber::furnish;
 use crate::fiber::header::{FINISHED, Kind, PINNED};
 use crate::fiber::registry;
 
-/// How long carriers have to give back what they do not need that have only that to do. The caller
-/// may be a carrier itself, and keeps its fibers waiting meanwhile.
+/// How long to wait for carriers that have nothing else to do. (The caller may be a carrier itself, whose
+/// fibers wait meanwhile.)
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long those have that run fibers, as far as can be told.
+/// How long to wait for carriers that seem to run fibers.
 const PATIENCE_WITH_BUSY: Duration = Duration::from_millis(10);
 /// Time between two tries.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Acquires a stack of `size` after that was refused with `refusal`. The caller's carrier, if it is
-/// on one, has given back what it keeps at hand.
+/// Acquires a stack of `size`, which was refused with `refusal`. The caller's carrier, if it is on one, has
+/// given back the stacks that it keeps.
 ///
 /// # Errors
 /// The refusal, or a later one.
@@ -50,7 +50,7 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
     runtimes::for_each(|runtime| runtime.carriers.iter().for_each(|c| c.wake()));
     let begun = clock::now();
     loop {
-        // Asked first: what they give back until the answer is found by this try.
+        // Asked before the try: so the last try comes after what they give back until now.
         let patience = if some_are_leaving() { PATIENCE } else { patience_with_carriers(call) };
         furnish::strip_idle();
         let refusal = match StackPool::global().acquire(size) {
@@ -60,12 +60,12 @@ pub(crate) fn acquire(size: StackSize, refusal: io::Error) -> io::Result<Stack> 
         if clock::now() >= clock::add(begun, patience) {
             return Err(refusal);
         }
-        // Lets other threads run. (libc's sleep would park the caller.)
+        // Lets other threads run. (Carefree's own of libc's sleep would park the caller.)
         nap::sleep(PAUSE);
     }
 }
 
-/// How long to wait for carriers other than the caller's that have not heard this call.
+/// How long to wait for carriers, other than the caller's, that have not heard this call.
 fn patience_with_carriers(call: u64) -> Duration {
     let here = carrier::here().map(ptr::from_ref);
     let mut patience = Duration::ZERO;
@@ -84,7 +84,7 @@ fn patience_with_carriers(call: u64) -> Duration {
     patience
 }
 
-/// Whether a fiber that can be joined, other than the caller, has still to leave its stack.
+/// Whether a fiber that has FINISHED, other than the caller, has not left its stack yet.
 fn some_are_leaving() -> bool {
     let me = current::try_current();
     let mut found = false;
@@ -97,7 +97,7 @@ fn some_are_leaving() -> bool {
     found
 }
 
-/// The error of a call that needs a thread, which the kernel has refused for `error`.
+/// The error of a call that needs a thread, which the kernel has refused with `error`.
 pub(crate) fn of_threads(what_for: &str, error: &io::Error) -> io::Error {
     let knobs = "raise the limit of threads (ulimit -u, or pids.max of the control group) or of memory \
                  (ulimit -v)";
