@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::{nfds_t, off_t, pollfd, sigset_t, sockaddr, socklen_t, timespec};
 
+use crate::call::user::User;
 use crate::io::read_write;
 use crate::poll::pollfd as list;
 use crate::socket::receive;
@@ -21,7 +22,7 @@ macro_rules! checked {
     )*) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "`: ", stringify!($way), "`, checked.")]
-            fn $name($($argument: $type,)* $length: usize) -> $result {
+            safe fn $name($($argument: $type,)* $length: usize) -> $result {
                 // SAFETY: the caller's promise.
                 unsafe {
                     if $length < $needed {
@@ -35,15 +36,15 @@ macro_rules! checked {
 }
 
 checked! {
-    __read_chk(fd: c_int, buffer: *mut c_void, count: usize; length >= count) -> isize
+    __read_chk(fd: c_int, buffer: User<c_void>, count: usize; length >= count) -> isize
         = read_write::read;
-    __pread_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: off_t; length >= count)
+    __pread_chk(fd: c_int, buffer: User<c_void>, count: usize, offset: off_t; length >= count)
         -> isize = read_write::pread;
-    __pread64_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: off_t; length >= count)
+    __pread64_chk(fd: c_int, buffer: User<c_void>, count: usize, offset: off_t; length >= count)
         -> isize = read_write::pread64;
-    __poll_chk(files: *mut pollfd, count: nfds_t, timeout: c_int;
+    __poll_chk(files: User<pollfd>, count: nfds_t, timeout: c_int;
         length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = list::poll;
-    __ppoll_chk(files: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t;
+    __ppoll_chk(files: User<pollfd>, count: nfds_t, timeout: User<timespec>, mask: User<sigset_t>;
         length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = list::ppoll;
 }
 
@@ -51,7 +52,7 @@ checked! {
 
 interpose! {
     /// `recv(2)`, checked.
-    fn __recv_chk(fd: c_int, buffer: *mut c_void, count: usize, length: usize, flags: c_int)
+    safe fn __recv_chk(fd: c_int, buffer: User<c_void>, count: usize, length: usize, flags: c_int)
         -> isize
     {
         // SAFETY: the caller's promise.
@@ -66,14 +67,14 @@ interpose! {
 
 interpose! {
     /// `recvfrom(2)`, checked.
-    fn __recvfrom_chk(
+    safe fn __recvfrom_chk(
         fd: c_int,
-        buffer: *mut c_void,
+        buffer: User<c_void>,
         count: usize,
         length: usize,
         flags: c_int,
-        address: *mut sockaddr,
-        address_length: *mut socklen_t,
+        address: User<sockaddr>,
+        address_length: User<socklen_t>,
     ) -> isize {
         // SAFETY: the caller's promise.
         unsafe {

@@ -18,11 +18,12 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::ptr;
 
-use carefree_runtime::offload_unchecked as offload;
 use carefree_runtime::{Builder, Cancelled, Interrupted, TimedOut};
+use carefree_runtime::{offload, offload_unchecked};
 use libc::{addrinfo, gid_t, sockaddr, socklen_t, uid_t};
 
 use crate::call::answer::{interruption, set_errno};
+use crate::call::user::User;
 
 unsafe extern "C" {
     fn __h_errno_location() -> *mut c_int;
@@ -80,7 +81,7 @@ interpose! {
                     address, length, host, host_length, service, service_length, flags,
                 );
             }
-            offload(|| {
+            offload_unchecked(|| {
                 original(address, length, host, host_length, service, service_length, flags)
             })
         }
@@ -204,7 +205,7 @@ macro_rules! elsewhere {
     ($($name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "(3)`, on a thread that may block.")]
-            fn $name($($argument: $type),*) -> $result {
+            safe fn $name($($argument: $type),*) -> $result {
                 // SAFETY: the caller's promise, and the caller waits. The two locations are those of the thread
                 // that made the call and of the fiber.
                 unsafe {
@@ -219,58 +220,58 @@ macro_rules! elsewhere {
 }
 
 /// A record that is described by libc's headers, or a place for one.
-type Record = *mut c_void;
-type Text = *const c_char;
+type Record = User<c_void>;
+type Text = User<c_char>;
 
 elsewhere! {
     gethostbyname(name: Text) -> Record;
     gethostbyname2(name: Text, family: c_int) -> Record;
-    gethostbyaddr(address: *const c_void, length: socklen_t, family: c_int) -> Record;
-    gethostbyname_r(name: Text, host: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record, h_errno: *mut c_int) -> c_int;
-    gethostbyname2_r(name: Text, family: c_int, host: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record, h_errno: *mut c_int) -> c_int;
-    gethostbyaddr_r(address: *const c_void, address_length: socklen_t, family: c_int, host: Record,
-        buffer: *mut c_char, length: usize, found: *mut Record, h_errno: *mut c_int) -> c_int;
+    gethostbyaddr(address: User<c_void>, length: socklen_t, family: c_int) -> Record;
+    gethostbyname_r(name: Text, host: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>, h_errno: User<c_int>) -> c_int;
+    gethostbyname2_r(name: Text, family: c_int, host: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>, h_errno: User<c_int>) -> c_int;
+    gethostbyaddr_r(address: User<c_void>, address_length: socklen_t, family: c_int, host: Record,
+        buffer: User<c_char>, length: usize, found: User<Record>, h_errno: User<c_int>) -> c_int;
 
     getservbyname(name: Text, protocol: Text) -> Record;
     getservbyport(port: c_int, protocol: Text) -> Record;
-    getservbyname_r(name: Text, protocol: Text, service: Record, buffer: *mut c_char,
-        length: usize, found: *mut Record) -> c_int;
-    getservbyport_r(port: c_int, protocol: Text, service: Record, buffer: *mut c_char,
-        length: usize, found: *mut Record) -> c_int;
+    getservbyname_r(name: Text, protocol: Text, service: Record, buffer: User<c_char>,
+        length: usize, found: User<Record>) -> c_int;
+    getservbyport_r(port: c_int, protocol: Text, service: Record, buffer: User<c_char>,
+        length: usize, found: User<Record>) -> c_int;
     getprotobyname(name: Text) -> Record;
     getprotobynumber(number: c_int) -> Record;
-    getprotobyname_r(name: Text, protocol: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record) -> c_int;
-    getprotobynumber_r(number: c_int, protocol: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record) -> c_int;
+    getprotobyname_r(name: Text, protocol: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>) -> c_int;
+    getprotobynumber_r(number: c_int, protocol: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>) -> c_int;
     getnetbyname(name: Text) -> Record;
     getnetbyaddr(network: u32, family: c_int) -> Record;
 
     getpwnam(name: Text) -> Record;
     getpwuid(user: uid_t) -> Record;
-    getpwnam_r(name: Text, user: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record) -> c_int;
-    getpwuid_r(user_id: uid_t, user: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record) -> c_int;
+    getpwnam_r(name: Text, user: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>) -> c_int;
+    getpwuid_r(user_id: uid_t, user: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>) -> c_int;
     getgrnam(name: Text) -> Record;
     getgrgid(group: gid_t) -> Record;
-    getgrnam_r(name: Text, group: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record) -> c_int;
-    getgrgid_r(group_id: gid_t, group: Record, buffer: *mut c_char, length: usize,
-        found: *mut Record) -> c_int;
-    getgrouplist(user: Text, group: gid_t, groups: *mut gid_t, count: *mut c_int) -> c_int;
+    getgrnam_r(name: Text, group: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>) -> c_int;
+    getgrgid_r(group_id: gid_t, group: Record, buffer: User<c_char>, length: usize,
+        found: User<Record>) -> c_int;
+    getgrouplist(user: Text, group: gid_t, groups: User<gid_t>, count: User<c_int>) -> c_int;
     initgroups(user: Text, group: gid_t) -> c_int;
 
-    res_query(name: Text, class: c_int, kind: c_int, answer: *mut c_uchar, length: c_int) -> c_int;
-    res_search(name: Text, class: c_int, kind: c_int, answer: *mut c_uchar, length: c_int) -> c_int;
-    res_nquery(state: Record, name: Text, class: c_int, kind: c_int, answer: *mut c_uchar,
+    res_query(name: Text, class: c_int, kind: c_int, answer: User<c_uchar>, length: c_int) -> c_int;
+    res_search(name: Text, class: c_int, kind: c_int, answer: User<c_uchar>, length: c_int) -> c_int;
+    res_nquery(state: Record, name: Text, class: c_int, kind: c_int, answer: User<c_uchar>,
         length: c_int) -> c_int;
-    res_nsearch(state: Record, name: Text, class: c_int, kind: c_int, answer: *mut c_uchar,
+    res_nsearch(state: Record, name: Text, class: c_int, kind: c_int, answer: User<c_uchar>,
         length: c_int) -> c_int;
-    res_send(question: *const c_uchar, question_length: c_int, answer: *mut c_uchar,
+    res_send(question: User<c_uchar>, question_length: c_int, answer: User<c_uchar>,
         length: c_int) -> c_int;
-    res_nsend(state: Record, question: *const c_uchar, question_length: c_int,
-        answer: *mut c_uchar, length: c_int) -> c_int;
+    res_nsend(state: Record, question: User<c_uchar>, question_length: c_int,
+        answer: User<c_uchar>, length: c_int) -> c_int;
 }

@@ -12,57 +12,56 @@
 //! threads, a signal to the process goes to that thread only if others block it.
 
 use std::ffi::c_int;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use carefree_ground::kernel;
-use carefree_reactor::Op;
 use carefree_reactor::clock::{self, NEVER};
 use carefree_runtime::launch::launch;
-use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::operation::{Ended, Wait};
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Reason, lot};
 use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer, interruption, told};
-use crate::call::memory;
 use crate::call::own_file::OwnFile;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::time::duration;
 use crate::wait::readiness;
+use crate::wait::user_op::UserOp;
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
 
 unsafe extern "C-unwind" fn raw_sigtimedwait(
-    set: *const sigset_t,
-    info: *mut siginfo_t,
-    timeout: *const timespec,
+    set: User<sigset_t>,
+    info: User<siginfo_t>,
+    timeout: User<timespec>,
 ) -> c_int {
-    let arguments = [set as usize, info as usize, timeout as usize, SIGNALS, 0, 0];
-    // SAFETY: the caller's promise.
-    answer(unsafe { kernel::call(libc::SYS_rt_sigtimedwait, arguments) }) as c_int
+    let arguments = [set.into(), info.into(), timeout.into(), SIGNALS.into()];
+    answer(sys::call(Number::RT_SIGTIMEDWAIT, arguments)) as c_int
 }
 
-unsafe extern "C-unwind" fn raw_sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int {
+unsafe extern "C-unwind" fn raw_sigwaitinfo(set: User<sigset_t>, info: User<siginfo_t>) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { raw_sigtimedwait(set, info, ptr::null()) }
+    unsafe { raw_sigtimedwait(set, info, User::NULL) }
 }
 
-unsafe extern "C-unwind" fn raw_sigsuspend(mask: *const sigset_t) -> c_int {
-    let arguments = [mask as usize, SIGNALS, 0, 0, 0, 0];
+unsafe extern "C-unwind" fn raw_sigsuspend(mask: User<sigset_t>) -> c_int {
+    let arguments = [mask.address(), SIGNALS, 0, 0, 0, 0];
     // SAFETY: the caller's promise.
     answer(unsafe { kernel::call(libc::SYS_rt_sigsuspend, arguments) }) as c_int
 }
 
 interpose! {
     /// `sigwait(3)`.
-    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int, linked "__sigwait" {
-        // SAFETY: the caller's promise.
-        match unsafe { wait_for_one(set, ptr::null_mut(), NEVER) } {
+    safe fn sigwait(set: User<sigset_t>, signal: User<c_int>) -> c_int, linked "__sigwait" {
+        match wait_for_one(set, User::NULL, NEVER) {
             Ok(number) => {
-                // SAFETY: as above.
-                unsafe { signal.write(number as c_int) };
+                // SAFETY: libc's function writes to it unasked.
+                unsafe { signal.write_seen(number as c_int) };
                 0
             }
             Err(errno) => told(errno),
@@ -72,21 +71,19 @@ interpose! {
 
 interpose! {
     /// `sigwaitinfo(2)`.
-    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int, else raw_sigwaitinfo {
-        // SAFETY: the caller's promise.
-        answer(unsafe { wait_for_one(set, info, NEVER) }) as c_int
+    safe fn sigwaitinfo(set: User<sigset_t>, info: User<siginfo_t>) -> c_int, else raw_sigwaitinfo {
+        answer(wait_for_one(set, info, NEVER)) as c_int
     }
 }
 
 interpose! {
     /// `sigtimedwait(2)`.
-    fn sigtimedwait(
-        set: *const sigset_t,
-        info: *mut siginfo_t,
-        timeout: *const timespec,
+    safe fn sigtimedwait(
+        set: User<sigset_t>,
+        info: User<siginfo_t>,
+        timeout: User<timespec>,
     ) -> c_int, else raw_sigtimedwait {
-        // SAFETY: the caller's promise.
-        let wait = |deadline| unsafe { wait_for_one(set, info, deadline) };
+        let wait = |deadline| wait_for_one(set, info, deadline);
         let waited = duration::deadline(timeout).and_then(wait);
         answer(waited) as c_int
     }
@@ -94,42 +91,40 @@ interpose! {
 
 interpose! {
     /// `pause(2)`.
-    fn pause() -> c_int, linked "__libc_pause" {
+    safe fn pause() -> c_int, linked "__libc_pause" {
         answer(until_handled(None)) as c_int
     }
 }
 
 interpose! {
     /// `sigsuspend(2)`.
-    fn sigsuspend(mask: *const sigset_t) -> c_int, else raw_sigsuspend {
+    safe fn sigsuspend(mask: User<sigset_t>) -> c_int, else raw_sigsuspend {
         let mask = mask.cast::<u64>();
-        let handled = memory::check(mask, 1).and_then(|()| {
-            // SAFETY: it can be read, and the kernel uses as much of a set of signals.
-            until_handled(Some(unsafe { mask.read_unaligned() }))
-        });
+        // The kernel uses as much of a set of signals.
+        let handled = mask.read().and_then(|mask| until_handled(Some(mask)));
         answer(handled) as c_int
     }
 }
 
 /// Takes a signal of `set`, if need be after it has come.
-///
-/// # Safety
-/// As for `sigtimedwait`.
-unsafe fn wait_for_one(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> Answer {
+fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> Answer {
     let mut coming: Option<OwnFile> = None;
     loop {
-        let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-        let time = &raw const at_once as usize;
-        let arguments = [set as usize, info as usize, time, SIGNALS, 0, 0];
-        // SAFETY: the caller's promise.
-        match unsafe { kernel::call(libc::SYS_rt_sigtimedwait, arguments) } {
+        let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+        let time = User::lend(&mut at_once);
+        let arguments = [set.into(), info.into(), time.into(), SIGNALS.into()];
+        match sys::call(Number::RT_SIGTIMEDWAIT, arguments) {
             Err(libc::EAGAIN | libc::EINTR) => {}
             taken => {
-                // SAFETY: as above.
-                if let (Ok(_), Some(info)) = (taken, unsafe { info.as_mut() }) {
-                    // As libc has it: whoever sent it, it is a user's.
-                    if info.si_code == libc::SI_TKILL {
-                        info.si_code = libc::SI_USER;
+                if taken.is_ok() && !info.is_null() {
+                    // SAFETY: the kernel has written there.
+                    unsafe {
+                        let mut sent = info.read_seen();
+                        // As libc has it: whichever call sent it, it is a user's.
+                        if sent.si_code == libc::SI_TKILL {
+                            sent.si_code = libc::SI_USER;
+                            info.write_seen(sent);
+                        }
                     }
                 }
                 return taken;
@@ -140,12 +135,10 @@ unsafe fn wait_for_one(set: *const sigset_t, info: *mut siginfo_t, deadline: u64
         }
         let fd = match &coming {
             Some(coming) => coming.fd(),
-            // SAFETY: as above.
-            None => coming.insert(unsafe { signals(set) }?).fd(),
+            None => coming.insert(signals(set)?).fd(),
         };
         let how = Wait { deadline, ..Wait::until_done(Reason::Signal) };
-        // SAFETY: it points to nothing.
-        match unsafe { operation::perform(&Op::Poll { fd, events: libc::POLLIN as u32 }, &how) } {
+        match UserOp::poll(fd, libc::POLLIN).perform(&how) {
             Ended::Done(_) | Ended::Late | Ended::Pointless => {}
             Ended::Interrupted(why) => return Err(interruption(why)),
             Ended::Unsupported => {
@@ -157,14 +150,10 @@ unsafe fn wait_for_one(set: *const sigset_t, info: *mut siginfo_t, deadline: u64
 }
 
 /// A `signalfd`.
-///
-/// # Safety
-/// `set` points to a set of signals.
-unsafe fn signals(set: *const sigset_t) -> Result<OwnFile, c_int> {
+fn signals(set: User<sigset_t>) -> Result<OwnFile, c_int> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-    let arguments = [usize::MAX, set as usize, SIGNALS, flags as usize, 0, 0];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_signalfd4, arguments) }.map(OwnFile::opened)
+    let arguments = [usize::MAX.into(), set.into(), SIGNALS.into(), flags.into()];
+    sys::call(Number::SIGNALFD4, arguments).map(OwnFile::opened)
 }
 
 /// A thread that waits for a handler to run on it, and who waits for that thread.
@@ -178,9 +167,8 @@ struct Watch {
 /// Waits until a handler has run on a thread with this mask: `EINTR`, or why the fiber goes on.
 fn until_handled(mask: Option<u64>) -> Answer {
     carefree_runtime::interrupted().map_err(interruption)?;
-    let arguments = [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0];
-    // SAFETY: no memory is involved.
-    let stop = unsafe { kernel::call(libc::SYS_eventfd2, arguments) }?;
+    let arguments = [0usize.into(), libc::EFD_CLOEXEC.into()];
+    let stop = sys::call(Number::EVENTFD2, arguments)?;
     let stop = OwnFile::opened(stop);
     let watch = Arc::new(Watch { stop, ended: AtomicI32::new(0) });
     let key = Arc::as_ptr(&watch) as usize;
@@ -214,10 +202,9 @@ fn until_handled(mask: Option<u64>) -> Answer {
     if !waits() {
         return Err(watch.ended.load(Ordering::Acquire));
     }
-    let one = 1u64;
-    let arguments = [watch.stop.fd() as usize, &raw const one as usize, 8, 0, 0, 0];
-    // SAFETY: there are eight bytes.
-    let _ = unsafe { kernel::call(libc::SYS_write, arguments) };
+    let mut one = 1u64;
+    let arguments = [watch.stop.fd().into(), User::lend(&mut one).into(), size_of_val(&one).into()];
+    let _ = sys::call(Number::WRITE, arguments);
     while waits() {
         wait::park(key, waits, Reason::Signal, Until::WOKEN_ONLY);
     }

@@ -11,10 +11,11 @@
 //! rest goes to the kernel.
 
 use std::ffi::{c_int, c_long};
-use std::ptr::null;
 
 use crate::call::answer::answer;
-use crate::call::{fiber, memory, uninterrupted};
+use crate::call::user::User;
+use crate::call::user::word;
+use crate::call::{fiber, uninterrupted};
 use crate::file::{close, control, lock, open, sync};
 use crate::io::read_write;
 use crate::ipc::{posix_queue, system_v};
@@ -111,32 +112,34 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
     // SAFETY: the functions take what the system calls of the same names take.
     unsafe {
         match number {
-            libc::SYS_read => read_write::read(fd, b as _, c) as c_long,
-            libc::SYS_write => read_write::write(fd, b as _, c) as c_long,
-            libc::SYS_readv => read_write::readv(fd, b as _, c as c_int) as c_long,
-            libc::SYS_writev => read_write::writev(fd, b as _, c as c_int) as c_long,
+            libc::SYS_read => read_write::read(fd, word(b), c) as c_long,
+            libc::SYS_write => read_write::write(fd, word(b), c) as c_long,
+            libc::SYS_readv => read_write::readv(fd, word(b), c as c_int) as c_long,
+            libc::SYS_writev => read_write::writev(fd, word(b), c as c_int) as c_long,
             libc::SYS_recvfrom => {
-                receive::recvfrom(fd, b as _, c, d as c_int, e as _, f as _) as c_long
+                receive::recvfrom(fd, word(b), c, d as c_int, word(e), word(f)) as c_long
             }
-            libc::SYS_sendto => send::sendto(fd, b as _, c, d as c_int, e as _, f as _) as c_long,
-            libc::SYS_recvmsg => receive_message::recvmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_sendmsg => send::sendmsg(fd, b as _, c as c_int) as c_long,
-            libc::SYS_accept => accept::accept(fd, b as _, c as _).into(),
-            libc::SYS_accept4 => accept::accept4(fd, b as _, c as _, d as c_int).into(),
-            libc::SYS_connect => connect::connect(fd, b as _, c as _).into(),
-            libc::SYS_pread64 => read_write::pread(fd, b as _, c, d as _) as c_long,
-            libc::SYS_pwrite64 => read_write::pwrite(fd, b as _, c, d as _) as c_long,
-            libc::SYS_preadv => read_write::preadv(fd, b as _, c as c_int, d as _) as c_long,
-            libc::SYS_pwritev => read_write::pwritev(fd, b as _, c as c_int, d as _) as c_long,
+            libc::SYS_sendto => {
+                send::sendto(fd, word(b), c, d as c_int, word(e), word(f)) as c_long
+            }
+            libc::SYS_recvmsg => receive_message::recvmsg(fd, word(b), c as c_int) as c_long,
+            libc::SYS_sendmsg => send::sendmsg(fd, word(b), c as c_int) as c_long,
+            libc::SYS_accept => accept::accept(fd, word(b), word(c)).into(),
+            libc::SYS_accept4 => accept::accept4(fd, word(b), word(c), d as c_int).into(),
+            libc::SYS_connect => connect::connect(fd, word(b), word(c)).into(),
+            libc::SYS_pread64 => read_write::pread(fd, word(b), c, word(d)) as c_long,
+            libc::SYS_pwrite64 => read_write::pwrite(fd, word(b), c, word(d)) as c_long,
+            libc::SYS_preadv => read_write::preadv(fd, word(b), c as c_int, word(d)) as c_long,
+            libc::SYS_pwritev => read_write::pwritev(fd, word(b), c as c_int, word(d)) as c_long,
             // The offset comes in two halves, of which the second is for 32-bit machines.
             libc::SYS_preadv2 => {
-                read_write::preadv2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
+                read_write::preadv2(fd, word(b), c as c_int, word(d), f as c_int) as c_long
             }
             libc::SYS_pwritev2 => {
-                read_write::pwritev2(fd, b as _, c as c_int, d as _, f as c_int) as c_long
+                read_write::pwritev2(fd, word(b), c as c_int, word(d), f as c_int) as c_long
             }
-            libc::SYS_recvmmsg => messages::recvmmsg(fd, b as _, c as _, d as _, e as _).into(),
-            libc::SYS_sendmmsg => messages::sendmmsg(fd, b as _, c as _, d as _).into(),
+            libc::SYS_recvmmsg => messages::recvmmsg(fd, word(b), word(c), word(d), word(e)).into(),
+            libc::SYS_sendmmsg => messages::sendmmsg(fd, word(b), word(c), word(d)).into(),
             libc::SYS_fsync => sync::fsync(fd).into(),
             libc::SYS_fdatasync => sync::fdatasync(fd).into(),
             libc::SYS_syncfs => sync::syncfs(fd).into(),
@@ -144,81 +147,92 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                 sync::sync();
                 0
             }
-            libc::SYS_sync_file_range => sync::sync_file_range(fd, b as _, c as _, d as _).into(),
-            libc::SYS_msync => sync::msync(a as _, b, c as c_int).into(),
-            libc::SYS_prctl => name::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
+            libc::SYS_sync_file_range => {
+                sync::sync_file_range(fd, word(b), word(c), word(d)).into()
+            }
+            libc::SYS_msync => sync::msync(word(a), b, c as c_int).into(),
+            libc::SYS_prctl => name::prctl(a as c_int, word(b), word(c), word(d), word(e)).into(),
             libc::SYS_flock => lock::flock(fd, b as c_int).into(),
-            libc::SYS_wait4 => wait::wait4(a as _, b as _, c as c_int, d as _).into(),
+            libc::SYS_wait4 => wait::wait4(word(a), word(b), c as c_int, word(d)).into(),
             libc::SYS_close => close::close(fd).into(),
-            libc::SYS_close_range => close::close_range(a as _, b as _, c as c_int).into(),
+            libc::SYS_close_range => close::close_range(word(a), word(b), c as c_int).into(),
             libc::SYS_dup => close::dup(fd).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => close::dup2(fd, b as c_int).into(),
             libc::SYS_dup3 => close::dup3(fd, b as c_int, c as c_int).into(),
             libc::SYS_setsockopt => {
-                control::setsockopt(fd, b as c_int, c as c_int, d as _, e as _).into()
+                control::setsockopt(fd, b as c_int, c as c_int, word(d), word(e)).into()
             }
-            libc::SYS_ioctl => control::ioctl(fd, b as _, c).into(),
+            libc::SYS_ioctl => control::ioctl(fd, word(b), c).into(),
             libc::SYS_sched_yield => sched_yield::sched_yield().into(),
-            libc::SYS_nanosleep => sleep::nanosleep(a as _, b as _).into(),
+            libc::SYS_nanosleep => sleep::nanosleep(word(a), word(b)).into(),
             libc::SYS_clock_nanosleep => {
                 // The function returns what the system call leaves in `errno`.
-                match sleep::clock_nanosleep(a as _, b as c_int, c as _, d as _) {
+                match sleep::clock_nanosleep(word(a), b as c_int, word(c), word(d)) {
                     0 => 0,
                     errno => answer(Err(errno)) as c_long,
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => pollfd::poll(a as _, b as _, c as c_int).into(),
-            libc::SYS_ppoll => pollfd::ppoll(a as _, b as _, c as _, d as _).into(),
+            libc::SYS_poll => pollfd::poll(word(a), word(b), c as c_int).into(),
+            libc::SYS_ppoll => pollfd::ppoll(word(a), word(b), word(c), word(d)).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_select => select::select(a as c_int, b as _, c as _, d as _, e as _).into(),
+            libc::SYS_select => {
+                select::select(a as c_int, word(b), word(c), word(d), word(e)).into()
+            }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait => epoll::epoll_wait(fd, b as _, c as c_int, d as c_int).into(),
+            libc::SYS_epoll_wait => epoll::epoll_wait(fd, word(b), c as c_int, d as c_int).into(),
             libc::SYS_epoll_pwait => {
-                epoll::epoll_pwait(fd, b as _, c as c_int, d as c_int, e as _).into()
+                epoll::epoll_pwait(fd, word(b), c as c_int, d as c_int, word(e)).into()
             }
             libc::SYS_epoll_pwait2 => {
-                epoll::epoll_pwait2(fd, b as _, c as c_int, d as _, e as _).into()
+                epoll::epoll_pwait2(fd, word(b), c as c_int, word(d), word(e)).into()
             }
             libc::SYS_pselect6 => {
                 // The set of signals and its length lie in memory of their own.
-                if f != 0 && memory::check(f as *const usize, 1).is_err() {
-                    return answer(Err(libc::EFAULT)) as c_long;
-                }
-                let mask =
-                    (f as *const *const libc::sigset_t).as_ref().map_or(null(), |mask| *mask);
-                select::pselect(a as c_int, b as _, c as _, d as _, e as _, mask).into()
+                let mask: User<User<libc::sigset_t>> = word(f);
+                let mask = match mask.is_null() {
+                    true => User::NULL,
+                    false => match mask.read() {
+                        Ok(mask) => mask,
+                        Err(errno) => return answer(Err(errno)) as c_long,
+                    },
+                };
+                select::pselect(a as c_int, word(b), word(c), word(d), word(e), mask).into()
             }
             // Who wants to know what a child has used, as only the system call says, blocks.
-            libc::SYS_waitid if e == 0 => wait::waitid(a as _, b as _, c as _, d as c_int).into(),
-            libc::SYS_openat => open::openat(fd, b as _, c as c_int, d as _).into(),
+            libc::SYS_waitid if e == 0 => {
+                wait::waitid(word(a), word(b), word(c), d as c_int).into()
+            }
+            libc::SYS_openat => open::openat(fd, word(b), c as c_int, word(d)).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => open::open(a as _, b as c_int, c as _).into(),
+            libc::SYS_open => open::open(word(a), b as c_int, word(c)).into(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_creat => open::creat(a as _, b as _).into(),
+            libc::SYS_creat => open::creat(word(a), word(b)).into(),
             libc::SYS_fcntl => control::fcntl(fd, b as c_int, c).into(),
-            libc::SYS_sendfile => sendfile::sendfile(fd, b as c_int, c as _, d) as c_long,
-            libc::SYS_splice => splice::splice(fd, b as _, c as c_int, d as _, e, f as _) as c_long,
-            libc::SYS_tee => splice::tee(fd, b as c_int, c, d as _) as c_long,
-            libc::SYS_vmsplice => splice::vmsplice(fd, b as _, c, d as _) as c_long,
+            libc::SYS_sendfile => sendfile::sendfile(fd, b as c_int, word(c), d) as c_long,
+            libc::SYS_splice => {
+                splice::splice(fd, word(b), c as c_int, word(d), e, word(f)) as c_long
+            }
+            libc::SYS_tee => splice::tee(fd, b as c_int, c, word(d)) as c_long,
+            libc::SYS_vmsplice => splice::vmsplice(fd, word(b), c, word(d)) as c_long,
             libc::SYS_copy_file_range => {
-                splice::copy_file_range(fd, b as _, c as c_int, d as _, e, f as _) as c_long
+                splice::copy_file_range(fd, word(b), c as c_int, word(d), e, word(f)) as c_long
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_pause => signal::pause().into(),
-            libc::SYS_rt_sigsuspend => signal::sigsuspend(a as _).into(),
-            libc::SYS_rt_sigtimedwait => signal::sigtimedwait(a as _, b as _, c as _).into(),
+            libc::SYS_rt_sigsuspend => signal::sigsuspend(word(a)).into(),
+            libc::SYS_rt_sigtimedwait => signal::sigtimedwait(word(a), word(b), word(c)).into(),
             libc::SYS_mq_timedreceive => {
-                posix_queue::mq_timedreceive(fd, b as _, c, d as _, e as _) as c_long
+                posix_queue::mq_timedreceive(fd, word(b), c, word(d), word(e)) as c_long
             }
             libc::SYS_mq_timedsend => {
-                posix_queue::mq_timedsend(fd, b as _, c, d as _, e as _).into()
+                posix_queue::mq_timedsend(fd, word(b), c, word(d), word(e)).into()
             }
-            libc::SYS_msgsnd => system_v::msgsnd(fd, b as _, c, d as c_int).into(),
-            libc::SYS_msgrcv => system_v::msgrcv(fd, b as _, c, d as _, e as c_int) as c_long,
-            libc::SYS_semop => system_v::semop(fd, b as _, c).into(),
-            libc::SYS_semtimedop => system_v::semtimedop(fd, b as _, c, d as _).into(),
+            libc::SYS_msgsnd => system_v::msgsnd(fd, word(b), c, d as c_int).into(),
+            libc::SYS_msgrcv => system_v::msgrcv(fd, word(b), c, word(d), e as c_int) as c_long,
+            libc::SYS_semop => system_v::semop(fd, word(b), c).into(),
+            libc::SYS_semtimedop => system_v::semtimedop(fd, word(b), c, word(d)).into(),
             // A fiber waits for one word at a time. Whoever wakes asks the kernel too, so a thread
             // can wait for many in its stead.
             libc::SYS_futex_waitv => {

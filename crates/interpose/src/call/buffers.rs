@@ -2,11 +2,12 @@
 
 use std::ffi::c_int;
 
-use carefree_ground::kernel;
-use libc::{iovec, msghdr};
+use libc::iovec;
 
-use crate::call::memory;
 use crate::call::pipe::Pipe;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 
 /// The most that one call moves. A buffer that is longer may reach beyond what a process can address:
 /// the calls without a list of buffers refuse that, and those with one cut its length first, as a
@@ -21,7 +22,7 @@ const NEAR: usize = 1 << 46;
 /// Usually a call uses all or ends early, so they are copied only when a part was used. And usually
 /// the kernel looks at their descriptions before we do, and finds out whether they are there at all.
 pub(crate) struct Buffers {
-    first: *const iovec,
+    first: User<iovec>,
     count: usize,
     /// Bytes left in them; none while the descriptions have not been looked at.
     left: Option<usize>,
@@ -30,36 +31,20 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// What the caller says are `count` descriptions at `first`, not looked at yet.
-    ///
-    /// # Safety
-    /// If there are so many, they stay as long as this.
-    pub(crate) unsafe fn new(first: *const iovec, count: usize) -> Buffers {
+    pub(crate) fn new(first: User<iovec>, count: usize) -> Buffers {
         Buffers { first, count, left: None, copy: Vec::new() }
     }
 
-    /// The buffers of a message whose header was not looked at yet.
+    /// Looks at the descriptions of a message's buffers, and whether the kernel would take them.
     ///
     /// # Errors
-    /// What is wrong with its header or with their descriptions: the kernel says so before it asks the
-    /// socket.
-    ///
-    /// # Safety
-    /// As for [`Buffers::new`], if there is a message.
-    pub(crate) unsafe fn of_message(message: *const msghdr) -> Result<Buffers, c_int> {
-        memory::check(message, 1)?;
-        // SAFETY: it can be read.
-        let (first, count): (_, usize) =
-            unsafe { ((*message).msg_iov, (*message).msg_iovlen as _) };
-        if count > libc::UIO_MAXIOV as usize {
+    /// What is wrong with them: the kernel says so before it asks the socket.
+    pub(crate) fn look_for_message(&mut self) -> Result<(), c_int> {
+        if self.count > libc::UIO_MAXIOV as usize {
             return Err(libc::EMSGSIZE);
         }
-        // SAFETY: the caller's promise.
-        let mut buffers = unsafe { Buffers::new(first, count) };
-        buffers.look()?;
-        if buffers.reach_far() {
-            buffers.ask()?;
-        }
-        Ok(buffers)
+        self.look()?;
+        if self.reach_far() { self.ask() } else { Ok(()) }
     }
 
     /// Looks at the descriptions, which nobody has looked at yet, unless that has been done.
@@ -68,7 +53,7 @@ impl Buffers {
     /// `EFAULT` if they are not there.
     pub(crate) fn look(&mut self) -> Result<(), c_int> {
         if self.left.is_none() {
-            memory::check(self.first, self.count)?;
+            self.first.check(self.count)?;
             // SAFETY: they can be read.
             unsafe { self.seen() };
         }
@@ -87,7 +72,7 @@ impl Buffers {
         }
     }
 
-    pub(crate) fn first(&self) -> *const iovec {
+    pub(crate) fn first(&self) -> User<iovec> {
         self.first
     }
 
@@ -132,9 +117,8 @@ impl Buffers {
     #[cold]
     fn ask(&self) -> Result<(), c_int> {
         let Ok(empty) = Pipe::new() else { return Ok(()) };
-        let arguments = [empty.from.fd() as usize, self.first as usize, self.count, 0, 0, 0];
-        // SAFETY: nothing is written to the buffers.
-        match unsafe { kernel::call(libc::SYS_readv, arguments) } {
+        let arguments = [empty.from.fd().into(), self.first.into(), self.count.into()];
+        match sys::call(Number::READV, arguments) {
             Err(errno @ (libc::EFAULT | libc::EINVAL)) => Err(errno),
             _ => Ok(()),
         }
@@ -157,19 +141,20 @@ impl Buffers {
             first.iov_len -= used;
         }
         self.copy = rest;
-        self.first = self.copy.as_ptr();
+        // SAFETY: our own, which stays as long as this.
+        self.first = unsafe { User::new(self.copy.as_ptr()) };
         self.count = self.copy.len();
     }
 }
 
 /// # Safety
 /// `first` points to `count` buffers' descriptions, or `count` is 0.
-unsafe fn slice<'a>(first: *const iovec, count: usize) -> &'a [iovec] {
+unsafe fn slice<'a>(first: User<iovec>, count: usize) -> &'a [iovec] {
     if count == 0 || first.is_null() {
         return &[];
     }
     // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(first, count) }
+    unsafe { std::slice::from_raw_parts(first.pointer(), count) }
 }
 
 impl std::fmt::Debug for Buffers {
@@ -205,7 +190,7 @@ mod tests {
         for first in 0..=6 {
             for second in 0..=6 - first {
                 // SAFETY: the array outlives it.
-                let mut buffers = unsafe { Buffers::new(all.as_ptr(), all.len()) };
+                let mut buffers = Buffers::new(unsafe { User::new(all.as_ptr()) }, all.len());
                 assert_eq!(buffers.look(), Ok(()));
                 assert_eq!(buffers.left(), 6);
                 buffers.advance(first);
@@ -214,12 +199,11 @@ mod tests {
                 assert_eq!(buffers.left(), 6 - first - second);
             }
         }
-        // SAFETY: no buffers are described.
-        let mut none = unsafe { Buffers::new(ptr::null(), 0) };
+        let mut none = Buffers::new(User::NULL, 0);
         assert_eq!(none.look(), Ok(()));
         assert_eq!((none.left(), content(&none)), (0, Vec::new()));
-        // SAFETY: none are there.
-        let mut nowhere = unsafe { Buffers::new(ptr::dangling(), 2) };
+        // SAFETY: the kernel is asked whether there are any.
+        let mut nowhere = Buffers::new(unsafe { User::new(ptr::dangling()) }, 2);
         assert_eq!(nowhere.look(), Err(libc::EFAULT));
     }
 }

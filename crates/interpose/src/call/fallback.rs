@@ -5,7 +5,7 @@
 macro_rules! system_call {
     (fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty = $number:ident) => {
         unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            let given = [$($argument as usize),*];
+            let given = [$($crate::call::sys::Word::from($argument).number()),*];
             let mut arguments = [0; 6];
             arguments[..given.len()].copy_from_slice(&given);
             // SAFETY: the system call of this name takes these arguments: the manual page has it.

@@ -12,4 +12,6 @@ pub(crate) mod fiber;
 pub(crate) mod memory;
 pub(crate) mod own_file;
 pub(crate) mod pipe;
+pub(crate) mod sys;
 pub(crate) mod uninterrupted;
+pub(crate) mod user;

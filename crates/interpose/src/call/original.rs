@@ -149,6 +149,10 @@ impl<F: Copy> Original<F> {
 /// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
 /// function can also be called by the name `read::original`.
 ///
+/// A `safe fn` takes nothing but numbers and [`User`](crate::call::user::User)s. What is written there need
+/// not be in `unsafe` blocks, and `original` may be called as it is; the function itself is `unsafe`, for
+/// its callers vouch for the pointers.
+///
 /// With `anywhere` before it all, what is written is done off a fiber as well. With `lean` (before
 /// `anywhere`, if both) the floating-point control words are left alone, which takes as long as the
 /// rest of a call that finds what it wants: what parks must then see to them
@@ -173,6 +177,29 @@ macro_rules! interpose {
     (@call lean $call:expr) => { $call };
     (
         @when ($condition:expr) $inline:ident $float:ident
+        $(#[$meta:meta])*
+        safe fn $($rest:tt)*
+    ) => {
+        interpose! { @define ($condition) $inline $float [] $(#[$meta])* fn $($rest)* }
+    };
+    (
+        @when ($condition:expr) $inline:ident $float:ident
+        $(#[$meta:meta])*
+        fn $($rest:tt)*
+    ) => {
+        interpose! { @define ($condition) $inline $float [unsafe] $(#[$meta])* fn $($rest)* }
+    };
+    // An argument of a safe one is a number or a `User`.
+    (@check [unsafe] $($type:ty,)*) => {};
+    (@check [] $($type:ty,)*) => {
+        const _: fn() = || {
+            #[allow(dead_code, reason = "there may be no arguments")]
+            fn is_word<T: Into<$crate::call::sys::Word>>() {}
+            $(is_word::<$type>();)*
+        };
+    };
+    (
+        @define ($condition:expr) $inline:ident $float:ident [$($unsafety:tt)?]
         $(#[$meta:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
             $(, version $version:literal)? $(, else $fallback:path)? $(, linked $linked:literal)?
@@ -276,15 +303,18 @@ macro_rules! interpose {
             /// # Safety
             /// As for libc's function.
             #[inline(always)]
-            pub(crate) unsafe fn original($($argument: $type),*) -> $result {
-                // SAFETY: the caller's promise.
+            #[allow(dead_code, reason = "a body may do without it")]
+            pub(crate) $($unsafety)? fn original($($argument: $type),*) -> $result {
+                // SAFETY: the caller's promise; or, in a safe one, that of its `User`s.
                 unsafe { ORIGINAL.get()($($argument),*) }
             }
 
             /// # Safety
             /// As for libc's function; the caller is a fiber, if this is done on fibers only.
             #[inline($inline)]
-            pub(super) unsafe fn on_fiber($($argument: $type),*) -> $result $body
+            pub(super) $($unsafety)? fn on_fiber($($argument: $type),*) -> $result $body
+
+            interpose! { @check [$($unsafety)?] $($type,)* }
         }
 
         interpose! { @symbol [$($fallback)? $($linked)?]
@@ -294,6 +324,7 @@ macro_rules! interpose {
             /// As for libc's function of this name.
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
                 // SAFETY: the caller's promise.
+                #[allow(unused_unsafe, reason = "a safe one needs none")]
                 unsafe {
                     if $condition {
                         interpose! { @call $float $name::on_fiber($($argument),*) }

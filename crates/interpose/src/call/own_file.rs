@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 
-use carefree_ground::kernel;
+use crate::call::sys;
+use crate::call::sys::Number;
 
 /// A file that only the call that opened it knows: it is closed when this is dropped.
 ///
@@ -30,7 +31,6 @@ impl OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        // SAFETY: no memory is involved.
-        let _ = unsafe { kernel::call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        let _ = sys::call(Number::CLOSE, [self.0.into()]);
     }
 }

@@ -17,7 +17,6 @@ use std::ffi::c_int;
 use std::ptr;
 
 use carefree_ground::kernel;
-use carefree_runtime::offload_unchecked;
 
 /// Bytes of the kernel's set of signals.
 const SIZE: usize = size_of::<u64>();
@@ -50,13 +49,9 @@ const fn withheld() -> u64 {
     set
 }
 
-/// As [`carefree_runtime::offload_unchecked`], for one system call: no signal interrupts it.
-///
-/// # Safety
-/// As for that.
-pub(crate) unsafe fn offload<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: the caller's promise.
-    unsafe { offload_unchecked(|| uninterrupted(call)) }
+/// As [`carefree_runtime::offload`], for one system call: no signal interrupts it.
+pub(crate) fn offload<R: Send>(call: impl FnOnce() -> R + Send) -> R {
+    carefree_runtime::offload(|| uninterrupted(call))
 }
 
 /// Makes a system call that signals of others do not interrupt. They come after it.

@@ -1,10 +1,8 @@
 //! What a file descriptor refers to.
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 
-use carefree_ground::kernel;
-
+use crate::call::sys;
 use crate::descriptor::storage::{self, Storage};
 
 /// What a file descriptor refers to, as far as that matters for trying without blocking.
@@ -37,19 +35,14 @@ pub(crate) struct Seen {
 /// What `fd` refers to, by the kernel.
 #[cold]
 pub(crate) fn look(fd: c_int) -> Seen {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: there is room for the answer, whose layout is the kernel's own on 64-bit machines.
-    match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
-        Ok(_) => {}
+    let status = match sys::status(fd) {
+        Ok(status) => status,
         // A sandbox does not let it be asked: what has a position is taken for a file, to be safe.
         Err(errno) if errno != libc::EBADF && storage::has_position(fd) => {
             return Seen { kind: Kind::Regular, storage: Storage::Other, inode: 0 };
         }
         Err(_) => return Seen { kind: Kind::Unknown, storage: Storage::None, inode: 0 },
-    }
-    // SAFETY: the call has succeeded and so filled it.
-    let status = unsafe { status.assume_init() };
+    };
     let (kind, storage) = match status.st_mode & libc::S_IFMT {
         libc::S_IFSOCK => (Kind::Socket, Storage::None),
         libc::S_IFREG | libc::S_IFDIR => (Kind::Regular, Storage::of_file(fd)),

@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_ground::kernel;
 
+use crate::call::sys;
+use crate::call::sys::Number;
+
 /// Where a file with a position keeps its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -100,10 +103,8 @@ const OVERLAYFS: u32 = 0x794c_7630;
 
 /// Whether writes end in the page cache.
 fn is_buffered(fd: c_int) -> bool {
-    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: no memory is involved.
-    let mode = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
-    mode.is_ok_and(|mode| mode as c_int & (libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT) == 0)
+    let unbuffered = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
+    sys::mode(fd).is_ok_and(|mode| mode & unbuffered == 0)
 }
 
 /// Whether the open file has a position.
@@ -116,9 +117,8 @@ pub(crate) fn has_position(fd: c_int) -> bool {
 /// # Errors
 /// `ESPIPE` for what has none, and `EBADF`.
 pub(crate) fn position(fd: c_int) -> Result<u64, c_int> {
-    let arguments = [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0];
-    // SAFETY: no memory is involved.
-    unsafe { kernel::call(libc::SYS_lseek, arguments) }.map(|place| place as u64)
+    let arguments = [fd.into(), 0usize.into(), libc::SEEK_CUR.into()];
+    sys::call(Number::LSEEK, arguments).map(|place| place as u64)
 }
 
 /// How many calls threads of the pool are making on the files whose inodes have this hash.

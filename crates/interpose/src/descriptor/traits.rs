@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 
+use crate::call::sys;
+
 /// What is remembered of an open file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trait {
@@ -44,10 +46,7 @@ pub(crate) enum Limit {
 /// If it does not tell, it is: for a number that was just closed the wait says so (`EBADF`), and where
 /// a sandbox does not let the mode be asked for, most files are.
 pub(crate) fn is_blocking(fd: c_int) -> bool {
-    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: no memory is involved.
-    let mode = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
-    mode.is_err() || mode.is_ok_and(|mode| mode as c_int & libc::O_NONBLOCK == 0)
+    sys::mode(fd).map_or(true, |mode| mode & libc::O_NONBLOCK == 0)
 }
 
 /// A time limit of a socket by the kernel, in nanoseconds; [`NEVER`] for none.

@@ -5,6 +5,7 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use crate::call::answer::set_errno;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::file::{control, lock};
 
@@ -28,14 +29,13 @@ unsafe extern "C-unwind" fn raw_dup2(from: c_int, to: c_int) -> c_int {
 
 interpose! { anywhere
     /// `close(2)`. Fibers that wait on the file end their calls with `EBADF` first.
-    fn close(fd: c_int) -> c_int, else raw_close {
+    safe fn close(fd: c_int) -> c_int, else raw_close {
         if !descriptor::prepare_to_close(fd) {
             set_errno(libc::EBADF);
             return -1;
         }
         let closing = lock::closing(fd);
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(fd) };
+        let result = original(fd);
         closing.closed();
         result
     }
@@ -46,15 +46,13 @@ fn replaces(from: c_int, to: c_int, flags: c_int) -> bool {
     from != to
         && (!descriptor::is_waited_on(to)
             || flags & !libc::O_CLOEXEC == 0
-                // SAFETY: no memory is involved.
-                && unsafe { control::fcntl::original(from, libc::F_GETFD, 0) } >= 0)
+                && control::fcntl::original(from, libc::F_GETFD, 0) >= 0)
 }
 
 interpose! { anywhere
     /// `dup(2)`.
-    fn dup(fd: c_int) -> c_int, else raw_dup {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(fd) };
+    safe fn dup(fd: c_int) -> c_int, else raw_dup {
+        let result = original(fd);
         descriptor::opened(result);
         descriptor::duplicated(fd, result);
         result
@@ -63,14 +61,13 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `dup2(2)`, which closes `to`.
-    fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
+    safe fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
         if replaces(from, to, 0) && !descriptor::prepare_to_close(to) {
             set_errno(libc::EBUSY);
             return -1;
         }
         let closing = lock::closing(to);
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(from, to) };
+        let result = original(from, to);
         descriptor::replaced(from, result);
         closing.closed();
         result
@@ -79,14 +76,13 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `dup3(2)`, which closes `to`.
-    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else raw_dup3 {
+    safe fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else raw_dup3 {
         if replaces(from, to, flags) && !descriptor::prepare_to_close(to) {
             set_errno(libc::EBUSY);
             return -1;
         }
         let closing = lock::closing(to);
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(from, to, flags) };
+        let result = original(from, to, flags);
         descriptor::replaced(from, result);
         closing.closed();
         result
@@ -95,14 +91,13 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `close_range(2)`.
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
+    safe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
         // With flags it closes none yet, or none that others have, or fails.
         if flags == 0 && first <= last {
             descriptor::prepare_to_close_range(first, last);
         }
         let closing = lock::closing_several();
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(first, last, flags) };
+        let result = original(first, last, flags);
         closing.closed();
         result
     }
@@ -110,25 +105,21 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `closefrom(3)`: libc's own would close them where it cannot be seen.
-    fn closefrom(first: c_int) -> (), linked "__closefrom" {
+    safe fn closefrom(first: c_int) -> (), linked "__closefrom" {
         // Less than none means all.
         descriptor::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
         let closing = lock::closing_several();
-        // SAFETY: the caller's promise.
-        unsafe { original(first) };
+        original(first);
         closing.closed();
     }
 }
 
 /// The number of a stream's file; -1 if it has none.
-///
-/// # Safety
-/// It is a stream.
-pub(crate) unsafe fn number_of(stream: *mut libc::FILE) -> c_int {
+pub(crate) fn number_of(stream: User<libc::FILE>) -> c_int {
     // SAFETY: `errno` is the caller's own; a stream, says the caller.
     unsafe {
         let errno = *libc::__errno_location();
-        let fd = libc::fileno(stream);
+        let fd = libc::fileno(stream.pointer());
         set_errno(errno);
         fd
     }
@@ -136,13 +127,11 @@ pub(crate) unsafe fn number_of(stream: *mut libc::FILE) -> c_int {
 
 interpose! { anywhere
     /// `fclose(3)`. Fibers that wait on the stream's file end their calls with `EBADF` first.
-    fn fclose(stream: *mut libc::FILE) -> c_int, linked "_IO_new_fclose" {
-        // SAFETY: the caller's promise.
-        let fd = unsafe { number_of(stream) };
+    safe fn fclose(stream: User<libc::FILE>) -> c_int, linked "_IO_new_fclose" {
+        let fd = number_of(stream);
         descriptor::prepare_to_close(fd);
         let closing = lock::closing(fd);
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(stream) };
+        let result = original(stream);
         closing.closed();
         result
     }
@@ -153,15 +142,13 @@ macro_rules! freopen {
     ($($name:ident),*) => {$(
         interpose! { anywhere
             #[doc = concat!("`", stringify!($name), "(3)`: closes the stream's file as `fclose` does.")]
-            fn $name(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE)
-                -> *mut libc::FILE
+            safe fn $name(path: User<c_char>, mode: User<c_char>, stream: User<libc::FILE>)
+                -> User<libc::FILE>
             {
-                // SAFETY: the caller's promise.
-                let fd = unsafe { number_of(stream) };
+                let fd = number_of(stream);
                 descriptor::prepare_to_close(fd);
                 let closing = lock::closing(fd);
-                // SAFETY: the caller's promise.
-                let result = unsafe { original(path, mode, stream) };
+                let result = original(path, mode, stream);
                 descriptor::opened(fd);
                 closing.closed();
                 result
@@ -174,25 +161,23 @@ freopen!(freopen, freopen64);
 
 interpose! { anywhere
     /// `closedir(3)`, of a directory that was opened by its number as well.
-    fn closedir(directory: *mut libc::DIR) -> c_int, linked "__closedir" {
+    safe fn closedir(directory: User<libc::DIR>) -> c_int, linked "__closedir" {
         // libc answers to none with an error; `dirfd` reads it.
         if !directory.is_null() {
             // SAFETY: the caller's promise.
-            descriptor::prepare_to_close(unsafe { libc::dirfd(directory) });
+            descriptor::prepare_to_close(unsafe { libc::dirfd(directory.pointer()) });
         }
-        // SAFETY: the caller's promise.
-        unsafe { original(directory) }
+        original(directory)
     }
 }
 
 interpose! { anywhere
     /// `mq_close(3)`. Fibers that wait on the queue end their calls with `EBADF` first.
-    fn mq_close(queue: c_int) -> c_int, else raw_close {
+    safe fn mq_close(queue: c_int) -> c_int, else raw_close {
         if !descriptor::prepare_to_close(queue) {
             set_errno(libc::EBADF);
             return -1;
         }
-        // SAFETY: the caller's promise.
-        unsafe { original(queue) }
+        original(queue)
     }
 }

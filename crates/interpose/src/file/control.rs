@@ -6,6 +6,7 @@ use libc::socklen_t;
 
 use crate::call::answer::answer;
 use crate::call::fiber;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::Trait;
 use crate::file::lock;
@@ -15,22 +16,21 @@ system_call!(
         fd: c_int,
         level: c_int,
         option: c_int,
-        value: *const c_void,
+        value: User<c_void>,
         length: socklen_t,
     ) -> c_int = SYS_setsockopt
 );
 
 interpose! { anywhere
     /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
-    fn setsockopt(
+    safe fn setsockopt(
         fd: c_int,
         level: c_int,
         option: c_int,
-        value: *const c_void,
+        value: User<c_void>,
         length: socklen_t,
     ) -> c_int, else raw_setsockopt {
-        // SAFETY: the caller's promise.
-        let failed = unsafe { original(fd, level, option, value, length) };
+        let failed = original(fd, level, option, value, length);
         if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
             descriptor::changed(fd, Trait::Limits);
         }
@@ -60,13 +60,12 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
 
 interpose! { anywhere
     /// `fcntl(2)`: minds changes of a file's mode; a fiber that would wait for a lock parks.
-    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+    safe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
         if lock::waits(command) && fiber::on_fiber() {
             // SAFETY: the caller's promise.
-            return answer(unsafe { lock::set(fd, command, argument as *const libc::flock) }) as c_int;
+            return answer(unsafe { lock::set(fd, command, User::new(argument as *const libc::flock)) }) as c_int;
         }
-        // SAFETY: as above.
-        let result = unsafe { original(fd, command, argument) };
+        let result = original(fd, command, argument);
         after_fcntl(fd, command, result);
         result
     }
@@ -74,13 +73,12 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `fcntl64(2)`: the same.
-    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+    safe fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
         if lock::waits(command) && fiber::on_fiber() {
             // SAFETY: the caller's promise.
-            return answer(unsafe { lock::set(fd, command, argument as *const libc::flock) }) as c_int;
+            return answer(unsafe { lock::set(fd, command, User::new(argument as *const libc::flock)) }) as c_int;
         }
-        // SAFETY: as above.
-        let result = unsafe { original(fd, command, argument) };
+        let result = original(fd, command, argument);
         after_fcntl(fd, command, result);
         result
     }
@@ -88,9 +86,8 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `ioctl(2)`: minds changes of a file's mode.
-    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, else raw_ioctl {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(fd, request, argument) };
+    safe fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, else raw_ioctl {
+        let result = original(fd, request, argument);
         if request as c_int == libc::FIONBIO as c_int {
             descriptor::changed(fd, Trait::Mode);
         }

@@ -22,13 +22,15 @@
 use std::ffi::{c_int, c_short};
 use std::mem::MaybeUninit;
 
-use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::{Reason, lot};
 use libc::off_t;
 
 use crate::call::answer::{Answer, answer};
 use crate::call::fiber;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::file_lock::{self, FileId, FileLock, LockWait, Purpose};
 use crate::wait::polling::Polled;
@@ -100,11 +102,10 @@ fn key(file: FileId) -> usize {
 
 interpose! { anywhere
     /// `flock(2)`.
-    fn flock(fd: c_int, operation: c_int) -> c_int, else raw_flock {
+    safe fn flock(fd: c_int, operation: c_int) -> c_int, else raw_flock {
         let waits = operation & (libc::LOCK_NB | libc::LOCK_UN) == 0;
         if !waits || !fiber::on_fiber() {
-            // SAFETY: no memory is involved.
-            let result = unsafe { original(fd, operation) };
+            let result = original(fd, operation);
             if operation & libc::LOCK_UN == 0 {
                 descriptor::claimed(fd);
             }
@@ -112,13 +113,12 @@ interpose! { anywhere
             return result;
         }
         descriptor::claimed(fd);
-        let arguments = [fd as usize, (operation | libc::LOCK_NB) as usize, 0, 0, 0, 0];
+        let arguments = [fd.into(), (operation | libc::LOCK_NB).into()];
         let kind = operation & (libc::LOCK_SH | libc::LOCK_EX);
         let purpose =
             Purpose::Lock { command: libc::LOCK_UN, kind, start: 0, length: 0, from: libc::SEEK_SET };
         let locked = until_free(fd, purpose, || {
-            // SAFETY: no memory is involved.
-            unsafe { kernel::call(libc::SYS_flock, arguments) }
+            sys::call(Number::FLOCK, arguments)
         });
         answer(locked) as c_int
     }
@@ -129,10 +129,9 @@ macro_rules! lockf {
     ($($name:ident),*) => {$(
         interpose! { anywhere
             #[doc = concat!("`", stringify!($name), "(3)`.")]
-            fn $name(fd: c_int, command: c_int, length: off_t) -> c_int, linked "__lockf64" {
+            safe fn $name(fd: c_int, command: c_int, length: off_t) -> c_int, linked "__lockf64" {
                 if command != libc::F_LOCK || !fiber::on_fiber() {
-                    // SAFETY: no memory is involved.
-                    let result = unsafe { original(fd, command, length) };
+                    let result = original(fd, command, length);
                     changed(fd);
                     return result;
                 }
@@ -141,8 +140,7 @@ macro_rules! lockf {
                 lock.l_type = libc::F_WRLCK as c_short;
                 lock.l_whence = libc::SEEK_CUR as c_short;
                 lock.l_len = length;
-                // SAFETY: a lock that stays as long as this.
-                let locked = unsafe { set(fd, libc::F_SETLKW, &raw const lock) };
+                let locked = set(fd, libc::F_SETLKW, User::lend(&mut lock));
                 answer(locked) as c_int
             }
         }
@@ -169,17 +167,11 @@ pub(crate) fn note(fd: c_int, command: c_int) {
 }
 
 /// `fcntl` with a command that [`waits`].
-///
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn set(fd: c_int, command: c_int, lock: *const libc::flock) -> Answer {
+pub(crate) fn set(fd: c_int, command: c_int, lock: User<libc::flock>) -> Answer {
     let command = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
     note(fd, command);
-    let arguments = [fd as usize, command as usize, lock as usize, 0, 0, 0];
-    let attempt = || {
-        // SAFETY: the caller's promise.
-        unsafe { kernel::call(libc::SYS_fcntl, arguments) }
-    };
+    let arguments = [fd.into(), command.into(), lock.into()];
+    let attempt = || sys::call(Number::FCNTL, arguments);
     // The kernel says first whether there is a lock to be read.
     let answer = attempt();
     if !is_taken(answer) {
@@ -187,7 +179,7 @@ pub(crate) unsafe fn set(fd: c_int, command: c_int, lock: *const libc::flock) ->
         return answer;
     }
     // SAFETY: the kernel has read it.
-    let libc::flock { l_type, l_whence, l_start, l_len, .. } = unsafe { lock.read_unaligned() };
+    let libc::flock { l_type, l_whence, l_start, l_len, .. } = unsafe { lock.read_seen() };
     // Relative to something of the open file's, it is the same only by the same number.
     let from = if l_whence == libc::SEEK_SET as c_short { -1 } else { fd << 2 | l_whence as c_int };
     let purpose =

@@ -18,19 +18,22 @@ use libc::{mode_t, pollfd};
 use crate::call::answer::{Answer, answer};
 use crate::call::own_file::OwnFile;
 use crate::call::pipe::Pipe;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::polling::Polled;
 use crate::wait::readiness;
 
-unsafe extern "C-unwind" fn raw_open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+unsafe extern "C-unwind" fn raw_open(path: User<c_char>, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { raw_openat(libc::AT_FDCWD, path, flags, mode) }
 }
 system_call!(
-    fn raw_openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
+    fn raw_openat(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_t) -> c_int
         = SYS_openat
 );
-unsafe extern "C-unwind" fn raw_creat(path: *const c_char, mode: mode_t) -> c_int {
+unsafe extern "C-unwind" fn raw_creat(path: User<c_char>, mode: mode_t) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { raw_open(path, CREATE, mode) }
 }
@@ -45,35 +48,31 @@ macro_rules! opening {
     ($($open:ident, $openat:ident, $creat:ident, $open_2:ident, $openat_2:ident;)*) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($open), "(2)`.")]
-            fn $open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else raw_open {
-                // SAFETY: the caller's promise.
-                answer(unsafe { open_at(libc::AT_FDCWD, path, flags, mode) }) as c_int
+            safe fn $open(path: User<c_char>, flags: c_int, mode: mode_t) -> c_int, else raw_open {
+                answer(open_at(libc::AT_FDCWD, path, flags, mode)) as c_int
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($openat), "(2)`.")]
-            fn $openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int,
+            safe fn $openat(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_t) -> c_int,
                 else raw_openat
             {
-                // SAFETY: the caller's promise.
-                answer(unsafe { open_at(directory, path, flags, mode) }) as c_int
+                answer(open_at(directory, path, flags, mode)) as c_int
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($creat), "(2)`.")]
-            fn $creat(path: *const c_char, mode: mode_t) -> c_int, else raw_creat {
-                // SAFETY: the caller's promise.
-                answer(unsafe { open_at(libc::AT_FDCWD, path, CREATE, mode) }) as c_int
+            safe fn $creat(path: User<c_char>, mode: mode_t) -> c_int, else raw_creat {
+                answer(open_at(libc::AT_FDCWD, path, CREATE, mode)) as c_int
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($open), "(2)` without a mode, checked.")]
-            fn $open_2(path: *const c_char, flags: c_int) -> c_int {
-                // SAFETY: the caller's promise.
-                unsafe {
+            safe fn $open_2(path: User<c_char>, flags: c_int) -> c_int {
+                {
                     if needs_mode(flags) {
                         return original(path, flags);
                     }
@@ -84,9 +83,8 @@ macro_rules! opening {
 
         interpose! {
             #[doc = concat!("`", stringify!($openat), "(2)` without a mode, checked.")]
-            fn $openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
-                // SAFETY: the caller's promise.
-                unsafe {
+            safe fn $openat_2(directory: c_int, path: User<c_char>, flags: c_int) -> c_int {
+                {
                     if needs_mode(flags) {
                         return original(directory, path, flags);
                     }
@@ -111,31 +109,20 @@ fn needs_mode(flags: c_int) -> bool {
 static ENDS: Polled = Polled::new();
 
 /// `openat`.
-///
-/// # Safety
-/// As for libc's.
-unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Answer {
-    // SAFETY: the caller's promise.
-    let opened = unsafe { open_any_kind(directory, path, flags, mode) }?;
+fn open_at(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_t) -> Answer {
+    let opened = open_any_kind(directory, path, flags, mode)?;
     descriptor::opened(opened as c_int);
     Ok(opened)
 }
 
-unsafe fn open_any_kind(
-    directory: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: mode_t,
-) -> Answer {
+fn open_any_kind(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_t) -> Answer {
     let plain = |flags: c_int| {
-        let arguments = [directory as usize, path as usize, flags as usize, mode as usize, 0, 0];
-        // SAFETY: the caller's promise.
-        unsafe { kernel::call(libc::SYS_openat, arguments) }
+        let arguments = [directory.into(), path.into(), flags.into(), mode.into()];
+        sys::call(Number::OPENAT, arguments)
     };
     let never_waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) != 0
         || flags & libc::O_ACCMODE == libc::O_RDWR;
-    // SAFETY: the caller's promise.
-    if never_waits || !unsafe { is_fifo(directory, path, flags) } {
+    if never_waits || !is_fifo(directory, path, flags) {
         return plain(flags);
     }
     let at_once = || plain(flags | libc::O_NONBLOCK);
@@ -156,23 +143,15 @@ unsafe fn open_any_kind(
         ENDS.notify();
         file
     };
-    let call = |command: c_int, argument: usize| {
-        let arguments = [file.fd() as usize, command as usize, argument, 0, 0, 0];
-        // SAFETY: no memory is involved.
-        unsafe { kernel::call(libc::SYS_fcntl, arguments) }
-    };
-    let mode = call(libc::F_GETFL, 0)?;
-    call(libc::F_SETFL, mode & !(libc::O_NONBLOCK as usize))?;
+    sys::set_mode(file.fd(), sys::mode(file.fd())? & !libc::O_NONBLOCK)?;
     Ok(file.keep() as usize)
 }
 
-/// # Safety
-/// As for `openat`.
-unsafe fn is_fifo(directory: c_int, path: *const c_char, flags: c_int) -> bool {
+fn is_fifo(directory: c_int, path: User<c_char>, flags: c_int) -> bool {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     let flags = if flags & libc::O_NOFOLLOW != 0 { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
     let place = status.as_mut_ptr();
-    let arguments = [directory as usize, path as usize, place as usize, flags as usize, 0, 0];
+    let arguments = [directory as usize, path.address(), place as usize, flags as usize, 0, 0];
     // SAFETY: the caller's promise, and there is room for the answer.
     let asked = unsafe { kernel::call(libc::SYS_newfstatat, arguments) };
     // SAFETY: the call has succeeded and so filled it.
@@ -190,8 +169,7 @@ fn has_had_a_writer(fd: c_int, copy: &Option<Pipe>) -> bool {
     // is told that there is none *yet* if there is a writer, and nothing if not; and `tee` leaves
     // what comes meanwhile where it is.
     let Some(Pipe { to, .. }) = copy else { return false };
-    let arguments = [fd as usize, to.fd() as usize, 1, libc::SPLICE_F_NONBLOCK as usize, 0, 0];
-    // SAFETY: no memory is involved.
-    let copied = unsafe { kernel::call(libc::SYS_tee, arguments) };
+    let arguments = [fd.into(), to.fd().into(), 1.into(), libc::SPLICE_F_NONBLOCK.into()];
+    let copied = sys::call(Number::TEE, arguments);
     copied != Ok(0)
 }

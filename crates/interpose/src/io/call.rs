@@ -1,13 +1,16 @@
 //! Calls as the caller has made them: of `read`, `write` and their kin which one, where, with which
 //! buffers; and those of sockets as they are.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 
-use carefree_ground::kernel;
 use libc::{iovec, off_t};
 
 use crate::call::answer::Answer;
 use crate::call::buffers::Buffers;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::sys::Word;
+use crate::call::user::User;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,20 +53,20 @@ impl At {
 /// The descriptions of a call's buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
-    first: *const iovec,
+    first: User<iovec>,
     count: c_int,
     /// They are not the caller's, who may be wrong about them.
     own: bool,
 }
 
 impl Given {
-    pub(crate) fn array(first: *const iovec, count: c_int) -> Given {
+    pub(crate) fn array(first: User<iovec>, count: c_int) -> Given {
         Given { first, count, own: false }
     }
 
     /// One of our own making.
-    pub(crate) fn one(buffer: &iovec) -> Given {
-        Given { first: buffer, count: 1, own: true }
+    pub(crate) fn one(buffer: &mut iovec) -> Given {
+        Given { first: User::lend(buffer), count: 1, own: true }
     }
 
     /// What is left of it.
@@ -74,14 +77,10 @@ impl Given {
     /// The one buffer that a call without descriptions was given.
     pub(crate) fn single(&self) -> Option<iovec> {
         // SAFETY: our own, so it is there.
-        self.own.then(|| unsafe { *self.first })
+        self.own.then(|| unsafe { self.first.read_seen() })
     }
-
-    /// # Safety
-    /// As for [`Buffers::new`]; there are not less than none.
-    pub(crate) unsafe fn buffers(self) -> Buffers {
-        // SAFETY: the caller's promise.
-        let mut buffers = unsafe { Buffers::new(self.first, self.count as usize) };
+    pub(crate) fn buffers(self) -> Buffers {
+        let mut buffers = Buffers::new(self.first, self.count as usize);
         if self.own {
             // SAFETY: it is there.
             unsafe { buffers.seen() };
@@ -90,15 +89,11 @@ impl Given {
     }
 
     /// Bytes of all of them together; none if they cannot be read, which the call will say.
-    ///
-    /// # Safety
-    /// As for [`buffers`](Given::buffers).
-    pub(crate) unsafe fn length(self) -> usize {
+    pub(crate) fn length(self) -> usize {
         if let Some(one) = self.single() {
             return one.iov_len;
         }
-        // SAFETY: the caller's promise.
-        let mut buffers = unsafe { self.buffers() };
+        let mut buffers = self.buffers();
         if buffers.look().is_ok() { buffers.left() } else { 0 }
     }
 }
@@ -136,37 +131,39 @@ impl Call {
     }
 
     /// The number of the call with all arguments: `preadv2` or `pwritev2`.
-    fn latest(&self) -> c_long {
+    fn latest(&self) -> Number {
         match self.way {
-            Way::Read => libc::SYS_preadv2,
-            Way::Write => libc::SYS_pwritev2,
+            Way::Read => Number::PREADV2,
+            Way::Write => Number::PWRITEV2,
         }
     }
 
+    fn latest_arguments(
+        &self,
+        first: User<iovec>,
+        count: usize,
+        at: At,
+        flags: c_int,
+    ) -> [Word; 6] {
+        let fd = self.fd.into();
+        // The upper half of the offset is for 32-bit machines.
+        [fd, first.into(), count.into(), at.number().into(), 0usize.into(), flags.into()]
+    }
+
     /// The call without waiting, of what is left of its buffers.
-    ///
-    /// # Safety
-    /// As for the system call.
-    pub(crate) unsafe fn at_once(&self, buffers: &Buffers, at: At) -> Answer {
-        let (first, count) = (buffers.first() as usize, buffers.count());
-        let flags = (self.flags | libc::RWF_NOWAIT) as usize;
-        let arguments = [self.fd as usize, first, count, at.number() as usize, 0, flags];
-        // SAFETY: the caller's promise.
-        unsafe { kernel::call(self.latest(), arguments) }
+    pub(crate) fn at_once(&self, buffers: &Buffers, at: At) -> Answer {
+        let flags = self.flags | libc::RWF_NOWAIT;
+        sys::call(self.latest(), self.latest_arguments(buffers.first(), buffers.count(), at, flags))
     }
 
     /// The call as the caller has made it. It may wait.
     ///
     /// It is made again if a signal interrupted it before anything was done: signals end no fiber's
     /// calls.
-    ///
-    /// # Safety
-    /// As for the system call.
-    pub(crate) unsafe fn plainly(&self) -> Answer {
+    pub(crate) fn plainly(&self) -> Answer {
         let (number, arguments) = self.plain();
         loop {
-            // SAFETY: the caller's promise.
-            match unsafe { kernel::call(number, arguments) } {
+            match sys::call(number, arguments) {
                 Err(libc::EINTR) => {}
                 answer => return answer,
             }
@@ -174,35 +171,35 @@ impl Call {
     }
 
     /// The system call that this is.
-    fn plain(&self) -> (c_long, [usize; 6]) {
-        let fd = self.fd as usize;
-        let place = self.at.number() as usize;
+    fn plain(&self) -> (Number, [Word; 6]) {
+        let (fd, place, none) = (self.fd.into(), self.at.number().into(), 0usize.into());
+        let Given { first, count, .. } = self.given;
         if self.flags != 0 {
-            let (first, count) = (self.given.first as usize, self.given.count as usize);
-            return (self.latest(), [fd, first, count, place, 0, self.flags as usize]);
+            let arguments = self.latest_arguments(first, count as usize, self.at, self.flags);
+            return (self.latest(), arguments);
         }
         // No later one than the caller's: a sandbox may not let it through, and what is wrong with
         // a buffer that was given without a description, they say in other words.
         let (number, [buffer, length]) = match self.given.single() {
             Some(one) => {
                 let number = match (self.way, self.at) {
-                    (Way::Read, At::Position) => libc::SYS_read,
-                    (Way::Write, At::Position) => libc::SYS_write,
-                    (Way::Read, At::Offset(_)) => libc::SYS_pread64,
-                    (Way::Write, At::Offset(_)) => libc::SYS_pwrite64,
+                    (Way::Read, At::Position) => Number::READ,
+                    (Way::Write, At::Position) => Number::WRITE,
+                    (Way::Read, At::Offset(_)) => Number::PREAD64,
+                    (Way::Write, At::Offset(_)) => Number::PWRITE64,
                 };
-                (number, [one.iov_base as usize, one.iov_len])
+                (number, [(one.iov_base as usize).into(), one.iov_len.into()])
             }
             None => {
                 let number = match (self.way, self.at) {
-                    (Way::Read, At::Position) => libc::SYS_readv,
-                    (Way::Write, At::Position) => libc::SYS_writev,
-                    (Way::Read, At::Offset(_)) => libc::SYS_preadv,
-                    (Way::Write, At::Offset(_)) => libc::SYS_pwritev,
+                    (Way::Read, At::Position) => Number::READV,
+                    (Way::Write, At::Position) => Number::WRITEV,
+                    (Way::Read, At::Offset(_)) => Number::PREADV,
+                    (Way::Write, At::Offset(_)) => Number::PWRITEV,
                 };
-                (number, [self.given.first as usize, self.given.count as usize])
+                (number, [first.into(), (count as usize).into()])
             }
         };
-        (number, [fd, buffer, length, place, 0, 0])
+        (number, [fd, buffer, length, place, none, none])
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 
+use crate::call::user::User;
 use crate::io::read_write;
 
 /// Bytes of an eventfd's count.
@@ -13,19 +14,19 @@ fn whole(moved: isize) -> c_int {
     if moved == COUNT as isize { 0 } else { -1 }
 }
 
-unsafe extern "C-unwind" fn raw_eventfd_read(fd: c_int, count: *mut u64) -> c_int {
+unsafe extern "C-unwind" fn raw_eventfd_read(fd: c_int, count: User<u64>) -> c_int {
     // SAFETY: the caller's promise.
     whole(unsafe { read_write::read(fd, count.cast(), COUNT) })
 }
 
-unsafe extern "C-unwind" fn raw_eventfd_write(fd: c_int, count: u64) -> c_int {
+unsafe extern "C-unwind" fn raw_eventfd_write(fd: c_int, mut count: u64) -> c_int {
     // SAFETY: a number that lives until the call returns.
-    whole(unsafe { read_write::write(fd, (&raw const count).cast(), COUNT) })
+    whole(unsafe { read_write::write(fd, User::lend(&mut count).cast(), COUNT) })
 }
 
 interpose! {
     /// `eventfd_read(3)`.
-    fn eventfd_read(fd: c_int, count: *mut u64) -> c_int, else raw_eventfd_read {
+    safe fn eventfd_read(fd: c_int, count: User<u64>) -> c_int, else raw_eventfd_read {
         // SAFETY: the caller's promise.
         unsafe { raw_eventfd_read(fd, count) }
     }
@@ -33,7 +34,7 @@ interpose! {
 
 interpose! {
     /// `eventfd_write(3)`.
-    fn eventfd_write(fd: c_int, count: u64) -> c_int, else raw_eventfd_write {
+    safe fn eventfd_write(fd: c_int, count: u64) -> c_int, else raw_eventfd_write {
         // SAFETY: the caller's promise.
         unsafe { raw_eventfd_write(fd, count) }
     }

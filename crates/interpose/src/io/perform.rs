@@ -12,23 +12,17 @@ use crate::io::stream_write::put;
 use crate::wait::offload;
 
 /// Makes a call that reads or writes.
-///
-/// # Safety
-/// As for the system call.
 #[inline]
-pub(crate) unsafe fn perform(call: &Call) -> Answer {
+pub(crate) fn perform(call: &Call) -> Answer {
     if call.never_waits() {
-        // SAFETY: the caller's promise.
-        return unsafe { call.plainly() };
+        return call.plainly();
     }
     if call.given.single().is_some_and(|one| one.iov_len > LONGEST) {
-        // SAFETY: the caller's promise, and the caller waits.
-        return unsafe { offload::on_file(call.fd, || call.plainly()) };
+        return offload::on_file(call.fd, || call.plainly());
     }
     let file = descriptor::file(call.fd);
     let seen = descriptor::seen(file, call.fd);
-    // SAFETY: the caller's promise, in each case.
-    unsafe {
+    {
         if seen.storage != Storage::None && !is_for_the_reactor(call, seen.storage) {
             return seekable::perform(call, seen);
         }
@@ -54,15 +48,10 @@ fn is_for_the_reactor(call: &Call, storage: Storage) -> bool {
 /// Reads or writes no bytes: what that means, the kind of file says (an eventfd refuses it), and
 /// `preadv2`, which does not ask the file, says something else.
 #[cold]
-unsafe fn without_a_byte(call: &Call, kind: Kind) -> Answer {
+fn without_a_byte(call: &Call, kind: Kind) -> Answer {
     match kind {
-        // SAFETY: the caller's promise.
-        Kind::Socket | Kind::Pipe => unsafe { call.plainly() },
-        // SAFETY: the caller's promise, and the caller waits. A few wait (an inotify for an event).
-        _ if descriptor::is_blocking(call.fd) => unsafe {
-            offload::on_file(call.fd, || call.plainly())
-        },
-        // SAFETY: the caller's promise.
-        _ => unsafe { call.plainly() },
+        Kind::Socket | Kind::Pipe => call.plainly(),
+        _ if descriptor::is_blocking(call.fd) => offload::on_file(call.fd, || call.plainly()),
+        _ => call.plainly(),
     }
 }

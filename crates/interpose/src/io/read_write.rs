@@ -4,13 +4,14 @@
 //! the file, and [`seekable`](crate::io::seekable) where there is one.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 
-use carefree_ground::kernel;
 use libc::{iovec, off_t};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::buffers::LONGEST;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::File;
 use crate::descriptor::kind::Kind;
@@ -19,107 +20,99 @@ use crate::io::perform::perform;
 use crate::socket::receive::receive;
 use crate::socket::send::transmit;
 
-system_call!(fn raw_read(fd: c_int, buffer: *mut c_void, length: usize) -> isize = SYS_read);
-system_call!(fn raw_write(fd: c_int, buffer: *const c_void, length: usize) -> isize = SYS_write);
-system_call!(fn raw_readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize = SYS_readv);
-system_call!(fn raw_writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize = SYS_writev);
+system_call!(fn raw_read(fd: c_int, buffer: User<c_void>, length: usize) -> isize = SYS_read);
+system_call!(fn raw_write(fd: c_int, buffer: User<c_void>, length: usize) -> isize = SYS_write);
+system_call!(fn raw_readv(fd: c_int, buffers: User<iovec>, count: c_int) -> isize = SYS_readv);
+system_call!(fn raw_writev(fd: c_int, buffers: User<iovec>, count: c_int) -> isize = SYS_writev);
 system_call!(
-    fn raw_pread(fd: c_int, buffer: *mut c_void, length: usize, offset: off_t) -> isize
+    fn raw_pread(fd: c_int, buffer: User<c_void>, length: usize, offset: off_t) -> isize
         = SYS_pread64
 );
 system_call!(
-    fn raw_pwrite(fd: c_int, buffer: *const c_void, length: usize, offset: off_t) -> isize
+    fn raw_pwrite(fd: c_int, buffer: User<c_void>, length: usize, offset: off_t) -> isize
         = SYS_pwrite64
 );
 // The kernel takes an offset in two halves, of which 64-bit processors use the lower one alone.
 system_call!(
-    fn raw_preadv(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize
+    fn raw_preadv(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize
         = SYS_preadv
 );
 system_call!(
-    fn raw_pwritev(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize
+    fn raw_pwritev(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize
         = SYS_pwritev
 );
 
 unsafe extern "C-unwind" fn raw_preadv2(
     fd: c_int,
-    buffers: *const iovec,
+    buffers: User<iovec>,
     count: c_int,
     offset: off_t,
     flags: c_int,
 ) -> isize {
-    // SAFETY: the caller's promise.
-    answer(unsafe { vectored(libc::SYS_preadv2, fd, buffers, count as usize, offset, flags) })
+    answer(vectored(Number::PREADV2, fd, buffers, count as usize, offset, flags))
 }
 
 unsafe extern "C-unwind" fn raw_pwritev2(
     fd: c_int,
-    buffers: *const iovec,
+    buffers: User<iovec>,
     count: c_int,
     offset: off_t,
     flags: c_int,
 ) -> isize {
-    // SAFETY: the caller's promise.
-    answer(unsafe { vectored(libc::SYS_pwritev2, fd, buffers, count as usize, offset, flags) })
+    answer(vectored(Number::PWRITEV2, fd, buffers, count as usize, offset, flags))
 }
 
 interpose! {
     /// `read(2)`.
-    fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize, else raw_read {
-        // SAFETY: the caller's promise.
-        answer(unsafe { read_one(fd, buffer, length) })
+    safe fn read(fd: c_int, buffer: User<c_void>, length: usize) -> isize, else raw_read {
+        answer(read_one(fd, buffer, length))
     }
 }
 
 interpose! {
     /// `write(2)`.
-    fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize, else raw_write {
-        // SAFETY: the caller's promise.
-        answer(unsafe { write_all(fd, buffer, length) })
+    safe fn write(fd: c_int, buffer: User<c_void>, length: usize) -> isize, else raw_write {
+        answer(write_all(fd, buffer, length))
     }
 }
 
 interpose! {
     /// `readv(2)`.
-    fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_readv {
-        // SAFETY: the caller's promise.
-        answer(unsafe { go(Way::Read, fd, Given::array(buffers, count), At::Position, 0) })
+    safe fn readv(fd: c_int, buffers: User<iovec>, count: c_int) -> isize, else raw_readv {
+        answer(go(Way::Read, fd, Given::array(buffers, count), At::Position, 0))
     }
 }
 
 interpose! {
     /// `writev(2)`.
-    fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> isize, else raw_writev {
-        // SAFETY: the caller's promise.
-        answer(unsafe { go(Way::Write, fd, Given::array(buffers, count), At::Position, 0) })
+    safe fn writev(fd: c_int, buffers: User<iovec>, count: c_int) -> isize, else raw_writev {
+        answer(go(Way::Write, fd, Given::array(buffers, count), At::Position, 0))
     }
 }
 
 /// Defines functions that read or write at an offset, under both their names.
 macro_rules! at_offset {
-    ($($name:ident, $name64:ident, $buffer:ty, $raw:ident, $way:ident);* $(;)?) => {$(
+    ($($name:ident, $name64:ident, $raw:ident, $way:ident);* $(;)?) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "(2)`.")]
-            fn $name(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
-                let buffer = iovec { iov_base: buffer as *mut c_void, iov_len: length };
-                // SAFETY: the caller's promise.
-                answer(unsafe { go(Way::$way, fd, Given::one(&buffer), At::Offset(offset), 0) })
+            safe fn $name(fd: c_int, buffer: User, length: usize, offset: off_t) -> isize, else $raw {
+                let mut buffer = iovec { iov_base: buffer.pointer(), iov_len: length };
+                answer(go(Way::$way, fd, Given::one(&mut buffer), At::Offset(offset), 0))
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
-            fn $name64(fd: c_int, buffer: $buffer, length: usize, offset: off_t) -> isize, else $raw {
-                // SAFETY: the caller's promise.
-                unsafe { super::$name::on_fiber(fd, buffer, length, offset) }
+            safe fn $name64(fd: c_int, buffer: User, length: usize, offset: off_t) -> isize, else $raw {
+                super::$name::on_fiber(fd, buffer, length, offset)
             }
         }
     )*};
 }
 
 at_offset! {
-    pread, pread64, *mut c_void, raw_pread, Read;
-    pwrite, pwrite64, *const c_void, raw_pwrite, Write;
+    pread, pread64, raw_pread, Read;
+    pwrite, pwrite64, raw_pwrite, Write;
 }
 
 /// As [`at_offset`], with several buffers.
@@ -127,35 +120,31 @@ macro_rules! vectored_at_offset {
     ($($name:ident, $name64:ident, $raw:ident, $name2:ident, $name642:ident, $raw2:ident, $way:ident);* $(;)?) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "(2)`.")]
-            fn $name(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
-                // SAFETY: the caller's promise.
-                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0) })
+            safe fn $name(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize, else $raw {
+                answer(go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0))
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
-            fn $name64(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t) -> isize, else $raw {
-                // SAFETY: the caller's promise.
-                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0) })
+            safe fn $name64(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize, else $raw {
+                answer(go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0))
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($name2), "(2)`.")]
-            fn $name2(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
+            safe fn $name2(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
                 let at = At::of_vectored(offset);
-                // SAFETY: the caller's promise.
-                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), at, flags) })
+                answer(go(Way::$way, fd, Given::array(buffers, count), at, flags))
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($name642), "(3)`: the same.")]
-            fn $name642(fd: c_int, buffers: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
+            safe fn $name642(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t, flags: c_int) -> isize, else $raw2 {
                 let at = At::of_vectored(offset);
-                // SAFETY: the caller's promise.
-                answer(unsafe { go(Way::$way, fd, Given::array(buffers, count), at, flags) })
+                answer(go(Way::$way, fd, Given::array(buffers, count), at, flags))
             }
         }
     )*};
@@ -167,28 +156,22 @@ vectored_at_offset! {
 }
 
 /// `pread`, for other calls that read.
-///
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn read_at(fd: c_int, to: *mut c_void, length: usize, offset: off_t) -> Answer {
-    let buffer = iovec { iov_base: to, iov_len: length };
-    // SAFETY: the caller's promise.
-    unsafe { go(Way::Read, fd, Given::one(&buffer), At::Offset(offset), 0) }
+pub(crate) fn read_at(fd: c_int, to: User<c_void>, length: usize, offset: off_t) -> Answer {
+    let mut buffer = iovec { iov_base: to.pointer(), iov_len: length };
+    go(Way::Read, fd, Given::one(&mut buffer), At::Offset(offset), 0)
 }
 
 /// `read`.
-unsafe fn read_one(fd: c_int, to: *mut c_void, length: usize) -> Answer {
+fn read_one(fd: c_int, to: User<c_void>, length: usize) -> Answer {
     if is_socket(fd, length) {
-        // SAFETY: the caller's promise.
-        let answer = unsafe { receive(fd, to, length, 0, ptr::null_mut(), ptr::null_mut()) };
+        let answer = receive(fd, to, length, 0, User::NULL, User::NULL);
         if answer != Err(libc::ENOTSOCK) {
             return answer;
         }
         look_again(fd);
     }
-    let buffer = iovec { iov_base: to, iov_len: length };
-    // SAFETY: the caller's promise.
-    unsafe { go(Way::Read, fd, Given::one(&buffer), At::Position, 0) }
+    let mut buffer = iovec { iov_base: to.pointer(), iov_len: length };
+    go(Way::Read, fd, Given::one(&mut buffer), At::Position, 0)
 }
 
 /// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls:
@@ -206,46 +189,37 @@ fn look_again(fd: c_int) {
 }
 
 /// `write`, for other calls that write too.
-///
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn write_all(fd: c_int, from: *const c_void, length: usize) -> Answer {
+pub(crate) fn write_all(fd: c_int, from: User<c_void>, length: usize) -> Answer {
     // A message may be empty, of which `pwritev2` knows nothing.
     let is_socket = match length {
         0 => descriptor::file(fd).is_some_and(|file| file.kind(fd) == Kind::Socket),
         _ => is_socket(fd, length),
     };
     if is_socket {
-        // SAFETY: the caller's promise.
-        let answer = unsafe { transmit(fd, from, length, 0, ptr::null(), 0) };
+        let answer = transmit(fd, from, length, 0, User::NULL, 0);
         if answer != Err(libc::ENOTSOCK) {
             return answer;
         }
         look_again(fd);
     }
-    let buffer = iovec { iov_base: from.cast_mut(), iov_len: length };
-    // SAFETY: the caller's promise.
-    unsafe { go(Way::Write, fd, Given::one(&buffer), At::Position, 0) }
+    let mut buffer = iovec { iov_base: from.pointer(), iov_len: length };
+    go(Way::Write, fd, Given::one(&mut buffer), At::Position, 0)
 }
-
-/// # Safety
-/// As for libc's.
 #[inline]
-unsafe fn go(way: Way, fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
-    // SAFETY: the caller's promise.
-    unsafe { perform(&Call { way, fd, given, at, flags }) }
+fn go(way: Way, fd: c_int, given: Given, at: At, flags: c_int) -> Answer {
+    perform(&Call { way, fd, given, at, flags })
 }
 
 /// `preadv2` or `pwritev2`.
-unsafe fn vectored(
-    number: libc::c_long,
+fn vectored(
+    number: Number,
     fd: c_int,
-    buffers: *const iovec,
+    buffers: User<iovec>,
     count: usize,
     offset: off_t,
     flags: c_int,
 ) -> Answer {
-    let arguments = [fd as usize, buffers as usize, count, offset as usize, 0, flags as usize];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(number, arguments) }
+    let arguments =
+        [fd.into(), buffers.into(), count.into(), offset.into(), 0usize.into(), flags.into()];
+    sys::call(number, arguments)
 }

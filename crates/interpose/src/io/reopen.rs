@@ -16,20 +16,18 @@ use carefree_ground::kernel;
 use crate::call::answer::Answer;
 use crate::call::buffers::Buffers;
 use crate::call::own_file::OwnFile;
+use crate::call::sys;
+use crate::call::sys::Number;
 
 /// Room for the longest path, with the NUL behind it.
 const PATH: usize = 48;
 
 /// Writes what a pipe's end takes without waiting; `None` if the end cannot be opened once more (it has
 /// no readers, the files are used up, there is no `/proc`).
-///
-/// # Safety
-/// As for `writev`.
-pub(crate) unsafe fn write(fd: c_int, buffers: &Buffers) -> Option<Answer> {
+pub(crate) fn write(fd: c_int, buffers: &Buffers) -> Option<Answer> {
     let again = open(fd)?;
-    let (first, count) = (buffers.first() as usize, buffers.count());
-    // SAFETY: the caller's promise.
-    Some(unsafe { kernel::call(libc::SYS_writev, [again.fd() as usize, first, count, 0, 0, 0]) })
+    let (first, count) = (buffers.first(), buffers.count());
+    Some(sys::call(Number::WRITEV, [again.fd().into(), first.into(), count.into()]))
 }
 
 /// Opens the pipe's end `fd` once more, in non-blocking mode.
@@ -42,13 +40,9 @@ fn open(fd: c_int) -> Option<OwnFile> {
     // SAFETY: a C string.
     let again = OwnFile::opened(unsafe { kernel::call(libc::SYS_openat, arguments) }.ok()?);
     // Whether each write is a packet is the open file's mode too, and cannot be said to `open`.
-    let get = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: no memory is involved.
-    let packets = unsafe { kernel::call(libc::SYS_fcntl, get) }.ok()? as c_int & libc::O_DIRECT;
+    let packets = sys::mode(fd).ok()? & libc::O_DIRECT;
     if packets != 0 {
-        let set = [again.fd() as usize, libc::F_SETFL as usize, (mode | packets) as usize, 0, 0, 0];
-        // SAFETY: as above.
-        unsafe { kernel::call(libc::SYS_fcntl, set) }.ok()?;
+        sys::set_mode(again.fd(), mode | packets).ok()?;
     }
     Some(again)
 }

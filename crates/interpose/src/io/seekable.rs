@@ -20,7 +20,6 @@
 use std::ffi::c_int;
 
 use carefree_ground::kernel;
-use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use libc::iovec;
 
@@ -33,6 +32,7 @@ use crate::io::call::{At, Call, Way};
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::is_ready;
+use crate::wait::user_op::UserOp;
 
 /// The most bytes that a carrier copies at a time: some ten microseconds.
 const MODERATE: usize = 128 * 1024;
@@ -44,10 +44,7 @@ const AHEAD: u64 = 16 * 1024;
 const PAGE: u64 = memory::PAGE as u64;
 
 /// Makes a call on a file that has a position, of which `seen` is known.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
+pub(crate) fn perform(call: &Call, seen: Seen) -> Answer {
     let may_wait = match seen.storage {
         Storage::Kernel => must_wait(call),
         Storage::Device if must_wait(call) => {
@@ -56,8 +53,7 @@ pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
         }
         _ => false,
     };
-    // SAFETY: the caller's promise.
-    let length = || unsafe { call.given.length() };
+    let length = || call.given.length();
     let here = !storage::is_busy(seen.inode)
         && match seen.storage {
             Storage::Memory => length() <= MODERATE,
@@ -71,12 +67,10 @@ pub(crate) unsafe fn perform(call: &Call, seen: Seen) -> Answer {
             Storage::None | Storage::Device | Storage::Other => false,
         };
     if here {
-        // SAFETY: the caller's promise.
-        return unsafe { call.plainly() };
+        return call.plainly();
     }
     let _busy = Busy::new(seen.inode);
-    // SAFETY: the caller's promise.
-    unsafe { offload::on_file(call.fd, || call.plainly()) }
+    offload::on_file(call.fd, || call.plainly())
 }
 
 /// Whether a call on a file of the kernel's or a device may have to wait, and may: most are always
@@ -95,9 +89,8 @@ fn must_wait(call: &Call) -> bool {
 /// wait for is left to a thread.
 fn wait_until_ready(call: &Call) -> Result<(), c_int> {
     let (events, reason) = awaited(call.way);
-    let op = Op::Poll { fd: call.fd, events: events as u32 };
-    // SAFETY: it points to nothing.
-    match unsafe { parking::perform(&op, On { fd: call.fd, reason, limit: None }) } {
+    let op = UserOp::poll(call.fd, events);
+    match parking::perform(&op, On { fd: call.fd, reason, limit: None }) {
         Parked::Answered(Err(errno)) if is_end(errno) => Err(errno),
         _ => Ok(()),
     }

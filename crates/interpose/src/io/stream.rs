@@ -24,14 +24,16 @@
 
 use std::ffi::c_int;
 
-use carefree_reactor::Op;
+use libc::iovec;
 
 use crate::call::buffers::Buffers;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::storage::Storage;
 use crate::descriptor::{File, blocking};
 use crate::io::call::{Call, Way};
+use crate::wait::user_op::UserOp;
 
 /// Whether the try has shown that the call can only be answered by waiting, or not be tried.
 pub(crate) fn must_wait(errno: c_int) -> bool {
@@ -76,21 +78,19 @@ pub(crate) fn is_misplaced(call: &Call, file: Option<&File>) -> bool {
 }
 
 /// The operation for what is left of a call.
-pub(crate) fn operation(call: &Call, buffers: &Buffers, done: usize) -> Op {
+pub(crate) fn operation(call: &Call, buffers: &Buffers, done: usize) -> UserOp {
     let fd = call.fd;
     let offset = call.at.further(done).number() as u64;
     // A ring takes it for files that are asked again and again only; on others it means nothing.
     let flags = call.flags & !libc::RWF_HIPRI;
     let (iov, count) = (buffers.first(), buffers.count());
+    // SAFETY: what a caller's description points to is the caller's.
+    let base = |one: &iovec| unsafe { User::new(one.iov_base) };
     match (call.way, buffers.single().filter(|_| flags == 0)) {
-        (Way::Read, Some(one)) => {
-            Op::Read { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset }
-        }
-        (Way::Read, None) => Op::ReadVectored { fd, iov, count, offset, flags },
-        (Way::Write, Some(one)) => {
-            Op::Write { fd, buffer: one.iov_base.cast(), length: one.iov_len, offset }
-        }
-        (Way::Write, None) => Op::WriteVectored { fd, iov, count, offset, flags },
+        (Way::Read, Some(one)) => UserOp::read(fd, base(&one), one.iov_len, offset),
+        (Way::Read, None) => UserOp::read_vectored(fd, iov, count, offset, flags),
+        (Way::Write, Some(one)) => UserOp::write(fd, base(&one), one.iov_len, offset),
+        (Way::Write, None) => UserOp::write_vectored(fd, iov, count, offset, flags),
     }
 }
 

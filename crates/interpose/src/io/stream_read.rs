@@ -17,10 +17,9 @@ use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
 
 /// Reads.
-pub(crate) unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
+pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
-    // SAFETY: the caller's promise.
-    let mut buffers = unsafe { call.given.buffers() };
+    let mut buffers = call.given.buffers();
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
     let mut got = 0;
@@ -29,8 +28,7 @@ pub(crate) unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let is_placed = call.at.number() >= 0;
     if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
         loop {
-            // SAFETY: the caller's promise.
-            match unsafe { call.at_once(&buffers, call.at.further(got)) } {
+            match call.at_once(&buffers, call.at.further(got)) {
                 Ok(read) => {
                     // SAFETY: the kernel has.
                     unsafe { buffers.seen() };
@@ -55,12 +53,10 @@ pub(crate) unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
                         file.tried(false);
                     }
                     if !dry && is_misplaced(call, file) {
-                        // SAFETY: the caller's promise.
-                        return unsafe { seekable::perform(call, descriptor::seen(file, fd)) };
+                        return seekable::perform(call, descriptor::seen(file, fd));
                     }
                     if errno == libc::EOPNOTSUPP && has_rare_flags(call) {
-                        // SAFETY: as above, and it waits.
-                        return unsafe { offload::on_file(fd, || call.plainly()) };
+                        return offload::on_file(fd, || call.plainly());
                     }
                     break;
                 }
@@ -70,15 +66,13 @@ pub(crate) unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
     }
     buffers.look()?;
     if buffers.is_absurd() || buffers.left() == 0 {
-        // SAFETY: the caller's promise.
-        return unsafe { call.plainly() };
+        return call.plainly();
     }
     if is_impatient(file, fd) {
         return match got {
             0 if dry => Err(libc::EAGAIN),
             // It knows no try (an eventfd, a terminal), and needs none: the call itself does not wait.
-            // SAFETY: the caller's promise.
-            0 => unsafe { call.plainly() },
+            0 => call.plainly(),
             _ => Ok(got),
         };
     }
@@ -88,19 +82,16 @@ pub(crate) unsafe fn get(call: &Call, file: Option<&'static File>) -> Answer {
             terminal::Waited::AsEver => {}
             terminal::Waited::GivenUp => return Ok(got),
             // Something is there, or the terminal says at once that nothing is.
-            // SAFETY: the caller's promise.
-            terminal::Waited::Over => return unsafe { call.plainly() },
+            terminal::Waited::Over => return call.plainly(),
             terminal::Waited::Failed(errno) => return Err(errno),
         }
     }
     loop {
         let op = operation(call, &buffers, got);
-        // SAFETY: the caller's promise.
-        let more = match unsafe { parking::perform(&op, on) } {
+        let more = match parking::perform(&op, on) {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest(call, &buffers, got);
-                // SAFETY: the caller's promise, and the caller waits.
-                unsafe { steps.offload(|| rest.plainly()) }
+                steps.offload(|| rest.plainly())
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),

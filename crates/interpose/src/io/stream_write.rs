@@ -1,14 +1,11 @@
 //! Writing to what has no position: see [`stream`](crate::io::stream).
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
-use libc::msghdr;
 
 use crate::call::answer::{Answer, or_so_far};
-use crate::call::buffers::Buffers;
 use crate::descriptor;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::{File, Limit};
@@ -17,16 +14,16 @@ use crate::io::stream::{
     has_rare_flags, is_impatient, is_misplaced, look_after_try, must_wait, operation, rest,
 };
 use crate::io::{reopen, seekable, terminal};
+use crate::socket::message::Message;
 use crate::socket::send_rest::transmit_rest;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
 
 /// Writes.
-pub(crate) unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
+pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let fd = call.fd;
-    // SAFETY: the caller's promise.
-    let mut buffers = unsafe { call.given.buffers() };
+    let mut buffers = call.given.buffers();
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
     let is_socket = call.at.number() < 0 && file.is_some_and(|file| file.kind(fd) == Kind::Socket);
@@ -34,12 +31,10 @@ pub(crate) unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
     // What can be written at once. After a part once more, if the rest is to be waited for: it may have
     // ended because there is no more room, or at a pointer that leads nowhere, which is not waited for.
     let full = loop {
-        // SAFETY: the caller's promise.
-        let tried = unsafe { call.at_once(&buffers, call.at.further(put)) };
+        let tried = call.at_once(&buffers, call.at.further(put));
         let tried = match tried {
             Err(libc::EOPNOTSUPP) if may_be_written_anew(call, file) => {
-                // SAFETY: as above.
-                unsafe { reopen::write(fd, &buffers) }.unwrap_or(tried)
+                reopen::write(fd, &buffers).unwrap_or(tried)
             }
             tried => tried,
         };
@@ -47,12 +42,10 @@ pub(crate) unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
             Err(errno) if must_wait(errno) => {
                 look_after_try(&mut buffers, errno)?;
                 if put == 0 && is_misplaced(call, file) {
-                    // SAFETY: the caller's promise.
-                    return unsafe { seekable::perform(call, descriptor::seen(file, fd)) };
+                    return seekable::perform(call, descriptor::seen(file, fd));
                 }
                 if put == 0 && errno == libc::EOPNOTSUPP && has_rare_flags(call) {
-                    // SAFETY: as above, and it waits.
-                    return unsafe { offload::on_file(fd, || call.plainly()) };
+                    return offload::on_file(fd, || call.plainly());
                 }
                 break errno == libc::EAGAIN;
             }
@@ -82,16 +75,14 @@ pub(crate) unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
         return match put {
             0 if full => Err(libc::EAGAIN),
             // As above.
-            // SAFETY: the caller's promise.
-            0 => unsafe { call.plainly() },
+            0 => call.plainly(),
             _ => Ok(put),
         };
     }
     if is_socket {
         // A call that has sent a part leaves the error and the signal to the next one.
-        let message = header(&buffers);
-        // SAFETY: the caller's promise.
-        match unsafe { transmit_rest(fd, &message, 0, put > 0, &mut steps) } {
+        let message = Message::of_buffers(&buffers);
+        match transmit_rest(fd, message, 0, put > 0, &mut steps) {
             Err(libc::ENOTSOCK) => {}
             answer => return or_so_far(put, answer),
         }
@@ -114,8 +105,7 @@ pub(crate) unsafe fn put(call: &Call, file: Option<&'static File>) -> Answer {
         let answer = match parked {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
                 let rest = rest(call, &buffers, put);
-                // SAFETY: the caller's promise, and the caller waits.
-                unsafe { steps.offload(|| rest.plainly()) }
+                steps.offload(|| rest.plainly())
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
@@ -143,15 +133,6 @@ pub(crate) fn may_be_written_anew(call: &Call, file: Option<&File>) -> bool {
         && call.at.number() < 0
         && file.is_some_and(|file| file.look(call.fd) == Kind::Pipe)
         && !is_impatient(file, call.fd)
-}
-
-/// A message of what is left.
-pub(crate) fn header(buffers: &Buffers) -> msghdr {
-    // SAFETY: zeros are a header without anything; its padding differs between libcs.
-    let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = buffers.first().cast_mut();
-    message.msg_iovlen = buffers.count() as _;
-    message
 }
 
 /// Whether a write of `fd` in blocking mode goes on after a part: not where each write is a message.

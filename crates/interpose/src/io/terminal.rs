@@ -13,11 +13,12 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 use carefree_ground::kernel;
-use carefree_reactor::{Attempt, Op};
+use carefree_reactor::Attempt;
 
 use crate::call::uninterrupted::offload;
 use crate::time::duration;
 use crate::wait::parking::{self, On, Parked};
+use crate::wait::user_op::UserOp;
 
 /// How the wait of a read ended.
 pub(crate) enum Waited {
@@ -37,9 +38,8 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
     if tenths == 0 {
         return Waited::Over;
     }
-    let op = Op::Poll { fd, events: libc::POLLIN as u32 };
-    // SAFETY: it points to nothing.
-    match unsafe { parking::perform_until(&op, on, duration::from_now(tenths * 100_000_000)) } {
+    let op = UserOp::poll(fd, libc::POLLIN);
+    match parking::perform_until(&op, on, duration::from_now(tenths * 100_000_000)) {
         Parked::Late => Waited::GivenUp,
         Parked::Answered(Ok(_)) | Parked::Unsupported => Waited::Over,
         Parked::Answered(Err(errno)) => Waited::Failed(errno),
@@ -50,16 +50,14 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
 ///
 /// # Safety
 /// As for [`parking::perform`].
-pub(crate) unsafe fn write(op: &Op, on: On, deadline: u64) -> Parked {
-    let writable = Op::Poll { fd: on.fd, events: libc::POLLOUT as u32 };
+pub(crate) unsafe fn write(op: &UserOp, on: On, deadline: u64) -> Parked {
+    let writable = UserOp::poll(on.fd, libc::POLLOUT);
     loop {
-        // SAFETY: it points to nothing.
-        match unsafe { parking::perform_until(&writable, on, deadline) } {
+        match parking::perform_until(&writable, on, deadline) {
             Parked::Answered(Ok(_)) => {}
             ended => return ended,
         }
-        // SAFETY: the caller's promise.
-        match unsafe { op.attempt() } {
+        match op.attempt() {
             Attempt::Done(result) => {
                 return Parked::Answered(usize::try_from(result).map_err(|_| -result));
             }

@@ -2,11 +2,13 @@
 
 use std::ffi::c_int;
 
-use carefree_ground::kernel;
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer};
+use crate::call::sys;
+use crate::call::sys::Number;
 use crate::call::uninterrupted::offload;
+use crate::call::user::User;
 use crate::poll::mask::changes_signals;
 use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{deadline, deadline_of_millis};
@@ -17,110 +19,98 @@ const SIGNALS: usize = 8;
 
 unsafe extern "C-unwind" fn raw_epoll_wait(
     epoll: c_int,
-    events: *mut epoll_event,
+    events: User<epoll_event>,
     most: c_int,
     timeout: c_int,
 ) -> c_int {
     let nanos = u64::try_from(timeout).ok().map(|millis| millis * 1_000_000);
-    // SAFETY: the caller's promise.
-    answer(unsafe { readiness::epoll(Form::Plain, epoll, events, most, nanos) }) as c_int
+    answer(readiness::epoll(Form::Plain, epoll, events, most, nanos)) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_epoll_pwait(
     epoll: c_int,
-    events: *mut epoll_event,
+    events: User<epoll_event>,
     most: c_int,
     timeout: c_int,
-    mask: *const sigset_t,
+    mask: User<sigset_t>,
 ) -> c_int {
     let arguments =
-        [epoll as usize, events as usize, most as usize, timeout as usize, mask as usize, SIGNALS];
-    // SAFETY: the caller's promise.
-    answer(unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) }) as c_int
+        [epoll.into(), events.into(), most.into(), timeout.into(), mask.into(), SIGNALS.into()];
+    answer(sys::call(Number::EPOLL_PWAIT, arguments)) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_epoll_pwait2(
     epoll: c_int,
-    events: *mut epoll_event,
+    events: User<epoll_event>,
     most: c_int,
-    timeout: *const timespec,
-    mask: *const sigset_t,
+    timeout: User<timespec>,
+    mask: User<sigset_t>,
 ) -> c_int {
     let arguments =
-        [epoll as usize, events as usize, most as usize, timeout as usize, mask as usize, SIGNALS];
-    // SAFETY: the caller's promise.
-    answer(unsafe { kernel::call(libc::SYS_epoll_pwait2, arguments) }) as c_int
+        [epoll.into(), events.into(), most.into(), timeout.into(), mask.into(), SIGNALS.into()];
+    answer(sys::call(Number::EPOLL_PWAIT2, arguments)) as c_int
 }
 
 interpose! {
     /// `epoll_wait(2)`.
-    fn epoll_wait(
+    safe fn epoll_wait(
         epoll: c_int,
-        events: *mut epoll_event,
+        events: User<epoll_event>,
         most: c_int,
         timeout: c_int,
     ) -> c_int, else raw_epoll_wait {
         let deadline = deadline_of_millis(timeout);
-        // SAFETY: the caller's promise.
-        answer(unsafe { epoll_until(Form::Plain, epoll, events, most, deadline) }) as c_int
+        answer(epoll_until(Form::Plain, epoll, events, most, deadline)) as c_int
     }
 }
 
 interpose! {
     /// `epoll_pwait(2)`.
-    fn epoll_pwait(
+    safe fn epoll_pwait(
         epoll: c_int,
-        events: *mut epoll_event,
+        events: User<epoll_event>,
         most: c_int,
         timeout: c_int,
-        mask: *const sigset_t,
+        mask: User<sigset_t>,
     ) -> c_int, else raw_epoll_pwait {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, and the caller waits.
-            return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
+            return offload(|| original(epoll, events, most, timeout, mask));
         }
         let deadline = deadline_of_millis(timeout);
-        // SAFETY: the caller's promise.
-        answer(unsafe { epoll_until(Form::Masked, epoll, events, most, deadline) }) as c_int
+        answer(epoll_until(Form::Masked, epoll, events, most, deadline)) as c_int
     }
 }
 
 interpose! {
     /// `epoll_pwait2(2)`.
-    fn epoll_pwait2(
+    safe fn epoll_pwait2(
         epoll: c_int,
-        events: *mut epoll_event,
+        events: User<epoll_event>,
         most: c_int,
-        timeout: *const timespec,
-        mask: *const sigset_t,
+        timeout: User<timespec>,
+        mask: User<sigset_t>,
     ) -> c_int, else raw_epoll_pwait2 {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, and the caller waits.
-            return unsafe { offload(|| original(epoll, events, most, timeout, mask)) };
+            return offload(|| original(epoll, events, most, timeout, mask));
         }
-        // SAFETY: the caller's promise.
-        let wait = |deadline| unsafe { epoll_until(Form::Precise, epoll, events, most, deadline) };
+        let wait = |deadline| epoll_until(Form::Precise, epoll, events, most, deadline);
         let waited = deadline(timeout).and_then(wait);
         answer(waited) as c_int
     }
 }
 
 /// `epoll_wait` until `deadline`.
-///
-/// # Safety
-/// As for libc's.
-unsafe fn epoll_until(
+fn epoll_until(
     form: Form,
     epoll: c_int,
-    events: *mut epoll_event,
+    events: User<epoll_event>,
     most: c_int,
     deadline: u64,
 ) -> Answer {
     let read = u32::from(libc::POLLIN as u16);
     let mut wanted = [Wanted { fd: epoll, events: read, place: 0, hopeless: false }];
     loop {
-        // SAFETY: the caller's promise.
-        let tried = unsafe { readiness::epoll(form, epoll, events, most, Some(0)) };
+        let tried = readiness::epoll(form, epoll, events, most, Some(0));
         if tried == Err(libc::EINTR) {
             continue;
         }
@@ -134,8 +124,7 @@ unsafe fn epoll_until(
             Woken::Closed(_) => return Err(libc::EBADF),
             Woken::Unsupported => {
                 let left = left(deadline);
-                // SAFETY: the caller's promise, and the caller waits.
-                return unsafe { offload(|| readiness::epoll(form, epoll, events, most, left)) };
+                return offload(|| readiness::epoll(form, epoll, events, most, left));
             }
         }
     }

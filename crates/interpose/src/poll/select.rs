@@ -10,6 +10,7 @@ use libc::{sigset_t, timespec, timeval};
 use crate::call::answer::{Answer, answer, set_errno};
 use crate::call::memory;
 use crate::call::uninterrupted::offload;
+use crate::call::user::User;
 use crate::poll::mask::changes_signals;
 use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{self, deadline};
@@ -17,46 +18,44 @@ use crate::wait::readiness::{self, Form};
 
 unsafe extern "C-unwind" fn raw_select(
     count: c_int,
-    read: *mut libc::fd_set,
-    write: *mut libc::fd_set,
-    except: *mut libc::fd_set,
-    timeout: *mut timeval,
+    read: User<libc::fd_set>,
+    write: User<libc::fd_set>,
+    except: User<libc::fd_set>,
+    timeout: User<timeval>,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let time = unsafe { timeout.as_ref() }
-        .map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
-    let sets = [read as usize, write as usize, except as usize];
-    // SAFETY: as above.
-    answer(unsafe { readiness::select(Form::Plain, count as usize, sets, time, ptr::null()) })
-        as c_int
+    // SAFETY: libc's function reads it unasked.
+    let time = (!timeout.is_null()).then(|| unsafe { timeout.read_seen() });
+    let time = time.map(|time| timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1000 });
+    let sets = [read, write, except].map(User::cast);
+    answer(readiness::select(Form::Plain, count as usize, sets, time, User::NULL)) as c_int
 }
 
 unsafe extern "C-unwind" fn raw_pselect(
     count: c_int,
-    read: *mut libc::fd_set,
-    write: *mut libc::fd_set,
-    except: *mut libc::fd_set,
-    timeout: *const timespec,
-    mask: *const sigset_t,
+    read: User<libc::fd_set>,
+    write: User<libc::fd_set>,
+    except: User<libc::fd_set>,
+    timeout: User<timespec>,
+    mask: User<sigset_t>,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let time = unsafe { timeout.as_ref() }.copied();
-    let sets = [read as usize, write as usize, except as usize];
-    // SAFETY: as above.
-    answer(unsafe { readiness::select(Form::Masked, count as usize, sets, time, mask) }) as c_int
+    // SAFETY: libc's function reads it unasked.
+    let time = (!timeout.is_null()).then(|| unsafe { timeout.read_seen() });
+    let sets = [read, write, except].map(User::cast);
+    answer(readiness::select(Form::Masked, count as usize, sets, time, mask)) as c_int
 }
 
 interpose! {
     /// `select(2)`. As Linux has it, `timeout` says afterwards how much of it is left.
-    fn select(
+    safe fn select(
         count: c_int,
-        read: *mut libc::fd_set,
-        write: *mut libc::fd_set,
-        except: *mut libc::fd_set,
-        timeout: *mut timeval,
+        read: User<libc::fd_set>,
+        write: User<libc::fd_set>,
+        except: User<libc::fd_set>,
+        timeout: User<timeval>,
     ) -> c_int, else raw_select {
-        // SAFETY: the caller's promise.
-        let until = match unsafe { timeout.as_ref() }.map(span_of_timeval) {
+        // SAFETY: libc's function reads it unasked.
+        let time = (!timeout.is_null()).then(|| unsafe { timeout.read_seen() });
+        let until = match time.as_ref().map(span_of_timeval) {
             None => NEVER,
             Some(Ok(nanos)) => duration::from_now(nanos),
             Some(Err(errno)) => {
@@ -64,12 +63,12 @@ interpose! {
                 return -1;
             }
         };
-        // SAFETY: as above.
-        let selected = unsafe { select_until(Form::Plain, count, [read, write, except], until) };
-        // SAFETY: as above.
-        if let Some(timeout) = unsafe { timeout.as_mut() } {
+        let selected = select_until(Form::Plain, count, [read, write, except], until);
+        if !timeout.is_null() {
             let left = duration::timespec(duration::left(until));
-            *timeout = timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
+            let left = timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
+            // SAFETY: libc's function writes to it unasked.
+            unsafe { timeout.write_seen(left) };
         }
         answer(selected) as c_int
     }
@@ -77,43 +76,31 @@ interpose! {
 
 interpose! {
     /// `pselect(2)`.
-    fn pselect(
+    safe fn pselect(
         count: c_int,
-        read: *mut libc::fd_set,
-        write: *mut libc::fd_set,
-        except: *mut libc::fd_set,
-        timeout: *const timespec,
-        mask: *const sigset_t,
+        read: User<libc::fd_set>,
+        write: User<libc::fd_set>,
+        except: User<libc::fd_set>,
+        timeout: User<timespec>,
+        mask: User<sigset_t>,
     ) -> c_int, else raw_pselect {
         if changes_signals(mask) {
-            // SAFETY: the caller's promise, and the caller waits.
-            return unsafe { offload(|| original(count, read, write, except, timeout, mask)) };
+            return offload(|| original(count, read, write, except, timeout, mask));
         }
-        // SAFETY: the caller's promise.
         let select =
-            |deadline| unsafe { select_until(Form::Masked, count, [read, write, except], deadline) };
+            |deadline| select_until(Form::Masked, count, [read, write, except], deadline);
         let selected = deadline(timeout).and_then(select);
         answer(selected) as c_int
     }
 }
-
-/// # Safety
-/// `first` points to `count` values, or `count` is 0.
-unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
-    if count == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(first, count) }
-}
-
 fn span_of_timeval(time: &timeval) -> Result<u64, c_int> {
     // libc lets the microseconds be more than a second.
     let seconds = time.tv_sec.checked_add(time.tv_usec / 1_000_000).ok_or(libc::EINVAL)?;
     duration::span(&timespec { tv_sec: seconds, tv_nsec: time.tv_usec % 1_000_000 * 1000 })
 }
 
-type Word = c_ulong;
+/// A word of a set.
+type Bits = c_ulong;
 
 /// What `select` waits for in each of its three sets, as `poll` names it.
 const EVENTS: [i16; 3] = [
@@ -123,37 +110,31 @@ const EVENTS: [i16; 3] = [
 ];
 
 /// `select` until `deadline`.
-///
-/// # Safety
-/// As for libc's.
-unsafe fn select_until(
-    form: Form,
-    count: c_int,
-    sets: [*mut libc::fd_set; 3],
-    deadline: u64,
-) -> Answer {
+fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadline: u64) -> Answer {
     let Ok(most) = usize::try_from(count) else { return Err(libc::EINVAL) };
     let most = if most > libc::FD_SETSIZE { most.min(numbers()) } else { most };
-    let words = most.div_ceil(Word::BITS as usize);
-    let sets = sets.map(|set| set.cast::<Word>());
+    let words = most.div_ceil(Bits::BITS as usize);
+    let sets = sets.map(|set| set.cast::<Bits>());
     for set in sets.iter().filter(|set| !set.is_null()) {
-        memory::check(set.cast_const(), words)?;
+        set.check(words)?;
     }
     // The kernel overwrites what it is asked.
     let asked = sets.map(|set| {
-        // SAFETY: a set that is given has at least as many bits as are to be looked at, in words, and
-        // they can be read.
-        if set.is_null() { &[] } else { unsafe { slice(set.cast_const(), words) } }.to_vec()
+        let word = |place| {
+            // SAFETY: found above: a set that is given has as many bits as are to be looked at, in words.
+            unsafe { set.after(place).read_seen() }
+        };
+        if set.is_null() { Vec::new() } else { (0..words).map(word).collect() }
     });
-    let give = |answers: &[Vec<Word>; 3]| {
+    let give = |answers: &[Vec<Bits>; 3]| {
         for (set, answer) in sets.iter().zip(answers).filter(|(set, _)| !set.is_null()) {
-            let each_page = (0..words).step_by(memory::PAGE / size_of::<Word>());
+            let each_page = (0..words).step_by(memory::PAGE / size_of::<Bits>());
             for place in each_page.chain(words.checked_sub(1)) {
                 // SAFETY: it is overwritten.
-                unsafe { memory::check_writable(set.add(place)) }?;
+                unsafe { memory::check_writable(set.after(place).pointer()) }?;
             }
             // SAFETY: as above, and they are the caller's to be written.
-            unsafe { ptr::copy_nonoverlapping(answer.as_ptr(), *set, words) };
+            unsafe { ptr::copy_nonoverlapping(answer.as_ptr(), set.pointer(), words) };
         }
         Ok(())
     };
@@ -177,9 +158,7 @@ unsafe fn select_until(
             Woken::Unsupported => {
                 let mut answers = asked.clone();
                 let left = left(deadline);
-                // SAFETY: the caller waits.
-                let selected =
-                    unsafe { offload(|| try_select(form, most, &sets, &mut answers, left)) }?;
+                let selected = offload(|| try_select(form, most, &sets, &mut answers, left))?;
                 return give(&answers).map(|()| selected);
             }
         }
@@ -203,22 +182,24 @@ fn numbers() -> usize {
 fn try_select(
     form: Form,
     most: usize,
-    given: &[*mut Word; 3],
-    copies: &mut [Vec<Word>; 3],
+    given: &[User<Bits>; 3],
+    copies: &mut [Vec<Bits>; 3],
     nanos: Option<u64>,
 ) -> Answer {
-    let mut pointers = [0; 3];
-    for ((pointer, copy), given) in pointers.iter_mut().zip(copies).zip(given) {
-        *pointer = if given.is_null() { 0 } else { copy.as_mut_ptr() as usize };
+    let mut sets = [User::NULL; 3];
+    for ((set, copy), given) in sets.iter_mut().zip(copies).zip(given) {
+        if !given.is_null() {
+            // SAFETY: the copy has the bits that are looked at.
+            *set = unsafe { User::new(copy.as_mut_ptr()) };
+        }
     }
-    // SAFETY: the sets have the bits that are looked at.
-    unsafe { readiness::select(form, most, pointers, nanos.map(duration::timespec), ptr::null()) }
+    readiness::select(form, most, sets, nanos.map(duration::timespec), User::NULL)
 }
 
-fn wanted_of(most: usize, sets: &[Vec<Word>; 3]) -> Vec<Wanted> {
-    let has = |set: &Vec<Word>, fd: usize| {
-        let word = set.get(fd / Word::BITS as usize);
-        word.is_some_and(|word| word >> (fd % Word::BITS as usize) & 1 != 0)
+fn wanted_of(most: usize, sets: &[Vec<Bits>; 3]) -> Vec<Wanted> {
+    let has = |set: &Vec<Bits>, fd: usize| {
+        let word = set.get(fd / Bits::BITS as usize);
+        word.is_some_and(|word| word >> (fd % Bits::BITS as usize) & 1 != 0)
     };
     let events_of = |fd| {
         let events = sets.iter().zip(EVENTS).filter(|(set, _)| has(set, fd));

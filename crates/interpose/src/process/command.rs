@@ -2,31 +2,28 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use carefree_runtime::offload_unchecked as offload;
+use carefree_runtime::offload;
 
 use crate::call::fiber;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::file::close::number_of;
 
 interpose! {
     /// `system(3)`, on a thread that may block. Not cut short: the command would go on.
-    fn system(command: *const c_char) -> c_int, linked "__libc_system" {
-        // SAFETY: the caller's promise, and the caller waits.
-        unsafe { offload(|| original(command)) }
+    safe fn system(command: User<c_char>) -> c_int, linked "__libc_system" {
+        offload(|| original(command))
     }
 }
 
 interpose! { anywhere
     /// `pclose(3)`: fibers that wait on the stream's file end their calls with `EBADF` first. On a fiber, by a
     /// thread that may block.
-    fn pclose(stream: *mut c_void) -> c_int, linked "__new_pclose" {
-        // SAFETY: the caller's promise.
-        descriptor::prepare_to_close(unsafe { number_of(stream.cast()) });
+    safe fn pclose(stream: User<c_void>) -> c_int, linked "__new_pclose" {
+        descriptor::prepare_to_close(number_of(stream.cast()));
         if !fiber::on_fiber() {
-            // SAFETY: the caller's promise.
-            return unsafe { original(stream) };
+            return original(stream);
         }
-        // SAFETY: the caller's promise, and the caller waits.
-        unsafe { offload(|| original(stream)) }
+        offload(|| original(stream))
     }
 }

@@ -6,44 +6,44 @@
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::ptr;
 
-use carefree_ground::kernel;
-use carefree_reactor::Op;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
-use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::operation::{Ended, Wait};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::call::answer::{Answer, answer, interruption};
-use crate::call::memory;
 use crate::call::own_file::OwnFile;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::polling::Polled;
+use crate::wait::user_op::UserOp;
 
 system_call!(
     fn raw_wait4(
         pid: pid_t,
-        status: *mut c_int,
+        status: User<c_int>,
         options: c_int,
-        usage: *mut rusage,
+        usage: User<rusage>,
     ) -> pid_t = SYS_wait4
 );
 
-unsafe extern "C-unwind" fn raw_wait(status: *mut c_int) -> pid_t {
+unsafe extern "C-unwind" fn raw_wait(status: User<c_int>) -> pid_t {
     // SAFETY: the caller's promise.
-    unsafe { raw_wait4(-1, status, 0, ptr::null_mut()) }
+    unsafe { raw_wait4(-1, status, 0, User::NULL) }
 }
 
-unsafe extern "C-unwind" fn raw_waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+unsafe extern "C-unwind" fn raw_waitpid(pid: pid_t, status: User<c_int>, options: c_int) -> pid_t {
     // SAFETY: the caller's promise.
-    unsafe { raw_wait4(pid, status, options, ptr::null_mut()) }
+    unsafe { raw_wait4(pid, status, options, User::NULL) }
 }
 
 unsafe extern "C-unwind" fn raw_wait3(
-    status: *mut c_int,
+    status: User<c_int>,
     options: c_int,
-    usage: *mut rusage,
+    usage: User<rusage>,
 ) -> pid_t {
     // SAFETY: the caller's promise.
     unsafe { raw_wait4(-1, status, options, usage) }
@@ -52,76 +52,62 @@ unsafe extern "C-unwind" fn raw_wait3(
 unsafe extern "C-unwind" fn raw_waitid(
     kind: idtype_t,
     id: id_t,
-    info: *mut siginfo_t,
+    info: User<siginfo_t>,
     options: c_int,
 ) -> c_int {
-    let arguments = [kind as usize, id as usize, info as usize, options as usize, 0, 0];
-    // SAFETY: the caller's promise.
-    answer(unsafe { kernel::call(libc::SYS_waitid, arguments) }) as c_int
+    let arguments = [kind.into(), id.into(), info.into(), options.into()];
+    answer(sys::call(Number::WAITID, arguments)) as c_int
 }
 
 interpose! {
     /// `wait(2)`.
-    fn wait(status: *mut c_int) -> pid_t, else raw_wait {
-        // SAFETY: the caller's promise.
-        answer(unsafe { wait_for_child(-1, status, 0, ptr::null_mut()) }) as pid_t
+    safe fn wait(status: User<c_int>) -> pid_t, else raw_wait {
+        answer(wait_for_child(-1, status, 0, User::NULL)) as pid_t
     }
 }
 
 interpose! {
     /// `waitpid(2)`.
-    fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, else raw_waitpid {
-        // SAFETY: the caller's promise.
-        answer(unsafe { wait_for_child(pid, status, options, ptr::null_mut()) }) as pid_t
+    safe fn waitpid(pid: pid_t, status: User<c_int>, options: c_int) -> pid_t, else raw_waitpid {
+        answer(wait_for_child(pid, status, options, User::NULL)) as pid_t
     }
 }
 
 interpose! {
     /// `wait3(2)`.
-    fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t, else raw_wait3 {
-        // SAFETY: the caller's promise.
-        answer(unsafe { wait_for_child(-1, status, options, usage) }) as pid_t
+    safe fn wait3(status: User<c_int>, options: c_int, usage: User<rusage>) -> pid_t, else raw_wait3 {
+        answer(wait_for_child(-1, status, options, usage)) as pid_t
     }
 }
 
 interpose! {
     /// `wait4(2)`.
-    fn wait4(
+    safe fn wait4(
         pid: pid_t,
-        status: *mut c_int,
+        status: User<c_int>,
         options: c_int,
-        usage: *mut rusage,
+        usage: User<rusage>,
     ) -> pid_t, else raw_wait4 {
-        // SAFETY: the caller's promise.
-        answer(unsafe { wait_for_child(pid, status, options, usage) }) as pid_t
+        answer(wait_for_child(pid, status, options, usage)) as pid_t
     }
 }
 
 interpose! {
     /// `waitid(2)`.
-    fn waitid(
+    safe fn waitid(
         kind: idtype_t,
         id: id_t,
-        info: *mut siginfo_t,
+        info: User<siginfo_t>,
         options: c_int,
     ) -> c_int, else raw_waitid {
-        // SAFETY: the caller's promise.
-        answer(unsafe { wait_for_child_by_id(kind, id, info, options) }) as c_int
+        answer(wait_for_child_by_id(kind, id, info, options)) as c_int
     }
 }
 
 /// `wait4`.
-///
-/// # Safety
-/// As for libc's.
-unsafe fn wait_for_child(
-    pid: pid_t,
-    status: *mut c_int,
-    options: c_int,
-    usage: *mut rusage,
-) -> Answer {
+fn wait_for_child(pid: pid_t, status: User<c_int>, options: c_int, usage: User<rusage>) -> Answer {
     let at_once = options | libc::WNOHANG;
-    let arguments = [pid as usize, status as usize, at_once as usize, usage as usize, 0, 0];
+    let arguments = [pid.into(), status.into(), at_once.into(), usage.into()];
     let (kind, id) = match pid {
         -1 => (libc::P_ALL, 0),
         0 => (libc::P_PGID, 0),
@@ -131,47 +117,33 @@ unsafe fn wait_for_child(
     };
     // `WUNTRACED` is waitid's `WSTOPPED`.
     until_changed(kind, id, options | libc::WEXITED, || {
-        // SAFETY: the caller's promise.
-        let tried = unsafe { kernel::call(libc::SYS_wait4, arguments) };
+        let tried = sys::call(Number::WAIT4, arguments);
         (tried != Ok(0) || options & libc::WNOHANG != 0).then_some(tried)
     })
 }
 
 /// `waitid`.
-///
-/// # Safety
-/// As for libc's.
-unsafe fn wait_for_child_by_id(
-    kind: idtype_t,
-    id: id_t,
-    info: *mut siginfo_t,
-    options: c_int,
-) -> Answer {
+fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options: c_int) -> Answer {
     if kind == libc::P_PIDFD && !descriptor::is_blocking(id as c_int) {
-        let plain = [kind as usize, id as usize, info as usize, options as usize, 0, 0];
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_waitid, plain) };
+        let plain = [kind.into(), id.into(), info.into(), options.into()];
+        return sys::call(Number::WAITID, plain);
     }
     until_changed(kind, id, options, || {
         // SAFETY: zeros are a child's that has no number.
         let mut child: siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };
         let at_once = options | libc::WNOHANG;
-        let place = &raw mut child;
-        let arguments = [kind as usize, id as usize, place as usize, at_once as usize, 0, 0];
-        // SAFETY: there is room for the answer.
-        let tried = unsafe { kernel::call(libc::SYS_waitid, arguments) };
+        let place = User::lend(&mut child);
+        let arguments = [kind.into(), id.into(), place.into(), at_once.into()];
+        let tried = sys::call(Number::WAITID, arguments);
         // SAFETY: the kernel has filled in this part, or left it zero.
         let nobody = tried == Ok(0) && unsafe { child.si_pid() } == 0;
         if nobody && options & libc::WNOHANG == 0 {
             return None;
         }
         if tried.is_ok() && !info.is_null() {
-            // SAFETY: all of it is overwritten just below.
-            if let Err(errno) = unsafe { memory::check_writable(info) } {
+            if let Err(errno) = info.write(child) {
                 return Some(Err(errno));
             }
-            // SAFETY: the caller's promise, and it can be written.
-            unsafe { info.write(child) };
         }
         Some(tried)
     })
@@ -184,18 +156,12 @@ fn until_changed(
     options: c_int,
     mut attempt: impl FnMut() -> Option<Answer>,
 ) -> Answer {
-    let op = Op::WaitId {
-        kind,
-        id,
-        info: ptr::null_mut(),
-        options: options & !libc::WNOHANG | libc::WNOWAIT,
-    };
+    let op = UserOp::wait_id(kind, id, options & !libc::WNOHANG | libc::WNOWAIT);
     loop {
         if let Some(answer) = attempt() {
             return answer;
         }
-        // SAFETY: it points to nothing.
-        match unsafe { operation::perform(&op, &Wait::until_done(Reason::Child)) } {
+        match op.perform(&Wait::until_done(Reason::Child)) {
             // Somebody else may have taken it: the next attempt says.
             Ended::Done(0) | Ended::Pointless | Ended::Late => {}
             Ended::Done(result) if matches!(-result, libc::ECHILD | libc::EINTR) => {}
@@ -224,9 +190,8 @@ fn without_the_reactor(
         None => None,
     };
     if let Some(fd) = fd {
-        let op = Op::Poll { fd, events: libc::POLLIN as u32 };
-        // SAFETY: it points to nothing.
-        let ended = unsafe { operation::perform(&op, &Wait::until_done(Reason::Child)) };
+        let op = UserOp::poll(fd, libc::POLLIN);
+        let ended = op.perform(&Wait::until_done(Reason::Child));
         if let Ended::Interrupted(why) = ended {
             return Err(interruption(why));
         }
@@ -237,7 +202,6 @@ fn without_the_reactor(
 
 /// A descriptor of the child `pid`, which can be read from when that has ended.
 fn open(pid: id_t) -> Option<OwnFile> {
-    // SAFETY: no memory is involved.
-    let fd = unsafe { kernel::call(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) };
+    let fd = sys::call(Number::PIDFD_OPEN, [pid.into()]);
     fd.ok().map(OwnFile::opened)
 }

@@ -15,13 +15,15 @@
 
 use std::ffi::c_int;
 
-use carefree_ground::kernel;
-use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use libc::{sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, answer};
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::sys::Word;
 use crate::call::uninterrupted::offload;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
@@ -29,89 +31,79 @@ use crate::wait::file_lock::with_file_lock;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::polling::Polled;
 use crate::wait::readiness;
+use crate::wait::user_op::UserOp;
 
 system_call!(
     fn raw_accept4(
         fd: c_int,
-        address: *mut sockaddr,
-        length: *mut socklen_t,
+        address: User<sockaddr>,
+        length: User<socklen_t>,
         flags: c_int,
     ) -> c_int = SYS_accept4
 );
 system_call!(
-    fn raw_accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int = SYS_accept
+    fn raw_accept(fd: c_int, address: User<sockaddr>, length: User<socklen_t>) -> c_int = SYS_accept
 );
 interpose! {
     /// `accept(2)`.
-    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+    safe fn accept(fd: c_int, address: User<sockaddr>, length: User<socklen_t>) -> c_int,
         else raw_accept
     {
-        // SAFETY: the caller's promise.
-        answer(unsafe { take_connection(fd, address, length, 0) }) as c_int
+        answer(take_connection(fd, address, length, 0)) as c_int
     }
 }
 
 interpose! {
     /// `accept4(2)`.
-    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
+    safe fn accept4(fd: c_int, address: User<sockaddr>, length: User<socklen_t>, flags: c_int) -> c_int,
         else raw_accept4
     {
-        // SAFETY: the caller's promise.
-        answer(unsafe { take_connection(fd, address, length, flags) }) as c_int
+        answer(take_connection(fd, address, length, flags)) as c_int
     }
 }
 
 /// Accepts a connection.
-unsafe fn take_connection(
+fn take_connection(
     fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
+    address: User<sockaddr>,
+    length: User<socklen_t>,
     flags: c_int,
 ) -> Answer {
-    // SAFETY: the caller's promise.
-    let connection = unsafe { wait_for_connection(fd, address, length, flags) }?;
+    let connection = wait_for_connection(fd, address, length, flags)?;
     descriptor::accepted(fd, connection as c_int);
     Ok(connection)
 }
 
-unsafe fn wait_for_connection(
+fn wait_for_connection(
     fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
+    address: User<sockaddr>,
+    length: User<socklen_t>,
     flags: c_int,
 ) -> Answer {
     let file = descriptor::file(fd);
-    let plain = [fd as usize, address as usize, length as usize, flags as usize, 0, 0];
+    let plain = [fd.into(), address.into(), length.into(), flags.into()];
     if !blocking(file, fd) {
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_accept4, plain) };
+        return sys::call(Number::ACCEPT4, plain);
     }
-    let op = Op::Accept { fd, address, length, flags };
+    let op = UserOp::accept(fd, address, length, flags);
     let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
-    // SAFETY: the caller's promise.
-    match unsafe { parking::perform(&op, on) } {
+    match parking::perform(&op, on) {
         Parked::Late => Err(libc::EAGAIN),
-        Parked::Answered(Err(libc::EAGAIN)) => {
-            // SAFETY: the caller's promise, and the caller waits.
-            unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) }
-        }
+        Parked::Answered(Err(libc::EAGAIN)) => offload(|| sys::call(Number::ACCEPT4, plain)),
         Parked::Answered(answer) => answer,
-        // SAFETY: the caller's promise.
-        Parked::Unsupported => unsafe { accept_elsewhere(fd, plain) },
+        Parked::Unsupported => accept_elsewhere(fd, plain),
     }
 }
 
 /// Accepts a connection that others may be faster to accept: on a thread that may block.
 #[cold]
-unsafe fn accept_elsewhere(fd: c_int, plain: [usize; 6]) -> Answer {
+fn accept_elsewhere(fd: c_int, plain: [Word; 4]) -> Answer {
     let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
-    let readable = Op::Poll { fd, events: libc::POLLIN as u32 };
-    // SAFETY: the caller's promise, and the caller waits.
-    let accept = || unsafe { offload(|| kernel::call(libc::SYS_accept4, plain)) };
+    let readable = UserOp::poll(fd, libc::POLLIN);
+    let accept = || offload(|| sys::call(Number::ACCEPT4, plain));
     loop {
-        // SAFETY: it points to nothing.
-        match unsafe { parking::perform_until(&readable, on, deadline) } {
+        match parking::perform_until(&readable, on, deadline) {
             Parked::Answered(Ok(_)) => {}
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(libc::EAGAIN),

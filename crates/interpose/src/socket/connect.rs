@@ -24,51 +24,51 @@ use std::ffi::c_int;
 
 use carefree_ground::kernel;
 use carefree_ground::lock::Lock;
-use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use libc::{sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, answer};
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::sys::Word;
 use crate::call::uninterrupted::offload;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::polling::Polled;
+use crate::wait::user_op::UserOp;
 
 system_call!(
-    fn raw_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int = SYS_connect
+    fn raw_connect(fd: c_int, address: User<sockaddr>, length: socklen_t) -> c_int = SYS_connect
 );
 
 interpose! {
     /// `connect(2)`.
-    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int,
+    safe fn connect(fd: c_int, address: User<sockaddr>, length: socklen_t) -> c_int,
         else raw_connect
     {
-        // SAFETY: the caller's promise.
-        answer(unsafe { make_connection(fd, address, length) }) as c_int
+        answer(make_connection(fd, address, length)) as c_int
     }
 }
 
 /// Connects.
-unsafe fn make_connection(fd: c_int, address: *const sockaddr, length: socklen_t) -> Answer {
-    let plain = [fd as usize, address as usize, length as usize, 0, 0, 0];
+fn make_connection(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Answer {
+    let plain = [fd.into(), address.into(), length.into()];
     if !blocking(descriptor::file(fd), fd) {
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_connect, plain) };
+        return sys::call(Number::CONNECT, plain);
     }
     if is_bound(fd) {
         descriptor::claimed(fd);
     }
-    let op = Op::Connect { fd, address, length };
+    let op = UserOp::connect(fd, address, length);
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
-    // SAFETY: the caller's promise.
-    match unsafe { parking::perform(&op, on) } {
+    match parking::perform(&op, on) {
         // A stream of `AF_UNIX` waits for room in the listener's queue, and nothing is under way.
         Parked::Late if option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX) => Err(libc::EAGAIN),
         Parked::Late => Err(libc::EINPROGRESS),
-        // SAFETY: the caller's promise.
-        Parked::Unsupported => unsafe { connect_in_steps(fd, address, length) },
+        Parked::Unsupported => connect_in_steps(fd, address, length),
         Parked::Answered(answer) => answer,
     }
 }
@@ -95,11 +95,10 @@ fn is_bound(fd: c_int) -> bool {
 
 /// Connects where the reactor can only wait for what was begun.
 #[cold]
-unsafe fn connect_in_steps(fd: c_int, address: *const sockaddr, length: socklen_t) -> Answer {
+fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Answer {
     static QUEUES: Polled = Polled::new();
-    let plain = [fd as usize, address as usize, length as usize, 0, 0, 0];
-    // SAFETY: the caller's promise.
-    let begin = || unsafe { connect_at_once(fd, plain) };
+    let plain = [fd.into(), address.into(), length.into()];
+    let begin = || connect_at_once(fd, plain);
     loop {
         match begin() {
             Err(libc::EINPROGRESS | libc::EALREADY) => {}
@@ -112,17 +111,15 @@ unsafe fn connect_in_steps(fd: c_int, address: *const sockaddr, length: socklen_
             }
             answer => return answer,
         }
-        let writable = Op::Poll { fd, events: libc::POLLOUT as u32 };
+        let writable = UserOp::poll(fd, libc::POLLOUT);
         let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
-        // SAFETY: it points to nothing.
-        match unsafe { parking::perform(&writable, on) } {
+        match parking::perform(&writable, on) {
             // The call says what came of it.
             Parked::Answered(Ok(_)) => {}
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(libc::EINPROGRESS),
             Parked::Unsupported => {
-                // SAFETY: the caller's promise, and the caller waits.
-                return unsafe { offload(|| kernel::call(libc::SYS_connect, plain)) };
+                return offload(|| sys::call(Number::CONNECT, plain));
             }
         }
     }
@@ -132,31 +129,19 @@ unsafe fn connect_in_steps(fd: c_int, address: *const sockaddr, length: socklen_
 static CONNECTING: Lock<()> = Lock::new(());
 
 /// `connect` on a socket in blocking mode, but without waiting.
-///
-/// # Safety
-/// As for the system call.
-unsafe fn connect_at_once(fd: c_int, arguments: [usize; 6]) -> Answer {
-    // SAFETY: the caller's promise.
-    let connect = || unsafe { kernel::call(libc::SYS_connect, arguments) };
+fn connect_at_once(fd: c_int, arguments: [Word; 3]) -> Answer {
+    let connect = || sys::call(Number::CONNECT, arguments);
     // What is no stream, or listens, is answered at once.
     if option(fd, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM) || option(fd, libc::SO_ACCEPTCONN) != Ok(0)
     {
         return connect();
     }
-    let set = |mode: usize| {
-        let arguments = [fd as usize, libc::F_SETFL as usize, mode, 0, 0, 0];
-        // SAFETY: no memory is involved.
-        unsafe { kernel::call(libc::SYS_fcntl, arguments) }
-    };
     let _turn = CONNECTING.lock();
-    // SAFETY: as above.
-    let mode = unsafe {
-        kernel::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0])
-    }?;
-    set(mode | libc::O_NONBLOCK as usize)?;
+    let mode = sys::mode(fd)?;
+    sys::set_mode(fd, mode | libc::O_NONBLOCK)?;
     let connected = connect();
     // It was just changed, so it can be changed.
-    let _ = set(mode & !(libc::O_NONBLOCK as usize));
+    let _ = sys::set_mode(fd, mode & !libc::O_NONBLOCK);
     connected
 }
 

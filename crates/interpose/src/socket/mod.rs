@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod connect;
 mod flags;
+pub(crate) mod message;
 pub mod messages;
 mod peek;
 mod plain;

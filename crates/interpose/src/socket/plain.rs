@@ -2,69 +2,59 @@
 
 use std::ffi::{c_int, c_void};
 
-use carefree_ground::kernel;
 use libc::{msghdr, sockaddr, socklen_t};
 
 use crate::call::answer::Answer;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 
 /// `recvfrom(2)` as it is.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn plain_receive(
+pub(crate) fn plain_receive(
     fd: c_int,
-    buffer: *mut c_void,
+    buffer: User<c_void>,
     length: usize,
     flags: c_int,
-    address: *mut sockaddr,
-    address_length: *mut socklen_t,
+    address: User<sockaddr>,
+    address_length: User<socklen_t>,
 ) -> Answer {
     let arguments = [
-        fd as usize,
-        buffer as usize,
-        length,
-        flags as usize,
-        address as usize,
-        address_length as usize,
+        fd.into(),
+        buffer.into(),
+        length.into(),
+        flags.into(),
+        address.into(),
+        address_length.into(),
     ];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_recvfrom, arguments) }
+    sys::call(Number::RECVFROM, arguments)
 }
 
 /// `sendto(2)` as it is.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn plain_send(
+pub(crate) fn plain_send(
     fd: c_int,
-    buffer: *const c_void,
+    buffer: User<c_void>,
     length: usize,
     flags: c_int,
-    address: *const sockaddr,
+    address: User<sockaddr>,
     address_length: socklen_t,
 ) -> Answer {
     let arguments = [
-        fd as usize,
-        buffer as usize,
-        length,
-        flags as usize,
-        address as usize,
-        address_length as usize,
+        fd.into(),
+        buffer.into(),
+        length.into(),
+        flags.into(),
+        address.into(),
+        address_length.into(),
     ];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_sendto, arguments) }
+    sys::call(Number::SENDTO, arguments)
 }
 
 /// A call with a message header as it is.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn plain_message(
-    number: libc::c_long,
+pub(crate) fn plain_message(
+    number: Number,
     fd: c_int,
-    message: *const msghdr,
+    message: User<msghdr>,
     flags: c_int,
 ) -> Answer {
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(number, [fd as usize, message as usize, flags as usize, 0, 0, 0]) }
+    sys::call(number, [fd.into(), message.into(), flags.into()])
 }

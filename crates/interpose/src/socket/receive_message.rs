@@ -1,39 +1,38 @@
 //! `recvmsg`, and how it is received for calls that say from where.
 
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ptr;
 
-use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::buffers::Buffers;
-use crate::call::memory;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::option::option;
 use crate::descriptor::{Limit, blocking};
 use crate::socket::flags::{
     heeded, is_urgent, is_worth_a_try, never_waits, peeks, wants_all, with_waitall,
 };
+use crate::socket::message::Message;
 use crate::socket::peek::until_all;
 use crate::socket::plain::{plain_message, plain_receive};
 use crate::socket::resume;
 use crate::socket::waitall_message::receive_all;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
+use crate::wait::user_op::UserOp;
 
 system_call!(
-    fn raw_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize = SYS_recvmsg
+    fn raw_recvmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize = SYS_recvmsg
 );
 interpose! {
     /// `recvmsg(2)`.
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, else raw_recvmsg {
+    safe fn recvmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize, else raw_recvmsg {
         let seat = Seat::new();
-        // SAFETY: the caller's promise.
-        answer(unsafe { receive_message(fd, message, flags, &mut MultiStep::new(fd, &seat)) })
+        answer(receive_message(fd, message, flags, &mut MultiStep::new(fd, &seat)))
     }
 }
 
@@ -49,18 +48,8 @@ pub(crate) fn waits_for_nothing(fd: c_int) -> bool {
 /// # Errors
 /// What is wrong; an error that it had for the next call has been told by that.
 pub(crate) fn ask_what_is_wrong(fd: c_int) -> Result<(), c_int> {
-    let null = ptr::null_mut();
-    // SAFETY: no memory is involved.
-    match unsafe {
-        plain_receive(
-            fd,
-            null,
-            0,
-            libc::MSG_PEEK | libc::MSG_DONTWAIT,
-            null.cast(),
-            ptr::null_mut(),
-        )
-    } {
+    let null = User::NULL;
+    match plain_receive(fd, null, 0, libc::MSG_PEEK | libc::MSG_DONTWAIT, null.cast(), User::NULL) {
         Ok(_) | Err(libc::EAGAIN) => Ok(()),
         Err(errno) => Err(errno),
     }
@@ -68,72 +57,71 @@ pub(crate) fn ask_what_is_wrong(fd: c_int) -> Result<(), c_int> {
 
 /// Receives, and says from where.
 #[cold]
-pub(crate) unsafe fn receive_from(
+pub(crate) fn receive_from(
     fd: c_int,
-    buffer: *mut c_void,
+    buffer: User<c_void>,
     length: usize,
     flags: c_int,
-    address: *mut sockaddr,
-    address_length: *mut socklen_t,
+    address: User<sockaddr>,
+    address_length: User<socklen_t>,
 ) -> Answer {
-    memory::check(address_length, 1)?;
-    let mut buffer = iovec { iov_base: buffer, iov_len: length };
-    // SAFETY: zeros are a header without anything; its padding differs between libcs.
-    let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut buffer;
-    message.msg_iovlen = 1;
-    message.msg_name = address.cast();
-    // SAFETY: it can be read: who asks for the address says how much room it has.
-    message.msg_namelen = unsafe { *address_length };
+    let room = address_length.read()?;
+    let mut buffer = iovec { iov_base: buffer.pointer(), iov_len: length };
+    let mut message = Message::of_one(&mut buffer);
+    message.set_address(address, room);
     let seat = Seat::new();
-    // SAFETY: built from what the caller has promised to be valid.
-    let answer =
-        unsafe { receive_message(fd, &raw mut message, flags, &mut MultiStep::new(fd, &seat)) };
+    let answer = receive_message(fd, message.lend(), flags, &mut MultiStep::new(fd, &seat));
     if answer.is_ok() {
-        // SAFETY: as above.
-        unsafe { *address_length = message.msg_namelen };
+        // SAFETY: it was read above; a call that says from where writes to it.
+        unsafe { address_length.write_seen(message.header().msg_namelen) };
     }
     answer
 }
 
+/// The header and the buffers of a message that the kernel has not looked at yet.
+///
+/// # Errors
+/// What is wrong with them: the kernel says so before it asks the socket.
+fn of_message(message: User<msghdr>) -> Result<(msghdr, Buffers), c_int> {
+    message.check(1)?;
+    // SAFETY: just found.
+    let message = unsafe { Message::copied(message) };
+    let mut buffers = message.buffers();
+    buffers.look_for_message()?;
+    Ok((*message.header(), buffers))
+}
+
 /// `recvmsg`, as one of the `steps` of a call.
-pub(crate) unsafe fn receive_message(
+pub(crate) fn receive_message(
     fd: c_int,
-    message: *mut msghdr,
+    message: User<msghdr>,
     flags: c_int,
     steps: &mut MultiStep,
 ) -> Answer {
-    let number = libc::SYS_recvmsg;
+    let number = Number::RECVMSG;
     let file = descriptor::file(fd);
     let flags = heeded(fd, flags);
     if never_waits(flags) {
-        // SAFETY: the caller's promise.
-        return unsafe { plain_message(number, fd, message, flags) };
+        return plain_message(number, fd, message, flags);
     }
     let flags = with_waitall(fd, flags);
     if peeks(flags) {
-        // SAFETY: the caller's promise.
-        let length = unsafe { Buffers::of_message(message) }?.left();
-        // SAFETY: as above.
-        let look = || unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
+        let length = of_message(message)?.1.left();
+        let look = || plain_message(number, fd, message, flags | libc::MSG_DONTWAIT);
         return until_all(fd, length, look);
     }
     if wants_all(flags) {
         // Not tried, for what it received would have to be joined with the rest.
-        // SAFETY: the caller's promise.
-        unsafe { Buffers::of_message(message) }?;
+        let header = of_message(message)?.0;
         ask_what_is_wrong(fd)?;
         // Where what comes with the data ends a part, and where a mark of urgent data does, only the
         // kernel knows.
-        // SAFETY: it can be read.
-        if unsafe { (*message).msg_controllen } > 0 || is_urgent(fd) {
-            // SAFETY: as above.
-            return unsafe { steps.offload(|| plain_message(number, fd, message, flags)) };
+        if header.msg_controllen > 0 || is_urgent(fd) {
+            return steps.offload(|| plain_message(number, fd, message, flags));
         }
     } else {
         let buffers = if is_worth_a_try(file, fd) {
-            // SAFETY: as above.
-            let tried = unsafe { plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) };
+            let tried = plain_message(number, fd, message, flags | libc::MSG_DONTWAIT);
             if let Some(file) = file {
                 file.tried(tried != Err(libc::EAGAIN));
             }
@@ -141,46 +129,39 @@ pub(crate) unsafe fn receive_message(
                 return tried;
             }
             // SAFETY: the kernel has found all of it readable.
-            let mut all = unsafe { Buffers::new((*message).msg_iov, (*message).msg_iovlen as _) };
-            // SAFETY: as above.
-            unsafe { all.seen() };
-            all
+            unsafe {
+                let mut all = Message::copied(message).buffers();
+                all.seen();
+                all
+            }
         } else {
             // Of what is wrong with it a reactor may tell only when something has come.
-            // SAFETY: the caller's promise.
-            unsafe { Buffers::of_message(message) }?
+            of_message(message)?.1
         };
         if buffers.left() == 0 && waits_for_nothing(fd) {
-            // SAFETY: as above.
-            return unsafe { steps.offload(|| plain_message(number, fd, message, flags)) };
+            return steps.offload(|| plain_message(number, fd, message, flags));
         }
     }
     if !blocking(file, fd) {
-        // SAFETY: as above.
-        return unsafe { plain_message(number, fd, message, flags) };
+        return plain_message(number, fd, message, flags);
     }
-    let op = Op::ReceiveMessage { fd, message, flags };
+    let op = UserOp::receive_message(fd, message, flags);
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
     if wants_all(flags) && !resume::takes_error(fd) {
-        // SAFETY: as above.
-        return unsafe { receive_all(fd, message, flags, 0, deadline, steps) };
+        return receive_all(fd, message, flags, 0, deadline, steps);
     }
-    // SAFETY: as above.
-    match unsafe { parking::perform_until(&op, on, deadline) } {
+    match parking::perform_until(&op, on, deadline) {
         Parked::Late => Err(libc::EAGAIN),
-        // SAFETY: as above.
-        Parked::Unsupported if wants_all(flags) => unsafe {
+        Parked::Unsupported if wants_all(flags) => {
             receive_all(fd, message, flags, 0, deadline, steps)
-        },
+        }
         // A reactor may end with a part: io_uring before Linux 5.19 does.
-        // SAFETY: as above.
-        Parked::Answered(Ok(got)) if wants_all(flags) && got != 0 => unsafe {
+        Parked::Answered(Ok(got)) if wants_all(flags) && got != 0 => {
             receive_all(fd, message, flags, got, deadline, steps)
-        },
+        }
         Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
-            // SAFETY: as above.
-            unsafe { steps.offload(|| plain_message(number, fd, message, flags)) }
+            steps.offload(|| plain_message(number, fd, message, flags))
         }
         Parked::Answered(answer) => answer,
     }

@@ -15,14 +15,16 @@
 
 use std::ffi::c_int;
 
-use carefree_ground::kernel;
-use carefree_reactor::Op;
 use libc::msghdr;
 
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::user::User;
 use crate::descriptor::option::option;
 use crate::socket::plain::plain_message;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::{is_hung_up, look};
+use crate::wait::user_op::UserOp;
 
 /// Asks whether what comes next is behind a mark of urgent data.
 const SIOCATMARK: usize = 0x8905;
@@ -32,10 +34,7 @@ const NEWS: i16 = libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP;
 
 /// Sends more of a stream's bytes after a part, when there is room. It is tried at first: the part may
 /// have ended at a pointer that leads nowhere, which is not waited for.
-///
-/// # Safety
-/// As for `sendmsg`.
-pub(crate) unsafe fn send_more(on: On, message: &msghdr, flags: c_int, deadline: u64) -> Parked {
+pub(crate) fn send_more(on: On, message: User<msghdr>, flags: c_int, deadline: u64) -> Parked {
     let fd = on.fd;
     let at_once = flags | libc::MSG_DONTWAIT;
     let mut had_room = false;
@@ -43,26 +42,21 @@ pub(crate) unsafe fn send_more(on: On, message: &msghdr, flags: c_int, deadline:
         if is_hung_up(fd) {
             return Parked::Answered(Err(libc::EPIPE));
         }
-        // SAFETY: the caller's promise.
-        match unsafe { plain_message(libc::SYS_sendmsg, fd, message, at_once) } {
+        match plain_message(Number::SENDMSG, fd, message, at_once) {
             Err(libc::EAGAIN) => {}
             answer => return Parked::Answered(answer),
         }
         if had_room {
             break;
         }
-        // SAFETY: it points to nothing.
-        match unsafe {
-            parking::perform_until(&Op::Poll { fd, events: libc::POLLOUT as u32 }, on, deadline)
-        } {
+        match parking::perform_until(&UserOp::poll(fd, libc::POLLOUT), on, deadline) {
             Parked::Answered(Ok(_)) => had_room = true,
             ended => return ended,
         }
     }
     // Another writer was faster, or the kernel has no memory now, of which no look tells.
-    let op = Op::SendMessage { fd, message, flags };
-    // SAFETY: the caller's promise.
-    unsafe { parking::perform_until(&op, on, deadline) }
+    let op = UserOp::send_message(fd, message, flags);
+    parking::perform_until(&op, on, deadline)
 }
 
 /// Whether a receiving call on the stream `fd` takes the error that ended it after a part, so that the
@@ -73,15 +67,7 @@ pub(crate) fn takes_error(fd: c_int) -> bool {
 
 /// Receives more of a stream's bytes after a part, when they come: some of them, or none if it is over.
 /// `Unsupported` as well if urgent data lies ahead: where a call ends before it, the kernel knows.
-///
-/// # Safety
-/// As for `recvmsg`.
-pub(crate) unsafe fn receive_more(
-    on: On,
-    message: *mut msghdr,
-    flags: c_int,
-    deadline: u64,
-) -> Parked {
+pub(crate) fn receive_more(on: On, message: User<msghdr>, flags: c_int, deadline: u64) -> Parked {
     let fd = on.fd;
     let mut woken = false;
     loop {
@@ -90,41 +76,29 @@ pub(crate) unsafe fn receive_more(
             return if is_at_mark(fd) { Parked::Answered(Ok(0)) } else { Parked::Unsupported };
         }
         if there & (libc::POLLHUP | libc::POLLRDHUP) != 0
-            && number(fd, libc::FIONREAD as usize) == Ok(0)
+            && sys::ioctl_number(fd, libc::FIONREAD as usize) == Ok(0)
         {
             return Parked::Answered(Ok(0));
         }
         if there != 0 {
             let at_once = flags | libc::MSG_DONTWAIT;
-            // SAFETY: the caller's promise.
-            match unsafe { plain_message(libc::SYS_recvmsg, fd, message, at_once) } {
+            match plain_message(Number::RECVMSG, fd, message, at_once) {
                 Err(libc::EAGAIN) if woken => break,
                 Err(libc::EAGAIN) => {}
                 answer => return Parked::Answered(answer),
             }
         }
-        // SAFETY: it points to nothing.
-        match unsafe { parking::perform_until(&Op::Poll { fd, events: NEWS as u32 }, on, deadline) }
-        {
+        match parking::perform_until(&UserOp::poll(fd, NEWS), on, deadline) {
             Parked::Answered(Ok(_)) => woken = true,
             ended => return ended,
         }
     }
     // Another reader was faster, or there is a message in the queue of errors.
-    let op = Op::ReceiveMessage { fd, message, flags: flags & !libc::MSG_WAITALL };
-    // SAFETY: the caller's promise.
-    unsafe { parking::perform_until(&op, on, deadline) }
+    let op = UserOp::receive_message(fd, message, flags & !libc::MSG_WAITALL);
+    parking::perform_until(&op, on, deadline)
 }
 
 /// Whether what comes next on `fd` is behind a mark of urgent data.
 pub(crate) fn is_at_mark(fd: c_int) -> bool {
-    number(fd, SIOCATMARK).is_ok_and(|mark| mark != 0)
-}
-
-/// What a socket answers to a question whose answer is a number.
-fn number(fd: c_int, question: usize) -> Result<c_int, c_int> {
-    let mut number: c_int = 0;
-    let arguments = [fd as usize, question, (&raw mut number) as usize, 0, 0, 0];
-    // SAFETY: room for the answer.
-    unsafe { kernel::call(libc::SYS_ioctl, arguments) }.map(|_: usize| number)
+    sys::ioctl_number(fd, SIOCATMARK).is_ok_and(|mark| mark != 0)
 }

@@ -16,37 +16,34 @@
 //! fiber looks again and again (see [`polling`](crate::wait::polling)). On a stream of `AF_UNIX` one look is all.
 
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ptr;
 
-use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
-use libc::{iovec, msghdr, sockaddr, socklen_t};
+use libc::{iovec, sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, or_so_far};
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::Limit;
 use crate::socket::flags::{is_urgent, is_worth_a_try};
+use crate::socket::message::Message;
 use crate::socket::plain::plain_receive;
 use crate::socket::receive_message::receive_from;
 use crate::socket::resume;
 use crate::socket::waitall_message::receive_all;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
+use crate::wait::user_op::UserOp;
 
 /// Receives until `length` bytes are there.
-///
-/// # Safety
-/// As for `recvfrom`; these are its [`flags`](crate::socket::flags).
 #[cold]
-pub(crate) unsafe fn receive(
+pub(crate) fn receive(
     fd: c_int,
-    buffer: *mut c_void,
+    buffer: User<c_void>,
     length: usize,
     flags: c_int,
-    address: *mut sockaddr,
-    address_length: *mut socklen_t,
+    address: User<sockaddr>,
+    address_length: User<socklen_t>,
 ) -> Answer {
     let seat = Seat::new();
     let mut steps = MultiStep::new(fd, &seat);
@@ -54,8 +51,7 @@ pub(crate) unsafe fn receive(
     let mut got = 0;
     if is_worth_a_try(file, fd) {
         let at_once = flags | libc::MSG_DONTWAIT;
-        // SAFETY: the caller's promise.
-        let tried = unsafe { plain_receive(fd, buffer, length, at_once, address, address_length) };
+        let tried = plain_receive(fd, buffer, length, at_once, address, address_length);
         if let Some(file) = file {
             file.tried(tried != Err(libc::EAGAIN));
         }
@@ -71,32 +67,24 @@ pub(crate) unsafe fn receive(
         }
     }
     if got == 0 && !address.is_null() {
-        // SAFETY: the caller's promise.
-        return unsafe { receive_from(fd, buffer, length, flags, address, address_length) };
+        return receive_from(fd, buffer, length, flags, address, address_length);
     }
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let deadline = parking::deadline(fd, on.limit);
     if !resume::takes_error(fd) {
-        let mut buffer = iovec { iov_base: buffer, iov_len: length };
-        // SAFETY: zeros are a header without anything; its padding differs between libcs.
-        let mut message: msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-        message.msg_iov = &raw mut buffer;
-        message.msg_iovlen = 1;
-        // SAFETY: built from what the caller has promised to be valid.
-        return unsafe { receive_all(fd, &raw mut message, flags, got, deadline, &mut steps) };
+        let mut buffer = iovec { iov_base: buffer.pointer(), iov_len: length };
+        let mut message = Message::of_one(&mut buffer);
+        return receive_all(fd, message.lend(), flags, got, deadline, &mut steps);
     }
     if got > 0 && is_urgent(fd) {
-        // SAFETY: the caller's promise.
-        return unsafe { receive_before_mark(fd, buffer, length, flags, got, &mut steps) };
+        return receive_before_mark(fd, buffer, length, flags, got, &mut steps);
     }
     loop {
-        let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
-        let op = Op::Receive { fd, buffer: rest.cast(), length: left, flags };
-        // SAFETY: the caller's promise.
-        let answer = match unsafe { parking::perform_until(&op, on, deadline) } {
+        let (rest, left) = (buffer.skip(got), length - got);
+        let op = UserOp::receive(fd, rest, left, flags);
+        let answer = match parking::perform_until(&op, on, deadline) {
             Parked::Answered(Err(libc::EAGAIN)) | Parked::Unsupported => {
-                // SAFETY: the caller's promise, and the caller waits.
-                unsafe { steps.offload(|| receive_plainly(fd, rest, left, flags)) }
+                steps.offload(|| receive_plainly(fd, rest, left, flags))
             }
             Parked::Answered(answer) => answer,
             Parked::Late => Err(libc::EAGAIN),
@@ -110,13 +98,10 @@ pub(crate) unsafe fn receive(
 
 /// Receives what is left of `length` bytes of which `got` are there, but none beyond a mark of urgent
 /// data, which ends the call if it is reached.
-///
-/// # Safety
-/// As for `recv`.
 #[cold]
-unsafe fn receive_before_mark(
+fn receive_before_mark(
     fd: c_int,
-    buffer: *mut c_void,
+    buffer: User<c_void>,
     length: usize,
     flags: c_int,
     got: usize,
@@ -125,13 +110,11 @@ unsafe fn receive_before_mark(
     if resume::is_at_mark(fd) {
         return Ok(got);
     }
-    let (rest, left) = (buffer.wrapping_byte_add(got), length - got);
-    // SAFETY: the caller's promise, and the caller waits.
-    or_so_far(got, unsafe { steps.offload(|| receive_plainly(fd, rest, left, flags)) })
+    let (rest, left) = (buffer.skip(got), length - got);
+    or_so_far(got, steps.offload(|| receive_plainly(fd, rest, left, flags)))
 }
 
 /// `recv(2)` as it is.
-unsafe fn receive_plainly(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> Answer {
-    // SAFETY: the caller's promise.
-    unsafe { plain_receive(fd, to, length, flags, ptr::null_mut(), ptr::null_mut()) }
+fn receive_plainly(fd: c_int, to: User<c_void>, length: usize, flags: c_int) -> Answer {
+    plain_receive(fd, to, length, flags, User::NULL, User::NULL)
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use carefree_runtime::clock::{self, NEVER};
 
-use crate::call::memory;
+use crate::call::user::User;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -28,20 +28,18 @@ pub(crate) fn timespec(nanos: u64) -> libc::timespec {
 ///
 /// # Errors
 /// `EFAULT` if there is nothing.
-pub(crate) fn given(time: *const libc::timespec) -> Result<Option<libc::timespec>, c_int> {
+pub(crate) fn given(time: User<libc::timespec>) -> Result<Option<libc::timespec>, c_int> {
     if time.is_null() {
         return Ok(None);
     }
-    memory::check(time, 1)?;
-    // SAFETY: it can be read.
-    Ok(Some(unsafe { time.read_unaligned() }))
+    time.read().map(Some)
 }
 
 /// When a span that begins now is over; [`NEVER`] for a null pointer.
 ///
 /// # Errors
 /// `EFAULT` if there is none, `EINVAL` if it is none.
-pub(crate) fn deadline(time: *const libc::timespec) -> Result<u64, c_int> {
+pub(crate) fn deadline(time: User<libc::timespec>) -> Result<u64, c_int> {
     match given(time)? {
         Some(time) => span(&time).map(from_now),
         None => Ok(NEVER),

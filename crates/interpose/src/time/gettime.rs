@@ -6,13 +6,13 @@
 //! processor time, and those of all other fibers, are as ever.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 
 use carefree_ground::kernel;
 use carefree_runtime::clock;
 use libc::{clockid_t, time_t, timespec, timeval};
 
 use crate::call::answer::answer;
+use crate::call::user::User;
 
 /// The time of day that virtual time begins at. It begins at one second.
 const MIDNIGHT: u64 = (1_577_836_800 - 1) * 1_000_000_000;
@@ -33,68 +33,64 @@ fn shown(clock: clockid_t) -> Option<u64> {
 }
 
 system_call!(
-    fn raw_clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int = SYS_clock_gettime
+    fn raw_clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int = SYS_clock_gettime
 );
-system_call!(fn raw_gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int = SYS_gettimeofday);
+system_call!(fn raw_gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int = SYS_gettimeofday);
 
-unsafe extern "C-unwind" fn raw_time(into: *mut time_t) -> time_t {
+unsafe extern "C-unwind" fn raw_time(into: User<time_t>) -> time_t {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [libc::CLOCK_REALTIME as usize, &raw mut now as usize, 0, 0, 0, 0];
     // SAFETY: there is room for the answer.
     answer(unsafe { kernel::call(libc::SYS_clock_gettime, arguments) });
     if !into.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { *into = now.tv_sec };
+        // SAFETY: libc's function writes to it unasked.
+        unsafe { into.write_seen(now.tv_sec) };
     }
     now.tv_sec
 }
 
 interpose! {
     /// `clock_gettime(2)`, which `Instant::now` and `SystemTime::now` are.
-    fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int, else raw_clock_gettime {
+    safe fn clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int, else raw_clock_gettime {
         match shown(clock) {
             Some(now) if !time.is_null() => {
                 let seconds = (now / 1_000_000_000) as time_t;
                 let time_shown = timespec { tv_sec: seconds, tv_nsec: (now % 1_000_000_000) as _ };
-                // SAFETY: the caller's promise.
-                unsafe { *time = time_shown };
+                // SAFETY: libc's function writes to it unasked.
+                unsafe { time.write_seen(time_shown) };
                 0
             }
-            // SAFETY: as above.
-            _ => unsafe { original(clock, time) },
+            _ => original(clock, time),
         }
     }
 }
 
 interpose! {
     /// `gettimeofday(2)`.
-    fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int, else raw_gettimeofday {
+    safe fn gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int, else raw_gettimeofday {
         match shown(libc::CLOCK_REALTIME) {
             Some(now) if !time.is_null() => {
                 let seconds = (now / 1_000_000_000) as time_t;
                 let time_shown = timeval { tv_sec: seconds, tv_usec: (now / 1000 % 1_000_000) as _ };
-                // SAFETY: the caller's promise.
-                unsafe { *time = time_shown };
-                // SAFETY: as above: the time zone only, which is not asked for as a rule.
-                if zone.is_null() { 0 } else { unsafe { original(ptr::null_mut(), zone) } }
+                // SAFETY: libc's function writes to it unasked.
+                unsafe { time.write_seen(time_shown) };
+                if zone.is_null() { 0 } else { original(User::NULL, zone) }
             }
-            // SAFETY: as above.
-            _ => unsafe { original(time, zone) },
+            _ => original(time, zone),
         }
     }
 }
 
 interpose! {
     /// `time(2)`.
-    fn time(into: *mut time_t) -> time_t, else raw_time {
+    safe fn time(into: User<time_t>) -> time_t, else raw_time {
         let Some(now) = shown(libc::CLOCK_REALTIME) else {
-            // SAFETY: the caller's promise.
-            return unsafe { original(into) };
+            return original(into);
         };
         let seconds = (now / 1_000_000_000) as time_t;
         if !into.is_null() {
-            // SAFETY: as above.
-            unsafe { *into = seconds };
+            // SAFETY: libc's function writes to it unasked.
+            unsafe { into.write_seen(seconds) };
         }
         seconds
     }

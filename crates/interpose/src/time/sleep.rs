@@ -13,20 +13,20 @@ use libc::{clockid_t, timespec};
 
 use crate::call::answer::set_errno;
 use crate::call::uninterrupted::offload;
+use crate::call::user::User;
 use crate::time::duration::{self, span};
 
 system_call!(
-    fn raw_nanosleep(time: *const timespec, left: *mut timespec) -> c_int = SYS_nanosleep
+    fn raw_nanosleep(time: User<timespec>, left: User<timespec>) -> c_int = SYS_nanosleep
 );
 
 /// By way of `nanosleep`, as libc's own does; for a static program.
 unsafe extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
-    let time = timespec {
+    let mut time = timespec {
         tv_sec: (micros / 1_000_000).into(),
         tv_nsec: (micros % 1_000_000 * 1000).into(),
     };
-    // SAFETY: a time; what is left of it is not asked for.
-    unsafe { nanosleep::original(&raw const time, std::ptr::null_mut()) }
+    nanosleep::original(User::lend(&mut time), User::NULL)
 }
 
 /// How often a sleep until some time of day looks at the clock, which may be set meanwhile.
@@ -42,7 +42,7 @@ fn sleep_for(nanos: u64) {
 }
 
 /// `nanosleep`; returns an `errno`, or 0.
-fn sleep_relative(time: *const timespec) -> c_int {
+fn sleep_relative(time: User<timespec>) -> c_int {
     match given(time).and_then(|time| span(&time)) {
         Ok(nanos) => sleep_for(nanos),
         Err(errno) => return errno,
@@ -51,7 +51,7 @@ fn sleep_relative(time: *const timespec) -> c_int {
 }
 
 /// What the caller's pointer points to.
-fn given(time: *const timespec) -> Result<timespec, c_int> {
+fn given(time: User<timespec>) -> Result<timespec, c_int> {
     duration::given(time)?.ok_or(libc::EFAULT)
 }
 
@@ -79,7 +79,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
 
 interpose! {
     /// `nanosleep(2)`.
-    fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int, else raw_nanosleep {
+    safe fn nanosleep(time: User<timespec>, left: User<timespec>) -> c_int, else raw_nanosleep {
         // Written when a signal ends the sleep, and none does.
         let _ = left;
         match sleep_relative(time) {
@@ -95,11 +95,11 @@ interpose! {
 interpose! {
     /// `clock_nanosleep(2)`. A sleep until a time of day notices within ten seconds that the clock
     /// was set.
-    fn clock_nanosleep(
+    safe fn clock_nanosleep(
         clock: clockid_t,
         flags: c_int,
-        time: *const timespec,
-        left: *mut timespec,
+        time: User<timespec>,
+        left: User<timespec>,
     ) -> c_int, linked "__clock_nanosleep" {
         let absolute = flags & libc::TIMER_ABSTIME != 0;
         match clock {
@@ -112,15 +112,14 @@ interpose! {
                 time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
             }
             // Clocks that count a process's time, alarms, and what is no clock.
-            // SAFETY: the caller's promise, and the caller waits.
-            _ => unsafe { offload(|| original(clock, flags, time, left)) },
+            _ => offload(|| original(clock, flags, time, left)),
         }
     }
 }
 
 interpose! {
     /// `sleep(3)`. The seconds left when it is cut short.
-    fn sleep(seconds: c_uint) -> c_uint, linked "__sleep" {
+    safe fn sleep(seconds: c_uint) -> c_uint, linked "__sleep" {
         let deadline = duration::from_now(u64::from(seconds) * 1_000_000_000);
         sleep_for(u64::from(seconds) * 1_000_000_000);
         duration::left(deadline).div_ceil(1_000_000_000) as c_uint
@@ -129,7 +128,7 @@ interpose! {
 
 interpose! {
     /// `usleep(3)`.
-    fn usleep(micros: c_uint) -> c_int, else raw_usleep {
+    safe fn usleep(micros: c_uint) -> c_int, else raw_usleep {
         sleep_for(u64::from(micros) * 1000);
         0
     }
@@ -137,7 +136,7 @@ interpose! {
 
 interpose! {
     /// C11's `thrd_sleep(3)`, which says -2 for an error.
-    fn thrd_sleep(time: *const timespec, left: *mut timespec) -> c_int, linked "__thrd_sleep" {
+    safe fn thrd_sleep(time: User<timespec>, left: User<timespec>) -> c_int, linked "__thrd_sleep" {
         let _ = left;
         if sleep_relative(time) == 0 { 0 } else { -2 }
     }

@@ -2,13 +2,12 @@
 
 use std::ffi::{c_int, c_uint};
 
-use carefree_ground::kernel;
-use carefree_reactor::Op;
 use carefree_runtime::{Reason, yield_now};
 use libc::off_t;
 
 use crate::call::answer::{Answer, interruption};
-use crate::call::memory;
+use crate::call::sys;
+use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::Limit;
 use crate::descriptor::kind::Seen;
@@ -17,6 +16,7 @@ use crate::io::call::At;
 use crate::io::seekable;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::is_ready;
+use crate::wait::user_op::UserOp;
 
 /// Bytes that are copied at a time.
 pub(crate) const CHUNK: usize = 64 * 1024;
@@ -30,9 +30,7 @@ pub(crate) fn look(fd: c_int) -> Seen {
 }
 
 pub(crate) fn mode(fd: c_int) -> c_int {
-    let arguments = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: no memory is involved.
-    unsafe { kernel::call(libc::SYS_fcntl, arguments) }.unwrap_or(0) as c_int
+    sys::mode(fd).unwrap_or(0)
 }
 
 /// Whether `fd` was opened to be written.
@@ -57,9 +55,8 @@ pub(crate) fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
         libc::POLLIN => (Reason::Read, Limit::Receive),
         _ => (Reason::Write, Limit::Send),
     };
-    let op = Op::Poll { fd, events: u32::from(events as u16) };
-    // SAFETY: it points to nothing.
-    match unsafe { parking::perform(&op, On { fd, reason, limit: Some(limit) }) } {
+    let op = UserOp::poll(fd, events);
+    match parking::perform(&op, On { fd, reason, limit: Some(limit) }) {
         Parked::Answered(answer) => answer.map(drop),
         Parked::Late => Err(libc::EAGAIN),
         Parked::Unsupported => {
@@ -115,7 +112,7 @@ pub(crate) fn when_ready(
 
 /// The end that a splice may have to wait for though the pipe is ready: a disk, or what is further away.
 pub(crate) fn slow_end(
-    (from, source, place): (c_int, Seen, *const off_t),
+    (from, source, place): (c_int, Seen, User<off_t>),
     (to, target): (c_int, Seen),
     length: usize,
 ) -> Option<c_int> {
@@ -128,12 +125,12 @@ pub(crate) fn slow_end(
 /// The source if what is to be moved out of it, at a place or from its position, may have to come from a
 /// disk first, or from further away.
 pub(crate) fn slow_source(
-    (from, source, place): (c_int, Seen, *const off_t),
+    (from, source, place): (c_int, Seen, User<off_t>),
     length: usize,
 ) -> Option<c_int> {
-    let at = || match memory::check(place, 1) {
+    let at = || match place.check(1) {
         // SAFETY: it can be read.
-        Ok(()) => At::Offset(unsafe { place.read_unaligned() }),
+        Ok(()) => At::Offset(unsafe { place.read_seen() }),
         Err(_) => At::Position,
     };
     let waits = match source.storage {

@@ -1,17 +1,16 @@
 //! `sendfile`.
 
-use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ptr;
+use std::ffi::c_int;
 
-use carefree_ground::kernel;
 use carefree_runtime::waiters::Seat;
 use libc::off_t;
 
 use crate::call::answer::{Answer, answer, is_end};
 use crate::call::buffers::LONGEST;
-use crate::call::memory;
+use crate::call::sys;
+use crate::call::sys::Number;
 use crate::call::uninterrupted::uninterrupted;
+use crate::call::user::User;
 use crate::descriptor::kind::{Kind, Seen};
 use crate::descriptor::option::option;
 use crate::descriptor::storage::{self, Storage};
@@ -23,81 +22,65 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 
 system_call!(
-    fn raw_sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize
+    fn raw_sendfile(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize
         = SYS_sendfile
 );
 interpose! {
     /// `sendfile(2)`.
-    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize,
+    safe fn sendfile(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize,
         else raw_sendfile
     {
-        // SAFETY: the caller's promise.
-        answer(unsafe { send_file(to, from, offset, count) })
+        answer(send_file(to, from, offset, count))
     }
 }
 
 interpose! {
     /// `sendfile64(3)`: the same.
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize,
+    safe fn sendfile64(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize,
         else raw_sendfile
     {
-        // SAFETY: the caller's promise.
-        answer(unsafe { send_file(to, from, offset, count) })
+        answer(send_file(to, from, offset, count))
     }
 }
 
-unsafe fn send_file(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> Answer {
-    let plain = [to as usize, from as usize, offset as usize, count, 0, 0];
-    // SAFETY: the caller's promise.
-    let plainly = || uninterrupted(|| unsafe { kernel::call(libc::SYS_sendfile, plain) });
+fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answer {
+    let plain = [to.into(), from.into(), offset.into(), count.into()];
+    let plainly = || uninterrupted(|| sys::call(Number::SENDFILE, plain));
     let (source, target) = (look(from), look(to));
     if source.storage == Storage::None && offset.is_null() && count > 0 {
         // Later kernels send from a pipe, and wait for what comes.
-        // SAFETY: the caller's promise, and the caller waits.
-        return unsafe { offload::on_file(to, plainly) };
+        return offload::on_file(to, plainly);
     }
     if count == 0 && target.kind == Kind::Pipe && blocking(to) {
         // Room in the pipe is waited for even so.
-        // SAFETY: as above.
-        return unsafe { offload::on_file(to, plainly) };
+        return offload::on_file(to, plainly);
     }
     // Nothing else without a position is sent.
     if source.storage == Storage::None || count == 0 || count > isize::MAX as usize {
         return plainly();
     }
     match target.kind {
-        // SAFETY: the caller's promise, and the caller waits. There is nothing to be sent.
-        _ if is_far_beyond_end((from, source, offset)) => unsafe {
-            offload::on_file(from, plainly)
-        },
-        // SAFETY: as above.
-        _ if target.storage != Storage::None => unsafe { offload::on_file(to, plainly) },
+        _ if is_far_beyond_end((from, source, offset)) => offload::on_file(from, plainly),
+        _ if target.storage != Storage::None => offload::on_file(to, plainly),
         // What is refused is so at once.
         _ if !is_sent_to(to) => plainly(),
         // The same, to the kernel.
-        Kind::Pipe if blocking(to) => {
-            // SAFETY: the caller's promise.
-            unsafe { splice_all_kinds(from, offset, to, ptr::null_mut(), count, 0) }
-        }
+        Kind::Pipe if blocking(to) => splice_all_kinds(from, offset, to, User::NULL, count, 0),
         // Of how many messages it is to be, the kernel knows.
         Kind::Socket if blocking(to) && option(to, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) => {
-            // SAFETY: the caller's promise, and the caller waits.
-            unsafe { offload::on_file(to, plainly) }
+            offload::on_file(to, plainly)
         }
         Kind::Socket | Kind::Device if blocking(to) => {
-            // SAFETY: the caller's promise.
-            match unsafe { copy((to, target.kind), (from, source), offset, count.min(LONGEST)) }? {
+            match copy((to, target.kind), (from, source), offset, count.min(LONGEST))? {
                 Some(sent) => Ok(sent),
                 // What is wrong with what is to be sent, the kernel says in its own words. A disk may have
                 // to fail once more for that.
-                // SAFETY: the caller's promise, and the caller waits.
-                None => unsafe { offload::on_file(from, plainly) },
+                None => offload::on_file(from, plainly),
             }
         }
         // The target is not waited for, but what is to be sent may be.
         _ => match slow_source((from, source, offset), count) {
-            // SAFETY: the caller's promise, and the caller waits.
-            Some(slow) => unsafe { offload::on_file(slow, plainly) },
+            Some(slow) => offload::on_file(slow, plainly),
             None => plainly(),
         },
     }
@@ -108,14 +91,14 @@ const SHORT: u64 = i32::MAX as u64;
 
 /// Whether there may be no such place in a file: `sendfile` alone of all calls says so, and does before
 /// it waits.
-fn is_far_beyond_end((from, source, place): (c_int, Seen, *const off_t)) -> bool {
+fn is_far_beyond_end((from, source, place): (c_int, Seen, User<off_t>)) -> bool {
     if source.kind != Kind::Regular {
         return false;
     }
-    let begin = match (place.is_null(), memory::check(place, 1)) {
+    let begin = match (place.is_null(), place.check(1)) {
         (true, _) => storage::position(from).unwrap_or(0),
         // SAFETY: it can be read.
-        (false, Ok(())) => unsafe { place.read_unaligned() as u64 },
+        (false, Ok(())) => unsafe { place.read_seen() as u64 },
         (false, Err(_)) => 0,
     };
     begin > SHORT && begin >= length(from) as u64
@@ -123,35 +106,23 @@ fn is_far_beyond_end((from, source, place): (c_int, Seen, *const off_t)) -> bool
 
 /// Bytes of a regular file; 0 of what is none.
 fn length(fd: c_int) -> off_t {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: there is room for the answer, whose layout is the kernel's own on 64-bit machines.
-    match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
-        // SAFETY: the call has succeeded and so filled it.
-        Ok(_) => unsafe { status.assume_init() }.st_size,
-        Err(_) => 0,
-    }
+    sys::status(fd).map_or(0, |status| status.st_size)
 }
 
 /// `sendfile` by reading and writing; `None` if nothing can be read.
-unsafe fn copy(
+fn copy(
     (to, target): (c_int, Kind),
     (from, source): (c_int, Seen),
-    offset: *mut off_t,
+    offset: User<off_t>,
     count: usize,
 ) -> Result<Option<usize>, c_int> {
     let to_socket = target == Kind::Socket;
     let seek = |place: off_t, whence: c_int| {
-        let arguments = [from as usize, place as usize, whence as usize, 0, 0, 0];
-        // SAFETY: no memory is involved.
-        unsafe { kernel::call(libc::SYS_lseek, arguments) }
+        let arguments = [from.into(), place.into(), whence.into()];
+        sys::call(Number::LSEEK, arguments)
     };
-    if !offset.is_null() {
-        memory::check(offset, 1)?;
-    }
     let begin = match offset.is_null() {
-        // SAFETY: the caller's promise, and it can be read. The kernel does not ask for alignment.
-        false => unsafe { offset.read_unaligned() },
+        false => offset.read()?,
         true => match seek(0, libc::SEEK_CUR) {
             Ok(place) => place as off_t,
             Err(_) => return Ok(None),
@@ -169,9 +140,9 @@ unsafe fn copy(
         if sent > 0 && !reading.go_on() {
             break Ok(());
         }
-        let (place, most) = (buffer.as_mut_ptr(), buffer.len().min(count - sent));
-        // SAFETY: there is as much room.
-        let read = unsafe { read_write::read_at(from, place.cast(), most, begin + sent as off_t) };
+        let most = buffer.len().min(count - sent);
+        let bytes = User::lend_bytes(&mut buffer[..most]);
+        let read = read_write::read_at(from, bytes, most, begin + sent as off_t);
         // A close need not wait until all is written.
         reading.leave();
         if sent > 0 && !writing.go_on() {
@@ -186,17 +157,13 @@ unsafe fn copy(
             Err(_) if sent == 0 => return Ok(None),
             Err(errno) => break Err(errno),
         };
-        // SAFETY: as much was read.
-        let written = unsafe {
-            if to_socket {
-                let more = if sent + read < there { libc::MSG_MORE } else { 0 };
-                let nobody = (ptr::null(), 0);
-                transmit_as(to, place.cast(), read, more, nobody, &mut writing)
-            } else {
-                // A terminal's steps are its own.
-                writing.leave();
-                read_write::write_all(to, place.cast::<c_void>(), read)
-            }
+        let written = if to_socket {
+            let more = if sent + read < there { libc::MSG_MORE } else { 0 };
+            transmit_as(to, bytes, read, more, (User::NULL, 0), &mut writing)
+        } else {
+            // A terminal's steps are its own.
+            writing.leave();
+            read_write::write_all(to, bytes, read)
         };
         match written {
             Ok(written) => {
@@ -220,11 +187,7 @@ unsafe fn copy(
             _ = seek(end, libc::SEEK_SET);
         }
     } else {
-        // SAFETY: the caller has no need of what is there, for it is overwritten.
-        unsafe {
-            memory::check_writable(offset)?;
-            offset.write_unaligned(end);
-        }
+        offset.write(end)?;
     }
     Ok(Some(sent))
 }

@@ -1,9 +1,7 @@
 //! `splice`, `tee`, `vmsplice`, `copy_file_range`.
 
 use std::ffi::{c_int, c_uint};
-use std::ptr;
 
-use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 use carefree_runtime::waiters::Seat;
@@ -11,7 +9,11 @@ use libc::{iovec, off_t};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::pipe::Pipe;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::sys::Word;
 use crate::call::uninterrupted::{offload, uninterrupted};
+use crate::call::user::User;
 use crate::descriptor::kind::Kind;
 use crate::descriptor::option::option;
 use crate::descriptor::storage::Storage;
@@ -29,24 +31,24 @@ use crate::wait::readiness::is_ready;
 system_call!(
     fn raw_splice(
         from: c_int,
-        from_offset: *mut off_t,
+        from_offset: User<off_t>,
         to: c_int,
-        to_offset: *mut off_t,
+        to_offset: User<off_t>,
         length: usize,
         flags: c_uint,
     ) -> isize = SYS_splice
 );
 system_call!(fn raw_tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize = SYS_tee);
 system_call!(
-    fn raw_vmsplice(fd: c_int, buffers: *const iovec, count: usize, flags: c_uint) -> isize
+    fn raw_vmsplice(fd: c_int, buffers: User<iovec>, count: usize, flags: c_uint) -> isize
         = SYS_vmsplice
 );
 system_call!(
     fn raw_copy_file_range(
         from: c_int,
-        from_offset: *mut off_t,
+        from_offset: User<off_t>,
         to: c_int,
-        to_offset: *mut off_t,
+        to_offset: User<off_t>,
         length: usize,
         flags: c_uint,
     ) -> isize = SYS_copy_file_range
@@ -57,26 +59,24 @@ const ALL_FLAGS: c_uint =
     libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
 interpose! {
     /// `splice(2)`.
-    fn splice(
+    safe fn splice(
         from: c_int,
-        from_offset: *mut off_t,
+        from_offset: User<off_t>,
         to: c_int,
-        to_offset: *mut off_t,
+        to_offset: User<off_t>,
         length: usize,
         flags: c_uint,
     ) -> isize, else raw_splice {
-        // SAFETY: the caller's promise.
-        answer(unsafe { splice_all_kinds(from, from_offset, to, to_offset, length, flags) })
+        answer(splice_all_kinds(from, from_offset, to, to_offset, length, flags))
     }
 }
 
 interpose! {
     /// `tee(2)`.
-    fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, else raw_tee {
+    safe fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, else raw_tee {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
-        let arguments = [from as usize, to as usize, length, tried as usize, 0, 0];
-        // SAFETY: no memory is involved.
-        let attempt = || Ok(unsafe { kernel::call(libc::SYS_tee, arguments) });
+        let arguments = [from.into(), to.into(), length.into(), tried.into()];
+        let attempt = || Ok(sys::call(Number::TEE, arguments));
         // One pipe in non-blocking mode is enough.
         let may_wait = |_| blocking(from) && blocking(to);
         let ends = [input(Some(from)), output(Some(to))];
@@ -86,13 +86,12 @@ interpose! {
 
 interpose! {
     /// `vmsplice(2)`.
-    fn vmsplice(fd: c_int, buffers: *const iovec, count: usize, flags: c_uint) -> isize,
+    safe fn vmsplice(fd: c_int, buffers: User<iovec>, count: usize, flags: c_uint) -> isize,
         else raw_vmsplice
     {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
-        let arguments = [fd as usize, buffers as usize, count, tried as usize, 0, 0];
-        // SAFETY: the caller's promise.
-        let attempt = || Ok(unsafe { kernel::call(libc::SYS_vmsplice, arguments) });
+        let arguments = [fd.into(), buffers.into(), count.into(), tried.into()];
+        let attempt = || Ok(sys::call(Number::VMSPLICE, arguments));
         let end = if can_write(fd) { output(Some(fd)) } else { input(Some(fd)) };
         // The kernel does not look at the pipe's mode here, but at the flags alone.
         answer(when_ready([end, End::default()], flags, |_| true, attempt))
@@ -101,31 +100,30 @@ interpose! {
 
 interpose! {
     /// `copy_file_range(2)`, on a thread that may block.
-    fn copy_file_range(
+    safe fn copy_file_range(
         from: c_int,
-        from_offset: *mut off_t,
+        from_offset: User<off_t>,
         to: c_int,
-        to_offset: *mut off_t,
+        to_offset: User<off_t>,
         length: usize,
         flags: c_uint,
     ) -> isize, else raw_copy_file_range {
-        // SAFETY: the caller's promise, and the caller waits.
-        unsafe { offload(|| original(from, from_offset, to, to_offset, length, flags)) }
+        offload(|| original(from, from_offset, to, to_offset, length, flags))
     }
 }
 
-pub(crate) unsafe fn splice_all_kinds(
+pub(crate) fn splice_all_kinds(
     from: c_int,
-    from_offset: *mut off_t,
+    from_offset: User<off_t>,
     to: c_int,
-    to_offset: *mut off_t,
+    to_offset: User<off_t>,
     length: usize,
     flags: c_uint,
 ) -> Answer {
     let (source, target) = (look(from), look(to));
     let arguments = |flags: c_uint| {
-        let (from, to) = (from as usize, to as usize);
-        [from, from_offset as usize, to, to_offset as usize, length, flags as usize]
+        let places: [Word; 2] = [from_offset.into(), to_offset.into()];
+        [from.into(), places[0], to.into(), places[1], length.into(), flags.into()]
     };
     let has_wrong_place = !from_offset.is_null() && source.storage == Storage::None
         || !to_offset.is_null() && target.storage == Storage::None;
@@ -135,8 +133,7 @@ pub(crate) unsafe fn splice_all_kinds(
         && (source.kind != Kind::Pipe || target.kind != Kind::Pipe);
     if length == 0 || flags & !ALL_FLAGS != 0 || has_wrong_place || !has_pipe || is_absurd {
         // The kernel answers at once.
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_splice, arguments(flags)) };
+        return sys::call(Number::SPLICE, arguments(flags));
     }
     if target.kind == Kind::Socket && blocking(to) && is_sent_to(to) {
         return pipe_to_socket(from, to, length, flags);
@@ -170,11 +167,9 @@ pub(crate) unsafe fn splice_all_kinds(
             ask_what_is_wrong(from)?;
             until_ready(from, libc::POLLIN)?;
         }
-        // SAFETY: the caller's promise.
-        let splice = || uninterrupted(|| unsafe { kernel::call(libc::SYS_splice, arguments) });
+        let splice = || uninterrupted(|| sys::call(Number::SPLICE, arguments));
         Ok(match slow_end((from, source, from_offset), (to, target), length) {
-            // SAFETY: the caller's promise, and the caller waits.
-            Some(slow) => unsafe { offload::on_file(slow, splice) },
+            Some(slow) => offload::on_file(slow, splice),
             None => splice(),
         })
     })
@@ -189,12 +184,11 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
         // A copy of what is there: what cannot be sent stays.
         let most = length.min(CHUNK);
         let arguments =
-            [from as usize, copy.to.fd() as usize, most, libc::SPLICE_F_NONBLOCK as usize, 0, 0];
+            [from.into(), copy.to.fd().into(), most.into(), libc::SPLICE_F_NONBLOCK.into()];
         // What is copied must still be the pipe's first when it is taken out of it: the kernel holds
         // the pipe's lock as long.
         let moved = with_file_lock(from, Reason::Read, patience, libc::EAGAIN, || {
-            // SAFETY: no memory is involved.
-            match unsafe { kernel::call(libc::SYS_tee, arguments) } {
+            match sys::call(Number::TEE, arguments) {
                 Err(libc::EAGAIN) => None,
                 Ok(copied) if copied > 0 => Some(move_copied(from, &copy, to, copied, flags)),
                 // The end, or none is to be had.
@@ -214,31 +208,32 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
 /// Sends what was copied from the pipe `from`, and takes out of it what was sent.
 fn move_copied(from: c_int, copy: &Pipe, to: c_int, copied: usize, flags: c_uint) -> Answer {
     let mut buffer = vec![0u8; copied];
-    let place = buffer.as_mut_ptr();
-    let read = |at: usize, length: usize| {
-        // SAFETY: there is as much room, for no more was copied.
-        let place = unsafe { place.add(at) } as usize;
-        // SAFETY: as above.
-        unsafe { kernel::call(libc::SYS_read, [copy.from.fd() as usize, place, length, 0, 0, 0]) }
-    };
     let mut got = 0;
     while got < copied {
-        got += read(got, copied - got)?;
+        let rest = &mut buffer[got..];
+        let length = rest.len().into();
+        let arguments = [copy.from.fd().into(), User::lend_bytes(rest).into(), length];
+        got += sys::call(Number::READ, arguments)?;
     }
     let seat = Seat::new();
     let mut steps = MultiStep::new(from, &seat);
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
-    // SAFETY: as much was read.
-    let sent = unsafe { transmit(to, place.cast(), got, more, ptr::null(), 0) }?;
+    let sent = transmit(to, User::lend_bytes(&mut buffer), got, more, User::NULL, 0)?;
     // Into the copy, which is empty by now and has as much room: a pipe can be read from without waiting
     // for another reader who was faster only if it was made for that.
     let mut taken = 0;
     while taken < sent && steps.go_on() {
         let rest = sent - taken;
         let at_once = libc::SPLICE_F_NONBLOCK as usize;
-        let arguments = [from as usize, 0, copy.to.fd() as usize, 0, rest, at_once];
-        // SAFETY: no memory is involved.
-        match unsafe { kernel::call(libc::SYS_splice, arguments) } {
+        let arguments = [
+            from.into(),
+            0usize.into(),
+            copy.to.fd().into(),
+            0usize.into(),
+            rest.into(),
+            at_once.into(),
+        ];
+        match sys::call(Number::SPLICE, arguments) {
             Ok(0) | Err(_) => break,
             Ok(bytes) => taken += bytes,
         }

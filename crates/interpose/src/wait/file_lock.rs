@@ -19,17 +19,16 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use carefree_ground::kernel;
 use carefree_ground::lock::Lock;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Outcome, Reason, clock, lot};
 
 use crate::call::answer::interruption;
+use crate::call::sys;
 
 /// A file, whatever its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +78,7 @@ static HELD: [Lock<Holders>; LISTS] = [const { Lock::new(Holders(ptr::null())) }
 
 impl FileId {
     pub(crate) fn of(fd: c_int) -> Result<FileId, c_int> {
-        let mut status = MaybeUninit::<libc::stat>::uninit();
-        let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-        // SAFETY: there is room for the answer; the layout is the kernel's own on 64-bit machines.
-        unsafe { kernel::call(libc::SYS_fstat, arguments) }?;
-        // SAFETY: the call has succeeded and so filled it.
-        let status = unsafe { status.assume_init() };
+        let status = sys::status(fd)?;
         Ok(FileId { device: status.st_dev, inode: status.st_ino })
     }
 

@@ -8,3 +8,4 @@ pub(crate) mod offload;
 pub(crate) mod parking;
 pub(crate) mod polling;
 pub(crate) mod readiness;
+pub(crate) mod user_op;

@@ -71,12 +71,8 @@ impl<'s> MultiStep<'s> {
 
     /// Has a thread of the pool make a step, as [`offload::on_file`]: a close of the number does
     /// not wait for its end.
-    ///
-    /// # Safety
-    /// As for that.
-    pub(crate) unsafe fn offload(&mut self, call: impl FnOnce() -> Answer) -> Answer {
-        // SAFETY: the caller's promise.
-        unsafe {
+    pub(crate) fn offload(&mut self, call: impl FnOnce() -> Answer + Send) -> Answer {
+        {
             match self.waiter.take() {
                 Some(waiter) => offload::on_file_of(waiter, call),
                 None => offload::on_file(self.fd, call),

@@ -5,12 +5,13 @@ use std::ffi::c_int;
 use carefree_reactor::Op;
 use carefree_runtime::Reason;
 use carefree_runtime::clock::{self, NEVER};
-use carefree_runtime::operation::{self, Ended, Wait};
+use carefree_runtime::operation::{Ended, Wait};
 use carefree_runtime::waiters::Seat;
 
 use crate::call::answer::{Answer, interruption};
 use crate::descriptor;
 use crate::descriptor::{Limit, Waiter};
+use crate::wait::user_op::UserOp;
 
 /// A wait for a file.
 #[derive(Clone, Copy, Debug)]
@@ -33,30 +34,22 @@ pub(crate) enum Parked {
 }
 
 /// Parks the calling fiber until the kernel has done `op`.
-///
-/// # Safety
-/// What `op` points to is valid until this returns.
-pub(crate) unsafe fn perform(op: &Op, on: On) -> Parked {
+pub(crate) fn perform(op: &UserOp, on: On) -> Parked {
     let deadline = deadline(on.fd, on.limit);
-    // SAFETY: the caller's promise.
-    unsafe { perform_until(op, on, deadline) }
+    perform_until(op, on, deadline)
 }
 
 /// [`perform`] until `deadline`: for a call that waits several times, which has its limit once.
-///
-/// # Safety
-/// As for [`perform`].
-pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
+pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
     let seat = Seat::new();
     let Some(waiter) = Waiter::new(on.fd, &seat) else {
         return Parked::Answered(Err(libc::EBADF));
     };
-    let mut unheld = matches!(op, Op::Accept { .. }) || waiter.unheld();
+    let mut unheld = matches!(op.op(), Op::Accept { .. }) || waiter.unheld();
     if let Some(ready) = readiness(op).filter(|_| unheld && waiter.is_device()) {
         // Most devices know no call that does not wait. So once it is ready the ring makes the call,
         // and holds the device only if another reader is faster.
-        // SAFETY: it points to nothing.
-        match unsafe { perform_until(&ready, on, deadline) } {
+        match perform_until(&ready, on, deadline) {
             Parked::Answered(Ok(_)) | Parked::Unsupported => unheld = false,
             ended => return ended,
         }
@@ -64,8 +57,7 @@ pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
     let holds = || waiter.holds();
     let how = Wait { reason: on.reason, deadline, holds: &holds, unheld };
     loop {
-        // SAFETY: the caller's promise.
-        let ended = unsafe { operation::perform(op, &how) };
+        let ended = op.perform(&how);
         return Parked::Answered(match ended {
             // Some signal reached a thread of the kernel's; it was not meant for this fiber.
             Ended::Done(result) if result == -libc::EINTR => continue,
@@ -79,13 +71,11 @@ pub(crate) unsafe fn perform_until(op: &Op, on: On, deadline: u64) -> Parked {
 }
 
 /// What says that `op` need not wait for a device any more, if it transfers something.
-fn readiness(op: &Op) -> Option<Op> {
-    match *op {
-        Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => {
-            Some(Op::Poll { fd, events: libc::POLLIN as u32 })
-        }
+fn readiness(op: &UserOp) -> Option<UserOp> {
+    match *op.op() {
+        Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => Some(UserOp::poll(fd, libc::POLLIN)),
         Op::Write { fd, .. } | Op::WriteVectored { fd, .. } => {
-            Some(Op::Poll { fd, events: libc::POLLOUT as u32 })
+            Some(UserOp::poll(fd, libc::POLLOUT))
         }
         _ => None,
     }

@@ -6,12 +6,14 @@
 //! whichever way is let through.
 
 use std::ffi::c_int;
-use std::ptr;
 
-use carefree_ground::kernel;
-use libc::{c_long, epoll_event, pollfd, sigset_t, timespec};
+use libc::{epoll_event, pollfd, sigset_t, timespec};
 
 use crate::call::answer::Answer;
+use crate::call::sys;
+use crate::call::sys::Number;
+use crate::call::sys::Word;
+use crate::call::user::User;
 use crate::time::duration;
 
 /// Bytes of the kernel's set of signals.
@@ -49,86 +51,65 @@ fn millis(nanos: Option<u64>) -> c_int {
 }
 
 /// `poll` in one of its forms, for so many nanoseconds, or for as long as it takes.
-///
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn poll(
-    form: Form,
-    files: *mut pollfd,
-    count: usize,
-    nanos: Option<u64>,
-) -> Answer {
+pub(crate) fn poll(form: Form, files: User<pollfd>, count: usize, nanos: Option<u64>) -> Answer {
     #[cfg(target_arch = "x86_64")]
     if form == Form::Plain {
-        let arguments = [files as usize, count, millis(nanos) as usize, 0, 0, 0];
-        // SAFETY: the caller's promise.
-        return unsafe { kernel::call(libc::SYS_poll, arguments) };
+        let arguments = [files.into(), count.into(), millis(nanos).into()];
+        return sys::call(Number::POLL, arguments);
     }
     let _ = form;
     let time = nanos.map(duration::timespec);
-    // SAFETY: the caller's promise.
-    unsafe { ppoll(files, count, time, ptr::null()) }
+    ppoll(files, count, time, User::NULL)
 }
-
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn ppoll(
-    files: *mut pollfd,
+pub(crate) fn ppoll(
+    files: User<pollfd>,
     count: usize,
-    time: Option<timespec>,
-    mask: *const sigset_t,
+    mut time: Option<timespec>,
+    mask: User<sigset_t>,
 ) -> Answer {
-    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let arguments = [files as usize, count, time as usize, mask as usize, SIGNALS, 0];
-    // SAFETY: the caller's promise.
-    unsafe { kernel::call(libc::SYS_ppoll, arguments) }
+    let time = User::lend_some(&mut time);
+    let arguments = [files.into(), count.into(), time.into(), mask.into(), SIGNALS.into()];
+    sys::call(Number::PPOLL, arguments)
 }
 
 /// What there is of `file` at once, or if it is waited for: not for the program, but for us.
 pub(crate) fn one(file: &mut pollfd, nanos: Option<u64>) -> Answer {
-    let mut poll = |form| {
-        // SAFETY: an array of one.
-        unsafe { self::poll(form, file, 1, nanos) }
-    };
+    let mut poll = |form| self::poll(form, User::lend(file), 1, nanos);
     either(poll(Form::Masked), || poll(Form::Plain))
 }
 
 /// Waits for `file` with these signals blocked, not for the program, but for us.
 pub(crate) fn one_with_mask(file: &mut pollfd, mask: u64) -> Answer {
-    let mask = &raw const mask;
-    // SAFETY: an array of one, and a set of signals.
-    either(unsafe { ppoll(file, 1, None, mask.cast()) }, || {
-        let mut set = vec![0u64; file.fd as usize / 64 + 1];
-        set[file.fd as usize / 64] |= 1 << (file.fd % 64);
-        let mask = [mask as usize, SIGNALS];
-        let arguments = [file.fd as usize + 1, set.as_mut_ptr() as usize, 0, 0, 0];
-        let [most, read, write, except, time] = arguments;
-        let arguments = [most, read, write, except, time, mask.as_ptr() as usize];
-        // SAFETY: a set that has the bit, and a set of signals, which live until the call returns.
-        unsafe { kernel::call(libc::SYS_pselect6, arguments) }
+    let mut mask = mask;
+    let mask = User::lend(&mut mask).cast();
+    either(ppoll(User::lend(file), 1, None, mask), || {
+        let fd = file.fd as usize;
+        let mut set = vec![0u64; fd / 64 + 1];
+        set[fd / 64] |= 1 << (fd % 64);
+        // As many bits as are looked at.
+        let sets = [User::lend(&mut set[0]), User::NULL, User::NULL];
+        select(Form::Masked, fd + 1, sets, None, mask)
     })
 }
 
 /// `select` or, with a set of signals, `pselect`.
 ///
 /// libc has made `select` by either system call, depending on its version.
-///
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn select(
+pub(crate) fn select(
     form: Form,
     most: usize,
-    sets: [usize; 3],
+    sets: [User<u64>; 3],
     time: Option<timespec>,
-    mask: *const sigset_t,
+    mask: User<sigset_t>,
 ) -> Answer {
     // The kernel says in it how much time is left, libc does not.
     let mut copy = time;
-    let copy = copy.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    let mask = [mask as usize, SIGNALS];
-    let arguments = [most, sets[0], sets[1], sets[2], copy as usize, mask.as_ptr() as usize];
-    // SAFETY: the caller's promise.
-    let newer = unsafe { kernel::call(libc::SYS_pselect6, arguments) };
+    let copy = User::lend_some(&mut copy);
+    let mut mask = [mask.address(), SIGNALS];
+    let mask = User::lend(&mut mask);
+    let [read, write, except] = sets.map(Word::from);
+    let arguments = [most.into(), read, write, except, copy.into(), mask.into()];
+    let newer = sys::call(Number::PSELECT6, arguments);
     #[cfg(target_arch = "x86_64")]
     if form == Form::Plain {
         return either(newer, || {
@@ -137,10 +118,9 @@ pub(crate) unsafe fn select(
                 // Rounded up; the kernel lets it be a whole second.
                 tv_usec: (time.tv_nsec + 999) / 1000,
             });
-            let time = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-            let arguments = [most, sets[0], sets[1], sets[2], time as usize, 0];
-            // SAFETY: the caller's promise.
-            unsafe { kernel::call(libc::SYS_select, arguments) }
+            let time = User::lend_some(&mut time);
+            let arguments = [most.into(), read, write, except, time.into()];
+            sys::call(Number::SELECT, arguments)
         });
     }
     let _ = form;
@@ -149,30 +129,26 @@ pub(crate) unsafe fn select(
 
 /// Those of an epoll instance, in one of its forms, for so many nanoseconds, or for as long as it
 /// takes.
-///
-/// # Safety
-/// As for libc's.
-pub(crate) unsafe fn epoll(
+pub(crate) fn epoll(
     form: Form,
     epoll: c_int,
-    events: *mut epoll_event,
+    events: User<epoll_event>,
     most: c_int,
     nanos: Option<u64>,
 ) -> Answer {
-    let call = |number: c_long, time: usize| {
-        let arguments = [epoll as usize, events as usize, most as usize, time, 0, SIGNALS];
-        // SAFETY: the caller's promise.
-        unsafe { kernel::call(number, arguments) }
+    let call = |number: Number, time: Word| {
+        let arguments =
+            [epoll.into(), events.into(), most.into(), time, 0usize.into(), SIGNALS.into()];
+        sys::call(number, arguments)
     };
     match form {
         #[cfg(target_arch = "x86_64")]
-        Form::Plain => call(libc::SYS_epoll_wait, millis(nanos) as usize),
+        Form::Plain => call(Number::EPOLL_WAIT, millis(nanos).into()),
         Form::Precise => {
-            let time = nanos.map(duration::timespec);
-            let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-            call(libc::SYS_epoll_pwait2, time as usize)
+            let mut time = nanos.map(duration::timespec);
+            call(Number::EPOLL_PWAIT2, User::lend_some(&mut time).into())
         }
-        _ => call(libc::SYS_epoll_pwait, millis(nanos) as usize),
+        _ => call(Number::EPOLL_PWAIT, millis(nanos).into()),
     }
 }
 

@@ -1,0 +1,83 @@
+//! Headers of messages, made here for what is left of a caller's.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use libc::{iovec, msghdr, sockaddr, socklen_t};
+
+use crate::call::buffers::Buffers;
+use crate::call::user::User;
+
+/// A header in our own memory, whose pointers are a caller's or lead to descriptions in our memory that
+/// outlive it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message(msghdr);
+
+impl Message {
+    fn empty() -> Message {
+        // SAFETY: zeros are a header without anything; its padding differs between libcs.
+        Message(unsafe { MaybeUninit::zeroed().assume_init() })
+    }
+
+    /// With one buffer, and without an address.
+    pub(crate) fn of_one(buffer: &mut iovec) -> Message {
+        let mut message = Message::empty();
+        message.0.msg_iov = buffer;
+        message.0.msg_iovlen = 1;
+        message
+    }
+
+    /// With what is left in `buffers`, and without an address.
+    pub(crate) fn of_buffers(buffers: &Buffers) -> Message {
+        let mut message = Message::empty();
+        message.set_buffers(buffers);
+        message
+    }
+
+    /// A copy of a caller's.
+    ///
+    /// # Safety
+    /// It can be read, as for [`User::read_seen`].
+    pub(crate) unsafe fn copied(message: User<msghdr>) -> Message {
+        // SAFETY: the caller's promise.
+        Message(unsafe { message.read_seen() })
+    }
+
+    pub(crate) fn header(&self) -> &msghdr {
+        &self.0
+    }
+
+    /// Its buffers, not looked at yet.
+    pub(crate) fn buffers(&self) -> Buffers {
+        // SAFETY: a caller's pointer, or one to descriptions that stay.
+        Buffers::new(unsafe { User::new(self.0.msg_iov) }, self.0.msg_iovlen as _)
+    }
+
+    pub(crate) fn set_buffers(&mut self, buffers: &Buffers) {
+        self.0.msg_iov = buffers.first().pointer();
+        self.0.msg_iovlen = buffers.count() as _;
+    }
+
+    pub(crate) fn set_address(&mut self, address: User<sockaddr>, length: socklen_t) {
+        self.0.msg_name = address.pointer().cast();
+        self.0.msg_namelen = length;
+    }
+
+    /// Leaves the address out: it has been said, or asked for.
+    pub(crate) fn without_address(&mut self) {
+        self.0.msg_name = ptr::null_mut();
+        self.0.msg_namelen = 0;
+    }
+
+    /// Leaves out all but the bytes: the address has been said, and what goes with them was sent.
+    pub(crate) fn only_bytes(&mut self) {
+        self.without_address();
+        self.0.msg_control = ptr::null_mut();
+        self.0.msg_controllen = 0;
+    }
+
+    /// Lends it to the kernel, for a call that is over while it is there.
+    pub(crate) fn lend(&mut self) -> User<msghdr> {
+        User::lend(&mut self.0)
+    }
+}
