@@ -1,4 +1,4 @@
-//! What does a stack cost that nobody has used before, and what do batches save?
+//! What does a stack cost that was never used before, and what do batches save?
 //!
 //! `cargo run --release -p carefree-context --example cold_stacks`
 //!
@@ -73,7 +73,7 @@ fn advise(how: How, ranges: &[libc::iovec], advice: i32) {
         How::Not => {}
         How::Singly | How::Mprotect => {
             for range in ranges {
-                // SAFETY: ranges of a mapping of ours that holds nothing.
+                // SAFETY: ranges of this program's own mapping, which holds nothing.
                 let result = unsafe {
                     match how {
                         How::Mprotect => libc::mprotect(range.iov_base, range.iov_len, 0),
@@ -85,7 +85,7 @@ fn advise(how: How, ranges: &[libc::iovec], advice: i32) {
         }
         How::Batched => {
             let (at, count) = (ranges.as_ptr(), ranges.len());
-            // SAFETY: as above.
+            // SAFETY: ranges of this program's own mapping, which holds nothing.
             let result = unsafe {
                 libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, at, count, advice, 0)
             };
@@ -111,7 +111,7 @@ fn sample(way: &Way) -> Sample {
     let map = unsafe { libc::mmap(std::ptr::null_mut(), bytes + align, protection, flags, -1, 0) };
     assert_ne!(map, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
     let base = map.cast::<u8>().wrapping_add((map as usize).wrapping_neg() % align);
-    // SAFETY: our own mapping.
+    // SAFETY: this program's own mapping.
     unsafe { libc::madvise(base.cast(), bytes, libc::MADV_NOHUGEPAGE) };
     lap(0);
     let range = |offset: usize, bytes: usize| libc::iovec {
@@ -132,13 +132,13 @@ fn sample(way: &Way) -> Sample {
         lap(2);
         for slot in slots {
             for page in 1..=way.pages {
-                // SAFETY: in the usable part of a slot of ours.
+                // SAFETY: in the usable part of this program's own slot.
                 unsafe { base.add((slot + 1) * SLOT - page * PAGE + 64).write_volatile(1) };
             }
         }
         lap(3);
     }
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is not used any more.
     unsafe { libc::munmap(map, bytes + align) };
     spent
 }
@@ -159,7 +159,7 @@ fn memory() {
     let pool = StackPool::new();
     for _ in 0..MANY {
         let stack = pool.acquire(StackSize::DEFAULT).expect("a stack");
-        // SAFETY: in the usable part of our stack.
+        // SAFETY: in the usable part of this program's own stack.
         unsafe { stack.top().sub(64).write_volatile(1) };
         stacks.push(stack);
     }
@@ -176,7 +176,7 @@ fn pool_sample() -> [Duration; 2] {
     let start = Instant::now();
     for _ in 0..STACKS {
         let stack = pool.acquire(StackSize::DEFAULT).expect("a stack");
-        // SAFETY: in the usable part of our stack.
+        // SAFETY: in the usable part of this program's own stack.
         unsafe { stack.top().sub(64).write_volatile(1) };
         stacks.push(stack);
     }

@@ -1,4 +1,4 @@
-//! What a switch is made of: the figures quoted in this repository's comments.
+//! Costs of a switch and its parts: the figures to which this repository's comments refer.
 //!
 //! `cargo run --release -p carefree-context --example switch_costs`
 
@@ -45,7 +45,7 @@ macro_rules! switches {
         let stack = $pool.acquire(StackSize::DEFAULT).expect("no stack");
         let layout = tls::mode().layout().filter(|_| $own);
         let block = layout.map(|layout| {
-            // SAFETY: the stack is ours and fresh, so it reads as zero.
+            // SAFETY: the stack is not in use, and fresh, so it reads as zero.
             unsafe { Block::build(layout, stack.limit()..stack.top()) }.expect("no memory")
         });
         let top = block.as_ref().map_or(stack.top(), Block::low);

@@ -8,9 +8,10 @@
 pub mod arch;
 pub mod coroutine;
 pub mod extent;
-pub mod file;
+
 pub mod fork;
 pub mod loader;
+pub mod mapped_file;
 pub mod overflow;
 pub mod sanitizer;
 pub mod stack;

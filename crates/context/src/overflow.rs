@@ -5,7 +5,7 @@
 //! the Rust standard library, which reports the overflows of threads. It looks up the faulting
 //! address: for a guard of a [`stack`] it prints a line and aborts, as std does; any other fault is passed
 //! on to the earlier handler as if this one did not exist. (Except for SIGBUS in a mapped
-//! [`file`](mod@crate::file) that was truncated.)
+//! [`mapped_file`] that was truncated.)
 //!
 //! The handler cannot run on the stack that has overflowed. It needs the kernel thread's
 //! alternate signal stack; std gives its threads one, and [`ensure_alternate_stack`] gives one to
@@ -27,7 +27,7 @@
 //! undetected. `CAREFREE_GUARD` makes guards larger; deep calls into such code belong on a large stack
 //! ([`call_on_stack`](crate::coroutine::call_on_stack)), whose guard is 1 MiB.
 
-use crate::file;
+use crate::mapped_file;
 use crate::stack::{self, StackInfo, sys};
 use std::cell::Cell;
 use std::io;
@@ -144,7 +144,7 @@ unsafe extern "C" fn on_fault(
             // SAFETY: no preconditions; async-signal-safe.
             unsafe { libc::abort() };
         }
-        if signal == libc::SIGBUS && file::give_up(address) {
+        if signal == libc::SIGBUS && mapped_file::give_up(address) {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! What a coroutine promises, as its users see it.
+//! Coroutines as their users see them.
 
 mod owned;
 
@@ -14,7 +14,7 @@ use owned::{owned, owned_on};
 
 use CoroutineState::{Complete, Yielded};
 
-/// Where destructors and others write what happened.
+/// A log of events, written by destructors and bodies.
 #[derive(Clone, Default)]
 struct Log(Rc<RefCell<Vec<String>>>);
 
@@ -32,7 +32,7 @@ impl Log {
     }
 }
 
-/// Logs its own end.
+/// Logs when it is dropped.
 struct Guard {
     log: Log,
     name: &'static str,
@@ -44,7 +44,7 @@ impl Drop for Guard {
     }
 }
 
-/// Catches a panic, whatever `f` may leave behind.
+/// Catches a panic of `f`.
 fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(f))
 }
@@ -72,9 +72,9 @@ fn values_go_both_ways() {
     assert!(coroutine.is_done());
 }
 
-/// Sends `value` there and back a few times, as input, as yield and as return value.
+/// Passes `value` in and out a few times, as input, as yield and as return value.
 fn travels<T: Clone + PartialEq + Debug + 'static>(value: T) {
-    // Builds without optimisation copy a value many times on its way.
+    // Unoptimised builds copy a value many times on its way.
     let size = StackSize::new(2 << 20).unwrap();
     let mut echo = owned_on::<T, T, T>(size, |suspender, first| {
         let mut value = first;
@@ -154,7 +154,7 @@ fn coroutines_nest() {
         })
     }
     let mut outermost = counter(20);
-    // Twenty times one more on the way in, and once more each on the way out.
+    // Twenty increments on the way in, and another twenty on the way out.
     assert_eq!(outermost.resume(0), Yielded(40));
     // The innermost one that suspended itself returns what it is given.
     assert_eq!(outermost.resume(0), Yielded(19 + 19));
@@ -203,7 +203,7 @@ fn handles_may_move_while_suspended() {
 }
 
 #[test]
-fn completion_drops_locals_before_the_resumer_goes_on() {
+fn completion_drops_locals_before_the_resumer_continues() {
     let log = Log::default();
     let captured = log.guard("captured");
     let inside = log.clone();
@@ -226,7 +226,7 @@ fn dropping_one_that_never_ran_drops_its_closure() {
     let captured = log.guard("captured");
     let coroutine = owned::<(), (), ()>(move |_, ()| {
         let _captured = captured;
-        unreachable!("nobody resumes it");
+        unreachable!("it is never resumed");
     });
     assert!(log.take().is_empty());
     drop(coroutine);
@@ -392,7 +392,7 @@ fn resuming_a_completed_one_panics() {
     assert!(quietly(|| panicked.resume(())).unwrap_err().is::<&str>());
 }
 
-/// Runs something in its destructor.
+/// Runs a closure in its destructor.
 struct Finally<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for Finally<F> {
@@ -439,7 +439,7 @@ fn a_panicking_resumer_may_use_and_drop_coroutines() {
 
 #[test]
 fn a_closure_whose_destructor_panics_gives_its_stack_back() {
-    /// Notes where it lay.
+    /// Stores its address.
     struct Bomb(Rc<Cell<usize>>);
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -456,7 +456,7 @@ fn a_closure_whose_destructor_panics_gives_its_stack_back() {
     });
     let payload = quietly(|| drop(coroutine)).unwrap_err();
     assert_eq!(message(&*payload), "bomb");
-    // The last stack given back is the first to be used again.
+    // The stack that was released last is reused first.
     let stack = StackPool::global().acquire(size).unwrap();
     assert!((stack.base().addr()..stack.top().addr()).contains(&address.get()));
 }
@@ -474,7 +474,7 @@ fn the_stack_is_aligned() {
         let b = a.map(|x| suspender.suspend(x * 1.5));
         a.iter().zip(b).map(|(x, y)| x * y).sum()
     }
-    // The closure's size moves the first frame; the frames must be aligned whatever it is.
+    // The closure's size moves the first frame, which must be aligned with any size.
     fn with_captured<const N: usize>() {
         let captured = [3_u8; N];
         let mut coroutine = owned(move |suspender: &Suspender<f64, f64>, first: f64| {
@@ -509,7 +509,7 @@ fn over_aligned_captures() {
 
 #[test]
 fn registers_survive_a_suspension() {
-    // More values alive over the suspension than there are registers of either kind.
+    // More live values over the suspension than there are registers of either kind.
     let mut coroutine = owned(|suspender: &Suspender<[u64; 20], f64>, first| {
         let mut integers = first;
         let mut floats = first.map(|x| x as f64 / 3.0);
@@ -570,7 +570,7 @@ fn recursion_inside_a_suspension_and_between() {
 }
 
 #[test]
-fn what_does_not_fit_the_stack_is_an_error() {
+fn a_closure_too_large_for_the_stack_is_an_error() {
     let large = [0_u8; 64 * 1024];
     let error = owned_on::<(), (), usize>(StackSize::MIN, move |_, ()| {
         large.iter().filter(|&&byte| byte == 0).count()
@@ -613,7 +613,7 @@ fn a_hundred_thousand_in_a_row_and_ten_thousand_at_once() {
         });
         coroutine.resume(1);
         if number % 1000 == 0 {
-            // And some that are dropped half-way.
+            // Some are dropped half-way.
             continue;
         }
         if let Complete(value) = coroutine.resume(2) {

@@ -1,4 +1,4 @@
-//! What ends the program, and with which line. Each case runs in a process of its own.
+//! What aborts the program, and with which line. Each case runs in a process of its own.
 
 mod owned;
 mod reexec;
@@ -122,7 +122,7 @@ fn a_destructor_that_panics_while_the_coroutine_is_unwound() {
         drop(coroutine);
         return;
     }
-    // As anywhere in Rust: it is std that says so.
+    // As anywhere in Rust: std prints this line.
     let output = in_child("a_destructor_that_panics_while_the_coroutine_is_unwound");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");

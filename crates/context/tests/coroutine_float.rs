@@ -1,4 +1,4 @@
-//! Floating-point control words: coroutines do not switch them, fibers do. `arch` says why.
+//! Floating-point control words: coroutines do not switch them, fibers do. `arch` explains why.
 
 mod owned;
 
@@ -18,7 +18,7 @@ mod control {
     pub(crate) fn get() -> u64 {
         let mut mxcsr = 0_u32;
         let mut x87 = 0_u16;
-        // SAFETY: stores them.
+        // SAFETY: stores the words to these variables.
         unsafe {
             asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut mxcsr, in(reg) &raw mut x87);
         }
@@ -80,9 +80,9 @@ fn coroutines_run_under_the_default_environment() {
 }
 
 #[test]
-fn code_that_keeps_the_rule_notices_nothing() {
-    // Each side changes the control words for a computation of its own, and changes them back before
-    // it goes on in Rust.
+fn code_that_restores_its_words_is_unaffected() {
+    // Each side changes the control words for a computation, and restores them before other Rust code
+    // runs.
     fn computes() -> u64 {
         control::set(control::OTHER);
         let seen = control::get();
@@ -102,7 +102,7 @@ fn code_that_keeps_the_rule_notices_nothing() {
 }
 
 #[test]
-fn code_that_breaks_the_rule_leaves_its_words_to_the_other_side() {
+fn code_that_does_not_restore_its_words_leaves_them_to_the_other_side() {
     let mut coroutine = owned::<(), u64, ()>(|suspender, ()| {
         control::set(control::OTHER);
         suspender.suspend(0);
@@ -118,7 +118,7 @@ fn code_that_breaks_the_rule_leaves_its_words_to_the_other_side() {
 struct Pair {
     main: ThreadContext,
     fiber: ThreadContext,
-    /// What the fiber sets next, and what it has found.
+    /// What the fiber will set next, and what it has found.
     next: u64,
     found: u64,
 }
@@ -126,7 +126,7 @@ struct Pair {
 unsafe extern "C" fn fiber<const FROM_RUST: bool>(data: *mut u8) -> ! {
     let pair = data.cast::<Pair>();
     loop {
-        // SAFETY: the test alternates between the two sides, and vouches for FROM_RUST.
+        // SAFETY: the test alternates between the two sides, and chooses FROM_RUST as the words allow.
         unsafe {
             (*pair).found = control::get();
             control::set((*pair).next);
@@ -140,8 +140,8 @@ unsafe extern "C" fn fiber<const FROM_RUST: bool>(data: *mut u8) -> ! {
     }
 }
 
-/// Switches to a new fiber with each of `steps`: what main sets before, what the fiber shall find,
-/// what the fiber sets before it leaves. Main shall always find its own again.
+/// Switches to a new fiber with each of `steps`: the words that main sets before, those that the fiber must
+/// find, and those that it sets before it leaves. Main must always find its own again.
 fn alternate<const MAIN_FROM_RUST: bool, const FIBER_FROM_RUST: bool>(steps: &[(u64, u64, u64)]) {
     let mut memory = vec![0_u128; 4096];
     let mut pair = Pair {

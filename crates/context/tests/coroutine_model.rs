@@ -1,9 +1,9 @@
-//! Random programs of coroutines that are resumed, dropped and transferred between, against a model
+//! Random programs of coroutines that are resumed, dropped and transferred between, compared with a model
 //! that knows nothing of stacks.
 //!
-//! A coroutine follows a script and writes down what happens to it. The driver owns a few slots with
-//! coroutines in them; scripts can reach the slots too, which is how a transfer finds its target and
-//! leaves its sender behind.
+//! A coroutine follows a script and logs what happens to it. The driver owns a few slots with
+//! coroutines in them. Scripts can access the slots too: there a transfer finds its target and
+//! leaves its sender.
 
 mod owned;
 
@@ -18,12 +18,12 @@ use proptest::prelude::*;
 
 const SLOTS: usize = 4;
 
-/// What a script says to do next.
+/// A step of a script.
 #[derive(Clone, Debug)]
 enum Step {
     /// Suspend with a value.
     Yield(u32),
-    /// The same, and catch it if that panics.
+    /// Suspend with a value, and catch a panic of that.
     YieldCatching(u32),
     /// Have one more local with a destructor.
     Guard,
@@ -37,7 +37,7 @@ enum Step {
     Panic,
 }
 
-/// What the driver does next.
+/// A step of the driver.
 #[derive(Clone, Debug)]
 enum Act {
     New(usize, Vec<Step>),
@@ -67,7 +67,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Everything that can be seen from outside.
+/// Everything that is visible from outside.
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
     Started { id: usize, input: u32 },
@@ -113,7 +113,7 @@ impl World {
         self.slots.borrow_mut()[slot].take()
     }
 
-    /// Puts a handle into a slot; who was there is dropped.
+    /// Puts a handle into a slot, and drops the former one.
     fn put(&self, slot: usize, handle: Real) {
         let before = self.slots.borrow_mut()[slot].replace(handle);
         drop(before);
@@ -214,7 +214,7 @@ impl World {
         assert!(!std::thread::panicking());
     }
 
-    /// Does what may drop coroutines, of which one may panic.
+    /// Runs a step that may drop coroutines, whose destructors may panic.
     fn dropping(&self, f: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
             self.log(Event::DropPanicked(scripted(&*payload)));
@@ -228,7 +228,7 @@ fn scripted(payload: &(dyn std::any::Any + Send)) -> usize {
 
 // ---------------------------------------------------------------- the model
 
-/// A coroutine in the model: how far it is, and what its end will drop.
+/// A coroutine in the model: its next step, and what its end will drop.
 #[derive(Clone, Debug)]
 struct Model {
     id: usize,
@@ -246,7 +246,7 @@ struct ModelWorld {
     events: Vec<Event>,
 }
 
-/// How a stretch of running ends; who is meant by it is the model that comes back.
+/// How a run of steps ends, for the coroutine that is returned with it.
 enum Outcome {
     Yielded(u32, Model),
     Complete(usize),
@@ -343,7 +343,7 @@ impl ModelWorld {
                             }
                             Outcome::Complete(id) => self.log(Event::Complete(id)),
                             Outcome::Panicked(id) => return self.fail(&model, id),
-                            Outcome::Unwound => unreachable!("nobody drops it"),
+                            Outcome::Unwound => unreachable!("it is not dropped"),
                         }
                     }
                 }
@@ -356,7 +356,7 @@ impl ModelWorld {
                             self.end(&model);
                             return Outcome::Unwound;
                         }
-                        // The slot is empty, so nobody is dropped here.
+                        // The slot is empty, so this drops nothing.
                         assert!(self.put(slot, model).is_none());
                         self.arrive(&mut target, slot as u32);
                         model = target;
@@ -405,7 +405,7 @@ impl ModelWorld {
                     }
                     Outcome::Complete(id) => self.log(Event::Complete(id)),
                     Outcome::Panicked(id) => self.log(Event::Panicked(id)),
-                    Outcome::Unwound => unreachable!("nobody drops it"),
+                    Outcome::Unwound => unreachable!("it is not dropped"),
                 },
                 None => self.log(Event::Empty),
             },
@@ -429,7 +429,7 @@ proptest! {
             let expected = std::mem::take(&mut model.events);
             prop_assert_eq!(real, expected, "after {:?}", act);
         }
-        // One may be left: a dropped one's script can leave another one in a slot.
+        // The script of a dropped coroutine may have left another one in a slot.
         for slot in 0..SLOTS {
             prop_assert_eq!(world.take(slot).is_some(), model.slots[slot].take().is_some());
         }

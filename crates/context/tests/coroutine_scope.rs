@@ -1,4 +1,4 @@
-//! Scoped coroutines: all end with their scope, whatever became of their handles.
+//! Scoped coroutines: all end with their scope, whatever happens to their handles.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use CoroutineState::{Complete, Yielded};
 
 type Log = RefCell<Vec<&'static str>>;
 
-/// Logs its own end.
+/// Logs when it is dropped.
 struct Guard<'a>(&'a Log, &'static str);
 
 impl Drop for Guard<'_> {
@@ -60,13 +60,13 @@ fn what_is_left_is_ended_the_latest_first() {
             });
             coroutine.resume(());
             match name {
-                // Its handle ends it: it does not wait for the scope.
+                // Dropping the handle ends this one before the scope does.
                 "second" => drop(coroutine),
                 "third" => assert_eq!(coroutine.resume(()), Complete(())),
                 _ => forget(coroutine),
             }
         }
-        // And one that never ran.
+        // This one never ran.
         let never = Guard(&log, "never ran");
         forget(s.coroutine(move |_: &Suspender<(), ()>, ()| drop(never)));
         log.borrow_mut().push("end");
@@ -95,8 +95,8 @@ fn stacks_of_forgotten_ones_come_back() {
     assert!((stack.base().addr()..stack.top().addr()).contains(&address.get()));
 }
 
-/// The program that safe code could write with owned coroutines: what is lent to a scoped thread
-/// inside outlives the thread's use of it.
+/// The program that would be unsound if owned coroutines were safe: data that a coroutine lends to a scoped
+/// thread outlives the thread's use of it.
 #[test]
 fn a_thread_that_was_lent_a_thread_local_is_waited_for() {
     static ALIVE: AtomicBool = AtomicBool::new(false);
@@ -118,7 +118,7 @@ fn a_thread_that_was_lent_a_thread_local_is_waited_for() {
         ALIVE.store(true, Ordering::SeqCst);
         Local
     });
-    /// Tells the thread to end, when the coroutine is unwound.
+    /// Tells the thread to end when the coroutine is unwound.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -196,7 +196,7 @@ fn a_panic_of_one_does_not_keep_the_others() {
         })
     })
     .unwrap_err();
-    // The first that is told of: they end the latest first.
+    // The first panic wins: they end the latest first.
     assert_eq!(payload.downcast_ref(), Some(&"third"));
     assert_eq!(log.take(), ["third", "second", "first"]);
     assert!(!std::thread::panicking());
@@ -242,7 +242,7 @@ fn a_scope_inside_a_forgotten_coroutine_ends_with_it() {
     assert_eq!(log.take(), ["end", "inner", "outer"]);
 }
 
-/// A coroutine of an inner scope suspends the outer one, in its own midst.
+/// A coroutine of an inner scope suspends the outer one, in the middle of itself.
 #[test]
 fn an_outer_coroutine_is_suspended_from_within_an_inner_one() {
     let log = Log::default();
@@ -269,7 +269,7 @@ fn an_outer_coroutine_is_suspended_from_within_an_inner_one() {
     };
     assert_eq!(numbers(9), [1, 20, 3, 4]);
     assert_eq!(log.take(), ["inner", "outer"]);
-    // Left in the midst of the inner one, beside it, and after it.
+    // Dropped in the middle of the inner one, beside it, and after it.
     for left_after in 1..=4 {
         assert_eq!(numbers(left_after), [1, 20, 3, 4][..left_after]);
         assert_eq!(log.take(), ["inner", "outer"], "after {left_after}");
@@ -348,7 +348,7 @@ fn owned_ones_and_scopes_mix() {
             }
         });
     };
-    // SAFETY: it borrows no thread-local variable.
+    // SAFETY: it borrows no thread-local variables.
     let mut owned = unsafe { Coroutine::new(body) };
     shared.set(3);
     let mut all = Vec::new();

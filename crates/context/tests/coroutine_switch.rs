@@ -1,4 +1,4 @@
-//! The bare switch, as the rooms above use it.
+//! The bare switch, as the crates above use it.
 
 use std::mem::MaybeUninit;
 
@@ -7,7 +7,7 @@ use carefree_context::arch::{
     set_thread_pointer, switch, switch_thread, switch_thread_from_rust, thread_pointer,
 };
 
-/// A stack without a guard, good enough for a few frames.
+/// A stack without a guard, for a few frames.
 struct Memory(Vec<u128>);
 
 impl Memory {
@@ -27,7 +27,7 @@ struct Pair {
 
 unsafe extern "C" fn count(word: MaybeUninit<usize>, kind: usize, data: *mut u8) -> ! {
     let pair = data.cast::<Pair>();
-    // An aligned local, whose address the compiler takes for granted.
+    // An aligned local: the compiler assumes the stack's alignment.
     #[repr(align(64))]
     struct Aligned(usize);
     let mut sum = Aligned(0);
@@ -102,7 +102,8 @@ fn visit<const OWN_TLS: bool>(tp: *mut u8) -> Vec<*mut u8> {
         from_rust: false,
     };
     let pair = &raw mut pair;
-    // SAFETY: as above; nothing on the other side uses a thread-local variable.
+    // SAFETY: the test alternates between the two sides, and nothing on the other side uses a thread-local
+    // variable.
     unsafe {
         (*pair).other =
             prepare_thread(memory.top(), tp, note_thread_pointer::<OWN_TLS>, pair.cast());
@@ -119,7 +120,7 @@ fn visit<const OWN_TLS: bool>(tp: *mut u8) -> Vec<*mut u8> {
 #[test]
 fn the_thread_pointer_is_exchanged_with_own_tls_only() {
     let mine = thread_pointer();
-    // A thread control block that nobody reads but `thread_pointer`: its first word points to itself.
+    // A thread control block that only `thread_pointer` reads: its first word points to itself.
     let mut block = [0_usize; 64];
     let tp = block.as_mut_ptr();
     // SAFETY: the block's first word.
@@ -129,12 +130,12 @@ fn the_thread_pointer_is_exchanged_with_own_tls_only() {
     assert_eq!(thread_pointer(), mine);
     assert_eq!(visit::<false>(tp.cast()), vec![mine; 8]);
 
-    // By the system call it works the same. (From here on the whole process uses it.)
+    // The same by the system call, which the whole process uses from here on.
     force_no_fsgsbase();
     assert_eq!(visit::<true>(tp.cast()), vec![tp.cast::<u8>(); 8]);
     assert_eq!(thread_pointer(), mine);
 
-    // SAFETY: nothing but plain code runs under the other thread pointer.
+    // SAFETY: only plain code runs under the other thread pointer.
     let seen = unsafe {
         set_thread_pointer(tp.cast());
         let seen = thread_pointer();

@@ -1,4 +1,4 @@
-//! Symmetric transfer: who runs, who owns whom, who gets what.
+//! Symmetric transfer: which coroutine runs, which handle belongs to which, which value goes where.
 
 mod owned;
 
@@ -22,7 +22,7 @@ impl Drop for Guard {
     }
 }
 
-/// Two that pass a number to and fro, each handing itself along.
+/// A number that two coroutines pass to each other, with the handle of the sender.
 struct Ball {
     number: u64,
     from: Option<Player>,
@@ -61,7 +61,7 @@ fn two_pass_control_to_and_fro() {
     let mut game = player(100);
     let first = Ball::new(0, Some(player(100)));
     assert!(matches!(game.resume(first), Yielded(100)));
-    // The handle is that of the player who yielded; it goes on with the same partner.
+    // The handle is that of the player that yielded, which continues with the same partner.
     for start in [0, 10, 50] {
         assert!(matches!(game.resume(Ball::new(start, None)), Yielded(100)));
     }
@@ -172,7 +172,7 @@ fn what_hand_over_does_not_keep_is_unwound() {
 fn hand_over_may_resume_the_sender_at_once() {
     let target = owned::<u32, u32, u32>(|suspender, first| suspender.suspend(first));
     let mut handle = symmetric(move |suspender: &SymmetricSuspender<u32, u32, u32>, _| {
-        // Runs nested in the target, which is fetching its input.
+        // Runs nested in the target, which is receiving its input.
         let nested = suspender.transfer(target, |mut me| match me.resume(7) {
             Complete(value) => value,
             Yielded(_) => unreachable!(),
@@ -200,7 +200,7 @@ fn a_panic_in_hand_over_is_the_targets() {
     assert_eq!(handle.resume(()), Yielded(()));
     assert_eq!(log.take(), ["drop source's local", "target caught true"]);
 
-    // The same with a target that has yet to start: the panic is all that comes of it.
+    // The same with a target that has not started: it ends by the panic.
     let never_runs = owned::<(), (), ()>(|_, ()| unreachable!("it has no input"));
     let mut handle = symmetric(move |suspender: &SymmetricSuspender<(), (), ()>, ()| {
         suspender.transfer(never_runs, |_me| resume_unwind(Box::new("no")));
@@ -243,7 +243,7 @@ fn a_completed_target_is_refused() {
 #[test]
 fn dropping_the_handle_unwinds_the_chain() {
     let log = Log::default();
-    // Each owns the one that transferred to it.
+    // Each owns the coroutine that transferred to it.
     fn link(log: Log, name: &'static str, next: Option<Player>) -> Player {
         symmetric(move |me, ball: Ball| {
             let _guard = Guard(log, name);
@@ -261,7 +261,7 @@ fn dropping_the_handle_unwinds_the_chain() {
     assert!(matches!(handle.resume(Ball::new(0, None)), Yielded(1)));
     assert!(log.borrow().is_empty());
     drop(handle);
-    // The handle is the last one's. `_owned` goes before `_guard`, being declared later.
+    // The handle is the last one's. `_owned` is dropped before `_guard`, being declared later.
     assert_eq!(log.take(), ["drop first", "drop middle", "drop last"]);
 }
 

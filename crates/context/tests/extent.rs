@@ -1,4 +1,4 @@
-//! What is in force where coroutines are suspended and resumed.
+//! Extents, where coroutines are suspended and resumed.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,11 +10,11 @@ use carefree_context::extent::{Extent, Place, set_place};
 
 use CoroutineState::{Complete, Yielded};
 
-/// A coroutine resumes one within it while another thread has an extent that switches must look for; that
-/// one is gone when the inner coroutine suspends the outer one. The list must not keep the outer one's
-/// boundary, which lies in a frame that is suspended.
+/// A coroutine resumes an inner one while another thread has an extent away, so that switches move extents.
+/// That extent has ended when the inner coroutine suspends the outer one. The list must not keep the outer
+/// one's boundary, which lies in a suspended frame.
 #[test]
-fn a_boundary_is_left_where_nothing_else_is_to_be_looked_for() {
+fn a_boundary_leaves_the_list_when_no_other_extent_is_away() {
     let place = Place::new(ptr::null());
     let (begun, ended) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|threads| {
@@ -54,12 +54,12 @@ fn a_boundary_is_left_where_nothing_else_is_to_be_looked_for() {
             });
             assert_eq!(outer.resume(()), Yielded(()));
             assert!(ptr::eq(place.get(), &first), "nothing but the resumer's own is in force");
-            // SAFETY: as above.
+            // SAFETY: it lies on the thread's own stack, and ends in this frame.
             unsafe { second.begin(false) };
             assert_eq!(outer.resume(()), Complete(()));
             assert!(ptr::eq(place.get(), &second), "what began meanwhile is still in force");
         });
-        // SAFETY: as above.
+        // SAFETY: both are in force, `second` innermost.
         unsafe {
             second.end();
             first.end();

@@ -1,5 +1,5 @@
-//! What a program says and does when a stack overflows, and that other faults stay what they were.
-//! Each case runs in a process of its own, since it ends it.
+//! Reports of stack overflows, and that other faults are unaffected. Each case ends its process, and so runs
+//! in one of its own.
 
 mod reexec;
 
@@ -46,14 +46,14 @@ fn assert_exits(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}\n{errors}", output.status);
 }
 
-/// Code that does not return; it gets a message it does not look at.
+/// Code that does not return, and ignores its message.
 type Code = unsafe extern "C" fn(MaybeUninit<usize>, usize, *mut u8) -> !;
 
 /// Runs code that does not return on a stack from the pool.
 fn on_stack(size: usize, code: Code) -> ! {
     let stack = StackPool::global().acquire(StackSize::new(size).unwrap()).unwrap();
     let mut here = Context::empty();
-    // SAFETY: the stack outlives the code on it, which never comes back.
+    // SAFETY: the stack outlives the code on it, which is never left.
     unsafe {
         let there = prepare(stack.top(), code, stack.limit());
         switch(&raw mut here, &raw const there, Message { word: MaybeUninit::uninit(), kind: 0 });
@@ -72,14 +72,14 @@ unsafe extern "C" fn endless(_: MaybeUninit<usize>, _: usize, _: *mut u8) -> ! {
 }
 
 unsafe extern "C" fn one_large_frame(_: MaybeUninit<usize>, _: usize, _: *mut u8) -> ! {
-    // Rust touches each page of it on the way down, so it cannot step over the guard.
+    // Rust touches each page of the frame, so it cannot step over the guard.
     let frame = std::hint::black_box([0u8; 1 << 20]);
     std::process::exit(i32::from(frame[5]))
 }
 
 /// Writes just below the usable part.
 unsafe extern "C" fn one_byte_too_many(_: MaybeUninit<usize>, _: usize, limit: *mut u8) -> ! {
-    // SAFETY: there is none; that is the test.
+    // SAFETY: not sound: the test is that this faults.
     unsafe { limit.sub(1).write_volatile(1) };
     std::process::exit(0)
 }
@@ -87,7 +87,7 @@ unsafe extern "C" fn one_byte_too_many(_: MaybeUninit<usize>, _: usize, limit: *
 const NULL: *mut u8 = ptr::null_mut();
 
 fn fault() {
-    // SAFETY: there is none; that is the test.
+    // SAFETY: not sound: the test is that this faults.
     unsafe { std::hint::black_box(NULL).write_volatile(1) };
 }
 
@@ -130,21 +130,21 @@ fn one_byte_below_the_stack() {
 
 unsafe fn describe(overflown: &StackInfo, say: &mut dyn FnMut(&[u8])) {
     say(b"fiber '");
-    // Longer than any buffer there may be.
+    // Longer than any buffer of the report.
     (0..100).for_each(|_| say(b"long name "));
     say(b"'");
     assert_eq!(overflown.top - overflown.base, overflown.size);
 }
 
 #[test]
-fn somebody_else_describes_the_stack() {
+fn a_describer_describes_the_stack() {
     if is_child() {
         overflow::install().unwrap();
-        // SAFETY: it does nothing that is not allowed in a signal handler.
+        // SAFETY: it is async-signal-safe.
         unsafe { overflow::set_describer(describe) };
         on_stack(16 << 10, endless);
     }
-    let output = in_child("somebody_else_describes_the_stack", &[]);
+    let output = in_child("a_describer_describes_the_stack", &[]);
     let says = format!(
         "\ncarefree: fiber '{}' has overflowed its stack of 24 KiB: ",
         "long name ".repeat(100)
@@ -169,20 +169,20 @@ fn overflow_this_thread() {
 }
 
 #[test]
-fn std_still_tells_of_a_thread_that_overflows() {
+fn std_still_reports_a_thread_that_overflows() {
     if is_child() {
         overflow::install().unwrap();
         let thread = std::thread::Builder::new().name("deep".into()).spawn(overflow_this_thread);
         thread.unwrap().join().unwrap();
     }
-    let output = in_child("std_still_tells_of_a_thread_that_overflows", &[]);
+    let output = in_child("std_still_reports_a_thread_that_overflows", &[]);
     assert_dies(&output, libc::SIGABRT, "thread 'deep'");
     assert_silent(&output);
 }
 
-/// Sets an action for SIGSEGV, as a program does that handles it itself.
+/// Sets an action for SIGSEGV, as a program that handles it does.
 fn set_action(handler: usize, flags: i32, mask: &[i32]) {
-    // SAFETY: the structure is whole, and the handlers below are of the kinds their flags say.
+    // SAFETY: the structure is complete, and the handlers below take the arguments that their flags say.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -195,7 +195,7 @@ fn set_action(handler: usize, flags: i32, mask: &[i32]) {
 }
 
 fn exit(code: i32) -> ! {
-    // SAFETY: allowed in a signal handler.
+    // SAFETY: async-signal-safe.
     unsafe { libc::_exit(code) }
 }
 
@@ -233,14 +233,14 @@ fn an_earlier_handler_gets_its_faults_with_information_and_mask() {
 }
 
 #[test]
-fn an_earlier_handler_does_not_get_our_overflows() {
+fn an_earlier_handler_does_not_get_reported_overflows() {
     if is_child() {
         let handler = with_information as extern "C" fn(_, _, _) as usize;
         set_action(handler, libc::SA_SIGINFO | libc::SA_ONSTACK, &[]);
         overflow::install().unwrap();
         on_stack(192 << 10, endless);
     }
-    let output = in_child("an_earlier_handler_does_not_get_our_overflows", &[]);
+    let output = in_child("an_earlier_handler_does_not_get_reported_overflows", &[]);
     assert_dies(&output, libc::SIGABRT, SAYS);
 }
 
@@ -263,14 +263,14 @@ extern "C" fn returns(_: i32) {
 }
 
 #[test]
-fn a_handler_for_one_time_is_called_once() {
+fn a_handler_with_resethand_is_called_once() {
     if is_child() {
         set_action(returns as extern "C" fn(_) as usize, libc::SA_RESETHAND, &[]);
         overflow::install().unwrap();
-        // It returns without mending anything, so the fault comes again.
+        // It returns without fixing the cause, so the fault happens again.
         fault();
     }
-    let output = in_child("a_handler_for_one_time_is_called_once", &[]);
+    let output = in_child("a_handler_with_resethand_is_called_once", &[]);
     assert_dies(&output, libc::SIGSEGV, "handled once\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr).matches("handled once").count(), 1);
 }
@@ -293,7 +293,7 @@ fn a_signal_that_was_sent_has_its_default_effect() {
 }
 
 #[test]
-fn ignoring_holds_for_what_is_sent_and_not_for_faults() {
+fn ignoring_applies_to_sent_signals_and_not_to_faults() {
     if is_child() {
         set_action(libc::SIG_IGN, 0, &[]);
         overflow::install().unwrap();
@@ -302,11 +302,11 @@ fn ignoring_holds_for_what_is_sent_and_not_for_faults() {
         eprintln!("still here");
         fault();
     }
-    let output = in_child("ignoring_holds_for_what_is_sent_and_not_for_faults", &[]);
+    let output = in_child("ignoring_applies_to_sent_signals_and_not_to_faults", &[]);
     assert_dies(&output, libc::SIGSEGV, "still here\n");
 }
 
-/// Runs a function on a thread that std does not know of.
+/// Runs a function on a thread that std did not start.
 fn on_c_thread(code: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> *mut libc::c_void {
     let mut result = ptr::null_mut();
     // SAFETY: plain creation and joining of a thread.
@@ -324,12 +324,12 @@ extern "C" fn overflow_on_c_thread(_: *mut libc::c_void) -> *mut libc::c_void {
 }
 
 #[test]
-fn threads_of_c_code_can_tell_as_well() {
+fn overflows_on_threads_of_c_code_are_reported() {
     if is_child() {
         overflow::install().unwrap();
         on_c_thread(overflow_on_c_thread);
     }
-    let output = in_child("threads_of_c_code_can_tell_as_well", &[]);
+    let output = in_child("overflows_on_threads_of_c_code_are_reported", &[]);
     assert_dies(&output, libc::SIGABRT, SAYS);
 }
 
@@ -358,7 +358,7 @@ extern "C" fn make_alternate(_: *mut libc::c_void) -> *mut libc::c_void {
 #[test]
 fn an_alternate_stack_is_made_once_and_freed_with_its_thread() {
     if !is_child() {
-        // On its own, so that no other thread maps something at the same place meanwhile.
+        // In a process of its own, so that no other thread maps memory at the same place meanwhile.
         let test = "an_alternate_stack_is_made_once_and_freed_with_its_thread";
         let output = in_child(test, &[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

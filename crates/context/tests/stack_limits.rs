@@ -1,4 +1,4 @@
-//! Each limit is really met, in a process of its own, and named in the error.
+//! Each limit is reached, in a process of its own, and named in the error.
 
 mod reexec;
 
@@ -29,7 +29,7 @@ fn assert_passed(output: &Output) {
 }
 
 fn set_limit(resource: libc::__rlimit_resource_t, value: u64) {
-    // SAFETY: the structure is whole.
+    // SAFETY: only reads the structure.
     unsafe {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
@@ -58,7 +58,7 @@ fn exhaust(size: StackSize) -> (Vec<Stack>, std::io::Error) {
 
 fn readable(address: *const u8) -> bool {
     let mut pipe = [0; 2];
-    // SAFETY: the kernel reads the address itself and answers EFAULT if it cannot.
+    // SAFETY: the kernel reads the address, and returns EFAULT if it cannot.
     unsafe {
         assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
         let written = libc::write(pipe[1], address.cast(), 1);
@@ -80,11 +80,11 @@ fn the_limit_on_address_space() {
     let text = error.to_string();
     assert!(text.starts_with("no stack of 256 KiB can be had: the limit on address"), "{text}");
     assert!(text.contains("RLIMIT_AS") && text.contains("ulimit -v"), "{text}");
-    // All of the room was used that stacks fit in, however large slabs would like to be. (The list
+    // All the address space that stacks fit into was used, though slabs prefer to be larger. (The list
     // of stacks takes some of it as well.)
     let most = (room / StackSize::DEFAULT.bytes() as u64) as usize;
     assert!((most / 2..=most).contains(&stacks.len()), "{} of {most} stacks", stacks.len());
-    // What there is goes on working, and some of it is enough to go on.
+    // Existing stacks still work, and releasing some is enough to continue.
     let mut more = Vec::new();
     assert!(StackPool::global().acquire_many(StackSize::DEFAULT, 10, &mut more).is_err());
     drop(stacks);
@@ -100,7 +100,7 @@ fn the_limit_on_mappings() {
     }
     assert_eq!(stack::guards().mode, GuardMode::Mprotect);
     assert_eq!(stack::guards().reason, "CAREFREE_GUARDS=mprotect asks for it");
-    // The smallest stacks, so as to touch no more page tables than must be.
+    // The smallest stacks, to touch as few page tables as possible.
     let (stacks, error) = exhaust(StackSize::MIN);
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let text = error.to_string();
@@ -123,7 +123,7 @@ fn guards_by_madvise_take_no_mappings() {
         return assert_passed(&in_child("guards_by_madvise_take_no_mappings", &variables));
     }
     if stack::guards().mode == GuardMode::Mprotect {
-        // A kernel before 6.13: then it must be said.
+        // A kernel before 6.13: then the reason must say so.
         return assert!(stack::guards().reason.contains("6.13"), "{}", stack::guards().reason);
     }
     let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
@@ -141,7 +141,8 @@ fn locked_memory() {
         return assert_passed(&in_child("locked_memory", &[]));
     }
     set_limit(libc::RLIMIT_MEMLOCK, 64 << 20);
-    // SAFETY: no preconditions. What is mapped from now on is locked when it is touched.
+    // Memory mapped from now on is locked when it is touched.
+    // SAFETY: no preconditions.
     let locked = unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) };
     assert_eq!(locked, 0, "{}", std::io::Error::last_os_error());
     let mut stacks = Vec::new();
@@ -161,8 +162,8 @@ fn a_forked_child_has_guarded_stacks_too() {
     }
     let pool = StackPool::global();
     let old = pool.acquire(StackSize::DEFAULT).unwrap();
-    // SAFETY: the child calls only what needs no lock of another thread; the test harness has no
-    // thread that allocates meanwhile.
+    // SAFETY: the child only makes calls that need no lock of another thread; no thread of the test harness
+    // allocates meanwhile.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let mut stacks = Vec::new();
@@ -173,8 +174,8 @@ fn a_forked_child_has_guarded_stacks_too() {
         unsafe { libc::_exit(if ok { 0 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: writes to `status` only.
+    // SAFETY: only writes to `status`.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child's stacks were not right");
-    assert_eq!(pool.stats().in_use, 1, "the child's stacks are not ours");
+    assert_eq!(pool.stats().in_use, 1, "the child's stacks are not the parent's");
 }

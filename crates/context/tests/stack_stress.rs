@@ -1,4 +1,4 @@
-//! Many threads use one pool at random: nobody gets a stack that somebody else has.
+//! Many threads use one pool at random, and no stack is handed out twice.
 
 use carefree_context::stack::{GuardMode, PoolOptions, Stack, StackPool, StackSize};
 
@@ -6,7 +6,7 @@ const THREADS: u64 = 6;
 const STEPS: usize = 2000;
 const MOST: usize = 200;
 
-/// Numbers that look random and come again with the same seed (splitmix64).
+/// Pseudo-random numbers (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -29,10 +29,10 @@ impl Held {
     fn new(stack: Stack, mark: u64) -> Held {
         let held = Held { stack, mark };
         if held.stack.is_fresh() {
-            assert_eq!(held.read(), [0, 0], "a fresh stack that somebody has used");
+            assert_eq!(held.read(), [0, 0], "a fresh stack was used before");
         }
         for end in held.ends() {
-            // SAFETY: both ends are in the usable part of a stack of ours.
+            // SAFETY: both ends are in the usable part of a stack that this holder owns.
             unsafe { end.write_volatile(mark) };
         }
         held
@@ -43,7 +43,7 @@ impl Held {
     }
 
     fn read(&self) -> [u64; 2] {
-        // SAFETY: as above.
+        // SAFETY: both ends are in the usable part of a stack that this holder owns.
         self.ends().map(|end| unsafe { end.read_volatile() })
     }
 
@@ -88,7 +88,7 @@ fn work(pool: &StackPool, seed: u64) {
 }
 
 fn stress(guards: GuardMode, seed: u64) {
-    // A watermark so low that giving back is part of the game.
+    // A low watermark, so that memory is given back.
     let options = PoolOptions { guards: Some(guards), idle_bytes: Some(1 << 20) };
     let pool = StackPool::with_options(options);
     std::thread::scope(|scope| {

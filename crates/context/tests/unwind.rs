@@ -1,4 +1,4 @@
-//! Walks over a coroutine's or a fiber's stack end at its entry, whoever walks.
+//! Every kind of walk over a coroutine's or a fiber's stack ends at its entry.
 
 mod owned;
 
@@ -75,7 +75,7 @@ unsafe extern "C" fn fiber(data: *mut u8) -> ! {
 
 #[test]
 fn a_backtrace_in_a_fiber_ends_at_its_entry() {
-    // Backtraces take much stack.
+    // Backtraces need a large stack.
     let mut memory = vec![0_u128; 64 * 1024];
     let mut pair = Pair {
         main: ThreadContext::of_this_thread(),
@@ -94,7 +94,7 @@ fn a_backtrace_in_a_fiber_ends_at_its_entry() {
     assert!(names.iter().any(|name| name.contains("recorded_here")), "{names:#?}");
 }
 
-// An entry that notes the frame pointer it finds and the stack pointer, then leaves.
+// An entry that stores its initial frame pointer and stack pointer, then leaves.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl carefree_test_note_frame",
@@ -133,7 +133,7 @@ struct Frames {
 unsafe extern "C" fn leave(_: std::mem::MaybeUninit<usize>, _: usize, data: *mut u8) -> ! {
     let frames = data.cast::<Frames>();
     let message = Message { word: std::mem::MaybeUninit::uninit(), kind: 0 };
-    // SAFETY: the test waits in `main`, and does not come back.
+    // SAFETY: the test waits in `main`, and this side is not entered again.
     unsafe {
         carefree_context::arch::switch(
             &raw mut (*frames).other,
@@ -170,7 +170,7 @@ fn frame_pointers_end_at_the_entry() {
 
 #[inline(never)]
 fn stops_for_the_debugger() {
-    // SAFETY: sends a signal to this very thread.
+    // SAFETY: no preconditions.
     let result = unsafe { libc::raise(libc::SIGTRAP) };
     // Not the last call, so that this function keeps its frame.
     std::hint::black_box(result);

@@ -1,4 +1,4 @@
-//! What valgrind sees of stacks: this program runs itself under it.
+//! Stacks under valgrind: this program runs itself under it.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use carefree_context::stack::{StackPool, StackSize};
 /// Set in the program that runs under valgrind.
 const CHILD: &str = "CAREFREE_TEST_UNDER_VALGRIND";
 
-/// Its search for leaks looks at all memory that it takes for readable, and says how much was not.
+/// valgrind's search for leaks reads all memory that it takes for readable, and reports how much was not.
 #[test]
 fn guards_are_known() {
     if std::env::var_os(CHILD).is_some() {
         let stacks = StackPool::global();
         let held: Vec<_> = (0..8).map(|_| stacks.acquire(StackSize::default()).unwrap()).collect();
-        // Their memory is still there when the search is made.
+        // The stacks still exist when the search is made.
         std::mem::forget(held);
         return;
     }

@@ -1,18 +1,18 @@
-//! Files that are read into pages of the kernel's: see [`mapped`](crate::mapped).
+//! Reading files without an allocator: see [`mapped`](crate::mapped).
 
 use std::ffi::CStr;
 
 use crate::kernel;
 use crate::mapped::Mapped;
 
-/// Room for a read, at least, in bytes.
+/// The least room for a read in bytes.
 const LEAST: usize = 2048;
 
-/// What is in a file, or what the kernel says in one of its own; `None` if it cannot be read.
+/// The contents of a file, such as one in `/proc`; `None` if it cannot be read.
 pub fn read(path: &CStr) -> Option<Mapped<u8>> {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     let here = libc::AT_FDCWD as usize;
-    // SAFETY: the kernel reads the path.
+    // SAFETY: the kernel only reads the path.
     let file =
         unsafe { kernel::call(libc::SYS_openat, [here, path.as_ptr() as usize, flags, 0, 0, 0]) };
     let file = file.ok()?;
@@ -20,7 +20,7 @@ pub fn read(path: &CStr) -> Option<Mapped<u8>> {
     let whole = loop {
         let read = contents.fill(LEAST, |room| {
             let arguments = [file, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
-            // SAFETY: the kernel writes to `room`.
+            // SAFETY: the kernel only writes to `room`.
             unsafe { kernel::call(libc::SYS_read, arguments) }
         });
         match read {
@@ -29,7 +29,7 @@ pub fn read(path: &CStr) -> Option<Mapped<u8>> {
             _ => break false,
         }
     };
-    // SAFETY: the descriptor is this function's own.
+    // SAFETY: only this function knows the descriptor.
     let _ = unsafe { kernel::call(libc::SYS_close, [file, 0, 0, 0, 0, 0]) };
     whole.then_some(contents)
 }

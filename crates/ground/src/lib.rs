@@ -1,4 +1,5 @@
-//! System calls without libc, and what consists of a single one: a lock, a nap, `membarrier`.
+//! System calls without libc, and what needs nothing else: a lock, naps, `membarrier`, and text and files in
+//! memory that no allocator is asked for.
 //!
 //! Carefree interposes libc's blocking calls to park fibers in them. Code that must not enter the scheduler
 //! (above all the scheduler itself) makes its system calls through this crate.

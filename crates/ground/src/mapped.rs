@@ -1,9 +1,9 @@
-//! Vectors and text in pages of the kernel's, for reports.
+//! Vectors in memory mapped for them alone, for reports.
 //!
 //! A report says why a program hangs. The cause may be its allocator: a fiber waits while it holds
-//! the allocator's lock, or the allocator has a bug. So reports are made in memory that neither the
-//! global allocator nor malloc is asked for. It grows as a `Vec` does; where the kernel refuses more, a
-//! report is cut short.
+//! the allocator's lock, or the allocator has a bug. So reports use memory from neither the
+//! global allocator nor malloc. It grows as a `Vec` does; if the kernel refuses more, a
+//! report is truncated.
 
 use std::fmt;
 use std::mem::{align_of, size_of};
@@ -12,10 +12,10 @@ use std::ptr::{self, NonNull};
 
 use crate::kernel;
 
-/// A mapping's least size in bytes; whole pages are what the kernel gives.
+/// The least size of a mapping in bytes, and what sizes are multiples of.
 const LEAST: usize = 4096;
 
-/// A vector in a mapping of its own. An empty one has none.
+/// A vector in a mapping. An empty one has none.
 pub struct Mapped<T: Copy> {
     first: NonNull<T>,
     len: usize,
@@ -23,17 +23,17 @@ pub struct Mapped<T: Copy> {
     bytes: usize,
 }
 
-// SAFETY: it owns its mapping, as a `Vec` owns its memory.
+// SAFETY: it owns its mapping, as a `Vec` owns its memory, and a mapping is tied to no thread.
 unsafe impl<T: Copy + Send> Send for Mapped<T> {}
 
 impl<T: Copy> Mapped<T> {
-    /// An empty vector, which asks the kernel for nothing yet.
+    /// An empty vector, without a mapping.
     pub const fn new() -> Mapped<T> {
         assert!(align_of::<T>() <= LEAST && size_of::<T>() > 0);
         Mapped { first: NonNull::dangling(), len: 0, bytes: 0 }
     }
 
-    /// Makes room for `more` elements; whether there is.
+    /// Makes room for `more` elements; returns whether there is.
     pub fn reserve(&mut self, more: usize) -> bool {
         let needed = self.len.checked_add(more).and_then(|len| len.checked_mul(size_of::<T>()));
         let Some(needed) = needed.filter(|needed| *needed <= isize::MAX as usize / 2) else {
@@ -46,11 +46,11 @@ impl<T: Copy> Mapped<T> {
         let mapped = if self.bytes == 0 {
             let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
             let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-            // SAFETY: a new mapping where nothing is.
+            // SAFETY: a new mapping, which replaces none.
             unsafe { kernel::call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) }
         } else {
             let (old, moves) = (self.first.as_ptr() as usize, libc::MREMAP_MAYMOVE as usize);
-            // SAFETY: the mapping is this vector's alone, and nothing borrows from it now.
+            // SAFETY: only this vector uses the mapping, and `&mut self` excludes borrows from it.
             unsafe { kernel::call(libc::SYS_mremap, [old, self.bytes, bytes, moves, 0, 0]) }
         };
         let Some(first) = mapped.ok().and_then(|address| NonNull::new(address as *mut T)) else {
@@ -60,17 +60,18 @@ impl<T: Copy> Mapped<T> {
         true
     }
 
-    /// Adds an element at the end; whether there was room for it.
+    /// Adds an element at the end; returns whether there was room for it.
     pub fn push(&mut self, value: T) -> bool {
         self.extend(&[value])
     }
 
-    /// Adds elements at the end; whether there was room for them.
+    /// Adds elements at the end; returns whether there was room for them.
     pub fn extend(&mut self, values: &[T]) -> bool {
         if !self.reserve(values.len()) {
             return false;
         }
-        // SAFETY: there is room for so many more, and what the caller borrows is not in there.
+        // SAFETY: there is room for this many more elements, and `&mut self` excludes that `values` borrows
+        // from the mapping.
         unsafe {
             let end = self.first.as_ptr().add(self.len);
             ptr::copy_nonoverlapping(values.as_ptr(), end, values.len());
@@ -79,15 +80,15 @@ impl<T: Copy> Mapped<T> {
         true
     }
 
-    /// Forgets all elements but the first `len`.
+    /// Removes all elements but the first `len`.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 }
 
 impl Mapped<u8> {
-    /// Lets `fill` write to the room behind the end, at least `least` bytes of it; it says how many it
-    /// has written, or none at an error. Returns what it returned; `None` without room.
+    /// Calls `fill` with the room behind the end, at least `least` bytes, to write to it and return how many
+    /// bytes it has written. Returns its result; `None` without room.
     pub fn fill<E>(
         &mut self,
         least: usize,
@@ -96,7 +97,7 @@ impl Mapped<u8> {
         if !self.reserve(least) {
             return None;
         }
-        // SAFETY: mapped memory is bytes that have values, behind the end as before it.
+        // SAFETY: the mapping has `bytes` bytes, and the kernel has initialised all of them.
         let room = unsafe {
             std::slice::from_raw_parts_mut(self.first.as_ptr().add(self.len), self.bytes - self.len)
         };
@@ -118,14 +119,14 @@ impl<T: Copy> Deref for Mapped<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: so many elements were written; a page's beginning is aligned for them.
+        // SAFETY: `len` elements were written; a page is aligned for them.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
 
 impl<T: Copy> DerefMut for Mapped<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and the borrow is the only one.
+        // SAFETY: `len` elements were written; a page is aligned for them, and `&mut self` is the only borrow.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
 }
@@ -134,7 +135,7 @@ impl<T: Copy> Drop for Mapped<T> {
     fn drop(&mut self) {
         if self.bytes > 0 {
             let mapping = [self.first.as_ptr() as usize, self.bytes, 0, 0, 0, 0];
-            // SAFETY: the mapping is this vector's, and nothing borrows from it any more.
+            // SAFETY: only this vector uses the mapping, and nothing borrows from it any more.
             let _ = unsafe { kernel::call(libc::SYS_munmap, mapping) };
         }
     }

@@ -1,4 +1,4 @@
-//! Text in pages of the kernel's: see [`mapped`](crate::mapped).
+//! Text that no allocator is asked for: see [`mapped`](crate::mapped).
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 use crate::kernel;
 use crate::mapped::Mapped;
 
-/// Text that grows. Writing fails only where the kernel has no memory.
+/// Text that grows. Writing fails only if the kernel has no memory.
 #[derive(Debug)]
 pub struct Text(Mapped<u8>);
 
@@ -16,39 +16,39 @@ impl Text {
         Text(Mapped::new())
     }
 
-    /// With what `arguments` say, as far as there is room.
+    /// The text of `arguments`, as far as there is room.
     pub fn of(arguments: fmt::Arguments<'_>) -> Text {
         let mut text = Text::new();
         text.say(arguments);
         text
     }
 
-    /// Adds a letter, unless the kernel has no room for it.
+    /// Appends a character, if there is room.
     pub fn add(&mut self, letter: char) {
         let _ = fmt::Write::write_char(self, letter);
     }
 
-    /// Adds what `arguments` say; what the kernel has no room for is left out.
+    /// Appends the text of `arguments`, as far as there is room.
     pub fn say(&mut self, arguments: fmt::Arguments<'_>) {
         let _ = fmt::Write::write_fmt(self, arguments);
     }
 
-    /// What was added.
+    /// The text so far.
     pub fn as_str(&self) -> &str {
-        // SAFETY: only whole strings are added, and `truncate` keeps to their letters' borders.
+        // SAFETY: only whole strings are appended, and `truncate` cuts at boundaries of characters.
         unsafe { std::str::from_utf8_unchecked(&self.0) }
     }
 
-    /// Cuts it to `len` bytes.
+    /// Truncates the text to `len` bytes.
     ///
     /// # Panics
-    /// When that is amid a letter.
+    /// When that is not a boundary of characters.
     pub fn truncate(&mut self, len: usize) {
         assert!(self.as_str().is_char_boundary(len) || len >= self.0.len());
         self.0.truncate(len);
     }
 
-    /// Writes it to a descriptor, at once, so that it is not torn by what others write.
+    /// Writes the text to a descriptor, if possible by one call, so that other output does not get in between.
     ///
     /// # Errors
     /// The kernel's error number.
@@ -56,7 +56,7 @@ impl Text {
         let mut rest: &[u8] = &self.0;
         while !rest.is_empty() {
             let arguments = [descriptor as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
-            // SAFETY: the kernel reads from `rest`.
+            // SAFETY: the kernel only reads `rest`.
             match unsafe { kernel::call(libc::SYS_write, arguments) } {
                 Ok(0) => return Err(libc::EIO),
                 Ok(written) => rest = &rest[written.min(rest.len())..],
@@ -67,8 +67,8 @@ impl Text {
         Ok(())
     }
 
-    /// Writes it to standard error. Not by `std::io`, which may have a lock that a fiber holds, and
-    /// not by libc, whose call may park.
+    /// Writes the text to standard error. Not by `std::io`, which may use a lock that a fiber holds, nor
+    /// by libc, whose call may park.
     pub fn print(&self) {
         let _ = self.write_to(libc::STDERR_FILENO);
     }

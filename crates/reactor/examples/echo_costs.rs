@@ -15,17 +15,17 @@ const REQUESTS: u64 = 20_000;
 const RUNS: usize = 5;
 const SIZE: usize = 128;
 
-/// Processor time of this thread, in nanoseconds: others may be using the machine too.
+/// Processor time of this thread in nanoseconds, which other programs do not affect.
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid to write to for the length of the call.
+    // SAFETY: only writes to `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Keeps this thread on one processor, where there are several.
+/// Pins this thread to one processor, if there are several.
 fn pin(processor: usize) {
-    // SAFETY: the set is plain old data that lives until the call returns.
+    // SAFETY: only reads the set, which is plain old data.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);
@@ -33,7 +33,7 @@ fn pin(processor: usize) {
     }
 }
 
-/// Sends a request on every connection, reads every answer, and so on.
+/// Repeatedly sends a request on every connection and reads every answer.
 fn client(mut connections: Vec<TcpStream>) {
     pin(1);
     let mut buffer = [1; SIZE];
@@ -88,7 +88,7 @@ fn serve(kind: Kind, connections: usize, try_first: bool) -> u64 {
                         continue;
                     }
                 }
-                // SAFETY: as above, and left alone until the completion has come.
+                // SAFETY: the buffer is this connection's own, and not used until the completion has come.
                 unsafe { driver.submit(number as u64, &op) }.unwrap();
                 break;
             }

@@ -1,11 +1,11 @@
-//! A million timers: what one insertion, one removal, one expiry and one byte count to.
+//! A million timers: the cost of an insertion, a removal and an expiry, and bytes for each timer.
 //!
 //! `cargo run --release -p carefree-reactor --example million_timers`
 //!
 //! Deadlines lie at random within ten seconds and timers are removed in random order, so that
-//! every operation misses the cache as often as it would in a large server. What such a miss
-//! costs on this machine stands in the first line, to measure the others by. The last lines
-//! are the same operations on ten thousand timers, which fit the cache.
+//! every operation misses the cache as often as it would in a large server. The first line is the
+//! cost of such a miss on this machine, for comparison. The last lines
+//! are the same operations on ten thousand timers, which fit into the cache.
 
 use carefree_reactor::{Wheel, clock};
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 const TIMERS: usize = 1_000_000;
 const SPAN: u64 = 10_000_000_000;
 
-/// Marsaglia's xorshift: no need for better here.
+/// Marsaglia's xorshift, which is good enough here.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +44,7 @@ fn resident() -> usize {
     pages.map_or(0, |pages: usize| pages * 4096)
 }
 
-/// One write at a random place among as many bytes as the timers take.
+/// One write at a random place within as many bytes as the timers take.
 fn yardstick(random: &mut Random) {
     let mut memory = vec![1u64; TIMERS * 6];
     let places: Vec<u32> =
@@ -52,7 +52,7 @@ fn yardstick(random: &mut Random) {
     let started = clock::now();
     let mut last = 0;
     for place in places {
-        // Each place depends on the value found at the last, as a removal depends on its key.
+        // Each place depends on the value read at the last, as a removal depends on its key.
         let place = place as usize ^ (last as usize & 2);
         last = memory[place];
         memory[place] = last ^ 2;
@@ -71,7 +71,7 @@ fn main() {
 fn measure(random: &mut Random, timers: usize) {
     println!("-- {timers} timers");
     let mut now = 1_000_000_000_000;
-    // Stands for the pointer to a fiber.
+    // In place of the pointer to a fiber.
     let payload = NonNull::from(&now).cast::<()>();
     let deadlines: Vec<u64> = (0..timers).map(|_| random.next() % SPAN).collect();
     let mut keys = Vec::with_capacity(timers);
@@ -84,7 +84,7 @@ fn measure(random: &mut Random, timers: usize) {
     keys.extend(deadlines.iter().map(|after| Some(wheel.insert(now + after, payload))));
     report("insert, at first (memory is fresh)", started, timers);
     let each = (resident() - before) as f64 / timers as f64;
-    // The second, smaller crowd lives in memory the first left behind.
+    // The second, smaller set of timers uses the memory of the first.
     if each > 1.0 {
         println!("{:<58} {each:>7.1} bytes", "resident memory of a timer");
     }
@@ -114,7 +114,7 @@ fn measure(random: &mut Random, timers: usize) {
     let started = clock::now();
     let (mut fired, mut calls) = (0, 0);
     while let Some(next) = wheel.next_deadline() {
-        now = next + 50_000; // a carrier gets up some 50 us after the earliest
+        now = next + 50_000; // a carrier wakes some 50 us after the earliest
         fired += wheel.expire(now, |payload| _ = black_box(payload));
         calls += 1;
     }

@@ -1,4 +1,4 @@
-//! What waiting for a socket costs in processor time: a byte goes round, and its reader has to wait
+//! The processor time that waiting for a socket costs: a byte goes to and fro, and its reader waits
 //! each time.
 //!
 //! ```text
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 const ROUNDS: u64 = 200_000;
 
-/// Processor time of this process, in nanoseconds: others may be using the machine too.
+/// Processor time of this process in nanoseconds, which other programs do not affect.
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid to write to for the length of the call.
+    // SAFETY: only writes to `time`.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -31,7 +31,7 @@ fn receive(fd: &UnixStream, buffer: &mut [u8]) -> Op {
     Op::Receive { fd: fd.as_raw_fd(), buffer: start, length, flags: 0 }
 }
 
-/// One socket: submit, hand over, the peer writes, collect.
+/// One socket: submit, enter the kernel, the peer writes, collect.
 fn one(kind: Kind) {
     let mut driver = Driver::new(kind).unwrap();
     let (here, mut there) = UnixStream::pair().unwrap();
@@ -39,7 +39,7 @@ fn one(kind: Kind) {
     let mut out = Vec::new();
     let started = now();
     for _ in 0..ROUNDS {
-        // SAFETY: the buffer is left alone until the completion has come.
+        // SAFETY: the buffer is not used until the completion has come.
         unsafe { driver.submit(1, &receive(&here, &mut buffer)) }.unwrap();
         driver.poll(&mut out);
         there.write_all(b"x").unwrap();
@@ -62,7 +62,7 @@ fn many(kind: Kind) {
     let started = now();
     for _ in 0..rounds {
         for (token, (pair, buffer)) in (0..).zip(pairs.iter().zip(&mut buffers)) {
-            // SAFETY: the buffers are left alone until the completions have come.
+            // SAFETY: the buffers are not used until the completions have come.
             unsafe { driver.submit(token, &receive(&pair.0, buffer)) }.unwrap();
         }
         driver.poll(&mut out);
@@ -88,7 +88,7 @@ fn plain() {
     report("write and read, nobody waits", started, ROUNDS);
 }
 
-/// Two threads wake each other, asleep with an operation pending.
+/// Two threads that wake each other, each sleeping with an operation pending.
 fn wake(kind: Kind) {
     let (tell, told) = std::sync::mpsc::channel();
     let (tell_back, told_back) = std::sync::mpsc::channel();
@@ -98,7 +98,7 @@ fn wake(kind: Kind) {
             let mut driver = Driver::new(kind).unwrap();
             let (here, there) = UnixStream::pair().unwrap();
             let mut buffer = [0];
-            // SAFETY: the buffer is left alone until the completion has come.
+            // SAFETY: the buffer is not used until the completion has come.
             unsafe { driver.submit(1, &receive(&here, &mut buffer)) }.unwrap();
             tell.send(driver.waker()).unwrap();
             let other: carefree_reactor::Waker = told.recv().unwrap();

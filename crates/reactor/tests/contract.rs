@@ -1,6 +1,6 @@
-//! What every backend promises, checked by the same code over each of them.
+//! The contract of every backend, checked by the same code for each.
 
-// `#[test]` with a limit to how long a test may take.
+// `#[test]` with a time limit.
 #[macro_use]
 extern crate carefree_testing;
 

@@ -1,10 +1,10 @@
-//! Every kernel call of the reactor fails once, in every way that the manual pages name.
+//! Every system call of the reactor fails once, in every way that the manual pages name.
 //!
-//! A scenario is run over and over; each time the next of its kernel calls fails, until none is
-//! left. It must end with a clean error or go on as if nothing had happened: nothing may be lost,
+//! A scenario is run repeatedly; each time the next of its system calls fails, until none is
+//! left. It must end with a clean error or continue as if nothing had happened: nothing may be lost,
 //! left open or hang.
 
-// `#[test]` with a limit to how long a test may take.
+// `#[test]` with a time limit.
 #[macro_use]
 extern crate carefree_testing;
 
@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How a call may fail, by the manual pages and by what seccomp filters answer.
+/// How a call may fail, by the manual pages and by seccomp filters.
 fn errors(number: libc::c_long) -> &'static [i32] {
     match number {
         libc::SYS_io_uring_setup => {
@@ -55,15 +55,15 @@ fn errors(number: libc::c_long) -> &'static [i32] {
     }
 }
 
-/// Counts the calls that may fail, and lets one of them.
+/// Counts the calls that may fail, and makes one of them fail.
 #[derive(Default)]
 struct Fault {
     /// Which call is to fail, from 1.
     nth: u32,
-    /// In which of its ways.
+    /// The index of its way to fail.
     way: usize,
     counted: Cell<u32>,
-    /// What failed: the call, the error, and how many ways it has.
+    /// What failed: the call, the error, and the number of its ways to fail.
     failed: Cell<Option<(libc::c_long, i32, usize)>>,
 }
 
@@ -77,21 +77,21 @@ impl Fault {
         if self.counted.get() != self.nth {
             return None;
         }
-        // Not quite the same calls are made each time: time passes.
+        // Timing makes the calls differ slightly from run to run.
         let errno = *errors.get(self.way)?;
         self.failed.set(Some((number, errno, errors.len())));
         Some(errno)
     }
 }
 
-/// Tests here count descriptors, so one at a time.
+/// The tests count descriptors, so only one may run at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Runs `scenario` with its n-th kernel call failing in each of its ways, for all n. Returns how
-/// many faults that made.
+/// Runs `scenario` with its n-th system call failing in each of its ways, for all n. Returns the
+/// number of faults.
 fn walk(scenario: impl Fn(&str)) -> u32 {
     let _alone = alone();
     let mut faults = 0;
@@ -126,13 +126,13 @@ fn descriptors() -> usize {
 struct Bench<'w> {
     driver: Driver,
     done: HashMap<u64, i32>,
-    /// Which fault it is, for messages.
+    /// The fault, for messages.
     what: &'w str,
 }
 
 impl Bench<'_> {
     fn submit(&mut self, token: u64, op: Op) -> bool {
-        // SAFETY: the scenario keeps buffers until the completion has come.
+        // SAFETY: the scenario keeps buffers valid until the completion has come.
         unsafe { self.driver.submit(token, &op) }.is_ok()
     }
 
@@ -167,7 +167,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether the result is the one wanted; else it must be an error, of which there are no more
+    /// Whether the result is the expected one. Otherwise it must be an error, and there are no more errors
     /// than faults.
     fn check(&self, result: i32, wanted: i32) -> bool {
         assert!(result == wanted || result < 0, "{}: {result} for {wanted}", self.what);
@@ -175,10 +175,10 @@ impl Bench<'_> {
     }
 }
 
-/// Something of everything: waits for data, space and connections; cancels; sleeps until a moment
-/// and until a wake-up; and many completions at once.
+/// Uses everything: waits for data, space and connections; cancels; sleeps until a deadline
+/// and until a wake-up; many completions at once.
 fn scenario(kind: Kind, what: &str) {
-    // More than a ring holds. The others make a call for each, and each of those may fail.
+    // More than a ring holds. The other backends make a call for each, and each may fail.
     let many = if kind == Kind::Uring { 1_500 } else { 10 };
     let driver = match Driver::new(kind) {
         Ok(driver) => driver,
@@ -193,7 +193,7 @@ fn scenario(kind: Kind, what: &str) {
     let mut buffer = [0u8; 8];
     let (start, length) = (buffer.as_mut_ptr(), buffer.len());
 
-    // Data that comes later.
+    // Data that arrives later.
     for op in [
         Op::Read { fd, buffer: start, length, offset: CURRENT },
         Op::Receive { fd, buffer: start, length, flags: 0 },
@@ -213,7 +213,7 @@ fn scenario(kind: Kind, what: &str) {
         }
     }
 
-    // Messages, and a write.
+    // Datagrams, and a write.
     let mut piece = libc::iovec { iov_base: start.cast(), iov_len: 2 };
     // SAFETY: plain old data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -255,7 +255,7 @@ fn scenario(kind: Kind, what: &str) {
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = bench.finish(1);
         if accepted >= 0 {
-            // SAFETY: the completion has given it to us.
+            // SAFETY: a new descriptor, which nothing else owns.
             drop(unsafe { OwnedFd::from_raw_fd(accepted) });
         }
     }
@@ -293,7 +293,7 @@ fn scenario(kind: Kind, what: &str) {
     }
     assert_eq!(bench.driver.pending(), 0, "{what}");
 
-    // And what is left when the driver goes.
+    // Operations that are pending when the driver is dropped.
     let read = Op::Read { fd, buffer: start, length, offset: CURRENT };
     bench.submit(1, read);
     bench.poll();
@@ -319,17 +319,17 @@ fn the_mock_survives_every_fault() {
 }
 
 #[test]
-fn programs_that_are_executed_inherit_nothing() {
+fn executed_programs_inherit_no_descriptors() {
     let _alone = alone();
-    // With the flags of each.
+    // With each one's flags.
     let open = || -> HashMap<i32, i32> {
         let entries = std::fs::read_dir("/proc/self/fd").unwrap();
         let numbers: Vec<i32> = entries
             .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
             .collect();
-        // SAFETY: asks for a flag of a descriptor.
+        // SAFETY: F_GETFD accesses no memory.
         let flags = |fd| unsafe { libc::fcntl(fd, libc::F_GETFD) };
-        // Without the directory that was being read.
+        // Without the directory that is being read.
         numbers.into_iter().map(|fd| (fd, flags(fd))).filter(|&(_, flags)| flags >= 0).collect()
     };
     let before = open();
@@ -341,13 +341,13 @@ fn programs_that_are_executed_inherit_nothing() {
         assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "descriptor {fd}");
     }
     drop(drivers);
-    assert_eq!(open(), before, "all are closed with their drivers");
+    assert_eq!(open(), before, "drivers close all descriptors");
 }
 
-/// Both threads see a connection come to their blocking listener. Slow as they are on their way to
-/// `accept`, neither may find it taken there, where it would wait for the next.
+/// Two threads notice the same connection on a blocking listener. Even if they are slow to call
+/// `accept`, neither may find the connection taken, as it would wait for the next one.
 #[test]
-fn a_connection_seen_is_taken_before_another_sees_it() {
+fn a_noticed_connection_is_accepted_before_another_thread_notices_it() {
     let _alone = alone();
     let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
     let (tell, accepted) = std::sync::mpsc::channel();
@@ -371,7 +371,7 @@ fn a_connection_seen_is_taken_before_another_sees_it() {
             while !bench.wait(None) {
                 if let Some(fd) = bench.done.remove(&1) {
                     assert!(fd >= 0, "{fd}");
-                    // SAFETY: the completion has given it to us.
+                    // SAFETY: a new descriptor, which nothing else owns.
                     tell.send(unsafe { OwnedFd::from_raw_fd(fd) }).unwrap();
                     assert!(bench.submit(1, accept));
                 }
@@ -380,7 +380,7 @@ fn a_connection_seen_is_taken_before_another_sees_it() {
     });
     for _ in 0..20 {
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        accepted.recv_timeout(Duration::from_secs(10)).expect("accepted by one of them");
+        accepted.recv_timeout(Duration::from_secs(10)).expect("one of them accepts");
     }
     for waker in wakers.iter().take(2) {
         waker.wake();
@@ -388,17 +388,17 @@ fn a_connection_seen_is_taken_before_another_sees_it() {
     let end = clock::after(Duration::from_secs(10));
     for thread in threads {
         while !thread.is_finished() {
-            assert!(clock::now() < end, "one waits in accept");
+            assert!(clock::now() < end, "a thread blocks in accept");
             std::thread::sleep(Duration::from_millis(1));
         }
         thread.join().unwrap();
     }
 }
 
-/// A kernel that is out of memory refuses more than once in a row. What waits in the backlog meanwhile
-/// follows, though nothing else happens.
+/// A kernel that is out of memory refuses several times in a row. Entries in the backlog follow later, even if
+/// nothing else happens.
 #[test]
-fn what_was_refused_again_and_again_is_handed_over_in_the_end() {
+fn entries_refused_repeatedly_are_submitted_in_the_end() {
     let _alone = alone();
     for refusals in 1..6 {
         let Ok(driver) = Driver::new(Kind::Uring) else {
@@ -410,7 +410,7 @@ fn what_was_refused_again_and_again_is_handed_over_in_the_end() {
         writer.write_all(b"x").unwrap();
         let poll =
             |file: &UnixStream| Op::Poll { fd: file.as_raw_fd(), events: libc::POLLIN as u32 };
-        // As many as the ring holds, and one more.
+        // One more than the ring holds.
         for token in 1..=256 {
             assert!(bench.submit(token, poll(&silent)));
         }
@@ -425,20 +425,20 @@ fn what_was_refused_again_and_again_is_handed_over_in_the_end() {
     }
 }
 
-/// The peer sends its last bytes and goes when the call has found nothing, before the look whether
-/// that is the end.
+/// The peer sends its last bytes and closes after the call has found nothing, and before the check for the
+/// end.
 #[test]
-fn what_comes_just_before_the_end_is_received() {
+fn data_just_before_the_end_is_received() {
     let _alone = alone();
     type Make = fn(i32, *mut libc::iovec, *mut libc::msghdr) -> Op;
     let ways: [Make; 4] = [
         |fd, iov, _| {
-            // SAFETY: the vector lives.
+            // SAFETY: the vector and its buffer live until the call returns.
             let (buffer, length) = unsafe { ((*iov).iov_base.cast(), (*iov).iov_len) };
             Op::Receive { fd, buffer, length, flags: 0 }
         },
         |fd, iov, _| {
-            // SAFETY: as above.
+            // SAFETY: the vector and its buffer live until the call returns.
             let (buffer, length) = unsafe { ((*iov).iov_base.cast(), (*iov).iov_len) };
             Op::Read { fd, buffer, length, offset: CURRENT }
         },
@@ -462,19 +462,19 @@ fn what_comes_just_before_the_end_is_received() {
             }
             None
         })));
-        // SAFETY: all that it names lives.
+        // SAFETY: everything that it refers to is alive.
         let tried = unsafe { op.attempt() };
         faults::set(None);
         assert_eq!(tried, Attempt::Done(4), "way {n}");
         assert_eq!(&buffer[..4], b"last");
-        // SAFETY: as above.
+        // SAFETY: everything that it refers to is alive.
         assert_eq!(unsafe { op.attempt() }, Attempt::Done(0), "way {n}");
     }
 }
 
-/// What the ring does not hold is looked at once when the ring says that there is something.
+/// The ring reports events of unheld operations only once.
 #[test]
-fn a_signal_does_not_hide_what_is_ready() {
+fn a_signal_does_not_hide_events() {
     let _alone = alone();
     let Ok(driver) = Driver::new(Kind::Uring) else {
         return eprintln!("skipped: there is no io_uring here");
@@ -488,7 +488,7 @@ fn a_signal_does_not_hide_what_is_ready() {
         length: buffer.len(),
         offset: CURRENT,
     };
-    // SAFETY: the buffer is kept until the completion has come.
+    // SAFETY: the buffer is not used until the completion has come.
     unsafe { bench.driver.submit_unheld(1, &read) }.unwrap();
     bench.poll();
     there.send(b"word").unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Waits as carriers do: through spurious returns, until a wake-up or the deadline.
+/// Waits as carriers do: repeats after spurious returns, until a wake-up or the deadline.
 fn wait_until(idle: &Idle, deadline: u64) -> bool {
     loop {
         if idle.wait(Some(deadline)) {
@@ -23,7 +23,7 @@ fn a_wake_up_before_the_wait_is_kept_and_taken_once() {
     let idle = Idle::new();
     idle.wake();
     idle.wake();
-    assert!(idle.wait(None), "the token ends a wait without limit");
+    assert!(idle.wait(None), "the token ends a wait without a deadline");
     let deadline = clock::after(Duration::from_millis(5));
     assert!(!wait_until(&idle, deadline), "two wake-ups are one token");
 }
@@ -47,9 +47,9 @@ fn deadlines_end_waits_and_never_early() {
 }
 
 #[test]
-fn the_kernel_keeps_the_deadline_and_not_only_our_loop() {
-    // Were the deadline passed on as a span, or on another clock, a single wait would be off by
-    // the uptime. A signal may end one early, so one in ten must do.
+fn the_kernel_keeps_the_deadline_itself() {
+    // If the deadline were passed as a duration, or for another clock, each wait would be off by
+    // the uptime. A signal may end a wait early, so one in ten must be right.
     let idle = Idle::new();
     let kept = (0..10).any(|_| {
         let deadline = clock::after(Duration::from_millis(3));
@@ -61,7 +61,7 @@ fn the_kernel_keeps_the_deadline_and_not_only_our_loop() {
 }
 
 #[test]
-fn a_deadline_beyond_all_time_waits_for_the_wake_up() {
+fn a_deadline_that_never_comes_waits_for_the_wake_up() {
     for deadline in [clock::NEVER, clock::NEVER - 1, u64::MAX / 2 + 1] {
         let idle = Arc::new(Idle::new());
         let waker = std::thread::spawn({
@@ -103,7 +103,7 @@ fn two_threads_wake_each_other_a_hundred_thousand_times() {
 fn a_second_waiter_is_refused() {
     let idle = Idle::new();
     let told = AtomicBool::new(false);
-    // Either may come second and be told; the other's waits are short, so that it sees that.
+    // Either may be second and panic; the other's waits are short, so that it notices.
     let wait = || {
         while !told.load(Ordering::Relaxed) {
             let deadline = clock::after(Duration::from_millis(1));
@@ -124,7 +124,7 @@ fn a_second_waiter_is_refused() {
 #[test]
 fn the_first_timed_wait_sets_the_slack() {
     std::thread::spawn(|| {
-        // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory.
+        // SAFETY: PR_GET_TIMERSLACK accesses no memory.
         let slack = || unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
         assert_ne!(slack(), 1);
         let idle = Idle::new();

@@ -1,6 +1,6 @@
-//! Where io_uring is refused: as container engines' seccomp profiles do, and as kernels without it.
+//! Processes in which io_uring is refused, as by container engines' seccomp profiles or by kernels without it.
 //!
-//! A filter cannot be taken off again, so each case is this very binary, executed anew.
+//! A filter cannot be removed, so each case executes this binary again.
 
 use carefree_reactor::{Driver, Op, choice, clock, op::CURRENT};
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 const REFUSE: &str = "REACTOR_TEST_REFUSE";
 
-/// From now on `number` fails with `errno` in this process.
+/// Makes the system call `number` fail with `errno` in this process from now on.
 fn refuse(number: libc::c_long, errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut filter = [
@@ -26,8 +26,8 @@ fn refuse(number: libc::c_long, errno: i32) {
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the kernel copies the program, which lives until the calls return. The first is the
-    // condition for the second.
+    // The first call is required for the second.
+    // SAFETY: the kernel copies the program, which lives until the calls return.
     let results = unsafe {
         [
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
@@ -37,7 +37,7 @@ fn refuse(number: libc::c_long, errno: i32) {
     assert_eq!(results, [0, 0], "no seccomp here: {}", std::io::Error::last_os_error());
 }
 
-/// Calls `f` while the process has no descriptor free.
+/// Calls `f` while the process has no free descriptor.
 fn without_descriptors(f: impl FnOnce()) {
     let get_and_set = |now: libc::rlim_t| {
         // SAFETY: reads and writes a structure that lives until the calls return.
@@ -54,7 +54,7 @@ fn without_descriptors(f: impl FnOnce()) {
     get_and_set(before);
 }
 
-/// What the children do: say what was chosen, and use it.
+/// The children print what was chosen, and use it.
 #[test]
 fn child() {
     let Ok(refused) = std::env::var(REFUSE) else {
@@ -88,7 +88,7 @@ fn child() {
     let mut buffer = [0u8; 8];
     let (start, length) = (buffer.as_mut_ptr(), buffer.len());
     let read = Op::Read { fd: here.as_raw_fd(), buffer: start, length, offset: CURRENT };
-    // SAFETY: the buffer is left alone until the completion has come.
+    // SAFETY: the buffer is not used until the completion has come.
     unsafe { driver.submit(1, &read) }.unwrap();
     there.write_all(b"works").unwrap();
     let mut done = Vec::new();
@@ -96,8 +96,8 @@ fn child() {
         driver.wait(None, &mut done);
     }
     println!("{}", String::from_utf8_lossy(&buffer[..done[0].result as usize]));
-    // Nothing comes any more: it is not back before the time, by however coarse a call, and does not
-    // look again and again until then.
+    // No more data comes. The wait must not return early, however coarse its system call, nor poll in a loop
+    // until the deadline.
     let span = std::time::Duration::from_millis(20);
     let until = clock::after(span);
     let mut waits = 0;
@@ -108,7 +108,7 @@ fn child() {
     assert!(waits < 100, "it has waited {waits} times for {span:?}");
 }
 
-/// The line a child prints first, and whether what it has chosen works.
+/// The line that a child prints first, and whether its backend works.
 fn choice_with(refuse: &str, forced: Option<&str>) -> (String, bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--nocapture"]).env(REFUSE, refuse);
@@ -125,7 +125,7 @@ fn choice_with(refuse: &str, forced: Option<&str>) -> (String, bool) {
 }
 
 #[test]
-fn refused_it_falls_back_and_says_why() {
+fn a_refused_ring_falls_back_with_a_reason() {
     let (line, works) = choice_with("EPERM", None);
     assert!(line.starts_with("choice: epoll: io_uring is refused"), "{line}");
     assert!(line.contains("seccomp") || line.contains("kernel.io_uring_disabled"), "{line}");
@@ -141,13 +141,13 @@ fn refused_it_falls_back_and_says_why() {
 }
 
 #[test]
-fn forced_where_it_is_refused_is_an_error() {
+fn forcing_a_refused_ring_is_an_error() {
     let (line, _) = choice_with("EPERM", Some("uring"));
     assert!(line.starts_with("error: CAREFREE_REACTOR=uring, but io_uring is refused"), "{line}");
     assert!(line.ends_with("unset it, or set it to epoll"), "{line}");
 }
 
-/// A process that begins without a free descriptor is not marked by that for the rest of its life.
+/// A process that starts without a free descriptor can use a ring later.
 #[test]
 fn a_lack_of_descriptors_decides_nothing() {
     let (usual, _) = choice_with("nothing", None);
@@ -165,7 +165,7 @@ fn epoll_can_be_forced() {
     }
 }
 
-/// A sandbox that knows only the older calls for waiting is waited in by those.
+/// In a sandbox that permits only older calls for waiting, these are used.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn newer_ways_to_wait_can_be_refused() {
@@ -182,7 +182,7 @@ fn a_wrong_value_is_an_error() {
 }
 
 #[test]
-fn a_wrong_way_to_finish_is_an_error() {
+fn a_wrong_completion_mode_is_an_error() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--nocapture"]).env(REFUSE, "nothing");
     let output = command.env("CAREFREE_URING", "later").output().unwrap();
@@ -194,7 +194,7 @@ fn a_wrong_way_to_finish_is_an_error() {
 }
 
 #[test]
-fn left_alone_it_takes_what_is_there() {
+fn without_settings_it_takes_what_is_available() {
     let (line, works) = choice_with("nothing", None);
     assert!(
         line.starts_with("choice: io_uring: ") || line.starts_with("choice: epoll: "),

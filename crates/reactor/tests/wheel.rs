@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 enum Step {
     /// Sets a timer this far from now, or at the end of time.
     Insert(Distance),
-    /// Removes the n-th timer ever set, gone or not.
+    /// Removes the n-th timer ever set, even if it has expired or was removed.
     Remove(usize),
-    /// Lets time pass.
+    /// Advances the time.
     Pass(Distance),
-    /// Goes to the time the wheel names, or to just before it.
+    /// Advances to the wheel's next deadline, or to just before it.
     PassToNext { short_by: u64 },
     /// Calls `expire` with a clock that lags behind.
     LookBack(u64),
@@ -38,7 +38,7 @@ impl Distance {
     }
 }
 
-/// Spans of every magnitude from 1 ns to 584 years, with the edges of slots among them.
+/// Durations of every magnitude from 1 ns to 584 years, including the edges of slots.
 fn span() -> impl Strategy<Value = u64> {
     let magnitude = (0u32..64, any::<u64>()).prop_map(|(bits, noise)| noise >> bits);
     let edge = (0u32..64, -1i64..=1).prop_map(|(bit, off)| (1u64 << bit).wrapping_add_signed(off));
@@ -65,14 +65,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The wheel and the model, moved together and compared at each step.
+/// The wheel and the model, advanced together and compared at each step.
 struct Pair {
     now: u64,
     wheel: Wheel<u64>,
     model: BTreeMap<(u64, u64), ()>,
     /// Key and deadline of each insertion.
     keys: Vec<(TimerKey, u64)>,
-    /// Whether a removal may have left `next_deadline` early.
+    /// Whether `next_deadline` may be early because of a removal.
     removed: bool,
 }
 
@@ -103,7 +103,7 @@ impl Pair {
         assert_eq!(self.wheel.remove(key), expected.map(|()| number as u64));
     }
 
-    /// Expires at `now`: exactly what is due, in the order promised.
+    /// Expires at `now`: exactly the timers that are due, in the documented order.
     fn expire(&mut self, now: u64) {
         let later = self.model.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut self.model, later);
@@ -143,7 +143,7 @@ impl Pair {
                 let before = self.wheel.len();
                 self.expire(self.now);
                 if self.now >= next {
-                    // Fired, or the name of a removed timer's deadline was put right.
+                    // Either a timer fired, or a removed timer's deadline was corrected.
                     let moved = self.wheel.next_deadline().is_none_or(|after| after > next);
                     assert!(self.wheel.len() < before || moved, "no progress at {next}");
                 }
@@ -217,7 +217,7 @@ fn nothing_fires_early_by_even_a_nanosecond() {
 }
 
 #[test]
-fn the_end_of_time_comes_only_at_the_end_of_time() {
+fn a_deadline_of_the_largest_number_is_due_only_then() {
     let mut wheel = Wheel::new(0);
     wheel.insert(u64::MAX, ());
     assert_eq!(wheel.next_deadline(), Some(u64::MAX));
@@ -227,7 +227,7 @@ fn the_end_of_time_comes_only_at_the_end_of_time() {
 }
 
 #[test]
-fn an_old_key_never_names_a_new_timer() {
+fn an_old_key_never_refers_to_a_new_timer() {
     let mut wheel = Wheel::new(0);
     let old = wheel.insert(5, "old");
     assert_eq!(wheel.remove(old), Some("old"));
@@ -235,7 +235,7 @@ fn an_old_key_never_names_a_new_timer() {
     assert_eq!(wheel.remove(old), None);
     wheel.expire(5, |_| ());
     assert_eq!(wheel.remove(new), None);
-    // Not even after the tables were given back and begin anew.
+    // Not even after the tables were freed.
     wheel.shrink();
     wheel.insert(9, "newest");
     assert_eq!((wheel.remove(old), wheel.remove(new)), (None, None));
@@ -255,8 +255,8 @@ fn a_panic_in_the_middle_loses_no_timer() {
     }));
     assert!(panicked.is_err());
     assert_eq!((fired.len(), wheel.len()), (3, 6));
-    assert_eq!(wheel.next_deadline(), Some(4), "those left are due at once");
-    assert_eq!(wheel.remove(keys[5]), None, "and cannot be removed any more");
+    assert_eq!(wheel.next_deadline(), Some(4), "the remaining timers are due at once");
+    assert_eq!(wheel.remove(keys[5]), None, "timers that are due cannot be removed");
     wheel.expire(9, |n| fired.push(n));
     assert_eq!(fired, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }

@@ -159,7 +159,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
             transferred_to_complete();
         }
         // SAFETY: this coroutine is running (see `Suspender::suspend`), so its control block is its own.
-        // The target is suspended, and this function has its only handle, so the target's block is ours
+        // The target is suspended, and this function has its only handle, so the target's block is its own
         // too. The resumer can wait for the target in place of this coroutine, since their types are the
         // same. The target takes `hand_over` out of this frame before anything else.
         unsafe {

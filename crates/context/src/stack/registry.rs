@@ -82,7 +82,7 @@ impl Record {
 /// use carefree_context::stack::{self, StackPool, StackSize};
 ///
 /// let stack = StackPool::global().acquire(StackSize::DEFAULT)?;
-/// let found = stack::find(stack.top() as usize - 1).expect("a stack of ours");
+/// let found = stack::find(stack.top() as usize - 1).expect("the pool's stack");
 /// assert_eq!(found.base, stack.base() as usize);
 /// assert!(found.is_guard(found.base) && !found.is_guard(found.top - 1));
 ///

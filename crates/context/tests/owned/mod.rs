@@ -1,4 +1,4 @@
-//! Owned coroutines for tests that are about something else than when they end.
+//! Owned coroutines, for tests that need no scope.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::io;
@@ -6,20 +6,20 @@ use std::io;
 use carefree_context::coroutine::{Coroutine, Suspender, SymmetricSuspender};
 use carefree_context::stack::StackSize;
 
-/// [`Coroutine::new`], for bodies that hold on to no thread-local variable over a suspension.
+/// [`Coroutine::new`], for bodies that keep no reference to a thread-local variable over a suspension.
 pub(crate) fn owned<Input: 'static, Yield: 'static, Return: 'static>(
     f: impl FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
 ) -> Coroutine<Input, Yield, Return> {
-    // SAFETY: so do all bodies in these tests.
+    // SAFETY: no body in these tests keeps a reference to a thread-local variable over a suspension.
     unsafe { Coroutine::new(f) }
 }
 
-/// [`owned`], on a stack of that size.
+/// [`owned`], on a stack of this size.
 pub(crate) fn owned_on<Input: 'static, Yield: 'static, Return: 'static>(
     size: StackSize,
     f: impl FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'static,
 ) -> io::Result<Coroutine<Input, Yield, Return>> {
-    // SAFETY: as above.
+    // SAFETY: as for `owned`.
     unsafe { Coroutine::with_stack_size(size, f) }
 }
 
@@ -27,6 +27,6 @@ pub(crate) fn owned_on<Input: 'static, Yield: 'static, Return: 'static>(
 pub(crate) fn symmetric<Input: 'static, Yield: 'static, Return: 'static>(
     f: impl FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
 ) -> Coroutine<Input, Yield, Return> {
-    // SAFETY: as above.
+    // SAFETY: as for `owned`.
     unsafe { Coroutine::symmetric(f) }
 }

@@ -1,5 +1,5 @@
-//! The smallest scheduler that can run closures on blocks and move them between kernel threads,
-//! C libraries built on the spot, and children that run one test alone.
+//! A minimal scheduler that runs closures on blocks and moves them between kernel threads; C libraries
+//! built by the tests; and child processes that run one test alone.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use carefree_context::tls::{self, Block, Layout};
 
 const STACK: usize = 256 * 1024;
 
-/// The layout of blocks. These tests are about own mode, so anything else fails them.
+/// The layout of blocks. These tests need own mode, and fail in others.
 pub(crate) fn layout() -> &'static Layout {
     if std::env::var_os("CAREFREE_TEST_NO_FSGSBASE").is_some() {
         arch::force_no_fsgsbase();
@@ -26,10 +26,10 @@ pub(crate) fn layout() -> &'static Layout {
     }
 }
 
-/// A block on a stack of its own, on which one closure after the other can run.
+/// A block on a stack, on which closures run one after the other.
 pub(crate) struct Slot {
     block: Option<Block>,
-    /// Where libc takes the stack to lie, and how long for.
+    /// The stack's lowest address and its length, as libc has them.
     stack: (usize, usize),
     _memory: Memory,
 }
@@ -37,12 +37,12 @@ pub(crate) struct Slot {
 /// A mapping.
 struct Memory(*mut u8, usize);
 
-// SAFETY: a private mapping: any thread may use it and unmap it.
+// SAFETY: a private mapping, which is tied to no thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
     fn new(size: usize) -> Memory {
-        // SAFETY: a new private mapping.
+        // SAFETY: a new private mapping, which replaces none.
         let map = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -60,8 +60,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped above, whole. A slot drops its memory after its block, and nobody runs on
-        // a slot that is dropped.
+        // SAFETY: the whole mapping. A slot drops its memory after its block, and no fiber runs on a slot
+        // that is dropped.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
@@ -75,15 +75,15 @@ impl Slot {
         Slot::in_memory(Memory::new(size), 0)
     }
 
-    /// A slot that takes its stack for no longer than `size` bytes, though there is more below.
+    /// A slot whose stack has `size` bytes according to libc, though there is more memory below.
     pub(crate) fn with_short_stack(size: usize) -> Slot {
         Slot::in_memory(Memory::new(STACK), STACK - size)
     }
 
     fn in_memory(memory: Memory, hidden: usize) -> Slot {
         let (base, end) = (memory.0.wrapping_add(hidden), memory.0.wrapping_add(memory.1));
-        // SAFETY: memory of this slot's own, fresh from the kernel and so zero, which stays until
-        // the slot has retired the block.
+        // SAFETY: the slot's own memory, fresh from the kernel and so zero, which stays mapped until the
+        // slot has retired the block.
         let block = unsafe { Block::build(layout(), base..end) };
         Slot {
             stack: (base as usize, end as usize - base as usize),
@@ -109,28 +109,29 @@ impl Drop for Slot {
     }
 }
 
-/// A closure on its way on a slot.
+/// A closure that runs on a slot.
 pub(crate) struct Fiber {
     slot: Slot,
     context: ThreadContext,
-    /// Of the kernel thread that entered it last.
+    /// The context of the kernel thread that entered it last.
     back: ThreadContext,
     body: Option<Box<dyn FnOnce() + Send>>,
     panicked: bool,
     done: bool,
 }
 
-// SAFETY: a suspended fiber is plain memory; its closure is Send and lives with storage of its own.
+// SAFETY: a suspended fiber is plain memory; its closure is Send and uses the fiber's own thread-local
+// storage.
 unsafe impl Send for Fiber {}
 
 thread_local! {
-    /// The fiber that runs here. Each fiber has its own, so it is right wherever the fiber goes.
+    /// The running fiber. Each fiber has its own variable, so it is right on every kernel thread.
     static CURRENT: Cell<*mut Fiber> = const { Cell::new(std::ptr::null_mut()) };
 }
 
 impl Fiber {
     pub(crate) fn new(mut slot: Slot, body: impl FnOnce() + Send + 'static) -> Box<Fiber> {
-        // Even if nobody ran on it yet: libraries may have come since it was built.
+        // Even if no fiber ran on it yet: libraries may have been loaded since it was built.
         slot.block.as_mut().unwrap().reset();
         let mut fiber = Box::new(Fiber {
             context: ThreadContext::of_this_thread(),
@@ -142,20 +143,20 @@ impl Fiber {
         });
         let data = (&raw mut *fiber).cast();
         let block = fiber.slot.block();
-        // SAFETY: the stack below the block is the slot's and nobody runs there yet. `entry` gets a
-        // pointer to the fiber, which is boxed and so stays in place while it is used.
+        // SAFETY: the stack below the block is the slot's and not in use yet. `entry` gets a pointer to the
+        // fiber, which is boxed and so stays in place.
         fiber.context = unsafe {
             arch::prepare_thread(block.low(), block.thread_pointer(), Fiber::entry, data)
         };
         fiber
     }
 
-    /// Runs it until it ends or yields; whether it has ended.
+    /// Runs the fiber until it ends or yields; returns whether it has ended.
     pub(crate) fn enter(self: &mut Box<Self>) -> bool {
         assert!(!self.done);
         let fiber: *mut Fiber = &raw mut **self;
-        // SAFETY: not done, and borrowed by its only owner: so it is suspended, its context saved.
-        // It comes back here, once, when it yields or ends; `back` was saved by this very thread.
+        // SAFETY: it has not ended, and is borrowed by its only owner, so it is suspended with its context
+        // saved. It switches back here once, when it yields or ends; this thread has saved `back`.
         unsafe {
             (*fiber).back = ThreadContext::of_this_thread();
             arch::switch_thread::<true>(&raw mut (*fiber).back, &raw const (*fiber).context);
@@ -172,8 +173,8 @@ impl Fiber {
 
     unsafe extern "C" fn entry(data: *mut u8) -> ! {
         let fiber = data.cast::<Fiber>();
-        // SAFETY: `data` is the fiber that was entered. Whoever entered waits in `enter` until the
-        // switch below and does not touch the fiber meanwhile; it is boxed and stays in place.
+        // SAFETY: `data` is the fiber that was entered. Its caller waits in `enter` until the switch below
+        // and does not use the fiber meanwhile; it is boxed and stays in place.
         unsafe {
             layout().enter();
             CURRENT.set(fiber);
@@ -189,22 +190,22 @@ impl Fiber {
     }
 }
 
-/// Suspends the calling fiber; any kernel thread may go on with it.
+/// Suspends the calling fiber; any kernel thread may continue it.
 pub(crate) fn yield_now() {
     let fiber = CURRENT.get();
     assert!(!fiber.is_null(), "not on a fiber");
-    // SAFETY: the caller runs on that fiber, so whoever entered it waits in `enter`, where `back`
-    // leads; the fiber's own context is saved for whoever enters it next.
+    // SAFETY: the caller runs on that fiber, so a thread waits in `enter`, where `back` leads; the fiber's
+    // own context is saved for the next entry.
     unsafe { arch::switch_thread::<true>(&raw mut (*fiber).context, &raw const (*fiber).back) };
 }
 
-/// The kernel's thread under the caller.
+/// The id of the kernel thread that the caller runs on.
 pub(crate) fn kernel_thread() -> i64 {
     // SAFETY: no preconditions.
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
-/// Runs one closure on a slot and hands the slot back.
+/// Runs one closure on a slot and returns the slot.
 pub(crate) fn run_on(slot: Slot, body: impl FnOnce() + Send + 'static) -> Slot {
     let mut fiber = Fiber::new(slot, body);
     while !fiber.enter() {}
@@ -222,7 +223,7 @@ pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce()
     struct Shared {
         waiting: VecDeque<Box<dyn FnOnce() + Send>>,
         free: Vec<Slot>,
-        /// With the kernel thread that each has left.
+        /// Each with the kernel thread that it has left.
         runnable: VecDeque<(i64, Box<Fiber>)>,
         alive: usize,
         failed: bool,
@@ -241,7 +242,7 @@ pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce()
         loop {
             let mut state = shared.lock().unwrap();
             let mut fiber = loop {
-                // Nothing left, or a closure has panicked: then the others may wait for it.
+                // Nothing is left, or a closure has panicked, for which others may wait.
                 if state.failed || (state.waiting.is_empty() && state.alive == 0) {
                     changed.notify_all();
                     return;
@@ -283,7 +284,7 @@ pub(crate) fn run_all(threads: usize, slots: usize, bodies: Vec<Box<dyn FnOnce()
     assert!(!state.failed, "a closure panicked on a fiber");
 }
 
-/// `count` closures made by `make`, as [`run_all`] wants them.
+/// `count` closures made by `make`, for [`run_all`].
 pub(crate) fn bodies<F>(count: usize, make: impl Fn(usize) -> F) -> Vec<Box<dyn FnOnce() + Send>>
 where
     F: FnOnce() + Send + 'static,
@@ -295,17 +296,17 @@ where
 #[derive(Clone, Copy)]
 pub(crate) struct Library(*mut c_void);
 
-// SAFETY: a handle of the loader's, good on any thread.
+// SAFETY: a handle of the loader's, which is tied to no thread.
 unsafe impl Send for Library {}
-// SAFETY: as above.
+// SAFETY: the loader's functions may be called with it from several threads.
 unsafe impl Sync for Library {}
 
 impl Library {
     pub(crate) fn open(path: &Path) -> Library {
         let name = CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: loads a library made for these tests.
+        // SAFETY: the library's constructors are sound: it was made for these tests.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        // SAFETY: there is an error if there is no handle.
+        // SAFETY: without a handle, dlerror returns a string.
         assert!(!handle.is_null(), "{:?}", unsafe { CStr::from_ptr(libc::dlerror()) });
         Library(handle)
     }
@@ -321,13 +322,13 @@ impl Library {
     }
 
     pub(crate) fn close(self) {
-        // SAFETY: nobody uses the library any more, says the test.
+        // SAFETY: the tests do not use a library after they close it.
         assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
     }
 }
 
-/// Builds `source` of the fixtures as a shared library called `name`. `None`, and a word about
-/// it, where there is no compiler.
+/// Builds `source` of the fixtures as a shared library called `name`. Without a compiler it prints that, and
+/// returns `None`.
 pub(crate) fn build(name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let plus_plus = source.ends_with(".cpp");
     let (variable, usual) = if plus_plus { ("CXX", "c++") } else { ("CC", "cc") };
@@ -378,7 +379,7 @@ pub(crate) fn alone(test: &str) -> bool {
     std::env::var_os(ALONE).is_some_and(|name| name == test)
 }
 
-/// Whether an emulator stands in for the kernel.
+/// Whether an emulator executes this program.
 pub(crate) fn emulated() -> bool {
     std::env::var_os("CAREFREE_TEST_RUNNER").is_some()
 }
@@ -386,7 +387,7 @@ pub(crate) fn emulated() -> bool {
 /// Whether the kernel keeps lists of robust mutexes; qemu's emulation of it does not.
 pub(crate) fn has_robust_lists() -> bool {
     let (mut head, mut length) = (0_usize, 0_usize);
-    // SAFETY: the kernel writes the two variables.
+    // SAFETY: only writes the two variables.
     let answer =
         unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
     if answer != 0 {
@@ -397,8 +398,7 @@ pub(crate) fn has_robust_lists() -> bool {
 
 /// A command that runs this program, under `runner` if that is not empty.
 ///
-/// `CAREFREE_TEST_RUNNER` names an emulator with its arguments where the kernel cannot start the
-/// program by itself.
+/// `CAREFREE_TEST_RUNNER` names an emulator with its arguments, if the kernel cannot execute the program.
 pub(crate) fn myself(runner: &[&str]) -> Command {
     let executable = std::env::current_exe().unwrap();
     let emulator = std::env::var("CAREFREE_TEST_RUNNER").unwrap_or_default();
@@ -420,7 +420,7 @@ pub(crate) fn child(test: &str, environment: &[(&str, &str)], runner: &[&str]) -
         .unwrap()
 }
 
-/// Runs `body` in a process in which nothing else runs: `test` must be the name of the calling
+/// Runs `body` alone in a process; `test` is the name of the calling
 /// test. A child that hangs is killed after some minutes and fails the test.
 pub(crate) fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if alone(test) {
@@ -437,6 +437,6 @@ pub(crate) fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOn
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    // "skipped: …" is for whoever reads the outer test's output.
+    // So that "skipped: …" shows in the outer test's output.
     text.lines().filter(|line| line.starts_with("skipped")).for_each(|line| println!("{line}"));
 }

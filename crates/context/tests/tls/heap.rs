@@ -1,16 +1,16 @@
-//! malloc from fibers that move.
+//! malloc on fibers that move.
 
 use crate::harness::{bodies, run_all, yield_now};
 
 #[test]
 fn hundreds_of_moving_fibers_allocate_and_free() {
     for threads in [1, 2, 3] {
-        // More fibers than blocks, so that blocks are used again.
+        // More fibers than blocks, so that blocks are reused.
         run_all(threads, 200, bodies(400, |seed| move || churn(seed as u64 + 1)));
     }
 }
 
-/// Allocates, grows and frees, moving in between, and checks that nobody else wrote there.
+/// Allocates, grows and frees, moving in between, and checks that nothing else wrote there.
 fn churn(seed: u64) {
     let mut state = seed;
     let mut random = move |below: u64| {

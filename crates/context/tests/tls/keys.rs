@@ -9,7 +9,7 @@ use libc::pthread_key_t;
 
 use crate::harness::{Slot, bodies, run_all, run_on, yield_now};
 
-/// Keys are few; one test at a time takes many of them.
+/// The number of keys is limited; one test at a time takes many of them.
 static MANY: Mutex<()> = Mutex::new(());
 
 fn create(destructor: unsafe extern "C" fn(*mut c_void)) -> pthread_key_t {

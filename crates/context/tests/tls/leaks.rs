@@ -1,11 +1,11 @@
-//! Nothing is lost: measured after many fibers in a row, and after many blocks.
+//! No memory leaks, over many fibers in a row and many blocks.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use crate::harness::{Library, Slot, build, emulated, isolated, run_on, yield_now};
 
-/// Bytes that malloc has given out, and bytes of resident memory; `None` where libc cannot tell.
+/// Bytes allocated by malloc, and bytes of resident memory; `None` if libc does not tell.
 fn memory() -> Option<[isize; 2]> {
     // Since glibc 2.33.
     // SAFETY: looks a symbol up, and calls it by its type.
@@ -24,7 +24,7 @@ fn memory() -> Option<[isize; 2]> {
     Some([used as isize, pages * 4096])
 }
 
-/// What a fiber may leave behind in libc and elsewhere.
+/// Makes libc and others keep memory for the fiber.
 fn leave_traces(library: Option<Library>, keys: &[libc::pthread_key_t]) {
     thread_local!(static TEXT: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) });
     TEXT.with_borrow_mut(|text| *text = "thread-local".repeat(10));
@@ -71,8 +71,8 @@ fn keys() -> Vec<libc::pthread_key_t> {
 }
 
 /// Runs `step` `count` times after a warm-up, and checks that memory grew by less than 16 bytes
-/// each: by a quarter of that in malloc's books, where some kilobytes come and go with what caches
-/// hold, and by half of it in resident memory.
+/// each: by a quarter of that as malloc counts, where some kilobytes vary with its caches, and by half of it
+/// in resident memory.
 fn check(count: usize, mut step: impl FnMut()) {
     for _ in 0..count / 20 {
         step();
@@ -85,7 +85,7 @@ fn check(count: usize, mut step: impl FnMut()) {
     let [used, resident] = [after[0] - before[0], after[1] - before[1]];
     println!("{count} steps: {used} bytes more in use, {resident} more resident");
     assert!(used < count as isize * 4, "{used} bytes leaked by {count}");
-    // An emulator's own memory is in it.
+    // It includes an emulator's own memory.
     assert!(
         emulated() || resident < count as isize * 8,
         "{resident} bytes of memory lost by {count}"
@@ -116,7 +116,7 @@ fn blocks_built_and_retired() {
         let library = library.map(|path| Library::open(&path));
         let keys = keys();
         check(20_000, || {
-            // Two at once, so that what is handed on is not always the last.
+            // Two at once, so that what is passed on is not always from the last.
             let keys = keys.clone();
             let (idle, used) = (Slot::new(), Slot::new());
             drop(run_on(used, move || leave_traces(library, &keys)));
@@ -126,15 +126,15 @@ fn blocks_built_and_retired() {
 }
 
 #[test]
-fn blocks_that_nobody_ran_on() {
-    isolated("leaks::blocks_that_nobody_ran_on", &[], || {
+fn blocks_without_fibers() {
+    isolated("leaks::blocks_without_fibers", &[], || {
         check(50_000, || drop(Slot::with_stack(16 * 1024)));
     });
 }
 
 #[test]
-fn what_a_retired_block_had_is_used_again() {
-    isolated("leaks::what_a_retired_block_had_is_used_again", &[], || {
+fn caches_of_a_retired_block_are_reused() {
+    isolated("leaks::caches_of_a_retired_block_are_reused", &[], || {
         let slot = run_on(Slot::new(), || drop(vec![1_u8; 100]));
         let id = slot.block().id();
         drop(slot);
@@ -143,7 +143,7 @@ fn what_a_retired_block_had_is_used_again() {
         assert_eq!(slot.block().id(), id);
         let found = address.clone();
         run_on(slot, move || {
-            // malloc's cache came along, so the first allocation is one that was freed before.
+            // malloc's cache was passed on, so the first allocation is one that was freed before.
             let memory = Box::new([1_u8; 100]);
             found.store(memory.as_ptr().cast_mut(), std::sync::atomic::Ordering::Relaxed);
         });

@@ -1,4 +1,4 @@
-//! What libc keeps per thread beside variables: locale, locks of streams, stack bounds, messages.
+//! libc's state of a thread besides variables: locale, locks of streams, stack bounds, messages.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -71,9 +71,9 @@ fn stdout_is_locked_by_a_fiber_not_by_its_carrier() {
         }
         // SAFETY: stdout is open.
         let lock = || unsafe { flockfile(stdout) };
-        // SAFETY: as above.
+        // SAFETY: stdout is open.
         let try_lock = || unsafe { ftrylockfile(stdout) == 0 };
-        // SAFETY: as above, and the caller holds it.
+        // SAFETY: stdout is open, and the caller holds its lock.
         let unlock = || unsafe { funlockfile(stdout) };
         let mut owner = Fiber::new(Slot::new(), move || {
             lock();
@@ -101,7 +101,7 @@ fn stdout_is_locked_by_a_fiber_not_by_its_carrier() {
 fn lines_printed_by_many_fibers_are_whole() {
     const TEST: &str = "libc_state::lines_printed_by_many_fibers_are_whole";
     if alone(TEST) {
-        println!(); // After what the test's runner prints.
+        println!(); // Ends the line of the test's runner.
         run_all(
             3,
             50,
@@ -128,7 +128,7 @@ fn lines_printed_by_many_fibers_are_whole() {
 }
 
 #[test]
-fn pthread_getattr_np_tells_the_fibers_stack() {
+fn pthread_getattr_np_returns_the_fibers_stack() {
     fn bounds(thread: libc::pthread_t) -> (usize, usize) {
         // SAFETY: the attributes are initialised by the first call; the thread lives.
         unsafe {
@@ -144,7 +144,7 @@ fn pthread_getattr_np_tells_the_fibers_stack() {
     let me = || unsafe { libc::pthread_self() };
     let library = build("bounds", "bounds.c", &["-pthread"]).map(|path| Library::open(&path));
     let long = [32 * 1024, 64 * 1024, 1024 * 1024].map(Slot::with_stack);
-    // A thread's could not be that short.
+    // A thread's stack could not be this short.
     let short = [layout().size() + 8 * 1024, 16 * 1024 - 64].map(Slot::with_short_stack);
     for slot in long.into_iter().chain(short) {
         let stack = slot.stack();
@@ -153,14 +153,14 @@ fn pthread_getattr_np_tells_the_fibers_stack() {
             let local = 0;
             let here = &raw const local as usize;
             assert!((stack.0..stack.0 + stack.1).contains(&here));
-            // C code asks by way of its own symbol table.
+            // C code calls it through its own symbol table.
             if let Some(library) = library {
                 assert_eq!(library.call(c"stack_base") as usize, stack.0);
                 assert_eq!(library.call(c"stack_size") as usize, stack.1);
             }
         });
     }
-    // Threads are told the truth, too, and a fiber may ask about a thread.
+    // The result is also right for threads, and when a fiber asks about a thread.
     let thread = me() as usize;
     let (base, size) = bounds(me());
     let here = &raw const base as usize;
@@ -176,7 +176,7 @@ fn cancellation_state_is_not_inherited() {
     }
     let change = |state, kind| {
         let mut old = [9, 9];
-        // SAFETY: valid values; nobody cancels.
+        // SAFETY: valid values; no thread cancels this one.
         unsafe {
             assert_eq!(pthread_setcancelstate(state, &mut old[0]), 0);
             assert_eq!(pthread_setcanceltype(kind, &mut old[1]), 0);
@@ -211,7 +211,7 @@ fn errors_of_dlsym_and_of_names_are_not_inherited() {
         });
     }
     run_on(slot, || {
-        // SAFETY: as above.
+        // SAFETY: looks up a name that does not exist.
         unsafe {
             libc::dlsym(libc::RTLD_DEFAULT, c"no such symbol".as_ptr());
             assert!(!libc::dlerror().is_null());
@@ -235,7 +235,7 @@ fn texts_and_names_from_new_and_used_blocks() {
                 // SAFETY: the text lives until this fiber asks for another.
                 let text = unsafe { libc::strerror(number) };
                 yield_now();
-                // SAFETY: as above.
+                // SAFETY: the text lives until this fiber asks for another.
                 let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap();
                 assert!(text.ends_with(&number.to_string()), "{text}");
                 if fiber % 2 == 0 {
@@ -263,7 +263,7 @@ fn texts_and_names_from_new_and_used_blocks() {
 }
 
 #[test]
-fn a_fiber_may_ask_for_the_processor_and_the_time() {
+fn a_fiber_gets_the_processor_and_the_time() {
     on_fiber(|| {
         // SAFETY: no preconditions.
         let processor = unsafe { libc::sched_getcpu() };

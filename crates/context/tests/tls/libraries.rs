@@ -1,4 +1,4 @@
-//! C and C++ libraries with thread-local variables, loaded by dlopen at all the awkward times.
+//! C and C++ libraries with thread-local variables, loaded by dlopen at various times.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::harness::{
 
 const DYNAMIC: &str = "-ftls-model=global-dynamic";
 const FIXED: &str = "-ftls-model=initial-exec";
-/// A fixed place is aligned as well as the thread control block and no better.
+/// A fixed place has at most the alignment of the thread control block.
 const ALIGN: &str = if cfg!(target_arch = "x86_64") { "-DALIGN=64" } else { "-DALIGN=16" };
 
 /// Checks initial values, changes them, moves, and checks that they are still changed.
@@ -26,7 +26,7 @@ fn use_variables(library: Library) {
     assert_eq!(library.call(c"add"), 2);
 }
 
-/// Fibers on new and re-used blocks, moving between kernel threads.
+/// Runs fibers on new and reused blocks, which move between kernel threads.
 fn use_on_many(library: Library) {
     run_all(2, 10, bodies(40, |_| move || use_variables(library)));
 }
@@ -162,7 +162,7 @@ fn a_library_that_does_not_fit_is_named() {
     let (_, rest) = line.split_once("CAREFREE_TLS_RESERVE=").expect(line);
     let enough = rest.split(' ').next().unwrap();
     assert!((700..=1024).contains(&enough.parse().unwrap()), "{line}");
-    // What it asks for is enough.
+    // The reserve that it asks for is enough.
     let output = child(TEST, &[("CAREFREE_TLS_RESERVE", enough)], &[]);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && stdout.contains("went on"), "{stdout}");

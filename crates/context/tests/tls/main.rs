@@ -1,7 +1,7 @@
-//! Thread-local storage of a fiber's own: everything here runs on blocks, entered by the bare
-//! switch, on one kernel thread or moving between several.
+//! Thread-local storage of a fiber's own: the tests run on blocks, entered by the bare switch, on one
+//! kernel thread or moving between several.
 //!
-//! `modes.rs` runs all of it once more with the thread pointer set by system call, as on a machine
+//! `modes.rs` runs all of them again with the thread pointer set by system call, as on a machine
 //! without FSGSBASE.
 
 mod harness;

@@ -1,5 +1,4 @@
-//! The mode, the reason for it, and all of this suite under the other way to set the thread
-//! pointer.
+//! The mode, the reason for it, and this whole suite with the other way to set the thread pointer.
 
 use std::process::Command;
 
@@ -7,12 +6,12 @@ use carefree_context::tls::{self, Mode};
 
 use crate::harness::{alone, child, emulated, myself};
 
-/// Sanitizers are to say what they are here, not what they think of the test's runner.
+/// Keeps sanitizers from complaining about the test's runner.
 const QUIET: [(&str, &str); 2] =
     [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_bugs=0")];
 
 const TEST: &str = "modes::the_mode_and_its_reason";
-/// Has the child ask for shared mode in code.
+/// Makes the child ask for shared mode in code.
 const ASK: &str = "CAREFREE_TEST_ASK_TO_SHARE";
 
 /// Prints the mode when run alone; otherwise asks children in various environments.
@@ -48,10 +47,10 @@ fn the_mode_and_its_reason() {
     expect(&[("CAREFREE_TLS", "threads")], &[], "threads: ", "CAREFREE_TLS=threads asks for it");
     expect(&[("CAREFREE_TLS", "owned")], &[], "threads: ", "CAREFREE_TLS=owned is none of");
     expect(&[(ASK, "1")], &[], "shared: ", "the program asks for it");
-    // What the program's user says goes before what its author says.
+    // The user's setting overrides the program's.
     expect(&[(ASK, "1"), ("CAREFREE_TLS", "own")], &[], "own: ", "");
     expect(&[(ASK, "1"), ("CAREFREE_TLS", "threads")], &[], "threads: ", "CAREFREE_TLS=threads");
-    // Rounding adds a little to what was asked for.
+    // Rounding adds a little to the setting.
     for asked in [0, 100, 4096] {
         let value = asked.to_string();
         let line = expect(&[("CAREFREE_TLS_RESERVE", &value)], &[], "own: ", " in reserve");
@@ -82,14 +81,14 @@ fn the_mode_and_its_reason() {
     }
 }
 
-/// The C compiler knows where the libraries of its sanitizers are.
+/// The path of a sanitizer's library, from the C compiler.
 fn sanitizer(library: &str) -> Option<String> {
     let output = Command::new("cc").arg(format!("-print-file-name={library}")).output().ok()?;
     let path = std::fs::canonicalize(String::from_utf8(output.stdout).ok()?.trim()).ok()?;
     Some(path.to_str()?.to_owned())
 }
 
-/// Everything once more, with the system call in place of `wrfsbase`.
+/// Runs everything again, with the system call in place of `wrfsbase`.
 #[test]
 fn all_of_it_without_fsgsbase() {
     const VARIABLE: &str = "CAREFREE_TEST_NO_FSGSBASE";

@@ -1,4 +1,4 @@
-//! Mutexes of libc's that know their owner.
+//! libc's mutexes that record their owner.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
 // SAFETY: a mutex is for use by many.
 unsafe impl Send for Mutex {}
-// SAFETY: as above.
+// SAFETY: libc's mutexes may be used by several threads at once.
 unsafe impl Sync for Mutex {}
 
 impl Mutex {
@@ -44,7 +44,7 @@ impl Mutex {
         unsafe { libc::pthread_mutex_unlock(self.0.get()) }
     }
 
-    /// Waits as a fiber of this harness can: others run meanwhile.
+    /// Waits by yielding, so that other fibers run meanwhile.
     fn lock_yielding(&self) -> i32 {
         loop {
             match self.try_lock() {
@@ -56,7 +56,7 @@ impl Mutex {
 }
 
 #[test]
-fn a_recursive_mutex_tells_fibers_of_one_carrier_apart() {
+fn a_recursive_mutex_distinguishes_fibers_of_one_carrier() {
     let mutex = Mutex::new(libc::PTHREAD_MUTEX_RECURSIVE, false);
     let (one, two) = (mutex.clone(), mutex.clone());
     let mut owner = Fiber::new(Slot::new(), move || {
@@ -112,7 +112,7 @@ fn an_error_checking_mutex_knows_its_owner_after_moves() {
 
 #[test]
 fn a_robust_mutex_tells_that_its_owner_ended() {
-    // Alone, since it would wait for ever if it were not told.
+    // In a process of its own, since it would wait for ever if this failed.
     isolated("mutexes::a_robust_mutex_tells_that_its_owner_ended", &[], robust_mutexes);
 }
 
@@ -147,7 +147,7 @@ fn robust_mutexes() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(owner.enter());
     assert_eq!(waiter.join().unwrap(), libc::EOWNERDEAD);
-    // The next fiber's list does not lead to mutexes that are gone.
+    // The next fiber's list does not contain mutexes that were freed.
     drop((first, second));
     let third = Mutex::new(libc::PTHREAD_MUTEX_NORMAL, true);
     run_on(owner.into_slot(), move || {
@@ -157,12 +157,12 @@ fn robust_mutexes() {
 }
 
 #[test]
-fn ids_are_nobody_elses() {
+fn ids_are_unique() {
     let slots: Vec<Slot> = (0..200).map(|_| Slot::new()).collect();
     let mut ids: Vec<u32> = slots.iter().map(|slot| slot.block().id()).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 200);
-    // No thread can have one (the kernel's limit), and the futex protocol has bits of its own.
+    // Above the kernel's limit for threads, and below the bits that the futex protocol reserves.
     assert!(ids[0] >= 1 << 22 && ids[199] < 1 << 30);
 }

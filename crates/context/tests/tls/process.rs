@@ -1,4 +1,4 @@
-//! What concerns the process: starting others, starting threads, changing users, ending.
+//! Calls that concern the process: starting others, starting threads, changing users, ending.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ fn a_child_made_by_fork_is_a_thread() {
             // SAFETY: nothing else runs in this process, so the child may do as it likes.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                // Allocate, start a thread, ask libc who we are.
+                // Allocate, start a thread, ask libc for the thread.
                 let sum: i32 = data.iter().sum();
                 let answer = std::thread::spawn(move || sum).join().unwrap();
                 // SAFETY: no preconditions.
@@ -44,7 +44,7 @@ fn a_child_made_by_fork_is_a_thread() {
             }
             assert!(child > 0);
             let mut status = 0;
-            // SAFETY: our own child.
+            // SAFETY: only writes the status.
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
             assert!(libc::WIFEXITED(status), "{status:#x}");
             assert_eq!(libc::WEXITSTATUS(status), 5);
@@ -52,10 +52,10 @@ fn a_child_made_by_fork_is_a_thread() {
     });
 }
 
-/// The loader's lock is not made new in a child.
+/// glibc does not reinitialise the loader's lock in a child.
 #[test]
-fn a_child_may_look_for_libraries_whatever_others_were_doing() {
-    isolated("process::a_child_may_look_for_libraries_whatever_others_were_doing", &[], || {
+fn a_child_can_iterate_over_libraries_whatever_other_threads_did() {
+    isolated("process::a_child_can_iterate_over_libraries_whatever_other_threads_did", &[], || {
         let mode = carefree_context::tls::mode();
         let Some(layout) = mode.layout() else { return };
         for _ in 0..3 {
@@ -75,7 +75,7 @@ fn a_child_may_look_for_libraries_whatever_others_were_doing() {
                 unsafe { libc::_exit(if found { 5 } else { 6 }) };
             }
             let mut status = 0;
-            // SAFETY: our own child.
+            // SAFETY: only writes the status.
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
             assert!(libc::WIFEXITED(status), "{status:#x}");
             assert_eq!(libc::WEXITSTATUS(status), 5);

@@ -1,4 +1,4 @@
-//! Rust's thread_locals, errno, and who std says we are.
+//! Rust's thread_locals, errno, and the identity that std reports.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -63,7 +63,7 @@ fn errno_is_the_fibers_own_and_starts_as_0() {
 }
 
 #[test]
-fn std_tells_fibers_apart_wherever_they_go() {
+fn std_distinguishes_fibers_on_all_threads() {
     let ids = Arc::new(Mutex::new(HashSet::new()));
     ids.lock().unwrap().insert(std::thread::current().id());
     // As many blocks as fibers, so that all of them are alive together.
@@ -141,7 +141,7 @@ fn a_backtrace_shows_the_fiber_and_ends() {
         let trace = a_function_to_be_found();
         assert!(trace.contains("a_function_to_be_found"), "{trace}");
         assert!(trace.contains("entry"), "{trace}");
-        // Nothing of the carrier's.
+        // It shows no frame of the carrier's.
         assert!(!trace.contains("__rust_begin_short_backtrace"), "{trace}");
     });
 }

@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 
-use carefree_context::file::MappedFile;
+use carefree_context::mapped_file::MappedFile;
 use carefree_ground::kernel;
 use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, ProgramHeader64};

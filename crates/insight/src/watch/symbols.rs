@@ -140,7 +140,7 @@ mod tests {
     use crate::watch::damage::{Damage, damage_times};
     use crate::watch::image::Contents;
     use crate::watch::unwind::{Copy, Registers, walk};
-    use carefree_context::file::MappedFile;
+    use carefree_context::mapped_file::MappedFile;
 
     #[inline(never)]
     fn outer(found: &mut Vec<(String, String, Option<u32>)>) -> u32 {

@@ -1,5 +1,5 @@
-//! What the `io-uring` crate calls, sent to where the plan for faults is asked: a symbol of the
-//! program goes before libc's.
+//! Redirects the calls of the `io-uring` crate to the hooks for faults: a symbol of the program
+//! takes precedence over libc's.
 
 use carefree_reactor::faults;
 use std::ffi::{c_int, c_long, c_void};
@@ -24,7 +24,7 @@ extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: as sound as what the caller asks for.
+    // SAFETY: as sound as the same call of libc's.
     answer(unsafe { faults::call(number, [a, b, c, d, e, f]) }) as c_long
 }
 
@@ -38,6 +38,6 @@ extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let args = [address, length, protection as usize, flags as usize, fd as usize, offset as usize];
-    // SAFETY: as sound as what the caller asks for.
+    // SAFETY: as sound as the same call of libc's.
     answer(unsafe { faults::call(libc::SYS_mmap, args) }) as *mut c_void
 }

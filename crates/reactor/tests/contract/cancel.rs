@@ -1,4 +1,4 @@
-//! Cancelling: a completion always comes, and only one.
+//! Cancelling: exactly one completion comes.
 
 use super::kit::*;
 use carefree_reactor::{Driver, Kind};
@@ -26,7 +26,7 @@ fn a_waiting_operation_ends_cancelled(kind: Kind) {
     bench.driver.cancel(2);
     assert_eq!(bench.finish(1), -libc::ECANCELED);
     assert_eq!(bench.finish(2), -libc::ECANCELED);
-    // It has eaten nothing.
+    // It has consumed nothing.
     writer.write_all(b"abc").unwrap();
     assert_eq!(bench.run(read(&reader, &mut buffer)), 3);
 }
@@ -50,13 +50,13 @@ fn one_that_is_done_keeps_its_result(kind: Kind) {
     bench.driver.cancel(1);
     match bench.finish(1) {
         3 => assert_eq!(&buffer[..3], b"abc"),
-        // The kernel has not looked at the pipe yet.
+        // The kernel has not tried the pipe yet.
         result => {
             assert_eq!(result, -libc::ECANCELED);
-            assert_eq!(bench.run(read(&reader, &mut buffer)), 3, "nothing is eaten");
+            assert_eq!(bench.run(read(&reader, &mut buffer)), 3, "nothing is consumed");
         }
     }
-    // After the end, its token may be used anew.
+    // After its completion, a token may be reused.
     bench.driver.cancel(1);
     bench.start(1, read(&reader, &mut buffer));
     bench.poll();
@@ -93,14 +93,14 @@ fn what_is_not_under_way_cannot_be_cancelled(kind: Kind) {
     assert_eq!(bench.finish(1), 1);
 }
 
-/// A socket that has one byte, and readers of it: the kernel has all of them try at once when it next
-/// comes to it, until when they are not where a cancel looks for them.
+/// A socket that has one byte, and its readers: the kernel makes all of them try when it next processes
+/// them. Until then they are not where a cancel looks for them.
 fn a_byte_for_many(driver: &mut Driver, buffers: &mut [[u8; 1]]) -> [UnixStream; 2] {
     let (reader, mut writer) = UnixStream::pair().unwrap();
     writer.write_all(b"x").unwrap();
     for (token, buffer) in buffers.iter_mut().enumerate() {
         let receive = receive(&reader, buffer, 0);
-        // SAFETY: the callers keep the buffers for longer than the driver or the operations.
+        // SAFETY: the callers keep the buffers longer than the driver or the operations.
         unsafe { driver.submit(token as u64, &receive) }.unwrap();
     }
     [reader, writer]
@@ -117,7 +117,7 @@ fn one_about_to_be_tried_again_ends_cancelled(kind: Kind) {
     assert!(read <= 1 && read + cancelled == 8, "{results:?}");
 }
 
-/// Hangs if it does not.
+/// Hangs on failure.
 fn dropping_ends_those_about_to_be_tried_again(kind: Kind) {
     let mut buffers = [[0u8; 1]; 8];
     let mut driver = driver(kind);

@@ -1,4 +1,4 @@
-//! Many operations on one descriptor: each ends once, none is forgotten, and a long line costs no
+//! Many operations on one descriptor: each ends once, none is forgotten, and a long line takes no
 //! more tries than a short one.
 
 use super::kit::*;
@@ -21,7 +21,7 @@ over_all! {
 
 const CROWD: usize = 2_000;
 
-/// Counts the calling thread's tries to read while it lives.
+/// Counts the calling thread's attempts to read while this exists.
 struct Tries(Rc<Cell<usize>>);
 
 impl Tries {
@@ -45,8 +45,8 @@ impl Drop for Tries {
 }
 
 fn a_crowd_is_served_byte_by_byte(kind: Kind) {
-    // The mock tries everything, in an order of its own; and a ring gives those that it has woken in
-    // vain a hundred times a thread of the kernel's each.
+    // The mock tries all operations, in a random order; and after a hundred failed wake-ups a ring uses a
+    // kernel thread for an operation.
     let crowd = if kind == Kind::Epoll { CROWD } else { 50 };
     let mut bench = Bench::new(kind);
     let (here, mut there) = UnixStream::pair().unwrap();
@@ -71,14 +71,14 @@ fn a_crowd_is_served_byte_by_byte(kind: Kind) {
     drop(tries);
     if kind == Kind::Epoll {
         assert!(tried <= 2 * crowd, "{tried} tries for {crowd} bytes");
-        assert!(served.is_sorted_by_key(|done| done.token), "not in the order they came");
+        assert!(served.is_sorted_by_key(|done| done.token), "not in the order of submission");
     }
     let mut tokens: Vec<u64> = served.iter().map(|done| done.token).collect();
     tokens.sort_unstable();
     assert!(tokens.iter().copied().eq(0..crowd as u64), "each ends once");
     assert!(served.iter().all(|done| done.result == 1));
     for (number, done) in served.iter().enumerate() {
-        // Of several that completed together a ring does not say which was first.
+        // A ring does not tell which of several simultaneous completions was first.
         let got = buffers[done.token as usize][0];
         assert!(kind == Kind::Uring || got == number as u8, "{got} for {number}");
     }
@@ -112,7 +112,7 @@ fn cancelling_those_in_front_keeps_nobody_waiting(kind: Kind) {
         bench.start(token, receive(&here, buffer, 0));
     }
     bench.is_waiting(99);
-    // A byte for whoever is in front, and in the same moment he wants it no more.
+    // A byte arrives for the front operation, which is cancelled at the same time.
     there.write_all(b"a").unwrap();
     for token in (0..100).filter(|token| token % 10 != 9) {
         bench.driver.cancel(token);
@@ -124,14 +124,14 @@ fn cancelling_those_in_front_keeps_nobody_waiting(kind: Kind) {
             result => assert!([-libc::ECANCELED, -libc::EINTR].contains(&result), "{result}"),
         }
     }
-    // One byte went to one of the hundred; the rest are for those who are left.
+    // One byte went to one of the hundred; the rest are for the remaining ones.
     there.write_all(&b"bcdefghijk"[..9 + served]).unwrap();
     for token in (0..100).filter(|token| token % 10 == 9) {
         assert_eq!(bench.finish(token), 1, "{token}");
     }
 }
 
-/// One socket, and who waits for it: readers, pollers and senders, each with its buffer.
+/// One socket and its operations: readers, pollers and senders, each with its buffer.
 struct Crowd {
     here: UnixStream,
     there: UnixStream,
@@ -205,7 +205,7 @@ impl Crowd {
         unsafe { libc::poll(&raw mut one, 1, 0) == 1 && one.revents & events != 0 }
     }
 
-    /// Nobody waits for what is there.
+    /// Asserts that no operation waits although it could complete.
     fn settle(&mut self, bench: &mut Bench, seed: u64) {
         let end = clock::after(PATIENCE);
         loop {
@@ -220,7 +220,7 @@ impl Crowd {
         }
     }
 
-    /// The other end takes what has been sent.
+    /// The other end receives what was sent.
     fn drain(&mut self) {
         let mut buffer = [0; 4096];
         loop {
@@ -254,7 +254,7 @@ fn no_wake_up_is_lost_in_a_crowd(kind: Kind) {
                         Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
                     }
                 }
-                // As if its time were up: whoever it is, in front or amid the line.
+                // Cancelled as by a timeout: any operation, at the front or within the line.
                 8 | 9 => {
                     let alive = crowd.under_way.len() as u64;
                     let token = crowd.under_way.keys().nth(random.below(alive.max(1)) as usize);
@@ -265,7 +265,7 @@ fn no_wake_up_is_lost_in_a_crowd(kind: Kind) {
             }
         }
         crowd.settle(&mut bench, seed);
-        // Its senders go on when there is room, and then the peer hangs up: all end.
+        // The senders continue when there is room, and then the peer hangs up: all operations end.
         let end = clock::after(PATIENCE);
         while crowd.waits(What::Sends) {
             assert!(clock::now() < end, "senders are forgotten, seed {seed}");

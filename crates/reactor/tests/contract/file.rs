@@ -1,4 +1,4 @@
-//! Files: those that are always ready, and what only the kernel's workers can wait for.
+//! Files that are always ready, and operations for which only the kernel's workers can wait.
 
 use super::kit::*;
 use super::modes::holds_files;
@@ -22,14 +22,14 @@ over_all! {
 
 fn files_are_read_and_written_at_an_offset(kind: Kind) {
     let mut bench = Bench::new(kind);
-    // SAFETY: makes a file in memory, owned here.
+    // SAFETY: a new descriptor, which nothing else owns.
     let file = unsafe {
         let fd = libc::memfd_create(c"contract".as_ptr(), libc::MFD_CLOEXEC);
         OwnedFd::from_raw_fd(fd)
     };
     let mut buffer = [0; 4];
     if bench.submit(1, write_at(&file, b"abcdef", 10)).is_err() {
-        // Left to threads: then all of it.
+        // Left to threads, all of it.
         assert!(bench.submit(1, read(&file, &mut buffer)).is_err());
         assert!(bench.submit(1, Op::Sync { fd: file.as_raw_fd(), data_only: true }).is_err());
         return;
@@ -46,7 +46,7 @@ fn files_are_read_and_written_at_an_offset(kind: Kind) {
     assert_eq!(bench.run(Op::Sync { fd: file.as_raw_fd(), data_only: false }), 0);
 }
 
-/// epoll reports changes of this one; that is not what a read of it waits for.
+/// epoll reports changes of this file, for which a read does not wait.
 fn files_that_could_be_watched_are_read(kind: Kind) {
     let mut bench = Bench::new(kind);
     let file = File::open("/proc/self/mounts").unwrap();
@@ -68,7 +68,7 @@ fn files_are_opened(kind: Kind) {
     }
     let fd = bench.finish(1);
     assert!(fd >= 0, "{fd}");
-    // SAFETY: the completion has given it to us.
+    // SAFETY: a new descriptor, which nothing else owns.
     let file = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut buffer = [0; 5];
     assert_eq!(bench.run(read(&file, &mut buffer)), 5);
@@ -112,7 +112,7 @@ fn a_futex_waits_for_its_wake(kind: Kind) {
     assert_eq!(bench.run(Op::FutexWait { address, value: 8, mask }), -libc::EAGAIN);
     bench.is_waiting(1);
     word.store(8, Ordering::SeqCst);
-    // SAFETY: a wake uses the address as a name and touches no memory.
+    // SAFETY: FUTEX_WAKE only uses the address, and accesses no memory.
     let woken = unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, 1) };
     assert_eq!(woken, 1);
     assert_eq!(bench.finish(1), 0);
@@ -142,24 +142,24 @@ fn the_end_of_a_process_is_waited_for(kind: Kind) {
     // SAFETY: waitid fills in these.
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     assert_eq!((pid as u32, status), (child.id(), 7));
-    // It is gone: `waitpid` would not find it.
+    // The child was reaped: `waitpid` would not find it.
     assert!(child.wait().is_err());
     if holds_files(kind) {
         let gone = bench.run(wait(child.id(), libc::WEXITED, std::ptr::null_mut()));
         assert_eq!(gone, -libc::ECHILD);
     }
-    // The next is a descriptor of the same number, most likely.
+    // The next pidfd probably has the same number.
     let mut child = Command::new("true").spawn().unwrap();
     let result = bench.run(wait(child.id(), libc::WEXITED | libc::WNOWAIT, std::ptr::null_mut()));
     assert_eq!(result, 0);
-    assert!(child.wait().unwrap().success(), "left to be waited for");
+    assert!(child.wait().unwrap().success(), "the child was not reaped");
 }
 
 fn a_terminal_is_read_and_written(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (mut ours, mut theirs) = (-1, -1);
     let null = std::ptr::null_mut();
-    // SAFETY: makes two descriptors, owned here.
+    // SAFETY: two new descriptors, which nothing else owns.
     let (ours, theirs) = unsafe {
         let made = libc::openpty(&raw mut ours, &raw mut theirs, null, null.cast(), null.cast());
         assert_eq!(made, 0);
@@ -183,7 +183,7 @@ fn a_timer_is_read_when_it_expires(kind: Kind) {
     let span = libc::timespec { tv_sec: 0, tv_nsec: 3_000_000 };
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let setting = libc::itimerspec { it_interval: never, it_value: span };
-    // SAFETY: makes a descriptor, owned here, and reads a setting that lives until then.
+    // SAFETY: a new descriptor, which nothing else owns; the setting lives until the call returns.
     let timer = unsafe {
         let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC);
         assert_eq!(libc::timerfd_settime(fd, 0, &raw const setting, std::ptr::null_mut()), 0);

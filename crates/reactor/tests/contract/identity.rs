@@ -1,5 +1,5 @@
-//! Descriptors' numbers that are used again: what waits for a file is never served by another that
-//! has its number now.
+//! Reused descriptor numbers: an operation that waits for a file is never served by another file that
+//! now has its number.
 
 use super::kit::*;
 use super::modes::holds_files;
@@ -15,9 +15,9 @@ over_all! {
     an_idle_number_used_again
 }
 
-/// `socket` under a number that no other test uses.
+/// Duplicates `socket` to a number that no other test uses.
 fn at_a_number_of_its_own(socket: UnixStream) -> OwnedFd {
-    // SAFETY: duplicates a descriptor and owns the result.
+    // SAFETY: a new descriptor, which nothing else owns.
     unsafe {
         let fd = libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 800);
         assert!(fd >= 800);
@@ -25,7 +25,7 @@ fn at_a_number_of_its_own(socket: UnixStream) -> OwnedFd {
     }
 }
 
-/// Makes `number` mean `socket`; what it meant before is closed.
+/// Makes `number` refer to `socket`; the file that it referred to before is closed.
 fn give_number(socket: UnixStream, number: &OwnedFd) {
     // SAFETY: the number stays open and owned.
     let result = unsafe { libc::dup2(socket.as_raw_fd(), number.as_raw_fd()) };
@@ -51,7 +51,7 @@ fn a_number_closed_and_used_again(kind: Kind) {
     give_number(new, &number);
     bench.start(2, read(&number, &mut second));
     bench.poll();
-    // A ring keeps the old file open for as long as it is waited for.
+    // A ring keeps the old file open while an operation waits for it.
     let _ = old_peer.write_all(b"old");
     new_peer.write_all(b"new!").unwrap();
     assert_eq!(bench.finish(2), 4);
@@ -60,8 +60,8 @@ fn a_number_closed_and_used_again(kind: Kind) {
         Kind::Uring if holds_files(kind) => {
             assert_eq!((bench.finish(1), &first[..3]), (3, &b"old"[..]));
         }
-        // The mock waits for numbers, and so is served by what has them. Its programs close nothing
-        // that others wait for.
+        // The mock waits for numbers, and so is served by the files that have them. Its programs close no file
+        // that another fiber waits for.
         Kind::Mock => bench.driver.cancel(1),
         Kind::Epoll | Kind::Uring => assert_eq!(bench.finish(1), -libc::EBADF),
     }
@@ -110,14 +110,14 @@ fn a_number_used_again_behind_our_back(kind: Kind) {
     bench.is_waiting(1);
     let (new, mut new_peer) = UnixStream::pair().unwrap();
     give_number(new, &number);
-    // Both files have something to read, and only the old one was asked for.
+    // Both files have data, and the operation is on the old one.
     new_peer.write_all(b"new!").unwrap();
     old_peer.write_all(b"old").unwrap();
     match bench.finish(1) {
         3 => assert_eq!(&buffer[..3], b"old"),
         result => assert_eq!((result, holds_files(kind)), (-libc::EBADF, false)),
     }
-    // The new file is none the worse for it.
+    // The new file is unaffected.
     assert_eq!(bench.run(read(&number, &mut buffer)), 4);
     assert_eq!(&buffer[..4], b"new!");
     drop(elsewhere);
@@ -132,13 +132,13 @@ fn an_idle_number_used_again(kind: Kind) {
     bench.poll();
     old_peer.write_all(b"1").unwrap();
     assert_eq!(bench.finish(1), 1);
-    // Nobody waits for it when it changes hands, twice, and nobody has it in between.
+    // No operation waits when the number is reused, twice, and in between it is unused.
     let raw = number.as_raw_fd();
     drop(number);
     assert_eq!(bench.run(read(&Number(raw), &mut buffer)), -libc::EBADF);
     for text in [b"12", b"34"] {
         let (new, mut new_peer) = UnixStream::pair().unwrap();
-        // SAFETY: nobody has the number, which is far from those that other tests get.
+        // SAFETY: the number is unused, and far from those that other tests get.
         let number = unsafe {
             assert_eq!(libc::dup2(new.as_raw_fd(), raw), raw);
             OwnedFd::from_raw_fd(raw)

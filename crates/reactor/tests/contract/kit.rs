@@ -1,4 +1,4 @@
-//! What the contract's tests are written with.
+//! Helpers of the contract's tests.
 
 use super::modes;
 use carefree_reactor::{Completion, Driver, Kind, Op, Unsupported, clock};
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::Duration;
 
-/// How long a test waits for what must come. Long, for the machine may be busy.
+/// How long a test waits for what must come: long, since the machine may be loaded.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A driver, and what it has completed.
+/// A driver, and its completions.
 pub(crate) struct Bench {
     pub(crate) driver: Driver,
     done: HashMap<u64, i32>,
@@ -29,9 +29,9 @@ impl Bench {
         Bench { driver: driver(kind), done: HashMap::new() }
     }
 
-    /// Submits an operation whose memory the test keeps.
+    /// Submits an operation whose memory the test keeps valid.
     pub(crate) fn submit(&mut self, token: u64, op: Op) -> Result<(), Unsupported> {
-        // SAFETY: the tests keep buffers until the completion has come.
+        // SAFETY: the tests keep buffers valid until the completion has come.
         unsafe {
             if modes::holds_nothing() && self.driver.submit_unheld(token, &op).is_ok() {
                 return Ok(());
@@ -57,7 +57,7 @@ impl Bench {
         self.note(out);
     }
 
-    /// Waits for the end of an operation and gives its result.
+    /// Waits for the completion of an operation; returns its result.
     pub(crate) fn finish(&mut self, token: u64) -> i32 {
         let end = clock::after(PATIENCE);
         loop {
@@ -66,21 +66,21 @@ impl Bench {
             }
             assert!(clock::now() < end, "operation {token} does not end");
             let mut out = Vec::new();
-            // The mock does not sleep but skips to the end.
+            // The mock does not sleep but skips to the deadline.
             let limit = (self.driver.kind() != Kind::Mock).then_some(end);
             self.driver.wait(limit, &mut out);
             self.note(out);
         }
     }
 
-    /// Does an operation from beginning to end.
+    /// Submits an operation and waits for its completion.
     pub(crate) fn run(&mut self, op: Op) -> i32 {
         const TOKEN: u64 = 1 << 40;
         self.start(TOKEN, op);
         self.finish(TOKEN)
     }
 
-    /// The result of an operation if it has one already.
+    /// The result of an operation if it has completed.
     pub(crate) fn result(&mut self, token: u64) -> Option<i32> {
         self.poll();
         self.done.remove(&token)
@@ -101,13 +101,13 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert_eq!(self.driver.pending(), 0, "operations left behind");
+            assert_eq!(self.driver.pending(), 0, "operations are left pending");
             assert!(self.done.is_empty(), "completions left behind: {:?}", self.done);
         }
     }
 }
 
-/// One test for each backend there is.
+/// Defines a test for each backend.
 macro_rules! over_all {
     ($($name:ident)*) => {
         mod uring {
@@ -163,7 +163,7 @@ pub(crate) fn accept(fd: &impl AsRawFd) -> Op {
 /// The reading and the writing end.
 pub(crate) fn pipe() -> std::io::Result<(File, File)> {
     let mut ends = [-1; 2];
-    // SAFETY: the kernel writes two descriptors there, which nobody else owns.
+    // SAFETY: the kernel writes two new descriptors, which nothing else owns.
     unsafe {
         match libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) {
             0 => Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))),
@@ -172,7 +172,7 @@ pub(crate) fn pipe() -> std::io::Result<(File, File)> {
     }
 }
 
-/// Numbers that come as if by chance, the same for the same seed.
+/// Pseudo-random numbers.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

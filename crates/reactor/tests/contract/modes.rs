@@ -1,4 +1,4 @@
-//! The whole suite again, as on kernels that the machine at hand does not have.
+//! The whole suite again, as on other kernels than this machine's.
 
 use carefree_reactor::{Kind, faults};
 use std::cell::Cell;
@@ -10,9 +10,9 @@ fn mode() -> Option<String> {
     std::env::var(MODE).ok()
 }
 
-/// Makes the calling thread's kernel as old as the mode says.
+/// Makes the kernel look as old as the mode says, for the calling thread.
 pub(crate) fn enter() {
-    // Newer flags for a ring's set-up are refused so many times.
+    // The set-ups of a ring with newer flags are refused, this many times.
     let newer = match mode().as_deref() {
         None | Some("deferred" | "unheld") => return,
         Some("uring 5.13") => 1,
@@ -26,28 +26,28 @@ pub(crate) fn enter() {
             Some(libc::EINVAL)
         }
         libc::SYS_epoll_pwait2 if newer == 0 => Some(libc::ENOSYS),
-        // Pipes and the like could not say that they would wait.
+        // Pipes and the like do not support RWF_NOWAIT.
         libc::SYS_preadv2 | libc::SYS_pwritev2 if newer == 0 => Some(libc::EOPNOTSUPP),
         _ => None,
     })));
 }
 
-/// Whether completions are finished by their owner only.
+/// Whether only the owner finishes completions.
 pub(crate) fn defers() -> bool {
     mode().as_deref() == Some("deferred")
 }
 
-/// Whether pipes know no `RWF_NOWAIT`.
+/// Whether pipes do not support `RWF_NOWAIT`.
 pub(crate) fn is_old_epoll() -> bool {
     mode().as_deref() == Some("epoll 4.19")
 }
 
-/// Whether a ring is to hold no files.
+/// Whether a ring must hold no files.
 pub(crate) fn holds_nothing() -> bool {
     mode().as_deref() == Some("unheld")
 }
 
-/// Whether the kernel makes the calls and holds their files meanwhile.
+/// Whether the kernel makes the calls and holds their files while they wait.
 pub(crate) fn holds_files(kind: Kind) -> bool {
     kind == Kind::Uring && !holds_nothing()
 }

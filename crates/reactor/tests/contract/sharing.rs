@@ -33,15 +33,15 @@ fn two_drivers_wait_for_one_socket(kind: Kind) {
     assert_eq!(&letters, b"ab");
 }
 
-/// A program that this one starts may have it: who sees a connection may be too late, and only the
-/// kernel accepts without looking first.
+/// Programs that this one starts inherit the listener: a thread that notices a connection may be too late, and
+/// only the kernel accepts without checking first.
 fn a_listener_that_others_may_have_is_not_waited_in(kind: Kind) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut bench = Bench::new(kind);
     bench.start(1, accept(&listener));
     bench.driver.cancel(1);
     assert_eq!(bench.finish(1), -libc::ECANCELED);
-    // SAFETY: no memory is involved.
+    // SAFETY: accesses no memory.
     assert_eq!(unsafe { libc::fcntl(listener.as_raw_fd(), libc::F_SETFD, 0) }, 0);
     let submitted = bench.submit(1, accept(&listener));
     assert_eq!(submitted.is_ok(), kind == Kind::Uring);
@@ -51,7 +51,8 @@ fn a_listener_that_others_may_have_is_not_waited_in(kind: Kind) {
     }
 }
 
-/// The listener blocks, and who sees a connection may find it taken: neither may wait in `accept`.
+/// The listener blocks, and a thread that notices a connection may find it taken: neither may block in
+/// `accept`.
 fn two_drivers_accept_from_one_listener(kind: Kind) {
     const CONNECTIONS: usize = 300;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -71,7 +72,7 @@ fn two_drivers_accept_from_one_listener(kind: Kind) {
                     bench.driver.wait(None, &mut out);
                     for done in out {
                         assert!(done.result >= 0, "{}", done.result);
-                        // SAFETY: the completion has given it to us.
+                        // SAFETY: a new descriptor, which nothing else owns.
                         drop(unsafe { OwnedFd::from_raw_fd(done.result) });
                         accepted.fetch_add(1, Ordering::SeqCst);
                         bench.start(1, accept(listener));
@@ -82,7 +83,8 @@ fn two_drivers_accept_from_one_listener(kind: Kind) {
             });
         }
         for _ in 0..CONNECTIONS {
-            TcpStream::connect_timeout(&address, PATIENCE).expect("is nobody accepting?");
+            TcpStream::connect_timeout(&address, PATIENCE)
+                .expect("a connection should be accepted");
         }
         let end = std::time::Instant::now() + PATIENCE;
         while accepted.load(Ordering::SeqCst) < CONNECTIONS {
@@ -104,8 +106,8 @@ fn a_forked_child_leaves_its_parents_driver_alone(kind: Kind) {
     bench.is_waiting(1);
     let fresh = driver(kind);
     let parents = std::mem::replace(&mut bench.driver, fresh);
-    // SAFETY: the child calls nothing that another thread of the parent could have locked: libc
-    // sees to its allocator's locks.
+    // SAFETY: the child uses no lock that another thread of the parent could hold: libc
+    // reinitialises its allocator's locks.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: the child's only thread, which was in no call of the reactor.
@@ -120,15 +122,15 @@ fn a_forked_child_leaves_its_parents_driver_alone(kind: Kind) {
             writer.write_all(b"child").unwrap();
             mine.finish(1) == 4 && &buffer == b"chil"
         });
-        // SAFETY: ends the child at once, without the parent's exit handlers.
+        // SAFETY: no preconditions; runs no exit handlers of the parent's.
         unsafe { libc::_exit(if matches!(works, Ok(true)) { 0 } else { 1 }) };
     }
     assert!(child > 0);
     bench.driver = parents;
     let mut status = 0;
-    // SAFETY: writes the status of our own child.
+    // SAFETY: only writes the status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "the child could not work");
+    assert_eq!(status, 0, "the child's driver does not work");
     bench.is_waiting(1);
     writer.write_all(b"abc").unwrap();
     assert_eq!(bench.finish(1), 3);

@@ -1,4 +1,4 @@
-//! Sockets: connections, messages, resets.
+//! Sockets: connections, datagrams, resets.
 
 use super::kit::*;
 use super::modes::holds_files;
@@ -93,14 +93,14 @@ fn flags_are_kept(kind: Kind) {
     assert_eq!(bench.run(receive(&here, &mut buffer, libc::MSG_PEEK)), 3);
     assert_eq!(bench.run(receive(&here, &mut buffer, 0)), 3);
     assert_eq!(bench.run(receive(&here, &mut buffer, libc::MSG_DONTWAIT)), -libc::EAGAIN);
-    // All that was asked for, though it comes in pieces.
+    // All bytes requested, though they arrive in pieces.
     bench.start(1, receive(&here, &mut buffer, libc::MSG_WAITALL));
     there.write_all(b"1234").unwrap();
     bench.is_waiting(1);
     there.write_all(b"5678").unwrap();
     assert_eq!(bench.finish(1), 8);
     assert_eq!(&buffer, b"12345678");
-    // And what there is when no more can come.
+    // The available bytes at the end of the stream.
     bench.start(1, receive(&here, &mut buffer, libc::MSG_WAITALL));
     there.write_all(b"90").unwrap();
     bench.is_waiting(1);
@@ -127,10 +127,10 @@ fn an_accept_waits_for_a_connection(kind: Kind) {
     let fd = bench.finish(1);
     assert!(fd >= 0, "{fd}");
     assert_eq!(u16::from_be(address.sin_port), there.local_addr().unwrap().port());
-    // SAFETY: asks for a flag of a descriptor.
+    // SAFETY: F_GETFD accesses no memory.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
-    // SAFETY: the completion has given it to us.
+    // SAFETY: a new descriptor, which nothing else owns.
     let mut here = unsafe { TcpStream::from_raw_fd(fd) };
     there.write_all(b"hi").unwrap();
     let mut buffer = [0; 2];
@@ -149,7 +149,7 @@ fn a_connect_arrives_or_is_refused(kind: Kind) {
         sin_zero: [0; 8],
     };
     let connect = |bench: &mut Bench| {
-        // SAFETY: makes a socket, owned here.
+        // SAFETY: a new descriptor, which nothing else owns.
         let socket = unsafe {
             let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
             TcpStream::from_raw_fd(fd)
@@ -180,7 +180,7 @@ fn a_reset_is_an_error(kind: Kind) {
     bench.start(1, receive(&here, &mut buffer, 0));
     bench.is_waiting(1);
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the option is read from memory that lives until the call returns.
+    // SAFETY: the kernel only reads the option.
     let set = unsafe {
         let (value, size) = ((&raw const linger).cast(), size_of_val(&linger) as u32);
         libc::setsockopt(there.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, size)

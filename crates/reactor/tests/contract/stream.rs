@@ -1,4 +1,4 @@
-//! Pipes: what has data, space and an end.
+//! Pipes: waiting for data, space and the end.
 
 use super::kit::*;
 use super::modes;
@@ -57,7 +57,7 @@ fn a_write_waits_for_space(kind: Kind) {
     let (mut reader, writer) = pipe().unwrap();
     let page = [7; 4096];
     let mut written = 0;
-    // More than a pipe holds.
+    // More than a pipe's buffer.
     loop {
         bench.start(1, write(&writer, &page));
         let mut result = None;
@@ -72,7 +72,7 @@ fn a_write_waits_for_space(kind: Kind) {
             Some(count) => written += count as usize,
             None => break,
         }
-        assert!(written <= 1 << 20, "a pipe without bounds");
+        assert!(written <= 1 << 20, "the pipe is never full");
     }
     bench.is_waiting(1);
     let mut read = vec![0; written];
@@ -125,15 +125,15 @@ fn a_poll_names_what_happened(kind: Kind) {
     assert_eq!(bench.run(poll(&reader, libc::POLLIN)), (libc::POLLIN | libc::POLLHUP).into());
     let mut buffer = [0];
     assert_eq!(bench.run(read(&reader, &mut buffer)), 1);
-    // Hanging up is reported though nobody asked for it.
+    // A hang-up is reported though it was not requested.
     assert_eq!(bench.run(poll(&reader, libc::POLLPRI)), libc::POLLHUP.into());
 }
 
 fn a_closed_descriptor_is_an_error(kind: Kind) {
     let mut bench = Bench::new(kind);
-    // A number that nobody has: tests run side by side, and a low one may be used again at once.
+    // An unused number: tests run in parallel, and a low one may be reused at once.
     let (reader, _writer) = pipe().unwrap();
-    // SAFETY: duplicates a descriptor and owns the result.
+    // SAFETY: a new descriptor, which nothing else owns.
     let high = unsafe {
         let fd = libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700);
         OwnedFd::from_raw_fd(fd)

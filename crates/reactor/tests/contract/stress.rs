@@ -1,4 +1,4 @@
-//! All sorts of things in an order drawn from a seed, against a count of what must come.
+//! Random operations from a seed, compared with counts of what must complete.
 
 use super::kit::*;
 use carefree_reactor::{Kind, clock};
@@ -12,7 +12,7 @@ over_all! {
     a_thousand_descriptors
 }
 
-/// What is under way: of which pair, and the buffer, which must not move. A poll has none.
+/// An operation under way: its pair, and its buffer, which must not move. A poll has none.
 type UnderWay = BTreeMap<u64, (usize, Option<Box<[u8]>>)>;
 
 struct Pair {
@@ -67,7 +67,7 @@ fn stress(kind: Kind, seed: u64) {
                 }
             }
             7 => {
-                // Also of those that have ended.
+                // Also those that have completed.
                 bench.driver.cancel(random.below(next + 1));
             }
             8 => {
@@ -82,7 +82,7 @@ fn stress(kind: Kind, seed: u64) {
         }
         assert_eq!(bench.driver.pending(), under_way.len());
     }
-    // The peers hang up: everything ends.
+    // The peers hang up: all operations end.
     for pair in &pairs {
         pair.there.shutdown(std::net::Shutdown::Write).unwrap();
     }

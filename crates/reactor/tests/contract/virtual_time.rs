@@ -1,4 +1,4 @@
-//! The mock's own promises: an order from the seed, and time that passes at once.
+//! The mock's own contract: an order from the seed, and time that passes at once.
 
 use super::kit::*;
 use carefree_reactor::clock::{Virtual, nanos};
@@ -16,13 +16,13 @@ fn mock(seed: u64) -> (Driver, Arc<Virtual>) {
     (Driver::mock(seed, Arc::clone(&clock), idle).unwrap(), clock)
 }
 
-/// In which order ten reads that could all be done are done.
+/// The order in which ten reads that are all ready complete.
 fn order(seed: u64) -> Vec<u64> {
     let (mut driver, _) = mock(seed);
     let mut pipes: Vec<_> = (0..10).map(|_| pipe().unwrap()).collect();
     let mut buffers = [[0u8; 4]; 10];
     for (token, (pipe, buffer)) in pipes.iter_mut().zip(&mut buffers).enumerate() {
-        // SAFETY: the buffers are left alone until the completions have come.
+        // SAFETY: the buffers are not used until the completions have come.
         unsafe { driver.submit(token as u64, &read(&pipe.0, buffer)).unwrap() };
         pipe.1.write_all(b"x").unwrap();
     }
@@ -33,7 +33,7 @@ fn order(seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn the_seed_decides_the_order_and_nothing_else_does() {
+fn only_the_seed_determines_the_order() {
     let orders: HashSet<_> = (0..20).map(order).collect();
     assert!(orders.len() > 15, "only {} orders", orders.len());
     for seed in 0..20 {
@@ -47,7 +47,7 @@ fn hours_pass_at_once() {
     let (mut driver, clock) = mock(1);
     let (reader, mut writer) = pipe().unwrap();
     let mut buffer = [0; 4];
-    // SAFETY: the buffer is left alone until the completion has come.
+    // SAFETY: the buffer is not used until the completion has come.
     unsafe { driver.submit(1, &read(&reader, &mut buffer)).unwrap() };
     let start = driver.now();
     for hours in 1..=1_000 {
@@ -57,7 +57,7 @@ fn hours_pass_at_once() {
     }
     assert_eq!(clock.now(), start + 1_000 * nanos(HOUR));
     assert!(real.elapsed() < HOUR);
-    // What is ready comes before time passes, and so does a wake-up.
+    // Operations that are ready complete before time passes, and so does a wake-up.
     let later = driver.now() + nanos(HOUR);
     writer.write_all(b"x").unwrap();
     let mut out = Vec::new();
@@ -66,7 +66,7 @@ fn hours_pass_at_once() {
     driver.waker().wake();
     assert!(driver.wait(Some(later), &mut out));
     assert!(driver.now() < later);
-    // Time does not run back.
+    // Time does not go back.
     driver.wait(Some(start), &mut out);
     assert!(driver.now() > start);
 }

@@ -1,4 +1,4 @@
-//! Waiting: deadlines, wake-ups, and more than fits into the queues.
+//! Waiting: deadlines, wake-ups, and more operations than fit into the queues.
 
 use super::kit::*;
 use super::modes;
@@ -19,7 +19,7 @@ over_all! {
     the_kernel_keeps_deadlines_and_not_only_our_loops
 }
 
-/// Waits until a wake-up or the deadline; whether it was a wake-up.
+/// Waits until a wake-up or the deadline; returns whether it was a wake-up.
 fn rest(driver: &mut Driver, deadline: u64) -> bool {
     loop {
         let mut out = Vec::new();
@@ -33,7 +33,7 @@ fn rest(driver: &mut Driver, deadline: u64) -> bool {
     }
 }
 
-/// A moment on the driver's clock.
+/// A time on the driver's clock.
 fn after(driver: &Driver, span: Duration) -> u64 {
     clock::add(driver.now(), span)
 }
@@ -41,10 +41,10 @@ fn after(driver: &Driver, span: Duration) -> u64 {
 /// Waits for a wake-up, which must come.
 fn hear(driver: &mut Driver) {
     if driver.kind() == Kind::Mock {
-        // It would skip to the end of our patience.
+        // The mock would skip to the deadline.
         while !driver.wait(None, &mut Vec::new()) {}
     } else {
-        assert!(rest(driver, clock::after(PATIENCE)), "not heard");
+        assert!(rest(driver, clock::after(PATIENCE)), "the wake-up did not arrive");
     }
 }
 
@@ -61,7 +61,7 @@ fn a_deadline_ends_a_wait_and_never_early(kind: Kind) {
             assert!(!rest(&mut bench.driver, deadline));
             assert!(bench.driver.now() >= deadline);
         }
-        assert!(!rest(&mut bench.driver, 0), "long past");
+        assert!(!rest(&mut bench.driver, 0), "the deadline has passed");
     }
     writer.write_all(b"x").unwrap();
     assert_eq!(bench.finish(1), 1);
@@ -108,7 +108,7 @@ fn a_wake_up_ends_the_wait_under_way(kind: Kind) {
     assert_eq!(bench.finish(1), 1);
 }
 
-/// Two threads that wake each other, each sleeping in its bed or, every other time, in its driver.
+/// Two threads that wake each other, each sleeping alternately on its futex and in its driver.
 fn wake_ups_by_turns_are_all_heard(kind: Kind) {
     const TURNS: u64 = 5_000;
     let ball = Arc::new(AtomicU64::new(0));
@@ -160,7 +160,7 @@ fn more_than_the_queues_hold_is_not_lost(kind: Kind) {
         assert_eq!(bench.finish(token), libc::POLLIN.into());
     }
     assert_eq!(bench.driver.pending(), 0);
-    // And the watch for wake-ups has survived it.
+    // Wake-ups are still noticed afterwards.
     let waker = bench.driver.waker();
     let mut buffer = [0; 1];
     assert_eq!(bench.run(read(&reader, &mut buffer)), 1);
@@ -180,7 +180,7 @@ fn more_than_the_queues_hold_is_not_lost(kind: Kind) {
 
 fn another_thread_can_harvest(kind: Kind) {
     if modes::defers() {
-        // That is what it costs.
+        // This is the cost of deferring.
         return;
     }
     for handed_over in [true, false] {
@@ -235,14 +235,14 @@ fn dropping_a_driver_ends_what_is_pending(kind: Kind) {
     drop(driver);
     writer.write_all(b"abc").unwrap();
     std::thread::sleep(Duration::from_millis(2));
-    assert_eq!(buffer, [0; 4], "nobody reads any more");
+    assert_eq!(buffer, [0; 4], "the read was not cancelled");
     let mut bench = Bench::new(kind);
     assert_eq!(bench.run(read(&reader, &mut buffer)), 3);
 }
 
 fn the_kernel_keeps_deadlines_and_not_only_our_loops(kind: Kind) {
-    // Were the deadline passed on as a span, or on another clock, a single wait would be off by the
-    // uptime. A signal may end one early, so one in ten must do.
+    // If the deadline were passed as a duration, or for another clock, each wait would be off by the
+    // uptime. A signal may end a wait early, so one in ten must be right.
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
     let mut buffer = [0; 4];
@@ -254,7 +254,7 @@ fn the_kernel_keeps_deadlines_and_not_only_our_loops(kind: Kind) {
         late.is_some_and(|late| late < 1_000_000_000)
     });
     assert!(kept);
-    // Beyond all time is no limit.
+    // A deadline that never comes is no limit.
     let waker = bench.driver.waker();
     let other = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(3));

@@ -44,7 +44,7 @@ impl MappedFile {
     /// too many are mapped.
     ///
     /// ```
-    /// use carefree_context::file::MappedFile;
+    /// use carefree_context::mapped_file::MappedFile;
     ///
     /// let file = MappedFile::open(c"/proc/self/exe").expect("this program");
     /// // SAFETY: the bytes are read before the file is closed, once.
