@@ -5,6 +5,7 @@ mod entry;
 mod finish;
 mod probe;
 mod ring;
+mod setup;
 mod unheld;
 
 pub(crate) use probe::{check_environment, probe};

@@ -27,43 +27,19 @@
 //! undetected. `CAREFREE_GUARD` makes guards larger; deep calls into such code belong on a large stack
 //! ([`call_on_stack`](crate::coroutine::call_on_stack)), whose guard is 1 MiB.
 
-use crate::mapped_file;
-use crate::stack::{self, StackInfo, sys};
-use std::cell::Cell;
+mod alternate_stack;
+mod report;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Describes the user of a stack that has overflowed, such as `fiber 'name'`, by calling `say`
-/// with one or more pieces of text.
-///
-/// It is called in a signal handler, on the alternate signal stack, while the thread is stopped
-/// anywhere, so it must be async-signal-safe. In particular it must not allocate
-/// or lock, and must not rely on data that the stopped thread may have been changing.
-pub type Describer = unsafe fn(overflown: &StackInfo, say: &mut dyn FnMut(&[u8]));
+use crate::mapped_file;
+use crate::stack;
 
-static DESCRIBER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-
-/// Sets the function that describes the users of stacks. Without one, reports say "a coroutine".
-///
-/// ```
-/// use carefree_context::{overflow, stack::StackInfo};
-///
-/// unsafe fn describe(_: &StackInfo, say: &mut dyn FnMut(&[u8])) {
-///     say(b"worker ");
-///     say(b"seven");
-/// }
-///
-/// // SAFETY: `describe` allocates nothing, locks nothing, and reads nothing that changes.
-/// unsafe { overflow::set_describer(describe) };
-/// ```
-///
-/// # Safety
-/// `describer` must be sound to call in a signal handler, for any stack that [`stack::find`] finds.
-pub unsafe fn set_describer(describer: Describer) {
-    DESCRIBER.store(describer as *mut (), Ordering::Release);
-}
+pub use alternate_stack::ensure_alternate_stack;
+pub use report::{Describer, set_describer};
 
 /// Installs the handler that reports a stack overflow and aborts the program.
 ///
@@ -140,7 +116,7 @@ unsafe extern "C" fn on_fault(
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code > 0 {
         if let Some(slot) = stack::find(address).filter(|slot| slot.is_guard(address)) {
-            report(&slot);
+            report::print(&slot);
             // SAFETY: no preconditions; async-signal-safe.
             unsafe { libc::abort() };
         }
@@ -150,72 +126,6 @@ unsafe extern "C" fn on_fault(
     }
     // SAFETY: the kernel's arguments, unchanged.
     unsafe { pass_on(signal, info, context) };
-}
-
-fn report(slot: &StackInfo) {
-    let mut line = Line::new();
-    line.say(b"\ncarefree: ");
-    let describer = DESCRIBER.load(Ordering::Acquire);
-    if describer.is_null() {
-        line.say(b"a coroutine");
-    } else {
-        // SAFETY: only `set_describer` stores there. It stores a `Describer`, and requires that it is sound
-        // to call in a signal handler.
-        unsafe {
-            let describer: Describer = std::mem::transmute::<*mut (), Describer>(describer);
-            describer(slot, &mut |piece| line.say(piece));
-        }
-    }
-    line.say(b" has overflowed its stack of ");
-    line.number((slot.size - slot.guard) / 1024);
-    line.say(
-        b" KiB: give fibers larger ones with Builder::stack_size(bytes), or all of them with ",
-    );
-    line.say(b"CAREFREE_STACK=bytes or RUST_MIN_STACK=bytes, a coroutine with ");
-    line.say(b"coroutine_with_stack_size, a deep call with on_large_stack(bytes, f)\n");
-    line.flush();
-}
-
-/// A line of text for standard error, collected so that it is written by one call.
-struct Line {
-    text: [u8; 512],
-    length: usize,
-}
-
-impl Line {
-    fn new() -> Self {
-        Line { text: [0; 512], length: 0 }
-    }
-
-    fn say(&mut self, piece: &[u8]) {
-        for byte in piece {
-            if self.length == self.text.len() {
-                self.flush();
-            }
-            self.text[self.length] = *byte;
-            self.length += 1;
-        }
-    }
-
-    fn number(&mut self, value: usize) {
-        if value >= 10 {
-            self.number(value / 10);
-        }
-        self.say(&[b'0' + (value % 10) as u8]);
-    }
-
-    fn flush(&mut self) {
-        let mut rest = &self.text[..self.length];
-        while !rest.is_empty() {
-            // By a system call: libc's write may be interposed by one that parks fibers.
-            match sys::write(libc::STDERR_FILENO, rest) {
-                Ok(written @ 1..) => rest = &rest[written..],
-                // There is nowhere else to report.
-                _ => break,
-            }
-        }
-        self.length = 0;
-    }
 }
 
 /// Handles a signal as if [`on_fault`] had not been installed.
@@ -281,108 +191,4 @@ fn default_for_good() -> *mut libc::sigaction {
     // SAFETY: all zeros is a valid value: SIG_DFL, no flags, an empty mask.
     static DEFAULT: Shared = Shared(unsafe { std::mem::zeroed() });
     (&raw const DEFAULT.0).cast_mut()
-}
-
-/// Gives the calling kernel thread an alternate signal stack if it has none; it is freed when the
-/// thread ends.
-///
-/// Threads of the Rust standard library have one already. To be called on carriers, and on threads that
-/// C code started and that run coroutines.
-///
-/// ```
-/// // On a thread of std: does nothing.
-/// carefree_context::overflow::ensure_alternate_stack()?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Errors
-/// When there is no memory for it.
-pub fn ensure_alternate_stack() -> io::Result<()> {
-    if current_alternate().ss_flags & libc::SS_DISABLE == 0 {
-        return Ok(());
-    }
-    let page = sys::page_size();
-    let bytes = alternate_bytes().next_multiple_of(page);
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this thread's
-    // alternate stack.
-    unsafe {
-        let map = libc::mmap(ptr::null_mut(), page + bytes, protection, flags, -1, 0);
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let alternate = AlternateStack { map, bytes: page + bytes };
-        let base = map.byte_add(page);
-        let request = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: bytes };
-        if libc::mprotect(map, page, libc::PROT_NONE) != 0
-            || libc::sigaltstack(&raw const request, ptr::null_mut()) != 0
-        {
-            let error = io::Error::last_os_error();
-            libc::munmap(map, page + bytes);
-            return Err(error);
-        }
-        // In a thread that is ending, whose thread-locals are destroyed, the mapping is leaked.
-        let _ = ALTERNATE.try_with(|slot| slot.set(Some(alternate)));
-    }
-    Ok(())
-}
-
-thread_local! {
-    static ALTERNATE: OwnAlternate = const { OwnAlternate(Cell::new(None)) };
-}
-
-#[derive(Clone, Copy)]
-struct AlternateStack {
-    map: *mut libc::c_void,
-    bytes: usize,
-}
-
-struct OwnAlternate(Cell<Option<AlternateStack>>);
-
-impl OwnAlternate {
-    fn set(&self, alternate: Option<AlternateStack>) {
-        self.0.set(alternate);
-    }
-}
-
-impl Drop for OwnAlternate {
-    fn drop(&mut self) {
-        let Some(AlternateStack { map, bytes }) = self.0.get() else { return };
-        let current = current_alternate();
-        // A fiber with thread-locals of its own may have called this on one kernel thread and end on
-        // another, and the program may have set another stack since. Then the mapping may be in use and
-        // is leaked.
-        if current.ss_flags & libc::SS_DISABLE == 0
-            && (map as usize..map as usize + bytes).contains(&(current.ss_sp as usize))
-        {
-            let disable =
-                libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-            // SAFETY: the memory is unmapped only after the kernel has stopped using it. The kernel refuses
-            // that while the thread is on this stack.
-            unsafe {
-                if libc::sigaltstack(&raw const disable, ptr::null_mut()) == 0 {
-                    libc::munmap(map, bytes);
-                }
-            }
-        }
-    }
-}
-
-fn current_alternate() -> libc::stack_t {
-    let mut current =
-        libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-    // SAFETY: only writes to `current`.
-    unsafe { libc::sigaltstack(ptr::null(), &raw mut current) };
-    current
-}
-
-/// The size of an alternate stack: what the kernel pushes for a signal (which depends on the processor's
-/// registers), and room for the handler, a describer, and the handler that a signal is passed on to.
-fn alternate_bytes() -> usize {
-    const ROOM: usize = 32 * 1024;
-    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
-    // SAFETY: no preconditions.
-    let least = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
-    least.max(libc::MINSIGSTKSZ) + ROOM
 }

@@ -1,0 +1,111 @@
+//! Alternate signal stacks, on which the handler runs.
+
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+
+use crate::stack::sys;
+
+/// Gives the calling kernel thread an alternate signal stack if it has none; it is freed when the
+/// thread ends.
+///
+/// Threads of the Rust standard library have one already. To be called on carriers, and on threads that
+/// C code started and that run coroutines.
+///
+/// ```
+/// // On a thread of std: does nothing.
+/// carefree_context::overflow::ensure_alternate_stack()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn ensure_alternate_stack() -> io::Result<()> {
+    if current_alternate().ss_flags & libc::SS_DISABLE == 0 {
+        return Ok(());
+    }
+    let page = sys::page_size();
+    let bytes = alternate_bytes().next_multiple_of(page);
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this thread's
+    // alternate stack.
+    unsafe {
+        let map = libc::mmap(ptr::null_mut(), page + bytes, protection, flags, -1, 0);
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let alternate = AlternateStack { map, bytes: page + bytes };
+        let base = map.byte_add(page);
+        let request = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: bytes };
+        if libc::mprotect(map, page, libc::PROT_NONE) != 0
+            || libc::sigaltstack(&raw const request, ptr::null_mut()) != 0
+        {
+            let error = io::Error::last_os_error();
+            libc::munmap(map, page + bytes);
+            return Err(error);
+        }
+        // In a thread that is ending, whose thread-locals are destroyed, the mapping is leaked.
+        let _ = ALTERNATE.try_with(|slot| slot.set(Some(alternate)));
+    }
+    Ok(())
+}
+
+thread_local! {
+    static ALTERNATE: OwnAlternate = const { OwnAlternate(Cell::new(None)) };
+}
+
+#[derive(Clone, Copy)]
+struct AlternateStack {
+    map: *mut libc::c_void,
+    bytes: usize,
+}
+
+struct OwnAlternate(Cell<Option<AlternateStack>>);
+
+impl OwnAlternate {
+    fn set(&self, alternate: Option<AlternateStack>) {
+        self.0.set(alternate);
+    }
+}
+
+impl Drop for OwnAlternate {
+    fn drop(&mut self) {
+        let Some(AlternateStack { map, bytes }) = self.0.get() else { return };
+        let current = current_alternate();
+        // A fiber with thread-locals of its own may have called this on one kernel thread and end on
+        // another, and the program may have set another stack since. Then the mapping may be in use and
+        // is leaked.
+        if current.ss_flags & libc::SS_DISABLE == 0
+            && (map as usize..map as usize + bytes).contains(&(current.ss_sp as usize))
+        {
+            let disable =
+                libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+            // SAFETY: the memory is unmapped only after the kernel has stopped using it. The kernel refuses
+            // that while the thread is on this stack.
+            unsafe {
+                if libc::sigaltstack(&raw const disable, ptr::null_mut()) == 0 {
+                    libc::munmap(map, bytes);
+                }
+            }
+        }
+    }
+}
+
+fn current_alternate() -> libc::stack_t {
+    let mut current =
+        libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    // SAFETY: only writes to `current`.
+    unsafe { libc::sigaltstack(ptr::null(), &raw mut current) };
+    current
+}
+
+/// The size of an alternate stack: what the kernel pushes for a signal (which depends on the processor's
+/// registers), and room for the handler, a describer, and the handler that a signal is passed on to.
+fn alternate_bytes() -> usize {
+    const ROOM: usize = 32 * 1024;
+    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    // SAFETY: no preconditions.
+    let least = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
+    least.max(libc::MINSIGSTKSZ) + ROOM
+}
