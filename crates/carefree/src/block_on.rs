@@ -1,8 +1,8 @@
-//! Async code on fibers: a future's task waits as a fiber does.
+//! Futures on fibers: the fiber that polls a future parks while the future waits.
 //!
 //! # The protocol, and why no wake-up is lost
 //!
-//! A task has one word: `RUNS`, `WAITS` or `WOKEN`.
+//! A future that is being run is a *task*. It has one word: `RUNS`, `WAITS` or `WOKEN`.
 //!
 //! ```text
 //!  task:  T1  poll; ready: done                    wake:  K1  old = swap(WOKEN)
@@ -12,16 +12,16 @@
 //!             was WOKEN: go to T1, else to T2
 //! ```
 //!
-//! All steps on the word are read-modify-writes, so K1 falls between two of the task's. Between T4
-//! and T2: T2 sees `WOKEN` and the task polls again. Between T2 and T4: the waker saw `WAITS` and
-//! goes on to K2. Parking asks for the word under the lock that unparking takes: either it sees
-//! `WOKEN` and does not park, or K2 comes later and finds the task parked. Further wakers find
-//! `WOKEN` and leave K2 to the first. Only T4 takes `WOKEN` away, and T1 follows; K1 releases and
-//! T4 acquires, so that poll sees what the waker did before.
+//! All steps on the word are read-modify-writes, so K1 comes between two steps of the task. If it comes
+//! between T4 and T2, T2 sees `WOKEN` and the task polls again. If it comes between T2 and T4, the waker saw
+//! `WAITS` and goes on to K2. Parking looks at the word under the lock that unparking takes: either it sees
+//! `WOKEN` and does not park, or K2 comes later and finds the task parked. Further wakers find `WOKEN` and
+//! leave K2 to the first. Only T4 takes `WOKEN` away, and T1 follows. K1 releases and T4 acquires, so that
+//! poll sees what the waker did before.
 //!
-//! The key is the address of the word, which a waker's reference keeps from being used for anything
-//! else until K2 is over. The fiber's own token (`park`, `unpark`) is not involved: a program may use
-//! both.
+//! The key is the address of the word. A waker's reference to the task keeps that address from being used for
+//! anything else until K2 is over. The fiber's own token (`park`, `unpark`) is not involved: a program may
+//! use both.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -35,17 +35,18 @@ const RUNS: u8 = 0;
 const WAITS: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// Who waits for a future: one fiber or thread.
+/// A future that one fiber or thread waits for.
 struct Task {
     state: AtomicU8,
 }
 
 impl Task {
+    /// What the fiber or thread parks on.
     fn key(&self) -> usize {
         (&raw const self.state) as usize
     }
 
-    /// Waits for a wake-up since the last one.
+    /// Waits until the task has been woken since its last poll.
     fn wait(&self, until: Until) -> Result<(), Interrupted> {
         loop {
             let begun =
@@ -56,7 +57,7 @@ impl Task {
                     wait::park(self.key(), waits, Reason::Future, until)
                 }
                 Err(_) => {
-                    // Woken while it ran: what a future does to let others run.
+                    // Woken during its poll, which is how a future yields: lets others run.
                     yield_now();
                     Outcome::Invalid
                 }
@@ -90,18 +91,17 @@ impl Wake for Task {
 
 /// Runs a future to its end on the calling fiber, which parks whenever the future waits.
 ///
-/// This is how a fiber uses a crate that is async only. The carrier runs other fibers meanwhile, and
-/// between two polls the fiber may move to another carrier, as anywhere else. What the future needs
-/// to make progress (timers, I/O) is its own business: futures of a runtime that has a reactor of its
-/// own, such as tokio's, want to be driven by it or to find it in the fiber's thread-local variables.
-/// On a plain thread it works alike.
+/// This is how a fiber uses a crate that is async only. The carrier runs other fibers meanwhile, and the
+/// fiber may move to another carrier between two polls. What the future needs to make progress (timers,
+/// I/O) is not provided here: futures of a runtime with a reactor of its own, such as tokio's, have to be
+/// driven by that, or find it in the fiber's thread-local variables. On a plain thread it works alike.
 ///
 /// Calls may be nested, and the future may use blocking code: it then parks the fiber, and with it
 /// the whole future. The future lies in the caller's frame; box one that is large against a fiber's
 /// stack.
 ///
-/// Like a wait for a lock, this is not cut short by cancellation or by a [`timeout`](crate::timeout()),
-/// since there would be no output to return: see [`try_block_on`].
+/// Neither cancellation nor a [`timeout`](crate::timeout()) cuts this short, for there would be no output to
+/// return: see [`try_block_on`].
 ///
 /// # Panics
 /// With the future's panic, if it panics.
@@ -134,8 +134,8 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     }
 }
 
-/// [`block_on`], given up when the fiber is cancelled or a [`timeout`](crate::timeout()) it is in
-/// ends: the future is dropped then, which is how futures are cancelled.
+/// [`block_on`], given up when the fiber is cancelled or a [`timeout`](crate::timeout()) that it is within is
+/// over. The future is dropped then, which is how futures are cancelled.
 ///
 /// A future that is ready without waiting returns its output all the same.
 ///

@@ -7,12 +7,12 @@ use carefree_context::{arch, stack, tls};
 pub use carefree_context::stack::GuardMode;
 pub use carefree_reactor::Kind as ReactorKind;
 
-/// How fibers see thread-local storage.
+/// Which thread-local storage fibers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
     /// Each fiber has its own, and may move between carriers.
     Own,
-    /// Fibers see their carrier's and stay on that carrier: only where that was
+    /// Fibers use their carrier's and stay on that carrier: only where that was
     /// [asked for](share_thread_locals).
     Shared,
     /// Fibers cannot have their own here, so each is a thread of the kernel's: as right as with
@@ -24,7 +24,7 @@ pub enum TlsMode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Platform {
-    /// How fibers see thread-local storage.
+    /// Which thread-local storage fibers use.
     pub tls: TlsMode,
     /// Why: in words.
     pub tls_reason: String,
@@ -36,8 +36,8 @@ pub struct Platform {
     pub guards: GuardMode,
     /// Why: in words.
     pub guards_reason: String,
-    /// How fibers wait for files and sockets; `None` if `CAREFREE_REACTOR` asks for what cannot be
-    /// had, and then no fiber can be spawned.
+    /// How fibers wait for files and sockets; `None` if `CAREFREE_REACTOR` asks for what is not available,
+    /// and then no fiber can be spawned.
     pub reactor: Option<ReactorKind>,
     /// Why: in words.
     pub reactor_reason: String,
@@ -52,7 +52,7 @@ pub struct Platform {
 pub fn platform() -> &'static Platform {
     static PLATFORM: OnceLock<Platform> = OnceLock::new();
     PLATFORM.get_or_init(|| {
-        // Some of the environment has its say on what is used.
+        // Reads the settings that decide what is used.
         carefree_runtime::prepare_process();
         let guards = stack::guards();
         let (reactor, reactor_reason) = match carefree_reactor::choice() {
@@ -114,6 +114,6 @@ pub fn platform() -> &'static Platform {
 /// assert_eq!(shared, carefree::platform().tls == carefree::TlsMode::Shared);
 /// ```
 pub unsafe fn share_thread_locals() -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function demands the same.
     unsafe { tls::ask_to_share() }
 }

@@ -56,7 +56,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Waits, letting others run, until somebody waits for `slot`.
+/// Lets others run until one of them waits for `slot`.
 fn until_awaited<T>(slot: &Slot<T>) {
     while !slot.is_awaited() {
         carefree::sleep(Duration::from_micros(100));

@@ -48,7 +48,7 @@ fn the_child() {
     println!("privileged: {}", unsafe { libc::getauxval(libc::AT_SECURE) } != 0);
 }
 
-/// A user who starts a program that has rights of its own has no say in how it works.
+/// A program with rights that its user does not have takes no settings from that user.
 #[test]
 fn a_program_with_rights_of_its_own_does_not_obey_its_user() {
     // What cannot be obeyed ends the program, if it listens.
@@ -85,7 +85,7 @@ fn a_program_with_rights_of_its_own_does_not_obey_its_user() {
         let output = run(&[setting]);
         !output.status.success() || said(&output) != said(&run(&[]))
     });
-    // Of nobody, and run with nobody's rights by root.
+    // Owned by the user `nobody`, with whose rights root runs it.
     std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&program, mode).unwrap();

@@ -21,9 +21,9 @@ const CASE: &str = "CAREFREE_TEST_CASE";
 const PATIENCE: u32 = 120;
 
 const OPEN: u8 = 0;
-/// Who comes sleeps in the kernel.
+/// A thread that comes to the gate sleeps in the kernel.
 const WAITS: u8 = 1;
-/// Who comes uses its processor.
+/// A thread that comes to the gate uses its processor.
 const SPINS: u8 = 2;
 
 static GATE: AtomicU8 = AtomicU8::new(OPEN);
@@ -64,13 +64,13 @@ static ALLOCATOR: Gated = Gated;
 unsafe impl GlobalAlloc for Gated {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         pass();
-        // SAFETY: the caller's promises.
+        // SAFETY: `System.alloc` demands the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         pass();
-        // SAFETY: the caller's promises.
+        // SAFETY: `alloc` has got the pointer from `System`, for the same layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -92,28 +92,28 @@ mod c {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         pass();
-        // SAFETY: libc's own.
+        // SAFETY: libc's function, with the arguments of its replacement.
         unsafe { __libc_malloc(size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         pass();
-        // SAFETY: as above.
+        // SAFETY: libc's function, with the arguments of its replacement.
         unsafe { __libc_calloc(count, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
         pass();
-        // SAFETY: as above; the pointer is the caller's.
+        // SAFETY: libc's function, with the arguments of its replacement.
         unsafe { __libc_realloc(pointer, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn free(pointer: *mut c_void) {
         pass();
-        // SAFETY: as above.
+        // SAFETY: libc's function, with the arguments of its replacement.
         unsafe { __libc_free(pointer) }
     }
 }
@@ -349,7 +349,7 @@ fn nothing_is_asked_for() {
 fn main() -> ExitCode {
     if let Ok(name) = std::env::var(CASE) {
         let case = CASES.iter().find(|case| case.0 == name).expect("a case");
-        // SAFETY: it takes a number: the process ends by itself if nobody reads what it says.
+        // SAFETY: takes a number. The process ends by itself if it is not killed.
         unsafe { libc::alarm(PATIENCE) };
         carefree_insight::register();
         case.1();

@@ -50,7 +50,7 @@ const CASES: &[(&str, fn(), End)] = &[
     ("one_that_computes", one_that_computes, Silence),
     ("an_offloaded_call", an_offloaded_call, Silence),
     ("after_offloaded_calls", after_offloaded_calls, Report(&[DEADLOCK, "'the waiter' is parked"])),
-    ("nobody_waits", nobody_waits, Silence),
+    ("no_thread_waits", no_thread_waits, Silence),
     ("a_foreign_thread", a_foreign_thread, Suspicion(&["unless another thread wakes one"])),
 ];
 
@@ -211,7 +211,7 @@ fn an_offloaded_call() {
     handle.join().unwrap();
 }
 
-/// Threads that made such calls can wake nobody.
+/// Threads that have made such calls wake no fiber.
 fn after_offloaded_calls() {
     for _ in 0..3 {
         run(|| offload(|| ()));
@@ -220,7 +220,7 @@ fn after_offloaded_calls() {
 }
 
 /// Fibers that are left to themselves may wait for as long as they like.
-fn nobody_waits() {
+fn no_thread_waits() {
     drop(spawn(park));
     thread::sleep(LONGER_THAN_A_LOOK);
 }

@@ -1,8 +1,7 @@
 //! The work that it takes to end the waits of many at once, counted: four times as many may take about
 //! four times as much.
 //!
-//! Steps are places in lists that are looked at, fibers' headers that are visited, waits that are ended
-//! or attempted to be, and switches. (The reactor's own tables count theirs: `ending`, `line`.) Each
+//! Steps are looks at entries of lists and at fibers' headers, attempts to end a wait, and switches. (The reactor's own tables count theirs: `ending`, `line`.) Each
 //! count is taken by a process of its own, over each reactor.
 
 use std::os::fd::AsRawFd;

@@ -1,10 +1,10 @@
-//! What stands around the waiting and the waking when loom checks them.
+//! The world in which loom runs the real code of waiting and waking.
 //!
 //! `wait`, `lot`, `join`, `operation`, `waiters` and what they are made of are the real ones. Beneath them, in
 //! `model/`, is a world with a thread of loom's for each fiber and each plain thread: a fiber that leaves
 //! its stack does what its carrier would do next, and then sleeps until it is made ready. So loom itself
-//! reports what sleeps for ever, as a deadlock; and what makes a fiber ready touches a cell that
-//! stands for its context, so loom reports what does it too early.
+//! reports a fiber that sleeps for ever, as a deadlock; and what makes a fiber ready accesses a cell that
+//! stands for its context, so loom reports it if that comes too early.
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(test)]

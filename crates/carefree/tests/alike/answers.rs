@@ -209,7 +209,7 @@ fn the_flags_of_the_later_forms() {
                     let mut room = [0; 20];
                     let (head, tail) = room.split_at_mut(5);
                     let parts = [buffer(head), buffer(tail)];
-                    // SAFETY: as above.
+                    // SAFETY: two buffers.
                     checked(
                         unsafe { libc::preadv2(file.as_raw_fd(), parts.as_ptr(), 2, at, flags) }
                             as i64,

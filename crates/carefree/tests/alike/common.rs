@@ -175,26 +175,26 @@ pub(crate) fn read(file: &impl AsRawFd, to: *mut c_void, length: usize) -> Resul
 }
 
 pub(crate) fn writev(file: &impl AsRawFd, buffers: &[iovec]) -> Result {
-    // SAFETY: as above.
+    // SAFETY: the kernel says what cannot be read.
     checked(
         unsafe { libc::writev(file.as_raw_fd(), buffers.as_ptr(), buffers.len() as c_int) } as i64
     )
 }
 
 pub(crate) fn readv(file: &impl AsRawFd, buffers: &[iovec]) -> Result {
-    // SAFETY: as above.
+    // SAFETY: the kernel says what cannot be written.
     checked(
         unsafe { libc::readv(file.as_raw_fd(), buffers.as_ptr(), buffers.len() as c_int) } as i64
     )
 }
 
 pub(crate) fn pwrite(file: &impl AsRawFd, from: *const c_void, length: usize, at: off_t) -> Result {
-    // SAFETY: as above.
+    // SAFETY: the kernel says what cannot be read.
     checked(unsafe { libc::pwrite(file.as_raw_fd(), from, length, at) } as i64)
 }
 
 pub(crate) fn pread(file: &impl AsRawFd, to: *mut c_void, length: usize, at: off_t) -> Result {
-    // SAFETY: as above.
+    // SAFETY: the kernel says what cannot be written.
     checked(unsafe { libc::pread(file.as_raw_fd(), to, length, at) } as i64)
 }
 

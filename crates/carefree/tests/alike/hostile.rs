@@ -291,7 +291,7 @@ fn futexes_at_bad_places() {
         for operation in [libc::FUTEX_WAKE_OP, libc::FUTEX_CMP_REQUEUE] {
             for (one, other) in [(good, 0), (0, good), (odd, good), (good, odd), (good, 8)] {
                 let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-                // SAFETY: as above; the word is left as it is.
+                // SAFETY: the kernel says what is not there; the operation leaves the word as it is.
                 answers.push(checked(unsafe {
                     libc::syscall(libc::SYS_futex, one, operation, 1, 1, other, 1 << 28)
                 }));

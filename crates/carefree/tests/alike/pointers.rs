@@ -220,7 +220,7 @@ fn times_of_several_messages() {
                 one.set_nonblocking(false).unwrap();
             }
         }
-        // SAFETY: as above.
+        // SAFETY: zeros are a message without room; the time is written where there is room.
         unsafe {
             let all = libc::PROT_READ | libc::PROT_WRITE;
             assert_eq!(libc::mprotect(only_read.0, PAGES * PAGE, all), 0);

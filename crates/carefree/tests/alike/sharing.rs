@@ -37,7 +37,7 @@ fn each_once() -> (BTreeMap<usize, usize>, Vec<String>) {
     ((0..RECORDS).map(|number| (number, 1)).collect(), Vec::new())
 }
 
-/// Writes all records, each by one call of `write`, which is told who makes it.
+/// Writes all records, each by one call of `write`, which gets the writer's number.
 fn write_records(on: On, write: impl Fn(usize, &[u8]) + Send + Sync) {
     let write = &write;
     let task = |writer: usize| -> Task<'_> {

@@ -18,7 +18,7 @@ fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce
     Runtime::builder().carriers(2).build().unwrap().run(|| {
         let begun = Arc::new(AtomicBool::new(false));
         let stop = Arc::new(AtomicBool::new(false));
-        // Nobody steals as long as the other carrier is busy.
+        // The other carrier is busy, and does not steal.
         let spinning = spawn({
             let (begun, stop) = (Arc::clone(&begun), Arc::clone(&stop));
             move || {

@@ -34,7 +34,7 @@ fn a_number_that_is_given_to_another_file_ends_the_reads_of_the_old_one() {
         for replace in [
             // SAFETY: no memory is involved.
             |from, to| unsafe { libc::dup2(from, to) },
-            // SAFETY: as above.
+            // SAFETY: no memory is involved.
             |from, to| unsafe { libc::dup3(from, to, libc::O_CLOEXEC) },
         ] {
             let waits = reading(old.as_raw_fd());
@@ -73,11 +73,11 @@ fn a_number_that_cannot_be_given_away_keeps_its_readers() {
 fn a_range_of_numbers_is_closed() {
     on_one_carrier(|| {
         let (reader, _writer) = UnixStream::pair().unwrap();
-        // SAFETY: no memory is involved. Nobody else has such a high number.
+        // SAFETY: no memory is involved, and no other file has such a high number.
         let high = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700) };
         assert!(high >= 700);
         let waits = reading(high);
-        // SAFETY: as above.
+        // SAFETY: no memory is involved, and no other file has such a high number.
         assert_eq!(unsafe { libc::close_range(high as u32, high as u32, 0) }, 0);
         assert_eq!(waits.join().unwrap(), Err(libc::EBADF));
     });
@@ -91,7 +91,7 @@ fn a_plain_thread_closes_what_a_fiber_waits_on() {
             let fd = reader.into_raw_fd();
             let waits = reading(fd);
             std::thread::spawn(move || {
-                // SAFETY: nobody owns it.
+                // SAFETY: nothing owns it.
                 assert_eq!(unsafe { libc::close(fd) }, 0);
             })
             .join()
@@ -127,7 +127,7 @@ fn closing_ends_every_kind_of_wait() {
         });
         carefree::sleep(MOMENT);
         for fd in [listener, full, epoll] {
-            // SAFETY: nobody owns them.
+            // SAFETY: nothing owns them.
             assert_eq!(unsafe { libc::close(fd) }, 0);
         }
         for waits in [accepts, sends, waits] {
@@ -194,7 +194,7 @@ fn nothing_is_lost_or_confused_while_a_number_keeps_changing_its_file() {
             })
             .collect();
         let replace = |index: usize| {
-            // SAFETY: no memory is involved. Nobody owns the number.
+            // SAFETY: no memory is involved, and nothing owns the number.
             let replaced = unsafe { libc::dup2(pairs[index].0.as_raw_fd(), number) };
             assert_eq!(checked(replaced), Ok(i64::from(number)));
         };
@@ -211,7 +211,7 @@ fn nothing_is_lost_or_confused_while_a_number_keeps_changing_its_file() {
         over.store(true, Ordering::SeqCst);
         replace(0);
         let (ended, _) = UnixStream::pair().unwrap();
-        // SAFETY: as above.
+        // SAFETY: no memory is involved, and nothing owns the number.
         let replaced = unsafe { libc::dup2(ended.as_raw_fd(), number) };
         assert_eq!(checked(replaced), Ok(i64::from(number)));
         let read: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
@@ -223,13 +223,13 @@ fn nothing_is_lost_or_confused_while_a_number_keeps_changing_its_file() {
             let got: usize = read.iter().map(|read| read[index]).sum();
             assert_eq!(got + left.len(), ROUNDS / FILES, "of file {index}");
         }
-        // SAFETY: as above.
+        // SAFETY: no memory is involved, and nothing owns the number.
         unsafe { libc::close(number) };
     });
 }
 
 #[test]
-fn a_queue_of_connections_is_closed_under_those_who_wait_for_it() {
+fn a_queue_of_connections_is_closed_under_its_waiters() {
     let directory = std::env::temp_dir().join(format!("carefree-closing-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("socket");
@@ -288,9 +288,9 @@ fn what_the_child_of_a_vfork_closes_is_not_closed_here() {
     on_one_carrier(|| {
         // SAFETY: no memory is involved.
         let close = |fd| unsafe { libc::close(fd) };
-        // SAFETY: as above.
+        // SAFETY: no memory is involved.
         let replace = |fd| unsafe { i32::from(libc::dup2(2, fd) != fd) };
-        // SAFETY: as above.
+        // SAFETY: no memory is involved.
         let close_all = |fd| unsafe { libc::close_range(fd as u32, u32::MAX, 0) };
         for change in [close, replace, close_all] {
             let (reader, mut writer) = UnixStream::pair().unwrap();
@@ -447,15 +447,15 @@ fn a_stream_that_is_opened_anew_is_another_file() {
         // SAFETY: strings, and a stream that is open.
         let again = unsafe { libc::freopen(path.as_ptr().cast(), c"r".as_ptr(), stream) };
         assert_eq!(again, stream);
-        // SAFETY: as above.
+        // SAFETY: strings, and a stream that is open.
         assert_eq!(unsafe { libc::fileno(stream) }, fd);
         let waits = reading(fd);
         let mut writer = std::fs::File::from(writer);
         writer.write_all(b"x").unwrap();
         assert_eq!(waits.join().unwrap(), Ok(ONE_BYTE | i64::from(b'x')));
-        // Who waits is driven out, by this too.
+        // This, too, ends the waits for the file.
         let waits = reading(fd);
-        // SAFETY: as above.
+        // SAFETY: strings, and a stream that is open.
         let again = unsafe { libc::freopen(c"/dev/null".as_ptr(), c"r".as_ptr(), stream) };
         assert_eq!(again, stream);
         assert_eq!(waits.join().unwrap(), Err(libc::EBADF));

@@ -263,7 +263,7 @@ struct Shared<T>(UnsafeCell<T>);
 
 // SAFETY: the calls synchronize what they change.
 unsafe impl<T> Sync for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the calls synchronize what they change.
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T> Shared<T> {

@@ -63,7 +63,7 @@ fn the_ends_of_a_fifo_wait_for_each_other() {
     on_one_carrier(|| {
         let directory = Directory::new();
         let path = directory.fifo();
-        // Whoever comes first.
+        // Either end may be opened first.
         for reader_first in [true, false] {
             let opened = Arc::new(AtomicBool::new(false));
             let first = spawn({
@@ -106,7 +106,7 @@ fn a_writer_that_is_gone_again_was_there() {
                 move || fs::read_to_string(path).unwrap()
             });
             carefree::sleep(MOMENT);
-            // Another process, and nobody looks while it is there.
+            // By another process, which has left when the reader looks.
             let script = format!("printf '{text}' > {}", path.display());
             assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
             assert_eq!(reading.join().unwrap(), text);

@@ -44,7 +44,7 @@ fn in_two_parts(mut to: impl Write + Send + 'static, first: &'static [u8], secon
 }
 
 #[test]
-fn who_wants_all_gets_all() {
+fn waitall_gets_all() {
     on_one_carrier(|| {
         let (client, server) = tcp();
         in_two_parts(client, b"abc", b"def");
@@ -77,7 +77,7 @@ fn receive_two(fd: c_int, first: usize, second: usize) -> Result<Vec<u8>, c_int>
 }
 
 #[test]
-fn who_wants_a_whole_message_gets_it() {
+fn a_whole_message_is_received() {
     on_one_carrier(|| {
         let (client, server) = tcp();
         in_two_parts(client, b"abcd", b"efgh");
@@ -123,7 +123,7 @@ fn a_part_of_all_is_not_lost() {
 }
 
 #[test]
-fn who_peeks_for_all_waits_for_all() {
+fn peeking_for_all_waits_for_all() {
     on_one_carrier(|| {
         let (client, server) = tcp();
         in_two_parts(client, b"abc", b"def");
@@ -189,7 +189,7 @@ fn messages_are_not_joined_to_make_up_all() {
             // SAFETY: room for two numbers.
             let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) };
             assert_eq!(made, 0);
-            // SAFETY: just made, and nobody else's.
+            // SAFETY: just made, and owned by nothing else.
             let [one, other] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
             let send = |text: &[u8]| {
                 // SAFETY: as many bytes as is said.
@@ -345,7 +345,7 @@ fn a_broken_pipe_is_signalled_unless_the_caller_does_not_want_it() {
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         drop(spawn(move || {
             carefree::sleep(MOMENT);
-            // SAFETY: nobody owns it.
+            // SAFETY: nothing owns it.
             unsafe { libc::close(ends[0]) }
         }));
         let before = count();
@@ -359,7 +359,7 @@ fn a_broken_pipe_is_signalled_unless_the_caller_does_not_want_it() {
         }
         assert_eq!(sent, Err(libc::EPIPE));
         assert!(count() > before);
-        // SAFETY: as above.
+        // SAFETY: as many bytes as is said.
         unsafe { libc::close(ends[1]) };
     });
 }
@@ -393,7 +393,7 @@ fn files_go_with_a_message_that_is_waited_for() {
         let mut byte = 0u8;
         let mut buffer = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let mut control = [0u64; 4];
-        // SAFETY: as above.
+        // SAFETY: a message built as the manual has it.
         unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = &raw mut buffer;
@@ -595,9 +595,9 @@ fn short_writes_to_a_pipe_are_not_mixed() {
         }
         assert!(all.chunks(1000).all(|chunk| chunk.iter().all(|byte| *byte == chunk[0])));
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        // SAFETY: nobody owns them.
+        // SAFETY: nothing owns them.
         unsafe { libc::close(from) };
-        // SAFETY: as above.
+        // SAFETY: nothing owns them.
         unsafe { libc::close(to) };
     });
 }

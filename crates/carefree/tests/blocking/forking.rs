@@ -200,7 +200,7 @@ impl Drop for SetAtLast<'_> {
 }
 
 /// Other fibers are in the midst of taking backtraces, which asks the loader for its libraries. (The
-/// child takes none: `std` locks while it does, and who has the lock may be missing.)
+/// child takes none: `std` locks meanwhile, and the fiber that has the lock may not be in the child.)
 #[test]
 fn forks_while_other_fibers_take_backtraces() {
     run(|| {
@@ -241,7 +241,8 @@ impl Acceptors {
             let child = unsafe { libc::fork() };
             assert!(child >= 0, "{}", std::io::Error::last_os_error());
             if child == 0 {
-                // SAFETY: as above; should nobody kill it, it does not live on.
+                // SAFETY: the child makes system calls only; if it is not killed, it does not live
+                // on.
                 unsafe {
                     libc::alarm(120);
                     loop {
@@ -268,8 +269,8 @@ impl Drop for Acceptors {
     }
 }
 
-/// Who sees a connection that another process takes must not wait for the next one with all fibers of
-/// its carrier.
+/// A fiber that sees a connection which another process takes must not block its carrier until the next one
+/// comes.
 #[test]
 fn accepting_beside_other_processes_blocks_no_other_fiber() {
     static STEPS: AtomicU64 = AtomicU64::new(0);

@@ -61,7 +61,7 @@ fn messages_of_posix_queues() {
             queue.send(&[number]).unwrap();
         }
         receiving.join().unwrap();
-        // Full, until somebody receives.
+        // Full, until a message is received.
         let sending =
             spawn(move || (0..10u8).for_each(|number| _ = queue.send(&[number]).unwrap()));
         carefree::sleep(MOMENT);
@@ -160,7 +160,7 @@ fn messages_of_system_v() {
         send(number, 1, b"kind one", 0).unwrap();
         send(number, 2, b"kind two", 0).unwrap();
         assert_eq!(receiving.join().unwrap(), (Ok(*b"kind two"), Ok(*b"kind one")));
-        // Full, until somebody receives.
+        // Full, until a message is received.
         let mut sent = 0;
         while send(number, 1, b"filling!", libc::IPC_NOWAIT).is_ok() {
             sent += 1;

@@ -214,7 +214,7 @@ fn an_error_after_some_messages_is_not_lost() {
         }
         carefree::sleep(MOMENT);
         drop(other);
-        one.send(b"is anybody there?").unwrap();
+        one.send(b"is it open?").unwrap();
         let texts = ["a", "bb"].map(String::from).to_vec();
         assert_eq!(receiving.join().unwrap(), (Ok(2), texts));
         assert_eq!(receive().0, Err(libc::ECONNREFUSED));

@@ -49,7 +49,7 @@ fn what_cannot_be_found_is_an_error() {
 #[test]
 fn the_hints_count() {
     run(|| {
-        // SAFETY: as above; the list is read before it is freed.
+        // SAFETY: strings, hints, and a place for the answer; the list is read before it is freed.
         unsafe {
             let mut found: *mut addrinfo = ptr::null_mut();
             let mut hints: addrinfo = mem::zeroed();
@@ -89,7 +89,7 @@ fn an_interrupted_lookup_says_why() {
         let fiber = spawn(|| {
             carefree::sleep(LONG);
             let mut found = ptr::null_mut();
-            // SAFETY: as above.
+            // SAFETY: strings, hints, and a place for the answer.
             let failed = unsafe {
                 libc::getaddrinfo(c"localhost".as_ptr(), ptr::null(), ptr::null(), &mut found)
             };
@@ -119,7 +119,7 @@ fn users_and_groups() {
             assert!(ptr::eq(found, &user));
             let failed = libc::getpwnam_r(name.as_ptr(), &mut user, place, 1, &mut found);
             assert_eq!(failed, libc::ERANGE);
-            assert!(libc::getgrnam(c"nobody has such a group".as_ptr()).is_null());
+            assert!(libc::getgrnam(c"there is no such group".as_ptr()).is_null());
         }
     });
 }

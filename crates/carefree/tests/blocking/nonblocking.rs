@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use carefree::run;
 
 fn eventfd(flags: i32) -> File {
-    // SAFETY: a new descriptor, owned by nobody else.
+    // SAFETY: a new descriptor, owned by nothing else.
     unsafe {
         let fd = libc::eventfd(0, flags);
         assert!(fd >= 0);
@@ -91,12 +91,12 @@ fn a_regular_file_is_always_ready() {
 fn duplicates(socket: &UnixStream) -> Vec<UnixStream> {
     let own = |fd: RawFd| {
         assert!(fd >= 0);
-        // SAFETY: a new descriptor, owned by nobody else.
+        // SAFETY: a new descriptor, owned by nothing else.
         UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     let fd = socket.as_raw_fd();
     let taken = || UnixStream::pair().unwrap().0;
-    // SAFETY: calls with numbers, of which those to be replaced belong to nobody any more.
+    // SAFETY: calls with numbers; nothing owns those that are replaced.
     unsafe {
         use std::os::fd::IntoRawFd;
         vec![
@@ -173,7 +173,7 @@ fn plain_reads_and_writes_of_a_socket() {
         let mut buffer = [0u8; 8];
         // SAFETY: calls with numbers and memory that is there.
         let mut read = |length| unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), length) };
-        // SAFETY: as above.
+        // SAFETY: calls with numbers and memory that is there.
         let write = |text: &[u8]| unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
         assert_eq!(read(0), 0);
         there.write_all(b"abc").unwrap();

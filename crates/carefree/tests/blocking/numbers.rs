@@ -183,7 +183,7 @@ fn numbers_that_close() {
                 checked(unsafe { libc::syscall(libc::SYS_read, fd, &raw mut byte, 1) })
             });
             carefree::sleep(MOMENT);
-            // SAFETY: nobody owns the number.
+            // SAFETY: nothing owns the number.
             unsafe {
                 match close {
                     libc::SYS_close => assert_eq!(libc::syscall(close, fd), 0),

@@ -132,7 +132,7 @@ fn calls() -> Calls {
     }
     // What is there in part only.
     for there in [1, 8, 15] {
-        // SAFETY: as above.
+        // SAFETY: the kernel reads and writes what is there, and says what is not.
         unsafe {
             let mut say = |name, result: i64| answers.push((name, checked(result)));
             for _ in 0..6 {
@@ -141,7 +141,7 @@ fn calls() -> Calls {
             say("nanosleep, a part", libc::nanosleep(edge.part(there), ptr::null_mut()).into());
         }
     }
-    // SAFETY: nobody owns them.
+    // SAFETY: nothing owns them.
     unsafe {
         // One that is there, up to the last byte.
         let last = edge.part::<iovec>(size_of::<iovec>());

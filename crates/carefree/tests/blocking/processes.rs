@@ -191,7 +191,7 @@ fn any_child_and_those_of_a_group() {
                     // SAFETY: no place is given for the status.
                     0 => unsafe { libc::wait(ptr::null_mut()) },
                     1 => wait_for(-1, 0).unwrap().0,
-                    // SAFETY: as above, and none for what the child has used.
+                    // SAFETY: no place is given for the status, and none for what the child has used.
                     2 => unsafe { wait3(ptr::null_mut(), 0, ptr::null_mut()) },
                     _ => wait_for(0, 0).unwrap().0,
                 })
@@ -210,7 +210,7 @@ fn any_child_and_those_of_a_group() {
 }
 
 #[test]
-fn one_of_several_who_wait_for_a_child_gets_it() {
+fn one_of_several_waiters_for_a_child_gets_it() {
     on_one_carrier(|| {
         let pid = child("sleep 0.05");
         let waits: Vec<_> = (0..8).map(|_| spawn(move || wait_for(pid, 0))).collect();

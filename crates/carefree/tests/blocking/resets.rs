@@ -11,22 +11,23 @@ use carefree::spawn;
 
 use crate::common::*;
 
+/// Sends from a buffer of so many bytes.
 type Send = unsafe fn(c_int, *const u8, usize) -> isize;
 
 /// The calls that send.
 const SENDS: [(&str, Send); 4] = [
-    // SAFETY: the caller's promise.
+    // SAFETY: the buffer has `length` bytes, as the type demands.
     ("write", |fd, from, length| unsafe { libc::write(fd, from.cast(), length) }),
-    // SAFETY: as above.
+    // SAFETY: the buffer has `length` bytes, as the type demands.
     ("send", |fd, from, length| unsafe { libc::send(fd, from.cast(), length, 0) }),
     ("writev", |fd, from, length| {
         let halves = halves(from, length);
-        // SAFETY: the caller's promise.
+        // SAFETY: the buffer has `length` bytes, as the type demands.
         unsafe { libc::writev(fd, halves.as_ptr(), 2) }
     }),
     ("sendmsg", |fd, from, length| {
         let mut halves = halves(from, length);
-        // SAFETY: the caller's promise; zeros are a header without anything.
+        // SAFETY: the buffer has `length` bytes, as the type demands; zeros are a header without anything.
         unsafe {
             let mut message: libc::msghdr = mem::zeroed();
             message.msg_iov = halves.as_mut_ptr();
@@ -101,22 +102,24 @@ fn what_ended_a_part_is_the_next_calls() {
     }
 }
 
+/// Receives into a buffer of so many bytes.
 type Receive = unsafe fn(c_int, *mut u8, usize) -> isize;
 
 /// The calls that receive all that they ask for.
 const RECEIVES: [(&str, Receive); 5] = [
     ("recv", |fd, to, length| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the buffer has `length` bytes, as the type demands.
         unsafe { libc::recv(fd, to.cast(), length, libc::MSG_WAITALL) }
     }),
     ("recvfrom", |fd, to, length| {
         let (mut from, mut room) = ([0u8; 64], 64);
         let from = from.as_mut_ptr().cast();
-        // SAFETY: the caller's promise; there is as much room for the address.
+        // SAFETY: the buffer has `length` bytes, as the type demands; there is as much room for the address as
+        // is said.
         unsafe { libc::recvfrom(fd, to.cast(), length, libc::MSG_WAITALL, from, &raw mut room) }
     }),
     ("recv after a look", |fd, to, length| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the buffer has `length` bytes, as the type demands.
         unsafe {
             let looked = libc::recv(fd, to.cast(), length, libc::MSG_PEEK | libc::MSG_WAITALL);
             if looked <= 0 {
@@ -126,9 +129,9 @@ const RECEIVES: [(&str, Receive); 5] = [
             looked
         }
     }),
-    // SAFETY: the caller's promise.
+    // SAFETY: the buffer has `length` bytes, as the type demands.
     ("recvmsg", |fd, to, length| unsafe { receive_message(fd, to, length, 0) }),
-    // SAFETY: as above.
+    // SAFETY: the buffer has `length` bytes, as the type demands.
     ("recvmsg with control data", |fd, to, length| unsafe { receive_message(fd, to, length, 64) }),
 ];
 
@@ -137,7 +140,7 @@ unsafe fn receive_message(fd: c_int, to: *mut u8, length: usize, control: usize)
     let mut halves = halves(to, length);
     let mut room = [0u64; 8];
     assert!(control <= size_of_val(&room));
-    // SAFETY: the caller's promise; zeros are a header without anything.
+    // SAFETY: the buffer has `length` bytes, as the type demands; zeros are a header without anything.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = halves.as_mut_ptr();

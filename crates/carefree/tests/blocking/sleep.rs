@@ -90,7 +90,7 @@ fn what_is_no_time_or_no_clock_is_refused() {
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: times to be read.
         unsafe {
             let none = libc::clock_nanosleep(12345, 0, &millis(1), ptr::null_mut());
             assert_eq!(none, libc::EINVAL);

@@ -13,7 +13,7 @@ use carefree::{run, scope, spawn};
 /// Longer than anything here takes, shorter than a person waits.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Each of them is given one byte, whoever was cancelled before its turn came.
+/// Each of them gets one byte, whichever others were cancelled before its turn.
 #[test]
 fn a_crowd_reads_one_socket() {
     // Calls that a ring has woken in vain a hundred times get a thread of the kernel's each.
@@ -29,7 +29,7 @@ fn a_crowd_reads_one_socket() {
             })
             .collect();
         carefree::sleep(Duration::from_millis(5));
-        // Few: what nobody reads must not keep the writer waiting.
+        // Few: what is not read must not keep the writer waiting.
         for cancelled in crowd.iter().step_by(50) {
             cancelled.cancel();
         }
@@ -37,7 +37,7 @@ fn a_crowd_reads_one_socket() {
             writer.write_all(b"x").unwrap();
             carefree::yield_now();
         }
-        // What is left over is not read by anybody.
+        // What is left over is not read.
         drop(writer);
         let mut served = 0;
         for (number, fiber) in crowd.into_iter().enumerate() {
@@ -367,7 +367,7 @@ fn rounding_is_a_fibers_own() {
             // SAFETY: no numbers are computed with until it is set back.
             unsafe { fesetround(UPWARD) };
             let read = reader.read(&mut [0; 8]);
-            // SAFETY: as above.
+            // SAFETY: no numbers are computed with until it is set back.
             let round = unsafe { (fegetround(), fesetround(0)).0 };
             (read.unwrap(), round)
         });
@@ -432,7 +432,7 @@ fn an_empty_message_is_one() {
     });
 }
 
-/// So are those told to stop who wait for messages from whomever.
+/// A wait for messages on an unconnected socket, too, ends with a shutdown.
 #[test]
 fn a_shutdown_ends_a_wait_for_messages() {
     run(|| {
@@ -462,7 +462,7 @@ fn a_shutdown_ends_a_wait_for_messages() {
             unsafe { libc::read(theirs.as_raw_fd(), [0u8; 4].as_mut_ptr().cast(), 4) }
         });
         carefree::sleep(Duration::from_millis(5));
-        // SAFETY: no memory is involved. It says that nobody is connected, and does it.
+        // SAFETY: no memory is involved. It fails, for there is no connection, and takes effect.
         unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
         assert_eq!(reading.join().unwrap(), 0);
         assert_eq!(receiving.join().unwrap(), (0, 0), "no bytes, and no address");
@@ -470,7 +470,7 @@ fn a_shutdown_ends_a_wait_for_messages() {
 }
 
 #[test]
-fn accepting_where_nobody_listens_fails() {
+fn accepting_on_a_socket_that_does_not_listen_fails() {
     run(|| {
         let messages = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (pair, _other) = UnixStream::pair().unwrap();

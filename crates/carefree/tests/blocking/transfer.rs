@@ -250,7 +250,7 @@ fn splices_wait_for_both_ends() {
     });
 }
 
-/// What was sent is taken out of the pipe, if nobody else has taken it meanwhile; it is not waited for.
+/// What was sent is taken out of the pipe, unless another reader has taken it: that is not waited for.
 #[test]
 fn a_faster_reader_of_the_pipe_does_not_keep_the_carrier() {
     on_one_carrier(|| {
@@ -448,7 +448,7 @@ fn a_splice_that_must_not_wait_does_not_wait_for_its_turn() {
     });
 }
 
-/// Callers who want a whole file sent ask for as much as can be, and then wait for an answer. A part that
+/// A caller that wants a whole file sent asks for as much as can be, and then waits for an answer. A part that
 /// is announced as not the last one is held back for a fifth of a second.
 #[test]
 fn a_short_file_is_sent_at_once() {

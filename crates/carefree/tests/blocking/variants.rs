@@ -70,7 +70,7 @@ type Open = fn(*const c_char, c_int) -> c_int;
 
 fn pipe() -> (File, File) {
     let mut ends = [0; 2];
-    // SAFETY: a place for two descriptors, which are nobody else's.
+    // SAFETY: a place for two descriptors, which nothing else owns.
     unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
@@ -78,7 +78,7 @@ fn pipe() -> (File, File) {
 }
 
 fn file() -> File {
-    // SAFETY: a name; the descriptor is nobody else's.
+    // SAFETY: a name; nothing else owns the descriptor.
     unsafe { File::from_raw_fd(libc::memfd_create(c"file".as_ptr(), libc::MFD_CLOEXEC)) }
 }
 

@@ -74,7 +74,7 @@ struct Altered {
     header: Option<Box<msghdr>>,
 }
 
-// SAFETY: the pointers are used while those who submitted the operation keep the memory valid, by
+// SAFETY: the pointers are used while the submitters of the operation keep the memory valid, by
 // whichever thread has the driver.
 unsafe impl Send for Injector {}
 
@@ -148,7 +148,8 @@ impl Injector {
             let under = self.ops.get_mut(&token).expect("it is under way");
             under.restore();
             under.stage = Stage::Submitted;
-            // SAFETY: the caller's promise, when it was submitted here.
+            // SAFETY: what the operation names is valid until its completion, as `submit` demands, which has
+            // not been handed out.
             if unsafe { self.inner.submit(token, under.now()) }.is_err() {
                 under.stage = Stage::Held;
                 self.complete_soon(token, -libc::EAGAIN);
@@ -257,7 +258,7 @@ impl Layer for Injector {
         }
         let mut altered = None;
         if self.happens(self.plan.short) {
-            // SAFETY: the caller's promise.
+            // SAFETY: what the operation names is valid, as `submit` demands.
             altered = unsafe { shorten(op, &mut self.random) };
             if altered.is_some() {
                 count(Fault::Short);
@@ -274,7 +275,8 @@ impl Layer for Injector {
             return Ok(());
         }
         let op = under.now();
-        // SAFETY: the caller's promise; what an altered one names lives in `under`.
+        // SAFETY: what the operation names is valid until its completion, as `submit` demands; what an altered
+        // one names lives in `under`.
         unsafe {
             match unheld {
                 true => self.inner.submit_unheld(token, op),
@@ -377,7 +379,7 @@ impl Under {
         let Some(saved) = self.saved.take() else { return };
         let mut from = 0;
         for piece in pieces(&self.op, Way::In) {
-            // SAFETY: as above.
+            // SAFETY: the memory is the operation's until its completion is handed out.
             let memory = unsafe { slice::from_raw_parts_mut(piece.0 as *mut u8, piece.1) };
             if memory.iter().any(|&byte| byte != JUNK) {
                 fail(&format!("the memory of {:?} was touched while it was under way", self.op));
@@ -397,7 +399,7 @@ impl Under {
     fn digest(&self) -> u64 {
         let mut digest = 0xcbf2_9ce4_8422_2325u64;
         for piece in pieces(&self.op, Way::Out) {
-            // SAFETY: as above.
+            // SAFETY: the memory is the operation's until its completion is handed out.
             for &byte in unsafe { slice::from_raw_parts(piece.0 as *const u8, piece.1) } {
                 digest = (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
             }
@@ -411,7 +413,7 @@ impl Under {
             return;
         };
         let header = altered.header.as_ref().expect("a message has one");
-        // SAFETY: as above.
+        // SAFETY: the memory is the operation's until its completion is handed out.
         let message = unsafe { &mut *message };
         message.msg_namelen = header.msg_namelen;
         message.msg_controllen = header.msg_controllen;
@@ -442,12 +444,12 @@ fn pieces(op: &Op, wanted: Way) -> Vec<(usize, usize)> {
         Op::ReadVectored { iov, count, .. } => (Way::In, of(iov, count)),
         Op::WriteVectored { iov, count, .. } => (Way::Out, of(iov, count)),
         Op::ReceiveMessage { message, .. } => {
-            // SAFETY: as above.
+            // SAFETY: the lists are the operation's until its completion is handed out.
             let message = unsafe { &*message };
             (Way::In, of(message.msg_iov, message.msg_iovlen as _))
         }
         Op::SendMessage { message, .. } => {
-            // SAFETY: as above.
+            // SAFETY: the lists are the operation's until its completion is handed out.
             let message = unsafe { &*message };
             (Way::Out, of(message.msg_iov, message.msg_iovlen as _))
         }
@@ -481,7 +483,7 @@ fn through(fd: RawFd) -> Through {
     };
     let mut of_socket = 0i32;
     let mut length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: as above.
+    // SAFETY: plain old data, which the kernel writes to.
     unsafe {
         let at = (&raw mut of_socket).cast();
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, at, &raw mut length);
@@ -560,14 +562,14 @@ unsafe fn shorten(op: &Op, random: &mut fastrand::Rng) -> Option<Altered> {
             Op::WriteVectored { fd, iov, count, offset, flags }
         }
         Op::ReceiveMessage { fd, message, flags } => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the message is valid, as this function demands.
             let mut shorter = Box::new(unsafe { *message });
             (shorter.msg_iov, shorter.msg_iovlen) = (iov, count as _);
             let message = &raw mut *header.insert(shorter).as_mut();
             Op::ReceiveMessage { fd, message, flags }
         }
         Op::SendMessage { fd, message, flags } => {
-            // SAFETY: as above.
+            // SAFETY: the message is valid, as this function demands.
             let mut shorter = Box::new(unsafe { *message });
             (shorter.msg_iov, shorter.msg_iovlen) = (iov, count as _);
             let message = &raw const *header.insert(shorter).as_ref();

@@ -613,7 +613,7 @@ fn closes(mut random: fastrand::Rng) {
         }
         assert!(old <= sent, "{old} of {sent}");
         read_all(number, 9, 3000, is_socket, &mut random);
-        // SAFETY: as above.
+        // SAFETY: no memory is involved; the number is this fiber's.
         assert_eq!(unsafe { libc::close(number) }, 0);
         finish([writer]);
     }
@@ -666,7 +666,7 @@ fn accepts(mut random: fastrand::Rng) {
             let mut got = got.unwrap();
             while got < 100 {
                 let (at, left) = (content[got..].as_mut_ptr().cast(), 100 - got);
-                // SAFETY: as above.
+                // SAFETY: room for as many.
                 let more =
                     insist(|| checked(unsafe { libc::recv(fd, at, left, 0) } as i64)).unwrap();
                 assert!(more > 0);
@@ -677,7 +677,8 @@ fn accepts(mut random: fastrand::Rng) {
                 fill(client, 0, &mut wanted);
                 wanted == content
             });
-            served.fetch_add(1 << (8 * whose.expect("nobody's")), Ordering::SeqCst);
+            served
+                .fetch_add(1 << (8 * whose.expect("it is one of the clients'")), Ordering::SeqCst);
             write_all(fd, 100, 50, true, &mut random);
         }));
     }

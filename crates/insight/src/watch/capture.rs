@@ -248,7 +248,7 @@ unsafe fn running_fiber(
 /// As for [`ptr::copy_nonoverlapping`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's promise; the direction is forward, as functions find it.
+    // SAFETY: both ranges are valid, as this function demands; the direction flag is clear in functions.
     unsafe {
         std::arch::asm!(
             "rep movsb",
@@ -262,7 +262,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
 
 #[cfg(target_arch = "aarch64")]
 unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function demands the same.
     unsafe { ptr::copy_nonoverlapping(from, to, length) };
 }
 

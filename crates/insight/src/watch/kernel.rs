@@ -195,7 +195,7 @@ mod tests {
         // SAFETY: gettid takes nothing.
         assert!(cpu_time(unsafe { libc::gettid() }).unwrap() > 0);
         let sleeper = std::thread::spawn(|| {
-            // SAFETY: as above.
+            // SAFETY: gettid takes no arguments and always succeeds.
             NUMBER.store(unsafe { libc::gettid() }, Ordering::SeqCst);
             while !DONE.load(Ordering::SeqCst) {
                 std::thread::park();

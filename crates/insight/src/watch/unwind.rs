@@ -68,7 +68,7 @@ impl Registers {
     /// # Safety
     /// `context` is the third argument of a signal handler.
     pub(super) unsafe fn from_signal(context: *const c_void) -> Registers {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel passes a whole `ucontext_t` to a handler, and this function demands such a pointer.
         let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
         #[cfg(target_arch = "x86_64")]
         {

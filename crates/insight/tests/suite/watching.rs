@@ -89,8 +89,8 @@ fn a_fiber_that_computes_is_reported() {
     assert_eq!(said.matches("has run for").count(), 1, "once is enough:\n{said}");
 }
 
-/// As many programs are shipped: the places are told as the file has them, and who has the names
-/// finds them by those.
+/// As many programs are shipped: the report has places of the file, by which the functions' names are found
+/// in the file before it was stripped.
 #[test]
 fn a_program_without_names_is_reported_by_its_places() {
     if is_child() {

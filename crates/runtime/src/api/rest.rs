@@ -8,7 +8,7 @@ use crate::wait::park::{self, Until};
 
 /// Puts the calling fiber (or plain thread) to sleep for at least `duration`.
 ///
-/// Cut short when the fiber is cancelled or a [`timeout`](crate::timeout) it is in ends.
+/// Cut short when the fiber is cancelled or a [`timeout`](crate::timeout) that it is within is over.
 pub fn sleep(duration: Duration) {
     park::sleep_until(clock::after(duration), Reason::Sleep);
 }
@@ -37,7 +37,7 @@ pub fn sleep_until(deadline: Instant) {
 /// Waits until [`Thread::unpark`](crate::Thread::unpark) of the calling fiber (or plain thread), or
 /// returns at once if that came before. May return early for no reason, as std's.
 ///
-/// Cut short when the fiber is cancelled or a [`timeout`](crate::timeout) it is in ends.
+/// Cut short when the fiber is cancelled or a [`timeout`](crate::timeout) that it is within is over.
 pub fn park() {
     park_until(clock::NEVER);
 }

@@ -1,4 +1,4 @@
-//! Fibers that borrow from the one that spawned them.
+//! Scopes: fibers that may borrow from the caller, which waits for their end.
 
 use std::any::Any;
 use std::fmt;
@@ -35,10 +35,10 @@ use crate::wait::park::{self, Until};
 /// assert_eq!(lengths, [1, 5]);
 /// ```
 ///
-/// The wait at the end cannot be cut short: what the fibers borrow must outlive them.
-/// When the caller is cancelled meanwhile, so are they.
+/// Nothing cuts the wait at the end short, for the fibers borrow from the caller. If the caller is cancelled
+/// meanwhile, they are cancelled.
 ///
-/// Nothing that ends with the scope can be taken out of it, neither by a fiber nor by a handle:
+/// What ends with the scope cannot leave it, neither by a fiber nor by a handle:
 ///
 /// ```compile_fail,E0373
 /// carefree_runtime::scope(|s| {
@@ -60,7 +60,7 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    // If the calling thread cannot be made to wait, it must turn out before it has to.
+    // Gives a thread its header: if there is no memory for that, this panics before any spawn.
     let owner = Thread::from_ref(current::current());
     let scope = Scope { data: Arc::default(), owner, scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));
@@ -82,12 +82,12 @@ pub struct Scope<'scope, 'env: 'scope> {
     data: Arc<Data>,
     /// The fiber or thread that waits for the others.
     owner: Thread,
-    // Invariant in both lifetimes, as std's.
+    // Invariant in both lifetimes, as std's scope is.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-// As std's: a panic leaves nothing half done in what a scope shares, which is atomic or locked.
+// As std's scope: what it shares is atomic or locked, so a panic leaves nothing half done.
 impl RefUnwindSafe for Scope<'_, '_> {}
 
 impl<'scope> Scope<'scope, '_> {
@@ -103,8 +103,8 @@ impl<'scope> Scope<'scope, '_> {
         Builder::new().spawn_scoped(self, f).expect("failed to spawn thread")
     }
 
-    /// When a fiber of this scope panics, cancels the others. (Those that end well do not count as
-    /// failed, whatever they return; see [`cancel`](Self::cancel).)
+    /// From now on, a fiber of this scope that panics cancels the others. (A fiber that returns an error has
+    /// not failed in this sense; see [`cancel`](Self::cancel).)
     ///
     /// ```
     /// use std::time::Duration;
@@ -122,7 +122,7 @@ impl<'scope> Scope<'scope, '_> {
         self.data.cancel_on_failure.store(true, Ordering::Relaxed);
     }
 
-    /// Cancels all fibers of this scope, those to come included.
+    /// Cancels all fibers of this scope, including those that are spawned later.
     pub fn cancel(&self) {
         self.data.cancel();
     }
@@ -130,8 +130,8 @@ impl<'scope> Scope<'scope, '_> {
     /// Lets at most `fibers` of this scope run at once: from now on, spawning one more waits until
     /// another has ended. To be called before the first is spawned.
     ///
-    /// A fiber of the scope that spawns another keeps its own place while it waits for one more: when
-    /// all that run wait so, none ever ends.
+    /// A fiber of the scope that spawns another waits for a place while it keeps its own. If all fibers that
+    /// run do so, none ever ends.
     ///
     /// # Panics
     /// If `fibers` is 0, or the scope has a limit or a fiber already.
@@ -182,7 +182,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        // Before the scope counts on the fiber's end.
+        // Panics before the fiber is counted.
         self.refuse_nul();
         scope.data.enter();
         let slot = Arc::new(Lock::new(None));
@@ -194,14 +194,14 @@ impl Builder {
                 data.failed();
             }
             *result.lock() = Some(outcome);
-            // If the handle is gone, this drops the value: it may borrow from the scope, so
-            // before the scope is told.
+            // Drops the value if the handle is gone. Before the scope's wait can end, for the value may
+            // borrow.
             drop_quietly(result);
             data.leave();
         };
-        // SAFETY: `scope` waits for `leave`, which the fiber calls when it needs nothing borrowed
-        // any more: `f` and its value are gone, or the value is the handle's, which cannot outlive
-        // the scope. What is left of `child` are references to the scope's own heap data.
+        // SAFETY: `scope` does not return before `leave`. When the fiber calls that, `f` is gone, and its
+        // value either is, too, or belongs to the handle, which cannot outlive 'scope. What is left of
+        // `child` refers to heap data that it shares.
         let handle = match unsafe { self.spawn_unchecked(child) } {
             Ok(handle) => handle,
             Err(error) => {
@@ -214,7 +214,7 @@ impl Builder {
     }
 }
 
-/// A wait of the scope's was cut short, and its fibers are to hear of it.
+/// Notes that a time limit has cut a wait of the scope's short: its fibers are cancelled then.
 fn told(outcome: Outcome) {
     if outcome == Outcome::TimedOut {
         limits::tell_timed_out();
@@ -238,12 +238,12 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// As for [`JoinHandle::join`].
     pub fn join(self) -> thread::Result<T> {
         let ScopedJoinHandle { handle, slot, data, .. } = self;
-        // The fiber itself does not panic, so an error is that of an interrupted wait.
+        // The fiber catches panics of its function, so an error is that of an interrupted wait.
         handle.join()?;
         let outcome = slot.lock().take();
         let outcome = outcome.expect("a scoped fiber leaves its outcome when it ends");
         if outcome.is_err() {
-            // It was told of; the scope need not panic for it.
+            // The caller gets it, so the scope need not panic for it.
             data.panics.fetch_sub(1, Ordering::Relaxed);
         }
         outcome
@@ -280,13 +280,13 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     }
 }
 
-/// What a scope and its fibers share; on the heap, since the last fiber still wakes the waiting
-/// scope after telling it that it has ended.
+/// What a scope and its fibers share. On the heap, for the last fiber counts its end before it wakes the
+/// scope, which may be gone by then.
 #[derive(Default)]
 struct Data {
     /// Fibers that have not ended.
     running: AtomicUsize,
-    /// Panics that were not told of.
+    /// Panics that no `join` has returned.
     panics: AtomicUsize,
     cancel_on_failure: AtomicBool,
     cancelled: AtomicBool,
@@ -301,12 +301,12 @@ impl Data {
         (&raw const self.running) as usize
     }
 
-    /// One more fiber is to run: waits for a place.
+    /// Counts one more fiber, when there is a place for it.
     fn enter(&self) {
         if let Some(places) = self.places.get() {
             let outcome = places.wait(Until::WOKEN, Reason::Limit);
             if matches!(outcome, Outcome::Cancelled | Outcome::TimedOut) {
-                // The spawning fiber is to end, so those it waits for should.
+                // The spawning fiber should end, so those that it waits for should end, too.
                 told(outcome);
                 self.cancel();
                 places.wait(Until::WOKEN_ONLY, Reason::Limit);
@@ -315,7 +315,7 @@ impl Data {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A fiber has ended.
+    /// Counts the end of a fiber.
     fn leave(&self) {
         if let Some(places) = self.places.get() {
             places.release(1);
@@ -327,12 +327,12 @@ impl Data {
 
     /// Notes a fiber, so that it can be cancelled.
     fn adopt(&self, fiber: &Thread) {
-        // The list grows under its lock, with which an allocator must not park the caller.
+        // The list grows under its lock: the caller must not park in the allocator meanwhile.
         current::without_parking(|| {
             let mut children = self.children.lock();
             if children.len() == children.capacity() {
                 children.retain(|child| !child.is_finished());
-                // Room for as many again, or the next one would look through them all again.
+                // Room for as many again: otherwise the next one would look at all of them again.
                 let more = children.len();
                 children.reserve(more);
             }
@@ -346,7 +346,7 @@ impl Data {
     /// Waits until no fiber runs.
     fn wait(&self) {
         let running = || self.running.load(Ordering::Acquire) > 0;
-        // Interrupted once at most: then the children are told, and the wait goes on.
+        // It is interrupted once at most: the children are cancelled then, and the wait goes on.
         let mut until = Until::WOKEN;
         while running() {
             let outcome = park::park(self.key(), running, Reason::Scope, until);
@@ -358,7 +358,7 @@ impl Data {
         }
     }
 
-    /// A fiber, or the scope's own function, has panicked.
+    /// To be called when a fiber, or the scope's own function, has panicked.
     fn failed(&self) {
         if self.cancel_on_failure.load(Ordering::Relaxed) {
             self.cancel();
@@ -366,7 +366,8 @@ impl Data {
     }
 
     fn cancel(&self) {
-        // Once: those that come later see it, and when many fail together each would cancel all.
+        // Only once: fibers that are spawned later see the flag, and where many fail at the same time, each
+        // would cancel all.
         if self.cancelled.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -1,4 +1,4 @@
-//! A counter of permits to wait for.
+//! A semaphore: a number of permits, to take, wait for and give back.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +11,10 @@ use crate::wait::limits;
 use crate::wait::lot;
 use crate::wait::park::{self, Until};
 
-/// Lets a limited number in at once.
+/// Limits how many fibers or threads do something at the same time.
 ///
-/// The one that waits longest is served first: a permit that is given back goes to it, and none can
-/// snatch it. Works between fibers and plain threads.
+/// A permit that is given back goes to the longest waiter, and no other can take it. Works between fibers
+/// and plain threads.
 ///
 /// ```
 /// use carefree_runtime::Semaphore;
@@ -29,14 +29,14 @@ use crate::wait::park::{self, Until};
 pub struct Semaphore {
     /// Free permits, times [`ONE`], and [`WAITED_FOR`].
     ///
-    /// A caller that finds no permit sets the flag under the lock of the list of waiters, as it enters the
-    /// list; the flag is cleared under that lock too, once the list is empty. So while one
-    /// waits the flag is set, and while it is set no permit is free: a caller that gives one back then takes
-    /// the lock and hands it over.
+    /// A caller that finds no permit sets the flag when it enters the list of waiters, under the list's
+    /// lock; the flag is cleared under the same lock when the list is empty. So the flag is set while any
+    /// waits, and no permit is free while it is set: a permit that is given back then is handed over, under
+    /// that lock.
     state: AtomicUsize,
 }
 
-/// A fiber or thread may wait.
+/// In [`Semaphore::state`]: a fiber or thread may wait.
 const WAITED_FOR: usize = 1;
 const ONE: usize = 2;
 const MAX: usize = usize::MAX / 4;
@@ -55,15 +55,15 @@ impl Semaphore {
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         let take = |state: usize| (state >= ONE).then(|| state - ONE);
         let taken = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
-        // Not `then_some`: a permit that was made for nothing would give one back.
+        // Not `then_some`, which would make a `Permit` in any case, and drop it.
         taken.is_ok().then(|| Permit { semaphore: self })
     }
 
     /// Waits for a permit.
     ///
     /// # Errors
-    /// [`Interrupted`] when the fiber is cancelled, or a [`timeout`](crate::timeout) it is in ends,
-    /// while no permit is free.
+    /// [`Interrupted`] when the fiber is cancelled, or a [`timeout`](crate::timeout) that it is within is
+    /// over, while no permit is free.
     pub fn acquire(&self) -> Result<Permit<'_>, Interrupted> {
         match self.wait(Until::WOKEN, Reason::Semaphore) {
             Outcome::Cancelled => Err(Interrupted::Cancelled),
@@ -75,15 +75,14 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit, waiting as `until` says. Any outcome but `Cancelled` and `TimedOut` means
-    /// that one was taken.
+    /// Waits for a permit and takes it, unless the outcome is `Cancelled` or `TimedOut`.
     pub(crate) fn wait(&self, until: Until, reason: Reason) -> Outcome {
         if let Some(permit) = self.try_acquire() {
             std::mem::forget(permit);
             return Outcome::Invalid;
         }
-        // Under the lock of the list of waiters: takes a permit that has become free, or says that
-        // one waits.
+        // Called under the lock of the list of waiters: takes a permit that has become free, or sets the
+        // flag.
         let validate = || {
             let take = |state: usize| if state >= ONE { state - ONE } else { state | WAITED_FOR };
             let found = self
@@ -91,7 +90,7 @@ impl Semaphore {
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| Some(take(state)));
             found.is_ok_and(|state| state < ONE)
         };
-        // Woken means that a permit was handed over.
+        // A waiter that is unparked was handed a permit.
         park::park(self.key(), validate, reason, until)
     }
 
@@ -100,8 +99,7 @@ impl Semaphore {
         self.state.load(Ordering::Relaxed) / ONE
     }
 
-    /// Adds `count` permits, for those that were [forgotten](Permit::forget) or to raise the
-    /// number.
+    /// Adds `count` permits: gives back [forgotten](Permit::forget) ones, or raises the number.
     ///
     /// # Panics
     /// If there were more than `usize::MAX / 4` then.
@@ -128,7 +126,7 @@ impl Semaphore {
     #[cold]
     fn hand_over(&self, count: usize) {
         lot::unpark_then(self.key(), count, UNPARKED, |woken, others| {
-            // If some permits are left none waits, so the flag goes with the first free permit.
+            // Permits are left over only if none waits any more: the flag and free permits exclude each other.
             let flag = if others() { WAITED_FOR } else { 0 };
             let rest = (count - woken) * ONE;
             let add = |state: usize| Some(((state & !WAITED_FOR) + rest) | flag);
@@ -147,7 +145,7 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-/// A permit of a [`Semaphore`]; dropping it gives it back.
+/// A permit of a [`Semaphore`], given back when it is dropped.
 #[derive(Debug)]
 #[must_use = "the permit is given back when this is dropped"]
 pub struct Permit<'a> {

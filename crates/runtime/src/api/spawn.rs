@@ -24,7 +24,7 @@ use crate::process::shortage;
 use crate::protocol::generation;
 use crate::protocol::reason::Reason;
 
-/// How a fiber is to be: as `std::thread::Builder`.
+/// Parameters of a fiber to be spawned: as `std::thread::Builder`.
 ///
 /// ```
 /// let handle = carefree_runtime::Builder::new()
@@ -70,7 +70,7 @@ impl Builder {
     ///
     /// # Errors
     /// When there is no memory for its stack, naming the limit that was reached; when the size asked
-    /// for is out of range; or when the process's runtime cannot be started, be it that
+    /// for is out of range; or when the process's runtime cannot be started, for instance because
     /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
     ///
     /// # Panics
@@ -80,7 +80,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        // SAFETY: what `f` and its value borrow lives for ever.
+        // SAFETY: `f` and its value are 'static, so what they borrow never ends.
         unsafe { self.spawn_unchecked(f) }
     }
 
@@ -93,7 +93,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        // SAFETY: what `f` and its value borrow lives for ever.
+        // SAFETY: `f` and its value are 'static, so what they borrow never ends.
         unsafe { self.start(Some(runtime.shared()), f) }
     }
 
@@ -112,7 +112,7 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: this function demands the same.
         unsafe { self.start(None, f) }
     }
 
@@ -124,6 +124,8 @@ impl Builder {
         }
     }
 
+    /// Spawns the fiber on runtime `on`; without that, on the caller's.
+    ///
     /// # Safety
     /// As for [`spawn_unchecked`](Self::spawn_unchecked).
     unsafe fn start<F, T>(self, on: Option<&Shared>, f: F) -> io::Result<JoinHandle<T>>
@@ -133,13 +135,17 @@ impl Builder {
     {
         if size_of::<F>() > CLOSURE_MAX || align_of::<F>() > 64 {
             let f = Box::new(f);
-            // SAFETY: the caller's promise.
+            // SAFETY: this function demands the same of `f`, which the closure calls.
             return unsafe { self.start_small(on, move || (*f)()) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: this function demands the same.
         unsafe { self.start_small(on, f) }
     }
 
+    /// [`start`](Self::start) with a closure that fits on the fiber's stack.
+    ///
+    /// # Safety
+    /// As for [`spawn_unchecked`](Self::spawn_unchecked).
     unsafe fn start_small<F, T>(self, on: Option<&Shared>, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send,
@@ -155,7 +161,7 @@ impl Builder {
         match here {
             Some(carrier) => {
                 let fiber = allocate_here(carrier, size()?, name)?;
-                // The fiber is for this carrier, which the caller must not leave for an allocator.
+                // The caller must not park, and perhaps leave its carrier, to which the fiber goes.
                 without_parking(|| fiber.prepare_standard());
                 // SAFETY: the fiber is new and unknown to others.
                 unsafe { place(fiber, f) };
@@ -170,12 +176,12 @@ impl Builder {
                     None => runtime::global()?,
                 };
                 if runtime.has_threads() {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: this function demands the same.
                     return unsafe { native::start(name, self.stack_size, runtime, f) };
                 }
                 let fiber = allocate_elsewhere(size()?, name)?;
                 without_parking(|| fiber.prepare_standard());
-                // SAFETY: as above.
+                // SAFETY: the fiber is new and unknown to others.
                 unsafe { place(fiber, f) };
                 runtime.submit(fiber);
                 Ok(JoinHandle::from_counted(fiber))
@@ -184,7 +190,7 @@ impl Builder {
     }
 }
 
-/// A header and a stack from what the carrier keeps at hand.
+/// Takes a header and a stack of those that the carrier keeps.
 #[inline]
 fn allocate_here(
     carrier: &Carrier,
@@ -205,10 +211,10 @@ fn allocate_here(
     })
 }
 
-/// The same from the process's pools.
+/// Takes a header and a stack from the process's pools.
 fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
-    // A fiber of another runtime, perhaps: the pools' lists grow under their locks, with which an
-    // allocator must not park it.
+    // The caller may be a fiber of another runtime. The pools' lists grow under their locks, with which it
+    // must not park in the allocator.
     without_parking(|| {
         let stack = furnish::take(size, shortage::acquire)?;
         let fiber = match registry::header() {
@@ -223,6 +229,7 @@ fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<Fib
     })
 }
 
+/// Makes `fiber` a new fiber with this stack, known to the caller alone.
 #[inline]
 fn begin(fiber: FiberRef, number: u64, name: Option<Box<str>>, stack: Furnished) {
     fiber.stack.store(stack.into_raw(), Ordering::Relaxed);
@@ -249,12 +256,13 @@ where
 {
     let stack = fiber.stack.load(Ordering::Relaxed);
     let place = closure::<F>(stack);
-    // SAFETY: the fiber's stack is ours, and closures are small against it.
+    // SAFETY: nothing else has the stack of the new fiber, and there is room for the closure (`size::of`).
+    // The context begins on it, below the closure, with the fiber's own thread pointer.
     unsafe {
         place.write(f);
         let furnished = Furnished::from_raw(stack);
         let tp = furnished.thread_pointer();
-        // Still the fiber's.
+        // The stack stays the fiber's.
         let _ = furnished.into_raw();
         let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
         fiber.context.get().write(context);
@@ -262,19 +270,23 @@ where
 }
 
 /// A fiber's first function.
+///
+/// # Safety
+/// To be entered by the switch to a context that [`place`] has made for the same types, once.
 unsafe extern "C" fn entry<F, T>(data: *mut u8) -> !
 where
     F: FnOnce() -> T,
 {
-    // SAFETY: `place` passes the fiber.
+    // SAFETY: `place` has passed the fiber's `as_ptr`.
     let me = unsafe { FiberRef::from_ptr(data) };
     arrive(me);
-    // SAFETY: the fiber has just begun.
+    // SAFETY: `place` has made this fiber for the same types, and it has just begun.
     unsafe { live::<F, T>(me) }
 }
 
-/// A fiber's life. A function of its own so that, in unoptimized programs, a large value makes its
-/// frame large and not that of `entry`: an overflow comes after the fiber is known by its name.
+/// Runs a fiber's closure, and ends the fiber. This is a function of its own for the sake of unoptimized
+/// programs: a large value makes this frame large, and not that of `entry`, so an overflow comes when the
+/// report can name the fiber.
 ///
 /// # Safety
 /// The calling fiber is `me`, it was made by [`place`] for the same types, and this is its first
@@ -283,13 +295,13 @@ unsafe fn live<F, T>(me: FiberRef) -> !
 where
     F: FnOnce() -> T,
 {
-    // SAFETY: `place` put the closure there, and it is taken once.
+    // SAFETY: `place` has written the closure there, and this first call of the fiber reads it out once.
     let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
     let run = || {
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         if me.kind.get() == Kind::Thread {
-            // It has forked, and this is the child, of which it was the only thread. It does not go
-            // back to std's function, which could wait for ever: see `launch`.
+            // `f` has forked, and this is the child, in which this is the only thread. It must not return
+            // to std's function, which could wait for ever: see `launch`.
             drop_quietly(result);
             end_thread_locals(me);
             generation::end();
@@ -301,47 +313,49 @@ where
         Some(prepared) => prepared.run(run),
     };
     fetch_end(me);
-    // Here, where its destructor still finds the fiber's thread-local variables.
-    // SAFETY: the fiber's own header, once, and it has not finished.
+    // While a destructor of the result still finds the fiber's thread-local variables.
+    // SAFETY: the caller is `me`, calls this once, and FINISHED is set later.
     unsafe { join::leave(me, result) };
     finish(me)
 }
 
-/// What a fiber does first.
+/// Does what comes first when a fiber begins.
 fn arrive(me: FiberRef) {
     set_current(Some(me));
     carrier::of(me).entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     if let Some(layout) = tls::mode().layout() {
-        // SAFETY: the fiber has just begun to run on its block.
+        // SAFETY: the calling fiber has just begun, on a block of this layout.
         unsafe { layout.enter() };
     }
 }
 
-/// What a fiber does last.
+/// Ends the calling fiber.
 ///
-/// Once [`end_thread_locals`] has returned, nothing here may touch a thread-local variable that has a
-/// destructor: it would be registered again, and run by the next fiber that gets this storage.
+/// Once [`end_thread_locals`] has returned, nothing here may access a thread-local variable with a
+/// destructor: that would be registered again, and run by the next fiber on this storage.
 fn finish(me: FiberRef) -> ! {
     end_thread_locals(me);
     join::finish(me);
-    // SAFETY: nothing on this stack is needed any more.
+    // SAFETY: the caller is `me`, and nothing on its stack is needed any more.
     unsafe { switch::leave(me, Next::End) };
     unreachable!("a fiber that has ended was run again")
 }
 
-/// Has what the end of thread-local storage looks at brought into the cache meanwhile.
+/// Fetches what the end of the fiber's thread-local storage accesses into the cache.
 #[inline(always)]
 fn fetch_end(me: FiberRef) {
     if let Some(layout) = tls::mode().layout() {
-        // SAFETY: the running fiber's context; only the switch away from it writes it.
+        // SAFETY: the calling fiber's own context, which nothing writes while it runs.
         layout.prefetch_end(unsafe { (*me.context.get()).thread_pointer() });
     }
 }
 
+/// Runs the destructors of the fiber's thread-local variables.
 fn end_thread_locals(me: FiberRef) {
     if let Some(layout) = tls::mode().layout() {
-        // SAFETY: the fiber runs on its block and is about to end.
+        // SAFETY: the calling fiber runs on its block, of this layout, and is about to end. Nothing writes
+        // its context while it runs.
         unsafe {
             let context = &*me.context.get();
             layout.run_destructors(context.thread_pointer());
@@ -353,7 +367,7 @@ fn end_thread_locals(me: FiberRef) {
 ///
 /// It works from any thread and any fiber, without set-up: the first call starts the process's
 /// runtime, with one carrier (kernel thread) a processor, or `CAREFREE_CARRIERS` of them. A fiber
-/// spawned by a fiber runs on the same runtime. Dropping the handle lets the fiber go on by itself;
+/// spawned by a fiber runs on the same runtime. A fiber whose handle is dropped goes on;
 /// the process does not wait for it.
 ///
 /// # Panics
@@ -364,7 +378,7 @@ fn end_thread_locals(me: FiberRef) {
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
 ///
-/// What a fiber uses must be its own, and may be sent:
+/// What a fiber uses must be owned by it, and `Send`:
 ///
 /// ```compile_fail,E0373
 /// let text = String::from("borrowed");
@@ -403,6 +417,7 @@ where
     run_on(None, f)
 }
 
+/// [`run`] on runtime `on`; without that, on the caller's.
 pub(crate) fn run_on<F, T>(on: Option<&Shared>, f: F) -> T
 where
     F: FnOnce() -> T + Send,
@@ -411,9 +426,9 @@ where
     if on.is_none() && is_spawned() {
         return f();
     }
-    // If the calling thread cannot be made to wait, it must turn out before it has to.
+    // Gives a thread its header: if there is no memory for that, this panics before the spawn.
     current();
-    // SAFETY: joined below, whatever happens: `join_uncancellable` returns when the fiber has ended.
+    // SAFETY: the fiber is joined below, whatever happens, before `f`'s borrows can end.
     let handle = unsafe { Builder::new().start(on, f) }.expect("failed to spawn thread");
     handle.join_uncancellable().unwrap_or_else(|payload| panic::resume_unwind(payload))
 }

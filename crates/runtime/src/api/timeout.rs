@@ -9,13 +9,12 @@ use crate::wait::limits::Limit;
 
 /// Runs `f`; whatever it still waits for when `duration` has passed is cut short.
 ///
-/// `f` always runs to its end: waits that are cut short return an error or, where none can be
-/// returned, return early, and so do those that begin later. `Err` says that this has happened; if
-/// `f` came through without it, its value is returned even if it took longer. Limits may be nested,
-/// the earliest counts. Like cancellation, a limit does not end waits for locks, nor waits within
+/// `f` always runs to its end. Waits that are cut short return an error or, where they cannot, return
+/// early; so do waits that begin later. `Err` says that this has happened. If it has not, the value of `f` is
+/// returned, even if it took longer. Limits may be nested; the earliest counts. Like cancellation, a limit does not end waits for locks, nor waits within
 /// [`shield`](crate::shield).
 ///
-/// On a plain thread it limits Carefree's own waits alike.
+/// On a plain thread it limits the waits of this crate.
 ///
 /// # What was received is not lost
 ///
@@ -23,9 +22,8 @@ use crate::wait::limits::Limit;
 /// taken a permit returns them, however late, and does not count as cut short. A call that has done a
 /// part (a long write, `MSG_WAITALL`) returns how much; the next call is then cut short at once.
 ///
-/// What `f` itself has gathered before one of its calls was cut short is another matter: `timeout`
-/// drops the value that `f` returns then. To keep it, gather it in a variable outside `f`, or use
-/// [`timeout_with_value`].
+/// But if a call was cut short, `timeout` drops the value that `f` returns, and what `f` has gathered in it.
+/// To keep that, gather it in a variable outside `f`, or use [`timeout_with_value`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,8 +41,8 @@ pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, TimedO
     result.map(|()| value)
 }
 
-/// [`timeout`], but returns what `f` returned even if a wait was cut short: a part of what was wanted,
-/// as a rule.
+/// [`timeout`] that also returns the value of `f` if a wait was cut short: as a rule, a part of what was
+/// wanted.
 ///
 /// ```
 /// use std::time::Duration;

@@ -123,7 +123,7 @@ loom::lazy_static! {
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
     for bucket in LOT.iter().filter(|bucket| bucket.word.load(Ordering::Relaxed) != 0) {
-        // SAFETY: the caller's promise.
+        // SAFETY: there is one thread, and it does not have the lock.
         bucket.list.with_mut(|list| unsafe { *list = List { first: None } });
         bucket.word.store(0, Ordering::Relaxed);
     }

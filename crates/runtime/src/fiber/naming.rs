@@ -22,7 +22,7 @@ static GLANCES: [Lock<()>; 64] = [const { Lock::new(()) }; 64];
 /// There is one thread, and it is not in here.
 pub(crate) unsafe fn renew() {
     for lock in &GLANCES {
-        // SAFETY: the caller's promise.
+        // SAFETY: there is one thread, and it does not have the lock.
         unsafe { lock.renew(()) };
     }
 }

@@ -28,8 +28,8 @@ pub(crate) struct Carrier {
     /// The fiber's turn has come.
     pub(crate) turn: Mutex<bool>,
     pub(crate) turns: Condvar,
-    /// How often the fiber was made ready while it was off its stack. Touched by what makes it ready, as the
-    /// carrier that runs it next will touch its context.
+    /// Stands for the fiber's context: accessed by what makes the fiber ready, as the carrier that runs it
+    /// next would access that.
     pub(crate) context: UnsafeCell<u32>,
     shard: Shard,
     /// Where the fiber goes on when it has waited; null for here.
@@ -52,9 +52,9 @@ struct Reactor {
     has_ended: bool,
 }
 
-// SAFETY: the cells are loom's to watch.
+// SAFETY: loom checks the accesses to the cells.
 unsafe impl Sync for Carrier {}
-// SAFETY: as above.
+// SAFETY: nothing in it belongs to one thread.
 unsafe impl Send for Carrier {}
 
 pub(crate) fn of(fiber: FiberRef) -> &'static Carrier {

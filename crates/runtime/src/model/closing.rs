@@ -28,9 +28,9 @@ struct Side {
     data: Signal,
 }
 
-// SAFETY: the cells are loom's to watch.
+// SAFETY: loom checks the accesses to the cells.
 unsafe impl Sync for File {}
-// SAFETY: as above.
+// SAFETY: nothing in it belongs to one thread.
 unsafe impl Send for File {}
 
 impl File {

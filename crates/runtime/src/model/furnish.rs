@@ -13,7 +13,7 @@ impl FiberStack {
         FiberStack { given_back: UnsafeCell::new(0) }
     }
 
-    /// What its fiber does all the time, and those that know the fiber's `pthread_t`.
+    /// Reads the memory, as its fiber does all the time, and users of the fiber's `pthread_t`.
     pub(crate) fn touch(&self) {
         // SAFETY: loom looks whether it is.
         let given_back = self.given_back.with(|cell| unsafe { *cell });

@@ -24,9 +24,9 @@ struct Dropped {
     dropped: UnsafeCell<u32>,
 }
 
-// SAFETY: the cells are loom's to watch.
+// SAFETY: loom checks the accesses to the cells.
 unsafe impl Sync for Dropped {}
-// SAFETY: as above.
+// SAFETY: nothing in it belongs to one thread.
 unsafe impl Send for Dropped {}
 
 impl Dropped {
@@ -53,7 +53,7 @@ impl<const WORDS: usize> Drop for Value<WORDS> {
     fn drop(&mut self) {
         // SAFETY: loom looks whether it is.
         self.dropped.written.with(|written| assert_eq!(unsafe { *written }, 1));
-        // SAFETY: as above.
+        // SAFETY: loom checks whether anything else accesses the cell.
         self.dropped.dropped.with_mut(|dropped| unsafe { *dropped += 1 });
     }
 }
@@ -131,7 +131,7 @@ fn a_fiber_joins_and_has_the_value() {
 }
 
 #[test]
-fn who_sees_that_it_has_ended_has_the_value() {
+fn a_handle_that_sees_the_end_has_the_value() {
     bounded(3, || {
         let world = World::default();
         let (fiber, handle, dropped, thread) = start::<SMALL>(&world);
@@ -229,7 +229,7 @@ fn a_join_that_is_cancelled_has_the_value_or_detaches() {
 
 /// Two wait for one fiber's end: `pthread_join` of a fiber beside a handle's `wait`, and a scope.
 #[test]
-fn all_who_wait_for_the_end_are_woken() {
+fn all_waiters_for_the_end_are_woken() {
     bounded(1, || {
         let world = World::default();
         let (fiber, handle, dropped, thread) = start::<SMALL>(&world);

@@ -31,9 +31,9 @@ struct Door {
     behind: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is loom's to watch.
+// SAFETY: loom checks the accesses to the cell.
 unsafe impl Sync for Door {}
-// SAFETY: as above.
+// SAFETY: nothing in it belongs to one thread.
 unsafe impl Send for Door {}
 
 impl Door {
@@ -41,7 +41,7 @@ impl Door {
         Arc::new(Door { key, open: AtomicBool::new(false), behind: UnsafeCell::new(0) })
     }
 
-    /// Opens it for good, and wakes those that wait if there seem to be any. Returns how many.
+    /// Opens it for good, and wakes its waiters if there seem to be any. Returns how many.
     fn open(&self) -> usize {
         // SAFETY: loom looks whether it is.
         self.behind.with_mut(|behind| unsafe { *behind = 1 });
@@ -86,12 +86,12 @@ fn a_door_and_one_fiber(until: Until) {
 
 /// A wait that only an unpark ends: the bucket stays locked while the fiber leaves its stack.
 #[test]
-fn an_unpark_is_not_missed_by_one_who_waits_for_it_alone() {
+fn an_unpark_is_not_missed_by_a_wait_for_it_alone() {
     loom::model(|| a_door_and_one_fiber(Until::WOKEN_ONLY));
 }
 
 #[test]
-fn an_unpark_is_not_missed_by_one_who_may_be_cancelled() {
+fn an_unpark_is_not_missed_by_a_wait_that_may_be_cancelled() {
     loom::model(|| a_door_and_one_fiber(Until::WOKEN));
 }
 
@@ -137,7 +137,7 @@ fn enter(fiber: FiberRef, key: usize) -> Ticket {
 
 /// An unpark of one meets a wait that a deadline ends: it is spent on that one or on the next.
 #[test]
-fn an_unpark_is_not_spent_on_who_has_timed_out() {
+fn an_unpark_is_not_spent_on_a_waiter_that_has_timed_out() {
     bounded(2, || {
         let world = World::default();
         let door = Door::new(KEYS[0]);
@@ -281,7 +281,7 @@ fn two_buckets_are_locked_in_order() {
 
 /// As a condition variable: the mutex is unlocked when the wait has begun.
 #[test]
-fn who_unlocks_after_its_wait_has_begun_misses_no_unpark() {
+fn unlocking_after_the_wait_has_begun_misses_no_unpark() {
     bounded(3, || {
         let world = World::default();
         let lock = Arc::new(loom::sync::Mutex::new(false));

@@ -134,9 +134,9 @@ mod model {
         value: UnsafeCell<usize>,
     }
 
-    // SAFETY (of the model): what loom is asked to check.
+    // SAFETY: loom checks the accesses to the cell.
     unsafe impl Sync for Shared {}
-    // SAFETY: as above.
+    // SAFETY: nothing in it belongs to one thread.
     unsafe impl Send for Shared {}
 
     #[test]

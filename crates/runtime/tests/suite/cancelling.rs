@@ -32,8 +32,8 @@ fn waits_end() {
         error
     });
     assert!(error.is::<Cancelled>());
-    static NOBODY: Semaphore = Semaphore::new(0);
-    let error = cancelled(|| NOBODY.acquire().map(|_| ()).unwrap_err());
+    static EMPTY: Semaphore = Semaphore::new(0);
+    let error = cancelled(|| EMPTY.acquire().map(|_| ()).unwrap_err());
     assert_eq!(error, Interrupted::Cancelled);
     assert_eq!(std::io::Error::from(error).raw_os_error(), Some(libc::ECANCELED));
     // A time limit is not what ended it.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use carefree_context::tls;
 
-/// Longer than anything takes here, and than a test may take: what ends a wait for ever is the test's
-/// own limit, which grows with what else the machine has to do and says who waits for what.
+/// Longer than anything takes here, and than a test may take: a wait for ever is ended by the test's own
+/// limit, which is longer on a busy machine and says what waits for what.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// As good as for ever, for waits that are to be cut short.
 pub(crate) const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);

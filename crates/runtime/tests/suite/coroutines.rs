@@ -66,7 +66,7 @@ fn the_shield_of_a_suspended_coroutine_is_not_its_resumers() {
 }
 
 #[test]
-fn a_coroutine_is_within_the_limits_of_whoever_resumes_it() {
+fn a_coroutine_is_within_the_limits_of_its_resumer() {
     on_both(|| {
         let mut inner = coroutine(|suspender| {
             suspender.suspend(());

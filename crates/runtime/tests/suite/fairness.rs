@@ -1,4 +1,4 @@
-//! Nobody starves.
+//! Each fiber gets its turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -144,7 +144,7 @@ fn by_one_that_yields_until_a_thread_submits() {
 fn hog(flag: &AtomicBool) {
     let begun = Instant::now();
     while !up(flag) {
-        assert!(begun.elapsed() < LONG, "nobody else has run");
+        assert!(begun.elapsed() < LONG, "no other fiber has run");
         std::hint::spin_loop();
     }
 }

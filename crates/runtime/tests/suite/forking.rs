@@ -166,7 +166,7 @@ fn the_end_of_the_fiber_ends_the_child() {
     let mut ends = [0; 2];
     // SAFETY: room for two descriptors.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: just opened, owned by nobody else.
+    // SAFETY: just opened, and owned by nothing else.
     let (mut reader, writer) =
         unsafe { (std::fs::File::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1])) };
     let after = Arc::new(AtomicBool::new(false));
@@ -217,7 +217,7 @@ fn what_is_the_parents_is_left_alone() {
                 says.write_all(b"x").unwrap();
                 let refused = Builder::new().spawn_on(&parents, || ()).unwrap_err();
                 assert!(refused.to_string().contains("left behind"), "{refused}");
-                // All of these are heard by nobody, and do no harm.
+                // None of these reaches a fiber, and none does harm.
                 theirs.unpark();
                 theirs.cancel();
                 assert!(!waits.is_finished());
@@ -231,8 +231,8 @@ fn what_is_the_parents_is_left_alone() {
     });
 }
 
-/// Whatever the others are in the middle of, the child is whole. In a process of its own: what other
-/// tests have in memory makes each fork many times as dear.
+/// Whatever other threads are doing, the child is consistent. In a process of its own: each fork would take
+/// many times as long with what other tests have in memory.
 #[test]
 fn many_forks_while_others_are_busy() {
     if !is_child() {
@@ -280,9 +280,10 @@ fn many_forks_while_others_are_busy() {
     });
 }
 
-/// std's threads take a lock of std's when they begin and end, which is theirs in the child for good
-/// if they had it just then. As many at once as make them allocate under that lock: an allocation
-/// waits until a fork is over. In a process of its own, as above.
+/// std's threads take a lock of std's when they begin and end; if one has it during a fork, it stays locked
+/// in the child. There are so many at once that they allocate under that lock, and an allocation waits until
+/// a fork is over. In a process of its own: each fork would take many times as long with what other tests
+/// have in memory.
 #[test]
 fn forks_while_threads_of_std_begin_and_end() {
     if !is_child() {

@@ -57,7 +57,7 @@ fn each_fiber_has_its_own_and_ends_it() {
 /// A fiber that spawns takes stacks from its carrier, a plain thread from the process's pool: both
 /// must hand out blocks with initial values.
 #[test]
-fn the_next_fiber_on_a_stack_starts_anew_whoever_spawns_it() {
+fn the_next_fiber_on_a_stack_starts_anew_wherever_it_is_spawned() {
     struct Ends(Arc<AtomicUsize>);
     impl Drop for Ends {
         fn drop(&mut self) {
@@ -98,10 +98,10 @@ fn the_error_number_is_a_fibers_own() {
         .map(|n| {
             spawn(move || {
                 for _ in 0..50 {
-                    // SAFETY: as above; the address is asked for anew each time.
+                    // SAFETY: errno is the fiber's own variable; its address is asked for anew each time.
                     unsafe { *errno() = n };
                     yield_now();
-                    // SAFETY: as above.
+                    // SAFETY: errno is the fiber's own variable; its address is asked for anew each time.
                     assert_eq!(unsafe { *errno() }, n);
                 }
             })

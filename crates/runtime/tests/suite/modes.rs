@@ -45,8 +45,8 @@ fn threads_in_place_of_fibers() {
         "sizes::what_is_asked_for_is_there",
         // A call is made where it is made.
         "offloading::the_call_runs_elsewhere_and_the_carrier_runs_others",
-        // It asks in which order those who were woken in turn run, which is the kernel's choice.
-        "semaphores::who_waits_longest_is_served_first",
+        // It asks in which order waiters that were woken in turn run, which is the kernel's choice.
+        "semaphores::the_longest_waiter_is_served_first",
         // There are no carriers to count.
         "few_threads::a_library_is_loaded_when_no_thread_can_be_had",
         "few_threads::fibers_run_on_the_carriers_that_can_be_started",

@@ -154,7 +154,7 @@ fn an_unpark_meanwhile_is_kept() {
 }
 
 #[test]
-fn what_is_not_send_can_be_sent_by_who_knows_better() {
+fn what_is_not_send_can_be_sent_without_the_check() {
     run(|| {
         let mut word = 1;
         let pointer = &raw mut word;
@@ -173,7 +173,7 @@ fn large_values_come_back_whole() {
     });
 }
 
-/// A runtime is not gone before the calls of its fibers are over, also when nobody else wakes it.
+/// A runtime is not gone before the calls of its fibers are over, even if nothing else wakes it.
 #[test]
 fn a_runtime_that_is_dropped_waits_for_calls_under_way() {
     within_reason(|| {

@@ -56,7 +56,7 @@ fn dropping_one_waits_for_its_fibers() {
                 runtime.spawn(move || {
                     sleep(Duration::from_micros(n * 100));
                     let ended = ended.clone();
-                    // Nobody keeps the handle.
+                    // The handle is dropped.
                     drop(spawn(move || {
                         sleep(Duration::from_micros(n * 100));
                         ended.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ fn counts_count() {
     assert!(during.switches > 0 && during.parks > 0);
 }
 
-/// Every variable set to what it cannot be: nothing starts, and the error names it.
+/// A variable that is set to an invalid value: nothing starts, and the error names it.
 #[test]
 fn a_variable_that_cannot_be_is_an_error() {
     const WRONG: [(&str, &str); 8] = [

@@ -36,7 +36,7 @@ fn too_many_are_refused() {
 }
 
 #[test]
-fn who_waits_longest_is_served_first() {
+fn the_longest_waiter_is_served_first() {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     runtime.run(|| {
         let semaphore = Arc::new(Semaphore::new(0));
@@ -55,7 +55,7 @@ fn who_waits_longest_is_served_first() {
             .collect();
         for n in 0..10 {
             semaphore.release(1);
-            // The permit is the waiter's already: nobody can snatch it.
+            // The permit is the waiter's already: no other can take it.
             assert!(semaphore.try_acquire().is_none());
             until("the next one is served", || order.lock().unwrap().len() == n + 1);
         }
@@ -83,7 +83,7 @@ fn several_are_woken_at_once() {
     assert_eq!(semaphore.available(), 5);
 }
 
-/// Fibers and threads; some give up waiting. No permit is lost or made, and nobody is left waiting.
+/// Fibers and threads, of which some give up waiting. No permit is lost or made, and none is left waiting.
 #[test]
 fn a_crowd_of_fibers_and_threads() {
     within_reason(crowd);

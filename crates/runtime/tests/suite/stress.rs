@@ -26,7 +26,7 @@ fn micros(random: &mut Random) -> Duration {
     Duration::from_micros(random.below(150))
 }
 
-/// Somebody, perhaps one that has ended.
+/// A fiber chosen at random, which may have ended.
 fn peer(world: &World, random: &mut Random) -> Option<Thread> {
     let peers = world.peers.lock().unwrap();
     let end = peers.len() as u64;
@@ -98,7 +98,7 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
 
 fn stress(carriers: usize) {
     let steps = if in_forced_mode() { 12 } else { 30 };
-    // Always the same seeds, and one that nobody has tried.
+    // Always the same seeds, and a new one.
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let new = time.map_or(3, |time| time.as_nanos() as u64);
     for seed in [1, 2, new] {
@@ -150,10 +150,10 @@ fn on_four_carriers() {
     stress(4);
 }
 
-/// Who unparks may find a waiter whose time is up, and must then leave him alone: he is on his way to
-/// wait for something else.
+/// An unpark may find a waiter whose deadline has passed, and must not end the next wait, to which that
+/// fiber goes on.
 #[test]
-fn whoever_gave_up_waiting_is_not_woken_from_the_next_wait() {
+fn a_waiter_that_gave_up_is_not_woken_from_its_next_wait() {
     const MANY: usize = 0x10_0000;
     let stop = AtomicBool::new(false);
     let runtime = Runtime::builder().carriers(2).build().unwrap();
@@ -185,7 +185,7 @@ fn whoever_gave_up_waiting_is_not_woken_from_the_next_wait() {
                         while clock::now() < end {
                             round += 1;
                             park(MANY, round % 7 * 1000);
-                            // Here nobody comes.
+                            // No fiber unparks this.
                             assert_eq!(park(4 * (number + 1), 20_000), Outcome::TimedOut);
                         }
                     });
@@ -196,8 +196,8 @@ fn whoever_gave_up_waiting_is_not_woken_from_the_next_wait() {
     });
 }
 
-/// Waits that nothing but their key ends, between waits that have a deadline: whoever is woken is off
-/// his stack, and nobody is forgotten.
+/// Waits that nothing but an unpark of their key ends, between waits with a deadline: a fiber that is made
+/// ready is off its stack, and none is forgotten.
 #[test]
 fn batons_get_round() {
     const FIBERS: usize = 12;

@@ -67,7 +67,7 @@ fn names_and_numbers() {
 }
 
 #[test]
-fn a_plain_thread_is_somebody_too() {
+fn a_plain_thread_has_a_handle_too() {
     std::thread::Builder::new()
         .name("plain".into())
         .spawn(|| {
@@ -223,9 +223,9 @@ fn values_of_all_shapes() {
     assert_eq!(spawn(|| [9u8; 5_000]).join().unwrap(), [9; 5_000]);
     assert_eq!(spawn(|| Line([3; 64])).join().unwrap(), Line([3; 64]));
     // A result without a value, and one that is all padding but for the niche.
-    let nobody: std::thread::Result<std::convert::Infallible> =
+    let nothing: std::thread::Result<std::convert::Infallible> =
         spawn(|| -> std::convert::Infallible { panic_on_purpose() }).join();
-    assert!(nobody.is_err());
+    assert!(nothing.is_err());
     assert_eq!(spawn(|| Some(Box::new(1))).join().unwrap(), Some(Box::new(1)));
 }
 
@@ -321,7 +321,7 @@ fn many_fibers_join_one() {
         })
         .collect();
     one.join().unwrap();
-    // A handle to who has ended does no harm.
+    // A handle to a fiber that has ended does no harm.
     fiber.unpark();
     fiber.cancel();
     let sum: i32 = joiners.into_iter().map(|handle| handle.join().unwrap()).sum();

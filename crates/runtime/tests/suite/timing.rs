@@ -15,7 +15,7 @@ use crate::common::{FOREVER, Random, in_forced_mode, own_tls, panic_on_purpose, 
 const SHORT: Duration = Duration::from_millis(4);
 
 #[test]
-fn nobody_wakes_early() {
+fn no_sleep_ends_early() {
     let mut random = Random(7);
     let handles: Vec<_> = (0..300)
         .map(|n| {

@@ -26,7 +26,7 @@ impl Drop for Lets {
 }
 
 #[test]
-fn a_fiber_that_waits_while_it_panics_disturbs_nobody() {
+fn a_fiber_that_waits_while_it_panics_disturbs_no_other() {
     let handles: Vec<_> = (0..40)
         .map(|n| {
             spawn(move || {

@@ -185,8 +185,8 @@ fn others_have_the_machines_time() {
         own.run(|| {
             sleep(HOUR);
             assert!(clock::virtual_now().is_some());
-            // A fiber of another runtime is waited for: real time, during which this one's stands
-            // still if nobody here waits for a moment.
+            // A fiber of another runtime is waited for in real time, during which this runtime's time
+            // stands still if none of its fibers waits for a moment.
             let other = Runtime::builder().carriers(1).build().unwrap();
             let before = clock::now();
             let real = other.run(|| {

@@ -162,7 +162,7 @@ pub(super) fn mutex() -> Option<Scenario> {
     lock(
         // SAFETY: a mutex that lives.
         move || assert_eq!(unsafe { libc::pthread_mutex_lock(mutex.at()) }, 0),
-        // SAFETY: as above.
+        // SAFETY: a mutex that lives.
         move || assert_eq!(unsafe { libc::pthread_mutex_unlock(mutex.at()) }, 0),
     )
 }
@@ -172,7 +172,7 @@ pub(super) fn rwlock() -> Option<Scenario> {
     lock(
         // SAFETY: a lock that lives.
         move || assert_eq!(unsafe { libc::pthread_rwlock_wrlock(rwlock.at()) }, 0),
-        // SAFETY: as above.
+        // SAFETY: a lock that lives.
         move || assert_eq!(unsafe { libc::pthread_rwlock_unlock(rwlock.at()) }, 0),
     )
 }
@@ -185,7 +185,7 @@ pub(super) fn spin() -> Option<Scenario> {
     lock(
         // SAFETY: a lock that lives.
         move || assert_eq!(unsafe { libc::pthread_spin_lock(spin.at()) }, 0),
-        // SAFETY: as above.
+        // SAFETY: a lock that lives.
         move || assert_eq!(unsafe { libc::pthread_spin_unlock(spin.at()) }, 0),
     )
 }
@@ -209,7 +209,7 @@ pub(super) fn stream() -> Option<Scenario> {
     lock(
         // SAFETY: a stream that is open.
         move || unsafe { flockfile(*stream.at()) },
-        // SAFETY: as above.
+        // SAFETY: a stream that is open.
         move || unsafe { funlockfile(*stream.at()) },
     )
 }
@@ -221,7 +221,7 @@ pub(super) fn c11() -> Option<Scenario> {
     lock(
         // SAFETY: a mutex that lives.
         move || assert_eq!(unsafe { mtx_lock(mutex.at()) }, 0),
-        // SAFETY: as above.
+        // SAFETY: a mutex that lives.
         move || assert_eq!(unsafe { mtx_unlock(mutex.at()) }, 0),
     )
 }
@@ -238,7 +238,7 @@ pub(super) fn condition() -> Option<Scenario> {
             assert_eq!(libc::pthread_cond_signal(condition.at()), 0);
             assert_eq!(libc::pthread_mutex_unlock(mutex.at()), 0);
         },
-        // SAFETY: as above.
+        // SAFETY: objects that live; the count is changed under the mutex.
         move || unsafe {
             assert_eq!(libc::pthread_mutex_lock(mutex.at()), 0);
             while *items.at() == 0 {
@@ -262,12 +262,12 @@ pub(super) fn semaphore() -> Option<Scenario> {
         // SAFETY: a semaphore that lives.
         move || assert_eq!(unsafe { libc::sem_post(semaphore.at()) }, 0),
         move || {
-            // SAFETY: as above.
+            // SAFETY: a semaphore that lives.
             counted(unsafe { libc::sem_wait(semaphore.at()) })?;
             Ok(1)
         },
         move || {
-            // SAFETY: as above.
+            // SAFETY: a semaphore that lives.
             std::iter::from_fn(|| (unsafe { libc::sem_trywait(semaphore.at()) } == 0).then_some(1))
                 .sum()
         },
