@@ -41,26 +41,6 @@ pub fn page_cost() -> io::Result<Duration> {
     Ok(used / PAGES as u32)
 }
 
-/// Lets this process have `files` descriptors.
-///
-/// # Errors
-/// When it may not have so many, with what would raise the limit.
-pub fn allow_files(files: u64) -> io::Result<()> {
-    // SAFETY: the structure is valid to write, then to read.
-    let allowed = unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        limit.rlim_cur
-    };
-    if allowed < files {
-        let advice = format!("{files} files are needed, {allowed} allowed: `ulimit -Hn {files}`");
-        return Err(io::Error::other(advice));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

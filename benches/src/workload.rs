@@ -3,6 +3,7 @@
 use crate::machine;
 use crate::memory::Memory;
 use crate::peer::Peer;
+use carefree_lab::limits;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -385,7 +386,7 @@ fn reading(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
     // Twice as many descriptors, where a process may have 20,000, say.
     const UNITS: usize = 8_000;
     let pairs = |units| {
-        machine::allow_files(2 * units as u64 + 100)?;
+        limits::raise_open_files(2 * units as u64 + 100)?;
         (0..units).map(|_| UnixStream::pair()).collect()
     };
     let grown = grown(peer, UNITS, pairs, peer.readers?);

@@ -11,6 +11,7 @@ mod tokio;
 use carefree_benches::peer::Peer;
 use carefree_benches::workload::{Line, Process, Scale, Target, WORKLOADS, Workload};
 use carefree_benches::{child, machine, ours};
+use carefree_lab::number::three_digits;
 use carefree_lab::report::table::{Align, Table};
 use carefree_lab::stats::{median, spread};
 use carefree_lab::{env, plan};
@@ -222,7 +223,7 @@ fn row(
                     ));
                 }
                 medians.insert(*name, median(&figures));
-                format_figure(median(&figures))
+                three_digits(median(&figures))
             }
         };
         cells.push(cell);
@@ -257,14 +258,5 @@ fn judge(target: Target, ours: Option<f64>, medians: &BTreeMap<&str, f64>) -> (S
         Some(ours) if ours <= limit => "yes".to_owned(),
         Some(ours) => format!("no, +{:.0}%", 100.0 * (ours / limit - 1.0)),
     };
-    (format!("<= {}", format_figure(limit)), met)
-}
-
-/// Three digits that count.
-fn format_figure(figure: f64) -> String {
-    match figure.abs() {
-        size if size < 9.995 => format!("{figure:.2}"),
-        size if size < 99.95 => format!("{figure:.1}"),
-        _ => format!("{figure:.0}"),
-    }
+    (format!("<= {}", three_digits(limit)), met)
 }

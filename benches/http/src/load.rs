@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use carefree_lab::plan::pin_command;
 
 /// What a server did under load.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +54,7 @@ struct Server {
 impl Server {
     fn start(command: &mut Command, core: usize) -> io::Result<Server> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        pin(command, core);
+        pin_command(command, core);
         let mut process = command.spawn()?;
         let out = process.stdout.take().expect("it was piped");
         let mut line = String::new();
@@ -92,21 +93,6 @@ impl Drop for Server {
     }
 }
 
-/// Keeps a command on one core.
-fn pin(command: &mut Command, core: usize) {
-    // SAFETY: the closure makes one system call, on memory of its own.
-    unsafe {
-        command.pre_exec(move || {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(core, &mut set);
-            match libc::sched_setaffinity(0, size_of_val(&set), &raw const set) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        });
-    }
-}
-
 /// What `wrk` counted.
 struct Load {
     requests: u64,
@@ -120,7 +106,7 @@ fn wrk(address: &str, core: usize, connections: usize, time: Duration) -> io::Re
         .args(["--threads", "1", "--latency", "--connections", &connections.to_string()])
         .args(["--duration", &format!("{}s", time.as_secs().max(1))])
         .arg(format!("http://{address}/"));
-    pin(&mut command, core);
+    pin_command(&mut command, core);
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse(&text).ok_or_else(|| {

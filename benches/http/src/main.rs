@@ -2,8 +2,8 @@
 //! another.
 //!
 //! The server on fibers and the one on threads are the same file, `examples/http_server.rs`. Rounds
-//! alternate over the servers, so that what else the machine does falls on all; medians are shown,
-//! and the processor time of a request as a ratio to hyper's.
+//! alternate over the servers, so that a disturbance of the machine strikes all of them. The table
+//! shows medians, and the processor time of a request as a ratio to hyper's.
 
 mod load;
 
@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use carefree_lab::limits;
+use carefree_lab::report::table::Table;
+use carefree_lab::stats::median;
 use clap::Parser;
 
 use load::Figures;
@@ -65,7 +68,12 @@ fn main() -> ExitCode {
         eprintln!("http-bench: the servers could not be built; cargo said why above");
         return ExitCode::from(2);
     }
-    raise_file_limit();
+    // A connection takes a descriptor of `wrk` and one of the server.
+    let most = args.connections.iter().max().copied().unwrap_or(0);
+    if let Err(error) = limits::raise_open_files(most as u64 + 100) {
+        eprintln!("http-bench: {error}");
+        return ExitCode::from(2);
+    }
     let servers: Vec<Server> = servers()
         .into_iter()
         .filter(|s| args.only.is_empty() || args.only.iter().any(|part| s.name.contains(part)))
@@ -161,47 +169,27 @@ fn build_go(program: &Path) -> Option<PathBuf> {
     built.is_ok_and(|status| status.success()).then(|| program.to_owned())
 }
 
-/// A thousand connections need two thousand descriptors, half of them here.
-fn raise_file_limit() {
-    // SAFETY: the structure is valid to write, then to read.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
-}
-
-fn median<T: Copy + PartialOrd>(values: impl Iterator<Item = T>) -> Option<T> {
-    let mut values: Vec<T> = values.collect();
-    values.sort_by(|a, b| a.partial_cmp(b).expect("no figure is NaN"));
-    values.get(values.len() / 2).copied()
-}
-
 fn show(connections: usize, servers: &[Server], samples: &[Vec<Figures>]) {
-    let cpu = |samples: &[Figures]| median(samples.iter().map(|f| f.cpu));
+    let of = |samples: &[Figures], figure: fn(&Figures) -> f64| {
+        let figures: Vec<f64> = samples.iter().map(figure).collect();
+        (!figures.is_empty()).then(|| median(&figures))
+    };
+    let cpu = |samples: &[Figures]| of(samples, |f| f.cpu.as_secs_f64());
     let hyper = servers.iter().position(|s| s.name == HYPER).and_then(|at| cpu(&samples[at]));
-    println!("{connections} connections");
-    println!(
-        "  {:<16} {:>11} {:>12} {:>10} {:>8}",
-        "server", "requests/s", "CPU/request", "to hyper", "p99"
-    );
+    let mut table =
+        Table::new("").left(["server"]).right(["requests/s", "CPU/request", "to hyper", "p99"]);
     for (server, samples) in servers.iter().zip(samples) {
-        let Some(cpu) = cpu(samples) else {
-            println!("  {:<16} failed", server.name);
-            continue;
-        };
-        let ratio = hyper.map_or("-".to_owned(), |hyper| {
-            format!("{:.2}", cpu.as_secs_f64() / hyper.as_secs_f64())
-        });
-        println!(
-            "  {:<16} {:>11.0} {:>9.2} us {:>10} {:>8.1?}",
-            server.name,
-            median(samples.iter().map(|f| f.rate)).unwrap_or(0.0),
-            cpu.as_secs_f64() * 1e6,
-            ratio,
-            median(samples.iter().map(|f| f.p99)).unwrap_or_default(),
-        );
+        let mut row = vec![server.name.to_owned()];
+        match cpu(samples) {
+            None => row.extend(["failed", "-", "-", "-"].map(str::to_owned)),
+            Some(cpu) => row.extend([
+                format!("{:.0}", of(samples, |f| f.rate).unwrap_or(0.0)),
+                format!("{:.2} us", cpu * 1e6),
+                hyper.map_or("-".to_owned(), |hyper| format!("{:.2}", cpu / hyper)),
+                format!("{:.1} ms", of(samples, |f| f.p99.as_secs_f64() * 1e3).unwrap_or(0.0)),
+            ]),
+        }
+        table.rows.push(row);
     }
+    println!("{connections} connections\n\n{}", table.text());
 }

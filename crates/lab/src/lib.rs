@@ -21,7 +21,7 @@ pub mod memory;
 pub mod metric;
 pub mod named;
 pub mod noise;
-mod number;
+pub mod number;
 pub mod own;
 pub mod parameters;
 pub mod plan;

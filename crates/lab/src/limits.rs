@@ -101,6 +101,19 @@ pub fn all() -> Vec<Limit> {
     ]
 }
 
+/// Lets this process, and those it starts, have as many files open as it may, and at least `files`.
+///
+/// # Errors
+/// When it may not have so many: what would raise the limit.
+pub fn raise_open_files(files: u64) -> io::Result<()> {
+    let allowed = sys::raise_open_files()?;
+    if allowed < files {
+        let advice = format!("{files} files are needed, {allowed} allowed: `ulimit -Hn {files}`");
+        return Err(io::Error::other(advice));
+    }
+    Ok(())
+}
+
 /// The lowest of the limits that bound threads.
 fn lowest(limits: &[Limit]) -> Option<&Limit> {
     limits.iter().filter(|limit| limit.threads.is_some()).min_by_key(|limit| limit.threads)

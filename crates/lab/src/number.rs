@@ -83,7 +83,8 @@ pub(crate) fn size(bytes: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-fn three_digits(value: f64) -> String {
+/// A value with the three digits that count.
+pub fn three_digits(value: f64) -> String {
     match value {
         v if v < 0.995 => format!("{v:.3}"),
         v if v < 9.995 => format!("{v:.2}"),

@@ -1,6 +1,8 @@
 //! Which samples to take, and in which order.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::feed::sweep;
@@ -107,6 +109,13 @@ pub fn pin_here() -> io::Result<usize> {
     let core = core.ok_or_else(|| io::Error::other("this process may run on no core"))?;
     sys::pin_to(core)?;
     Ok(core)
+}
+
+/// Has a command run on one core.
+pub fn pin_command(command: &mut Command, core: usize) {
+    // SAFETY: between fork and exec one system call is made, with memory of its own: nothing is
+    // allocated, no lock is taken.
+    unsafe { command.pre_exec(move || sys::pin_to(core)) };
 }
 
 fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, usize) {

@@ -10,7 +10,7 @@ use std::process::{Child, ExitStatus};
 use nix::fcntl::{OFlag, open};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::resource::{getrlimit, getrusage};
+use nix::sys::resource::{getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{Backlog, Shutdown, listen, shutdown};
 use nix::sys::stat::Mode;
@@ -127,6 +127,13 @@ pub(crate) fn page_size() -> u64 {
 pub(crate) fn limit(resource: Resource) -> Option<u64> {
     let (soft, _) = getrlimit(resource).ok()?;
     (soft != nix::libc::RLIM_INFINITY).then_some(soft)
+}
+
+/// Raises the soft limit on open files to the hard one, and returns that.
+pub(crate) fn raise_open_files() -> io::Result<u64> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok(hard)
 }
 
 /// Whether the process runs as root, which the limit on processes does not bind.
