@@ -1,12 +1,12 @@
-//! A chat over TCP: two fibers for each who takes part, one that reads and one that writes.
+//! A chat over TCP: two fibers for each connection, one that reads and one that writes.
 //!
 //! ```text
 //! cargo run --release --example chat_server
 //! nc 127.0.0.1 7000        # in as many terminals as you like
 //! ```
 //!
-//! It is written as one would for threads, with locks, channels and streams of `std`, and would run
-//! on them by replacing `carefree::spawn` with `std::thread::spawn`.
+//! It is written as for threads, with the locks, channels and streams of `std`: with
+//! `std::thread::spawn` in place of `carefree::spawn` it runs on threads.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
-/// Passes on what each says to all others. Stop it with Ctrl-C.
+/// Passes each line to all other connections. Stop it with Ctrl-C.
 #[derive(Debug, Parser)]
 struct Args {
     /// Where to listen; port 0 takes a free one.
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
                 Ok((stream, _)) => {
                     let room = room.clone();
                     carefree::spawn(move || {
-                        // Whose connection breaks has left.
+                        // A broken connection counts as having left.
                         let _ = take_part(stream, &room);
                     });
                 }
@@ -62,10 +62,10 @@ fn main() -> ExitCode {
 
 /// Longer lines are cut into several.
 const LINE_MAX: u64 = 1000;
-/// Messages that wait for somebody who reads slowly; who falls behind further misses some.
+/// Messages that wait for a slow reader; one that falls further behind misses some.
 const BEHIND: usize = 100;
 
-/// From the first line to the last of one who takes part.
+/// Serves one connection from its first line to its last.
 fn take_part(stream: TcpStream, room: &Room) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut lines = BufReader::new(stream);
@@ -76,7 +76,7 @@ fn take_part(stream: TcpStream, room: &Room) -> io::Result<()> {
         Ok(others) => others,
         Err(why) => return writeln!(writer, "{why}"),
     };
-    // It ends when it has nobody to write to, or when the room has let go of the sender.
+    // It ends when the connection is closed, or when the room has dropped the sender.
     carefree::spawn(move || -> io::Result<()> {
         for text in receive {
             writer.write_all(text.as_bytes())?;
@@ -109,21 +109,21 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
 }
 
-/// Who is here, and where what the others say goes to.
+/// The names of all who are here, each with the channel for messages to it.
 #[derive(Default)]
 struct Room {
     here: Mutex<HashMap<String, SyncSender<Arc<str>>>>,
 }
 
 impl Room {
-    /// Lets somebody in, and says who else is here.
+    /// Adds a name, and returns the names of the others.
     fn enter(&self, name: &str, sender: SyncSender<Arc<str>>) -> Result<String, &'static str> {
         if name.is_empty() {
-            return Err("Nobody without a name, please.");
+            return Err("Please give a name.");
         }
         let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         if here.contains_key(name) {
-            return Err("There is somebody of that name.");
+            return Err("That name is taken.");
         }
         let mut others: Vec<&str> = here.keys().map(String::as_str).collect();
         others.sort();
@@ -139,7 +139,7 @@ impl Room {
     fn tell(&self, name: &str, text: &str) {
         let here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = here.get(name) {
-            // Full: one that does not read misses it.
+            // Full: a connection that does not read misses it.
             let _ = sender.try_send(text.into());
         }
     }

@@ -4,8 +4,8 @@
 //! cargo run --release --example fetch_many
 //! ```
 //!
-//! The server is this program, run once more: it takes its time over each answer, as servers do that
-//! ask a database. The client is ureq, which knows nothing of fibers.
+//! The server is this program, run once more: it waits before each answer, as a server does that
+//! asks a database. The client is ureq, which knows nothing of fibers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -124,7 +124,7 @@ fn all_at_once(
     let request = |number: usize| {
         let (agents, addresses, count) = (agents.clone(), addresses.clone(), count.clone());
         move || {
-            // The same server each time for the same agent, whose connections are then of use.
+            // An agent always asks the same server, so that it can use its connections again.
             let group = number / SHARING;
             let begun = Instant::now();
             let done = get(&agents[group], addresses[group % addresses.len()]);
@@ -266,7 +266,7 @@ fn serve(args: &Args) -> io::Result<()> {
         });
     }
     println!("{}", line.trim_end());
-    // Until the client goes away.
+    // Until the client closes.
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
@@ -279,7 +279,7 @@ fn answer(mut stream: TcpStream, delay: Duration) -> io::Result<()> {
     let mut filled = 0;
     loop {
         match stream.read(&mut input[filled..])? {
-            // The end; or a request as no client of ours sends it.
+            // The end, or a request that no client of ours sends.
             0 => return Ok(()),
             read => filled += read,
         }
@@ -291,7 +291,7 @@ fn answer(mut stream: TcpStream, delay: Duration) -> io::Result<()> {
     }
 }
 
-/// Sees to it that so many connections can be open.
+/// Raises the limit on open files for this many connections.
 fn allow_files(connections: u32) -> io::Result<()> {
     // For all else that is open.
     let need = u64::from(connections) + 100;

@@ -5,8 +5,8 @@
 //! curl http://127.0.0.1:8080/
 //! ```
 //!
-//! What serves a connection is `std::net` and httparse and knows nothing of fibers. Who runs it is
-//! decided where it is spawned, by `--on`.
+//! The code that serves a connection uses `std::net` and httparse, and knows nothing of fibers. A
+//! fiber or a thread runs it, as `--on` says.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
-    // Connections may wait in their thousands to be accepted; std lets 128.
+    // Thousands of connections may wait to be accepted; std allows 128.
     // SAFETY: a call with numbers.
     match unsafe { libc::listen(listener.as_raw_fd(), 4096) } {
         0 => Ok(listener),
@@ -72,8 +72,7 @@ fn accept(listener: &TcpListener, on: On) -> ! {
                 continue;
             }
         };
-        // An answer should not wait for more to send. A connection that ends while it is set up, or
-        // is served, concerns nobody else.
+        // An answer should not wait for more to send. A connection that breaks concerns no other.
         let serve = move || stream.set_nodelay(true).and_then(|()| serve(stream));
         let started = match on {
             On::Fibers => carefree::Builder::new().spawn(serve).map(drop),
@@ -85,7 +84,7 @@ fn accept(listener: &TcpListener, on: On) -> ! {
     }
 }
 
-/// Out of something, as a rule, which may soon be there again.
+/// Mostly a shortage of descriptors or memory, which may soon be over.
 fn pause(error: &io::Error) {
     let advice = match error.raw_os_error() {
         Some(libc::EMFILE) => " (raise it with `ulimit -n`)",
@@ -95,7 +94,7 @@ fn pause(error: &io::Error) {
     thread::sleep(Duration::from_millis(10));
 }
 
-/// A request's head, all told, is no longer than this.
+/// The longest head of a request.
 const HEAD_MAX: usize = 64 << 10;
 
 /// Serves a connection to its end. Requests that came together are answered together.
@@ -103,7 +102,7 @@ fn serve(mut stream: impl Read + Write) -> io::Result<()> {
     // Small, for most requests are; it grows when one does not fit.
     let mut input = vec![0; 1 << 10];
     let mut output = Vec::new();
-    // Of the input, how much is there; of a body that came with a request, how much is still to come.
+    // Bytes in the input buffer, and bytes of a request's body that are still to come.
     let (mut filled, mut body) = (0, 0);
     let mut date = Date::default();
     let mut open = true;
@@ -141,7 +140,7 @@ fn serve(mut stream: impl Read + Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What matters here of a request.
+/// What the server needs of a request.
 struct Request {
     /// Bytes of its head.
     head: usize,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The pool is r2d2, the client the postgres crate: blocking code, and here nothing blocks. On
-//! threads it would look the same, with a thread for each who asks.
+//! threads it would look the same, with a thread for each client.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn ask(args: &Args) -> Result<(), String> {
     let config: postgres::Config =
         args.database.parse().map_err(|error| format!("--database: {}", chain(&error)))?;
-    // The pool would try for long, and tell less.
+    // The pool would retry for long, and its error says less.
     let mut client = config
         .connect(NoTls)
         .map_err(|error| format!("cannot connect to \"{}\": {}", args.database, chain(&error)))?;

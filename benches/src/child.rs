@@ -1,4 +1,4 @@
-//! Measuring in a process of one's own: the benchmark runs itself again.
+//! Measuring in a fresh process: the benchmark runs itself again.
 
 use crate::peer::Peer;
 use crate::workload::{Scale, WORKLOADS};
@@ -31,7 +31,7 @@ pub fn measure(
         .args([FLAG, workload, peer])
         .args(scale.flags())
         .envs(environment.iter().copied())
-        // What a peer dies of is told in one line.
+        // The reason for a crash should be one line.
         .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .output()?;
@@ -57,7 +57,7 @@ pub fn measure(
 /// Takes one sample of `workload` for the peer whose process this is, prints it for the parent, or
 /// says on standard error what went wrong. The core has been chosen by the parent.
 pub fn serve(workload: &str, peer: Option<&Peer>, scale: Scale) -> ExitCode {
-    // SAFETY: alarm takes a number; nobody handles SIGALRM, so it ends the process.
+    // SAFETY: alarm takes a number; SIGALRM has no handler, so it ends the process.
     unsafe { libc::alarm(LIMIT) };
     let workload = WORKLOADS.iter().find(|each| each.name == workload);
     let figures = match (workload, peer) {

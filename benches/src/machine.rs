@@ -1,4 +1,4 @@
-//! What the machine takes, and allows.
+//! What the machine itself costs: processor time, and fresh pages.
 
 use std::io;
 use std::ptr;
@@ -14,7 +14,7 @@ pub fn cpu_time() -> Duration {
 }
 
 /// What the kernel takes for a page of fresh memory at its first touch. Every stack needs one, so no
-/// cold start can be cheaper; on virtual machines it varies from 0.3 to 3 us with the host's mood.
+/// cold start can be cheaper; on virtual machines it varies from 0.3 to 3 us with the host's load.
 ///
 /// # Errors
 /// When there is no address space for the probe.
@@ -23,7 +23,7 @@ pub fn page_cost() -> io::Result<Duration> {
     const APART: usize = 256 * 1024;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs nobody.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other.
     let map = unsafe { libc::mmap(ptr::null_mut(), PAGES * APART, access, flags, -1, 0) };
     if map == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -32,7 +32,7 @@ pub fn page_cost() -> io::Result<Duration> {
     unsafe { libc::madvise(map, PAGES * APART, libc::MADV_NOHUGEPAGE) };
     let before = cpu_time();
     for page in 0..PAGES {
-        // SAFETY: within the mapping, which is writable and nobody else's.
+        // SAFETY: within the mapping, which is writable and used by no other code.
         unsafe { map.cast::<u8>().add(page * APART).write_volatile(1) };
     }
     let used = cpu_time() - before;

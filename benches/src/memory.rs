@@ -1,4 +1,4 @@
-//! The whole cost of what is there now: a process's own pages, and what the kernel keeps for it.
+//! All memory of this process: its own pages, and what the kernel keeps for it.
 
 use std::io;
 
@@ -12,8 +12,8 @@ pub struct Memory {
     /// Page tables of this process.
     pub page_tables: u64,
     /// Kernel stacks and the kernel's small objects, of the whole machine: there is no count by
-    /// process. Mappings, threads and timers show here. Anyone else's doings show too, which is
-    /// why samples are several and their median is taken.
+    /// process. Mappings, threads and timers show here. Other activity of the machine
+    /// shows, too, which is why the median of several samples is taken.
     pub kernel: u64,
 }
 

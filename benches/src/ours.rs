@@ -77,7 +77,7 @@ fn readers(sockets: Vec<(UnixStream, UnixStream)>, look: &mut dyn FnMut()) -> io
     crate::readers!(sockets, look, |body| carefree::Builder::new().spawn(body), join)
 }
 
-/// std's channels, as a program has them whose threads became fibers.
+/// std's channels, as in a program that has replaced its threads by fibers.
 fn channel(rounds: u64) -> u64 {
     use std::sync::mpsc::channel;
     carefree::run(move || crate::ping_pong!(rounds, channel(), carefree::spawn, join))

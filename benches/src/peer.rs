@@ -15,7 +15,7 @@ pub struct Peer {
     /// The name of its column.
     pub name: &'static str,
     /// How many times fewer units or rounds it gets in the workloads that report time per unit, so
-    /// that slow ones do not hold everybody up.
+    /// that a slow peer does not make the whole run long.
     pub fewer: u64,
     /// `rounds` resumes of one coroutine and as many suspends. Each round a number goes in and
     /// comes back plus one; returns the sum of those.
@@ -101,7 +101,7 @@ macro_rules! ping_pong {
 /// See [`Peer::parked`].
 pub type Parked = fn(units: usize, look: &mut dyn FnMut()) -> io::Result<usize>;
 
-/// Whose turn it was last, by which a unit sees whether its yield let another run.
+/// The unit that ran last, by which a unit sees whether its yield let another one run.
 #[derive(Debug, Default)]
 pub struct Turn(AtomicUsize);
 

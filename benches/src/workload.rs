@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 /// One line of the table.
 #[derive(Debug)]
 pub struct Line {
-    /// What it says it is.
+    /// The line's name.
     pub name: &'static str,
-    /// Of its figures.
+    /// The unit of its figures.
     pub unit: &'static str,
-    /// What ours should come to.
+    /// The target of ours.
     pub target: Target,
 }
 
-/// What a line's figure is held against.
+/// The target for a line's figure.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// At most this, in the line's unit.
@@ -250,12 +250,12 @@ pub const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// How much is done, and what clock it is held against.
+/// How much work is done, and the clock that times it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Smaller crowds and fewer rounds.
     pub quick: bool,
-    /// Count the time this process was running, not the time that passed: see the README.
+    /// Count this process's processor time, not the time that passed: see the README.
     pub cpu: bool,
 }
 
@@ -299,8 +299,8 @@ fn yields(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
     let yields = if scale.quick { 100_000 } else { 1_000_000 } / peer.fewer;
     let (nanos, answer) = scale.timed(|| run(2, yields));
     assert_eq!(answer.yields, 2 * yields, "{}: yields are missing", peer.name);
-    // What lets nobody else run is no yield. (Half is tokio's share: it wakes those who yielded in
-    // the reverse order, so that of two tasks every other yield comes back to the one that made it.)
+    // A yield that lets no other unit run is none. (Half suffices because of tokio: it wakes tasks in
+    // the reverse order of their yields, so that of two tasks every other yield returns to its task.)
     let share = answer.switched as f64 / answer.yields as f64;
     assert!(share > 0.49, "{}: {share} of the yields switched", peer.name);
     Some(Ok(vec![nanos / answer.yields as f64]))
@@ -362,7 +362,7 @@ fn grown<N>(
     let needs = prepare(units)?;
     let before = Memory::now()?;
     let start = Instant::now();
-    let mut after = Err(io::Error::other("nobody looked"));
+    let mut after = Err(io::Error::other("memory was not looked at"));
     let mut took = Duration::ZERO;
     let waited = run(needs, &mut || {
         took = start.elapsed();
@@ -383,7 +383,7 @@ fn parked(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
 }
 
 fn reading(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
-    // Twice as many descriptors, where a process may have 20,000, say.
+    // Each unit needs two descriptors.
     const UNITS: usize = 8_000;
     let pairs = |units| {
         limits::raise_open_files(2 * units as u64 + 100)?;

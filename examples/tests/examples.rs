@@ -141,13 +141,13 @@ fn chat_server_passes_on_what_is_said() {
     assert!(first.ends_with("here are Ada"), "{first}");
     assert_eq!(to_ada.next().unwrap(), "* Bob is here");
     let (_, mut to_other, first) = join("Bob");
-    assert!(first.ends_with("There is somebody of that name."), "{first}");
+    assert!(first.ends_with("That name is taken."), "{first}");
     assert_eq!(to_other.next(), None);
     writeln!(ada, "hello").unwrap();
     assert_eq!(to_bob.next().unwrap(), "Ada: hello");
     writeln!(bob, "hi there").unwrap();
     assert_eq!(to_ada.next().unwrap(), "Bob: hi there");
-    // Many who come, hear and go.
+    // Many connections that come, read and leave.
     let crowd: Vec<_> = (0..50).map(|number| join(&format!("guest {number}"))).collect();
     writeln!(ada, "so many!").unwrap();
     for (_, mut lines, _) in crowd {

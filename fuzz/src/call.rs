@@ -20,14 +20,14 @@ pub struct Step {
 /// Where a buffer lies.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Lies {
-    /// In memory that is there.
+    /// In mapped memory.
     Well,
     Null,
-    /// In memory that is not.
+    /// In unmapped memory.
     Nowhere,
-    /// So many bytes are there.
+    /// At the end of mapped memory: this many bytes are in it.
     AtEdge(u32),
-    /// In memory that cannot be written.
+    /// In read-only memory.
     ReadOnly,
 }
 
@@ -42,7 +42,7 @@ pub struct Buffer {
 pub struct List {
     pub buffers: Vec<Buffer>,
     pub lies: Lies,
-    /// Said instead of how many there are.
+    /// Passed in place of the real count.
     pub count: Option<i32>,
 }
 

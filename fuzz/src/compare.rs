@@ -1,4 +1,4 @@
-//! Runs a program in each mode, and compares what comes out.
+//! Runs a program in each mode, and compares the outcomes.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -26,7 +26,7 @@ const fn fibers(name: &'static str, variables: &'static [(&'static str, &'static
     Mode { name, fibers: true, variables }
 }
 
-/// What the others are compared with.
+/// The mode that the others are compared with.
 pub const THREADS: Mode = Mode { name: "threads", fibers: false, variables: &[] };
 
 /// The modes of fibers: those on one carrier, and those on two.
@@ -46,16 +46,16 @@ pub const FIBERS: [[Mode; 2]; 2] = [
 
 /// Milliseconds before a call is taken to wait.
 const PATIENCE: u64 = 20;
-/// The same, when a difference is looked at again: no call takes so long that does not wait.
+/// The same, when a difference is run again: longer than any call takes that does not wait.
 const MORE_PATIENCE: u64 = 1000;
 /// Seconds before a program is taken to hang.
 const LIMIT: u32 = 40;
 /// How much longer a worker may take to say so.
 const GRACE: Duration = Duration::from_secs(30);
-/// How often threads, and how often fibers, run a program again that seems to differ.
+/// How often threads, and how often fibers, repeat a program that seems to differ.
 const AGAIN: [usize; 2] = [5, 3];
 
-/// What a mode has made of a program.
+/// The outcome of a program in one mode.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {
     Lines(Vec<String>),
@@ -143,7 +143,7 @@ pub enum Verdict {
     Endless,
     /// They differ in what is known and accepted.
     Known(&'static Known),
-    /// They differed once, and then no more: time may have had a say in it.
+    /// They differed once, and not again: it may depend on timing.
     Once(Box<Difference>),
     Differs(Box<Difference>),
 }
@@ -229,7 +229,7 @@ impl Workers {
         let is_legal = |made: &Made| {
             legal.iter().any(|legal| !matches!(differ(program, legal, made), Differ::Yes))
         };
-        // What holds of a crowd holds always; and what dies has no reason to.
+        // What must hold for a crowd must hold always, and no program may crash.
         let sure = matches!(program, Program::Crowd(_)) || matches!(fibers, Made::Died(_));
         if is_legal(&fibers) {
             return Verdict::Same;
@@ -273,7 +273,7 @@ fn differ(program: &Program, threads: &Made, fibers: &Made) -> Differ {
     }
 }
 
-/// The program and what came of it, for people.
+/// The program and its outcomes, as text.
 pub fn report(program: &Program, difference: &Difference) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();

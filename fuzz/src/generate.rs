@@ -1,4 +1,4 @@
-//! Drawing programs.
+//! Draws programs from seeds.
 
 use proptest::collection::vec;
 use proptest::option;

@@ -1,4 +1,4 @@
-//! A sequence as it goes on, and how the waits of its calls can be ended.
+//! The state of a sequence that runs, and how the waits of its calls can be ended.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use crate::world::{Slot, What, World};
 /// Bytes that a reading call is given when it waits.
 const FEED: usize = 5;
 
-/// A sequence as it goes on.
+/// The state of a sequence that runs.
 #[derive(Debug)]
 pub(crate) struct Going {
     pub(crate) world: World,

@@ -1,4 +1,4 @@
-//! Differences that are meant: docs/blocking.md has the reasons.
+//! Differences that are intended; docs/blocking.md has the reasons.
 
 use std::ffi::c_int;
 

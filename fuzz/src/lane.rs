@@ -1,8 +1,8 @@
-//! A lane runs calls: a thread, or a fiber.
+//! Lanes: the threads or fibers that make calls.
 
 use std::thread;
 
-/// What lanes are.
+/// The kind of all lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lanes {
     Threads,

@@ -1,4 +1,4 @@
-//! Memory for the buffers of calls: there, not there, there in part, and not to be written.
+//! Memory for the buffers of calls: mapped, unmapped, mapped in part, and read-only.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -14,7 +14,7 @@ pub(crate) const PAGE: usize = 64 * 1024;
 /// Buffers that one call may have.
 const ARENAS: usize = 5;
 
-/// Some arenas, each followed by memory that is not to be touched, and one that is not to be written.
+/// Some arenas, each followed by memory without access, and one that is read-only.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: *mut u8,

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// On what a file lies.
+/// The file system of a file.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Place {
     /// The file system of temporary files.
     Disk,
     Memory,
-    /// A file system that is soon full.
+    /// A small file system that is soon full.
     Small,
 }
 

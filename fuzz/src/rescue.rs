@@ -36,7 +36,7 @@ pub(crate) enum Feed {
     /// The event's count is raised.
     Event(c_int),
     Timer(c_int),
-    /// Somebody connects to this listener.
+    /// A connection to this listener is made.
     Connection(c_int),
     /// The socket is shut down: it has no other end.
     End(c_int),

@@ -1,4 +1,4 @@
-//! Makes a program simpler that differs: takes away steps and what else can go, as long as it differs.
+//! Simplifies a program that differs: removes steps and other parts for as long as it still differs.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub fn shrink(
     let mut next = 0;
     loop {
         let candidates = simpler(&found.0, &found.1);
-        // Goes on behind what was taken away: what could not be before rarely can be later.
+        // Goes on behind the part removed: parts that could not be removed before rarely can be later.
         let Some(candidate) = candidates.into_iter().nth(next) else { return found };
         if Instant::now() >= until {
             return found;

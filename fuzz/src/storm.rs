@@ -1,7 +1,7 @@
 //! Signals that hit all kernel threads of the process, again and again.
 //!
-//! They interrupt no call of a fiber (docs/blocking.md). So the threads that fibers are compared
-//! with do not receive them.
+//! They interrupt no call of a fiber (docs/blocking.md), so the threads that fibers are compared with
+//! block them.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) fn prepare() {
             sa_flags: 0,
             sa_restorer: None,
         };
-        // On a fiber's stack there may be no room for a frame of a signal's.
+        // A fiber's stack may have no room for a signal's frame.
         action.sa_flags = libc::SA_ONSTACK;
         if storm == Storm::Restarting {
             action.sa_flags |= libc::SA_RESTART;

@@ -1,4 +1,4 @@
-//! Calls of the system that are only means here.
+//! System calls that the fuzzer itself needs.
 
 use std::ffi::c_int;
 use std::io;

@@ -13,7 +13,7 @@ use crate::lane::Lanes;
 use crate::program::Program;
 use crate::{crowd, sequence, storm, system, world};
 
-/// What a worker is told, in one line.
+/// A job for a worker, one line.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Job {
     pub program: Program,
@@ -23,7 +23,7 @@ pub struct Job {
     pub limit: u32,
 }
 
-/// What a worker says first.
+/// The first line of a worker.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Hello {
     /// There is a file system that is soon full.
@@ -40,7 +40,7 @@ static LEFT: AtomicU32 = AtomicU32::new(0);
 pub fn work(lanes: Lanes, directory: &Path) {
     let small = world::prepare(directory);
     storm::prepare();
-    // SAFETY: it is ignored from now on, and nobody has set a handler for it.
+    // SAFETY: it is ignored from now on, and has no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     thread::spawn(watch);
     say(&Hello { small });
@@ -54,7 +54,7 @@ pub fn work(lanes: Lanes, directory: &Path) {
             Program::Crowd(crowd) => crowd::run(&crowd, lanes),
         }));
         LEFT.store(0, Ordering::Relaxed);
-        // The panic's message is on standard error, and the state of this process not to be relied on.
+        // The panic's message is on standard error; the state of this process cannot be relied on.
         let Ok(lines) = lines else { break };
         say(&lines);
     }
@@ -64,7 +64,7 @@ pub fn work(lanes: Lanes, directory: &Path) {
 fn say(value: &impl Serialize) {
     let mut text = serde_json::to_string(value).expect("it can be written");
     text.push('\n');
-    io::stdout().write_all(text.as_bytes()).expect("somebody listens");
+    io::stdout().write_all(text.as_bytes()).expect("the comparing process reads");
 }
 
 /// Ends the process when a program hangs, and says what waits for what.

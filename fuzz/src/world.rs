@@ -1,4 +1,4 @@
-//! What a sequence has open.
+//! The descriptors that a sequence has open.
 
 use std::ffi::{CString, c_int};
 use std::io;
@@ -67,7 +67,7 @@ pub(crate) fn prepare(disk: &Path) -> bool {
     mounted
 }
 
-/// Takes away what [`prepare`] has made outside its directory.
+/// Removes what [`prepare`] has made outside its directory.
 pub(crate) fn clean() {
     if let Some(directories) = DIRECTORIES.get() {
         let _ = std::fs::remove_dir_all(&directories.memory);

@@ -44,7 +44,7 @@ const STACK: usize = 1 << 20;
 
 thread_local! {
     /// corosensei maps a new stack for each coroutine and has no pool, but hands the stack back at
-    /// the end: those who start coroutines in crowds keep them.
+    /// the end: programs that start crowds of coroutines keep the stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         if argument == "--million" {
             options.million = true;
         } else if known {
-            // Asked for by name is asked for.
+            // Naming it asks for it.
             options.million |= argument == "million";
             options.names.push(argument);
         } else {
@@ -124,8 +124,8 @@ fn compare(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// All samples of a workload, a round of every peer at a time, so that what disturbs the machine
-/// for a second disturbs them all.
+/// All samples of a workload, a round of every peer at a time, so that a disturbance of the machine
+/// strikes all of them.
 fn measure(
     workload: &Workload,
     peers: &[(&'static str, Option<Peer>)],
@@ -172,7 +172,7 @@ fn myself() -> OsString {
     std::env::current_exe().map_or_else(|_| "/proc/self/exe".into(), OsString::from)
 }
 
-/// Shows where we are, on a terminal.
+/// Shows how far the run is, on a terminal.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{:<60}\r{text}", "");

@@ -1,4 +1,4 @@
-//! may: stackful coroutines on worker threads. One worker here, pinned like everybody.
+//! may: stackful coroutines on worker threads. One worker here, pinned like the other peers.
 
 use carefree_benches::peer::{Answer, Peer, Turn, stint, sum};
 use may::coroutine::{self, JoinHandle};

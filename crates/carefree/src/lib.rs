@@ -91,19 +91,8 @@
 //!
 //! # Environment
 //!
-//! | variable | meaning |
-//! |---|---|
-//! | `CAREFREE_CARRIERS` | kernel threads of the process's runtime, 1 to 64 |
-//! | `CAREFREE_TLS` | `own` (the default), `threads`: threads in place of fibers; `shared`: see [`share_thread_locals`] |
-//! | `CAREFREE_TLS_RESERVE` | bytes in each fiber for libraries loaded later |
-//! | `CAREFREE_STACK` | bytes of stack for fibers that ask for none (also `64K`, `1M`, `1G`); else `RUST_MIN_STACK` counts: see [`Builder::stack_size`] |
-//! | `CAREFREE_GUARD` | bytes of guard below each stack, at least: see [`StackSize::guard`] |
-//! | `CAREFREE_GUARDS` | `madvise` or `mprotect`: how stacks are guarded |
-//! | `CAREFREE_REACTOR` | `uring` or `epoll`: how fibers wait for files and sockets |
-//! | `CAREFREE_FSGSBASE` | `off`: set the thread pointer by a system call |
-//! | `CAREFREE_OFFLOAD` | threads for calls that block, at most: see [`offload`] |
-//! | `CAREFREE_WATCH` | milliseconds a fiber may keep its carrier before that is reported on standard error (10), or `off` |
-//! | `CAREFREE_MEMBARRIER` | `off`: order memory by fences instead of `membarrier(2)` |
+//! The table of environment variables, from `CAREFREE_CARRIERS` to `CAREFREE_WATCH`, is in the
+//! repository's `README.md`. A program with rights that its user does not have obeys none of them.
 
 #![warn(missing_docs)]
 

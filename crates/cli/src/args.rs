@@ -1,4 +1,4 @@
-//! What can be asked for on the command line.
+//! The command line.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -36,10 +36,10 @@ pub(crate) enum Command {
     History(History),
     /// Tells whether fibers work here, how, and what limits them.
     Doctor(Doctor),
-    /// Runs fibers to see that they work: how `doctor` calls itself, for a process of its own.
+    /// Runs fibers to see that they work: `doctor` starts itself with this, in another process.
     #[command(name = "__fibers", hide = true)]
     Fibers,
-    /// Takes one sample: how `bench` calls itself, for a process of its own.
+    /// Takes one sample: `bench` starts itself with this, in another process.
     #[command(name = "__sample", hide = true)]
     Sample {
         /// The sample's orders, as `key=value`.
@@ -62,8 +62,8 @@ pub(crate) struct Bench {
     #[arg(long = "unit", value_name = "UNIT", value_delimiter = ',')]
     pub(crate) unit: Vec<String>,
 
-    /// A runtime that is found nowhere, as ruby=/path/to/ruby; more than one of a version have
-    /// names, as ruby@base=/path ruby@patch=/path.
+    /// A program to measure, as ruby=/path/to/ruby; two of the same version need names, as
+    /// ruby@base=/path ruby@patch=/path.
     #[arg(long, value_name = "RUNTIME[@NAME]=PATH")]
     pub(crate) with: Vec<String>,
 
@@ -71,7 +71,7 @@ pub(crate) struct Bench {
     #[arg(long = "image", value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
 
-    /// A folder of targets besides ours: docs/targets.md says what is in it.
+    /// A folder of targets besides ours; see docs/targets.md.
     #[arg(long, value_name = "DIR")]
     pub(crate) targets: Vec<PathBuf>,
 
@@ -87,11 +87,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
-    /// How to show it [default: by the name of --out, else text].
+    /// Format of the report [default: by the name of --out, else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format, _>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
-    /// Write it to a file instead of standard output.
+    /// Write the report to a file instead of standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
@@ -103,16 +103,16 @@ pub(crate) struct Bench {
     #[arg(long)]
     pub(crate) pin: bool,
 
-    /// Where records are kept, and samples of earlier runs found [default: carefree/records in your
-    /// data folder].
+    /// Folder of records: this run's is written there, and samples of earlier ones are used again
+    /// [default: carefree/records in your data folder].
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Measure anew what earlier runs have measured here.
+    /// Measure again what earlier runs have measured.
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// Stop early where every interval is this narrow, percent of the median to each side.
+    /// Stop sampling where every interval reaches no further than this from the median, in percent.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) precision: Option<u32>,
 
@@ -127,7 +127,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of feed")]
 pub(crate) struct Feed {
-    /// Every power of two up to 2,048 people, and no point left out however long it takes.
+    /// Measure every power of two up to 2,048 people, however long a point takes.
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -156,7 +156,7 @@ pub(crate) struct Fetch {
     #[arg(long, value_name = "BYTES", default_value_t = 1024, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub(crate) body: u64,
 
-    /// How the end of the answer is known: by its length, which comes first, or by chunks.
+    /// How the answer is sent: with its length in the head, or in chunks.
     #[arg(long, value_name = "ENCODING", default_value = "fixed", value_parser = named::<Encoding, _>(Encoding::ALL.map(Encoding::name)))]
     pub(crate) encoding: Encoding,
 
@@ -166,7 +166,7 @@ pub(crate) struct Fetch {
     pub(crate) read_size: u64,
 }
 
-/// What a record may be named by.
+/// The help on names of records.
 const NAMES: &str = "\
 Records:
   FILE       a record that bench has written
@@ -182,7 +182,7 @@ Records:
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 pub(crate) struct Report {
-    /// What to show.
+    /// Records to show.
     #[arg(value_name = "RECORD", required = true)]
     pub(crate) records: Vec<String>,
 
@@ -218,7 +218,7 @@ pub(crate) struct Compare {
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 pub(crate) struct History {
-    /// What to look through.
+    /// Records to look through.
     #[arg(value_name = "RECORD", required = true)]
     pub(crate) records: Vec<String>,
 
@@ -226,15 +226,15 @@ pub(crate) struct History {
     pub(crate) shown: Shown,
 }
 
-/// Where records are, and how to show what they say.
+/// Where records are, and how to show them.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// How to show it; svg for report alone, json for report and compare [default: by the name of
-    /// --out, else text].
+    /// Format; svg is for report alone, json for report and compare [default: by the name of --out,
+    /// else text].
     #[arg(long, value_name = "FORMAT", value_parser = named::<Format, _>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
-    /// Write it to a file instead of standard output.
+    /// Write to a file instead of standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
@@ -246,7 +246,7 @@ pub(crate) struct Shown {
 /// The orders of `carefree doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// How to show it.
+    /// Format of the findings.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DoctorFormat::Text)]
     pub(crate) format: DoctorFormat,
 
@@ -255,14 +255,14 @@ pub(crate) struct Doctor {
     pub(crate) targets: Vec<PathBuf>,
 }
 
-/// How to show what the doctor found.
+/// Formats of the doctor's findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DoctorFormat {
     Text,
     Json,
 }
 
-/// A value by its name, of which there are these.
+/// A parser for values with these names.
 fn named<T, const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = Unknown> + Clone + Send + Sync + 'static,

@@ -98,7 +98,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     let mut kept =
         Kept::open(orders.record.clone(), &environment, begun, orders.force).map_err(usage)?;
     plan.had = plan.kinds.iter().map(|trial| kept.reuse(trial, plan.samples)).collect();
-    // Small meals tell how long large ones take, whichever run has had them.
+    // Small meals tell how long large ones take, whichever run measured them.
     let meals = plan.kinds.iter().filter(|trial| trial.workload == Workload::Feed);
     plan.known = meals.filter_map(|trial| Some((trial.clone(), kept.time(trial)?))).collect();
     let again: u32 = plan.had.iter().sum();
@@ -108,7 +108,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
             "{again} {samples} of earlier runs {stand} for as many of this one; --force measures anew"
         ));
     }
-    // A short run ends before anybody wonders; who looks on may want to know all the same.
+    // A short run needs no announcement in a log; on a terminal every run has one.
     let is_long = plan.budget.is_some_and(|budget| budget > QUICK);
     if let Some(line) = announcement(&plan).filter(|_| is_long || io::stderr().is_terminal()) {
         bar.complain(&line);
@@ -183,8 +183,8 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     })
 }
 
-/// With `--quick` and without, so long may all of it take; a number of samples that was named is
-/// taken however long it takes.
+/// How long a run may take, with `--quick` and without. With `--samples` it takes as long as it
+/// takes.
 const QUICK: Duration = Duration::from_secs(50);
 const FULL: Duration = Duration::from_secs(14 * 60);
 /// With `feed`: it has hundreds of points.
@@ -194,7 +194,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
     let sweeps = sizes.workloads.contains(&Workload::Feed);
     let (samples, least, budget) = match orders.samples {
         Some(samples) => (samples, samples, None),
-        // A curve has many points, and its neighbours tell of each.
+        // A curve has many points: the neighbours of each back it up.
         None if sweeps && !orders.quick => (5, 1, Some(SWEEP)),
         // Odd: the median is then a sample, and the median rate one over the median time.
         None if orders.quick => (5, 1, Some(QUICK)),
@@ -204,8 +204,8 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
     Plan { least, budget, most: sizes.feed.most, ..Plan::new(kinds, samples, seed) }
 }
 
-/// What is about to be done and how long it takes, where that is known; nothing where there is
-/// nothing to do.
+/// What the run will do and how long it takes, where that is known; `None` where there is nothing
+/// to do.
 fn announcement(plan: &Plan) -> Option<String> {
     let missing = plan.had.iter().map(|&had| u64::from(plan.samples.saturating_sub(had)));
     let (samples, kinds) = (missing.sum::<u64>(), plan.kinds.len());
@@ -267,7 +267,7 @@ fn command_line() -> String {
     format!("carefree {}", words.join(" "))
 }
 
-/// Of the points that would have taken too long, a warning for each unit.
+/// A warning for each unit with points that would have taken too long.
 fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
     let mut units: Vec<(String, u32, Duration)> = Vec::new();
     for (trial, forecast) in points {
@@ -295,7 +295,7 @@ fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
     units.into_iter().map(warning).collect()
 }
 
-/// A seed nobody chose. Six digits are enough to be different each time, and can be typed again.
+/// A random seed. Six digits are enough to differ from run to run, and are easy to type.
 fn chance() -> u64 {
     // The standard library draws its hash keys from the system's randomness.
     RandomState::new().build_hasher().finish() % 1_000_000

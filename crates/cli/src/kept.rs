@@ -1,4 +1,4 @@
-//! What earlier runs have measured and this one need not, and the record of this one.
+//! The samples that this run need not take, because earlier ones have, and the record of this run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::complain;
 /// The samples of a run, those of earlier runs included, and the file they are kept in.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// None where there is no place for it, or it could not be written.
+    /// `None` where there is no folder for it, or it could not be written.
     store: Option<Store>,
     /// Whether the folder was named: then a record that is not there is a failure.
     is_named: bool,
@@ -28,13 +28,13 @@ pub(crate) struct Kept {
     run: String,
 }
 
-/// What a run comes to.
+/// A run that is over.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) record: Record,
     /// The file it is in.
     pub(crate) path: Option<PathBuf>,
-    /// Whether that file was asked for and is not whole.
+    /// Whether that file was asked for and is incomplete.
     pub(crate) is_lost: bool,
 }
 
@@ -104,7 +104,7 @@ impl Kept {
         let reading = Reading::of_sample(&self.run, taken);
         let first = self.readings.iter().all(|known| known.run != self.run);
         if let Some(store) = &mut self.store {
-            // A reader of a run that was killed must not take it for whole.
+            // If this run is killed, readers must not take its record for complete.
             let unfinished = RunFacts { interrupted: true, ..self.begun.clone() };
             let begun = if first { store.write(&Line::Run(unfinished)) } else { Ok(()) };
             if let Err(error) = begun.and_then(|()| store.append(&reading)) {
@@ -135,7 +135,7 @@ impl Kept {
         })
     }
 
-    /// Makes the record, with what there is to say of who took part, and writes its end.
+    /// Makes the record, with notes on the runtimes that took part, and writes its end.
     pub(crate) fn finish(
         self,
         environment: Environment,

@@ -17,7 +17,7 @@ use args::{Cli, Command};
 use carefree_lab::fetch::CountingAllocator;
 use clap::Parser;
 
-/// So that `fetch` can tell what a Rust program allocates.
+/// Lets `fetch` count what a Rust program allocates.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 

@@ -1,5 +1,4 @@
-//! The file of `--out`: known to be writable before minutes are spent on measuring, and never half
-//! written.
+//! The file of `--out`: checked before the measuring starts, and never left half written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -42,7 +41,7 @@ impl Out {
             return Err(refused("this is a folder; name a file in it"));
         }
         if there.is_some() {
-            // Replacing a file takes leave of its folder only; ask the file as well.
+            // Replacing a file takes permission for its folder alone; check the file's, too.
             let file = OpenOptions::new()
                 .append(true)
                 .open(&target)
@@ -103,7 +102,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // After the rename it is not there any more, and that is well.
+        // After the rename it does not exist any more.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! How far a run is, on standard error: a bar where somebody looks at it, else a line now and then.
+//! How far a run is, on standard error: a bar on a terminal, else a line now and then.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::complain;
 
-/// Where nobody looks, a run says this often that it goes on: often enough for a log that is
-/// followed, and never in a run that is over sooner.
+/// How often a run writes a line where there is no terminal: often enough for a log that is
+/// followed, and never in a shorter run.
 const PACE: Duration = Duration::from_secs(30);
 
 /// What is shown of a run.
@@ -28,7 +28,7 @@ impl Bar {
             return Bar::Told { begun: now, last: now };
         }
         let bar = ProgressBar::new(0);
-        // How long is left can be said once something is done.
+        // The time left is unknown until the first sample is done.
         set_style(&bar, "{wide_bar} {pos}/{len} {msg:<28}");
         // No ticking thread: it would take time from the samples. The bar moves between them.
         bar.tick();

@@ -92,7 +92,7 @@ fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
     Ok(found?.into_iter().flatten().collect())
 }
 
-/// Renders, and hands the text to whoever is to have it.
+/// Renders, and writes the text to the file or to standard output.
 fn show(shown: &Shown, render: impl FnOnce(Format, bool) -> Result<String>) -> Result<()> {
     let by_name = || shown.out.as_deref().and_then(Format::of_file);
     let format = shown.format.or_else(by_name).unwrap_or(Format::Text);

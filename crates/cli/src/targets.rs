@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// Refuses a folder that is not there or has no target in it: what was meant would be missing
+/// Refuses a folder that does not exist or has no target in it, which would otherwise be left out
 /// without a word.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Writing to whoever reads.
+//! Writing to standard output.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -15,8 +15,8 @@ pub(crate) fn wants_colour() -> bool {
 /// Writes to standard output.
 ///
 /// # Errors
-/// One line that says what went wrong. A reader that has had enough, as in `carefree bench |
-/// head`, is no failure of ours.
+/// One line that says what went wrong. A reader that closes the pipe early, as in `carefree
+/// bench | head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

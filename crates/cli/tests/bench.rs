@@ -119,7 +119,7 @@ fn each_sample_has_a_process_of_its_own_and_proves_its_switches() {
         let each = parameters["switches"].as_u64().expect("a count");
         assert_eq!(count("switches_asked"), 20 * each * rounds, "{trial}");
         assert_eq!(sample["rounds"].as_array().map(Vec::len), usize::try_from(rounds).ok());
-        // Where units share a core, each yield has somebody to give way to.
+        // Where units share a core, each yield has another unit to switch to.
         if trial["unit"] != "thread" && parameters["cores"] == 1 || trial["unit"] == "coroutine" {
             assert!(count("switches_made") >= count("switches_asked"), "{trial}");
         }
@@ -292,7 +292,7 @@ fn on_a_terminal(no_color: bool) -> String {
         )
     };
     assert_eq!(opened, 0, "no terminal to be had");
-    // SAFETY: openpty has just opened both, and nobody else knows them.
+    // SAFETY: openpty has just opened both, and no other code knows them.
     let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) };
     let mut command = carefree();
     command
@@ -310,7 +310,7 @@ fn on_a_terminal(no_color: bool) -> String {
     // The command holds the terminal's other side open.
     drop(command);
     let mut shown = Vec::new();
-    // Ends with an error, as terminals do when nobody is on the other side any more.
+    // Ends with an error, as terminals do when their other side is closed.
     let _ = ours.read_to_end(&mut shown);
     assert!(child.wait().expect("it ends").success());
     String::from_utf8_lossy(&shown).into_owned()
@@ -389,7 +389,7 @@ fn a_run_that_was_broken_off_is_taken_up() {
 
 #[test]
 fn an_interval_that_is_narrow_enough_ends_the_sampling() {
-    // A runtime that always tells the same times: how busy this machine is does not count.
+    // A runtime that always reports the same times: the load of this machine does not matter.
     let top = tempfile::tempdir().expect("a folder");
     let place = top.path().join("steady");
     fs::create_dir(&place).expect("made");

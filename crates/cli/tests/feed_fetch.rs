@@ -1,5 +1,5 @@
 //! `carefree bench feed fetch` from end to end, in every language that is installed, at sizes that
-//! take a moment; and what becomes of programs that do not do as they say.
+//! take a moment; and programs that do not do what they report.
 
 mod support;
 
@@ -16,7 +16,7 @@ const SMALL: [&str; 8] =
     ["--people", "1,3", "--nutrients", "4", "--requests", "3", "--latency", "1"];
 
 /// The program under test, which finds what this machine has and builds it in a folder that it
-/// shares with crates/lab/tests/languages.rs: what either has built the other need not.
+/// shares with crates/lab/tests/languages.rs: each program is built once for both.
 fn bench(more: &[&str]) -> Output {
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
     Command::new(env!("CARGO_BIN_EXE_carefree"))

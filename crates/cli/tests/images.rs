@@ -182,7 +182,7 @@ fn an_image_that_cannot_be_run_is_told_in_one_line() {
     );
     let engine = ENGINE.replace("exec \"$@\"", "echo no such image >&2; exit 125");
     executable(&machine.top.path().join("podman"), &engine);
-    // What was said first tells most: why the engine's own way did not do.
+    // The first message says most: why the engine's own runtime did not work.
     assert_eq!(told("fake:7"), "carefree: image fake:7 could not be run: crun: no such luck\n");
     executable(&machine.top.path().join("podman"), "#!/bin/sh\necho no rights >&2\nexit 1\n");
     let line = told("fake:7");

@@ -1,5 +1,5 @@
-//! Orders that make no sense: what would be right is said, the exit code is 2, and nothing is
-//! measured.
+//! Command lines with mistakes: the message says what would be right, the exit code is 2, and
+//! nothing is measured.
 
 mod support;
 

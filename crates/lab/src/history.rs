@@ -1,4 +1,4 @@
-//! What happened to a figure over versions and over time: which step made it what it is.
+//! A figure over versions and over time, and the steps that changed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,8 @@ pub struct Step<'a> {
     pub change: Change,
 }
 
-/// A step in figures with samples is told from this factor on, where it is shown: a smaller one
-/// may be there and matters to nobody.
+/// Steps in figures with samples are reported from this factor on, where a difference was shown:
+/// smaller ones are too small to matter.
 const TESTED: f64 = 1.05;
 
 /// A figure, the time its record began, and the runs its samples come from.
@@ -136,8 +136,8 @@ fn what(m: &Measurement) -> String {
     }
 }
 
-/// What the steps of all figures come to, a sentence each, largest first. A rate is left out where
-/// it is a time turned upside down: it would say the same again.
+/// The steps of all figures, a sentence each, largest first. Rates are left out: each is
+/// the reciprocal of a time, and would say the same again.
 pub fn sentences(records: &[Record]) -> Vec<String> {
     let all = series(records);
     let mut steps: Vec<Step<'_>> = all

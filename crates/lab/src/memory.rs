@@ -4,8 +4,8 @@
 //! out what the kernel keeps for a thread: its kernel stack, its page tables, its `task_struct`.
 //! *Whole* memory has those too. Where the lab may make a control group for a sample, the group's
 //! high-water mark is the whole and counts nothing but the sample. Elsewhere the growth of three
-//! figures of `/proc/meminfo` is added to the process's own; they are the machine's, so that
-//! whatever else goes on meanwhile is in them. Each sample says which of the two it used.
+//! figures of `/proc/meminfo` is added to the process's own; they are the whole machine's, so other
+//! activity shows in them. Each sample says which of the two it used.
 
 use std::fs;
 use std::io;
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_group_is_gone_when_its_sample_is() {
-        // Only root, or whoever was given a subtree, can make one; then it has to go again.
+        // Making one takes root or a delegated subtree; where it can be made, it must go again.
         if let Some(group) = Group::make(usize::MAX) {
             let path = group.path().to_owned();
             assert!(path.join("cgroup.procs").exists());

@@ -186,8 +186,8 @@ pub static FIGURES: [Figure; 21] = [
         ..plain(Workload::Alloc, WHOLE_MEMORY_PER_UNIT)
     },
     Figure {
-        // A unit that yields to nobody returns at once and has not switched; dividing by what was
-        // asked for would count it all the same, so divide by what was made.
+        // A yield without another unit to yield to returns at once and is no switch: divide by the
+        // switches that were made, not by those asked for.
         value: Some(|sample| {
             Some(sample.account.rounds.first()?.run_ns as f64 / sample.switches_counted() as f64)
         }),
@@ -268,7 +268,7 @@ pub static FIGURES: [Figure; 21] = [
     },
     Figure {
         value: Some(last_round_ms),
-        chart: "Time to feed everybody",
+        chart: "Time to feed all people",
         spoken: "feeding",
         ..plain(Workload::Feed, TIME)
     },
@@ -323,7 +323,7 @@ pub(crate) fn find(workload: &str, metric: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|f| f.workload.name() == workload && f.metric.name == metric)
 }
 
-/// Where reports put it among the others of its workload: unknown ones behind, by name.
+/// Its place in reports among the figures of its workload; unknown ones come last, by name.
 pub(crate) fn rank<'a>(workload: &str, metric: &'a str) -> (usize, &'a str) {
     let known = |f: &Figure| f.workload.name() == workload && f.metric.name == metric;
     (FIGURES.iter().position(known).unwrap_or(FIGURES.len()), metric)

@@ -49,7 +49,7 @@ impl Plan {
     /// before any has its second: a disturbance that lasts strikes all of them and not one alone,
     /// and whenever the run is broken off, all have about as many samples.
     pub fn order(&self, round: u32) -> Vec<usize> {
-        // A stream for each round: the order of the third is the same whoever sat out the second.
+        // A stream for each round: which kinds were left out of one does not change the next.
         let mut random = Random::new(self.seed ^ (u64::from(round) << 32));
         let mut order: Vec<usize> = (0..self.kinds.len()).collect();
         random.shuffle(&mut order);
@@ -119,7 +119,7 @@ pub fn pin_command(command: &mut Command, core: usize) {
 }
 
 fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, usize) {
-    // The last core: interrupts and whatever else is to be done tend to the first.
+    // The last core: interrupts and other work tend to be on the first.
     let core = if pin || workload.is_pinned() { cores.last().copied() } else { None };
     (core, if core.is_some() { 1 } else { cores.len().max(1) })
 }

@@ -77,7 +77,7 @@ impl std::fmt::Debug for Runner<'_> {
     }
 }
 
-/// How a kind fares.
+/// The state of one kind of sample.
 #[derive(Clone, Copy, Debug, Default)]
 struct Course {
     /// Samples there were before.
@@ -97,18 +97,18 @@ impl Course {
     }
 }
 
-/// Why there is no sample.
+/// Why a sample was not taken.
 enum Missed {
     Interrupted,
     Failed {
         failure: Failure,
         stderr: String,
-        /// It would be the same the next time.
+        /// It would fail the same way again.
         hopeless: bool,
     },
 }
 
-/// A kind that has failed this often and never succeeded is not tried again: others are waiting.
+/// A kind that has failed this often and never succeeded is not tried again.
 const TRIES: u32 = 3;
 
 impl Runner<'_> {
@@ -267,7 +267,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
-/// Makes sense of what a sample's process left behind.
+/// The sample that a process has taken, checked.
 fn conclude(
     trial: &Trial,
     remains: Remains,
@@ -352,7 +352,7 @@ fn broken(trial: &Trial, remains: &Remains) -> Failure {
     }
     let advice = match process::signal(remains.status) {
         Some(Signal::SIGKILL) => Some(
-            "if nobody killed it, the kernel did for want of memory (see dmesg): run fewer units \
+            "if no user killed it, the kernel did for want of memory (see dmesg): run fewer units \
              with --units"
                 .into(),
         ),

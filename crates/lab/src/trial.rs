@@ -13,7 +13,7 @@ use crate::workload::Workload;
 /// A sample's orders.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Trial {
-    /// Whose unit it is.
+    /// The runtime of the unit.
     pub runtime: String,
     /// That runtime's version.
     pub version: String,
@@ -23,8 +23,8 @@ pub struct Trial {
     pub role: Role,
     /// Whether each of its switches is one of the kernel's.
     pub kernel: bool,
-    /// A fingerprint of the program that takes the sample: another program's samples are none of
-    /// this one's.
+    /// A fingerprint of the program that takes the sample; samples of another program are not used
+    /// again.
     pub program: String,
     /// What is measured.
     pub workload: Workload,

@@ -1,4 +1,4 @@
-//! What is measured: the workloads and their sizes. The figures that each yields: [`crate::metric`].
+//! The workloads and their sizes. [`crate::metric`] has the figures that each yields.
 
 use crate::named::named;
 use crate::parameters::Parameters;
@@ -40,7 +40,7 @@ impl Workload {
         }
     }
 
-    /// What it is about, for a reader of the page.
+    /// A line for the page of a report.
     pub(crate) fn about(self) -> &'static str {
         match self {
             Workload::Alloc => "Many units at once, two switches each: what it costs to have one.",
@@ -88,8 +88,8 @@ impl Workload {
         parameters
     }
 
-    /// How many of the kernel's threads it runs with at most. Ten rounds of 10,000 would be half
-    /// a minute to three minutes for one sample: docs/methodology.md says what the difference is.
+    /// The most kernel threads it runs with. Ten rounds of 10,000 would take half a minute to three
+    /// minutes a sample; docs/methodology.md says what difference the smaller number makes.
     pub(crate) fn most_threads(self) -> u64 {
         if self == Workload::Warm { 1_000 } else { u64::MAX }
     }
@@ -100,8 +100,8 @@ impl Workload {
         !matches!(self, Workload::Feed | Workload::Fetch)
     }
 
-    /// Whether runtimes that compile as they go are warmed up for it. `warm` shows the warming
-    /// itself, and `parked` measures memory, which a heap that has grown before would hide.
+    /// Whether runtimes that compile as they run are warmed up for it. `warm` shows the warming
+    /// itself, and `parked` measures memory, which a heap that has already grown would hide.
     pub(crate) fn warms_up(self) -> bool {
         !matches!(self, Workload::Warm | Workload::Parked)
     }
@@ -111,8 +111,8 @@ impl Workload {
         self == Workload::Fetch
     }
 
-    /// Whether the workload runs on one core even where more are to be had. A switch is defined
-    /// only between units that share a core: two threads on two cores yield to nobody.
+    /// Whether the workload runs on one core even where there are more. A switch is defined only
+    /// between units that share a core: two threads on two cores have no other to yield to.
     pub fn is_pinned(self) -> bool {
         self == Workload::Switch
     }

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! at its top, `#[test]` in a test program is [`test`] from here: the usual one, with a limit to how
-//! long each test may take. When one is over, the process says which test hangs, what each fiber
-//! waits for and where each thread is, and aborts. Without that, a test that hangs keeps all that
-//! comes after it from being run, and tells nobody what it was.
+//! long each test may take. Past it, the process says which test hangs, what each fiber waits for and
+//! where each thread is, and aborts. Without that, a test that hangs would keep later ones from
+//! running, without a word on which test it was.
 
 mod limit;
 mod report;

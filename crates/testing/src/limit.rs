@@ -1,10 +1,10 @@
 //! How long a test may take.
 //!
-//! A thread of the process wakes twice a second and takes one from what each running test has left.
-//! Counting those wake-ups, and not reading a clock, has three reasons: on a machine that is stopped
-//! or busy with other things the limit is longer, as it should be; a test that runs with virtual time
-//! is not mistaken for an old one; and there is nothing but atomics, so that a test may fork (the
-//! child has no such thread, and its parent waits for it, or not for ever).
+//! A thread of the process wakes twice a second and takes one tick from what each running test has
+//! left. It counts its wake-ups instead of reading a clock, for three reasons: on a machine that is
+//! suspended or busy the limit grows, as it should; virtual time in a test does not count; and
+//! atomics are all it needs, so that a test may fork (the child has no such thread, but its parent
+//! has a limit on waiting for it).
 
 use std::ptr;
 use std::sync::Once;
@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use crate::report;
 
-/// Sets the seconds a test may take that says nothing else.
+/// Sets the seconds for tests that name no limit of their own.
 pub const LIMIT: &str = "CAREFREE_TEST_LIMIT";
 
 /// Seconds a test may take: a hundred times what nearly all take on an idle machine.
 const SECONDS: u32 = 240;
-/// Less for each process that tests have started around this one, so that the innermost, which
-/// knows best, is the first to speak.
+/// Seconds less for each enclosing process that a test has started, so that the innermost one, which
+/// knows most, reports first.
 const LESS: u32 = 50;
-/// But not less than this.
+/// The lowest limit.
 const LEAST: u32 = 90;
 /// How many processes of tests there are around this one.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +37,7 @@ struct Slot {
     left: AtomicU32,
 }
 
-/// More than tests run at once.
+/// More tests than run at once.
 static SLOTS: [Slot; 64] =
     [const { Slot { test: AtomicPtr::new(ptr::null_mut()), left: AtomicU32::new(0) } }; 64];
 
@@ -108,7 +108,7 @@ fn look() {
 static ENTER: extern "C" fn() = {
     extern "C" fn enter() {
         const NAME: &std::ffi::CStr = c"CAREFREE_TEST_DEPTH";
-        // SAFETY: C strings; there is one thread yet, so nobody writes to the environment meanwhile.
+        // SAFETY: C strings; there is one thread yet, so no other writes to the environment meanwhile.
         unsafe {
             let found = libc::getenv(NAME.as_ptr());
             let depth = if found.is_null() { 0 } else { libc::atoi(found).clamp(0, 8) as u8 };

@@ -1,4 +1,4 @@
-//! What is said of a test that hangs.
+//! The report on a test that hangs.
 
 use std::fs;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ pub fn print_and_abort(test: &str) -> ! {
         let process = *process;
         say(&patiently(move || stacks(process)).unwrap_or_default());
     }
-    // What the test has started would stay, and keep open what others read to its end.
+    // Processes that the test has started would stay, and keep open pipes that others read to the end.
     for process in processes.iter().skip(1) {
         // SAFETY: a call with numbers.
         unsafe { libc::kill(*process as libc::pid_t, libc::SIGKILL) };
@@ -104,7 +104,7 @@ fn threads(process: u32) -> String {
 /// The stacks of a process's threads, where gdb is installed and may look. (Fibers that wait are on
 /// stacks of their own, which it does not know.)
 fn stacks(process: u32) -> String {
-    // SAFETY: a call with numbers: whoever may trace at all may trace this process, its children too.
+    // SAFETY: a call with numbers: it lets any process trace this one, and its children.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
     let output = Command::new("timeout")
         .args(["--signal=KILL", "50", "gdb", "--batch", "--nx", "--quiet"])

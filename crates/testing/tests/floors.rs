@@ -1,8 +1,8 @@
-//! Floors: within a crate, a module stands above all that it imports. What imports each other in a
-//! circle has to be understood at once, and cannot be tested apart.
+//! Floors: within a crate, a module stands above all that it imports. Modules that import each other
+//! in a circle have to be understood together, and cannot be tested apart.
 //!
-//! The sources are read, and for each module it is noted which other modules its paths lead to. Tests
-//! and models are left out. A path by way of a re-export leads to where the item is.
+//! The test parses the sources and notes for each module which other modules its paths lead to. Tests
+//! and models are left out. A path through a re-export leads to the module that defines the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,7 +34,7 @@ struct Module {
     exports: BTreeMap<String, Name>,
 }
 
-/// Whether what has these attributes is there in tests or models only.
+/// Whether an item with these attributes exists in tests or models alone.
 fn is_left_out(attributes: &[Attribute]) -> bool {
     attributes.iter().filter(|one| one.path().is_ident("cfg")).any(|one| {
         let text = one.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
@@ -106,8 +106,8 @@ impl Sources {
         Some(name.to_vec())
     }
 
-    /// The arrows between modules, with so many parts of their names, or all. The root is where all
-    /// comes together, and has none.
+    /// The arrows between modules, named by so many parts of their paths. The root may import all of
+    /// them, and has none.
     fn arrows(&self, parts: usize) -> BTreeMap<Name, BTreeSet<Name>> {
         let short = |name: &[String]| name[..name.len().min(parts)].to_vec();
         let mut arrows: BTreeMap<Name, BTreeSet<Name>> = BTreeMap::new();

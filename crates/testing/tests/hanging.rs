@@ -29,11 +29,11 @@ fn with_limit(name: &str, seconds: &str) -> Output {
 fn it_is_said_and_the_process_ends() {
     if is_child() {
         let stuck = Builder::new().name("the stuck one".into()).spawn(carefree_runtime::park);
-        // It would be there for as long as whoever reads what this process prints.
+        // Left alone, it would keep this process's output open for as long as its readers wait.
         let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
         stuck.unwrap().join().unwrap();
         sleeper.wait().unwrap();
-        unreachable!("nobody unparks it");
+        unreachable!("no unpark comes");
     }
     let output = with_limit("it_is_said_and_the_process_ends", "2");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -51,7 +51,7 @@ fn it_is_said_and_the_process_ends() {
     }
 }
 
-/// Its slot is free for the next, which has all of its own time.
+/// The slot of a test that has ended is free for the next one, which has its full time.
 #[test(seconds = 300)]
 fn tests_that_end_or_panic_are_over() {
     if is_child() {
@@ -69,7 +69,7 @@ fn tests_that_end_or_panic_are_over() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A limit of its own goes for tests that say so.
+/// A test may name a limit of its own.
 #[test(seconds = 1000)]
 #[should_panic(expected = "on purpose")]
 fn other_attributes_stay() {

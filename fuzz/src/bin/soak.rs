@@ -1,12 +1,12 @@
-//! `soak`: a mixed load for as long as one likes, whose contents are checked, and which must not make
-//! the process grow.
+//! `soak`: a mixed load for as many minutes as asked for. All contents are checked, and the process
+//! must not grow.
 //!
-//! Every few seconds all loads come to a stop and are joined; what the process then has (files,
-//! threads, mappings, memory) is compared with what it had after the warm-up. A line says how far it
-//! is; the first thing that is wrong ends it with one line and status 1.
+//! Every few seconds all loads stop and are joined; the process's files, threads, mappings and memory
+//! are compared with those after the warm-up. A line says how far it is. The first problem ends it
+//! with one line and status 1.
 //!
-//! It runs without malloc's caches: each stack that idles keeps the one of its last fiber, these fill
-//! for hours, and what they hold looks like a leak from outside.
+//! It runs without malloc's per-thread caches: each idle stack keeps the cache of its last fiber,
+//! these fill for hours, and what they hold looks like a leak.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -26,15 +26,15 @@ struct Arguments {
     /// Seconds from one look at the process to the next.
     #[arg(long, default_value_t = 5.0)]
     interval: f64,
-    /// By which all that is random is drawn.
+    /// Seed of all that is random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Intervals in which the process grows to what it needs.
+/// Intervals in which the process may grow to its working size.
 const WARM_UP: u32 = 2;
 
-/// What libc reads at the start of a program.
+/// The variable that libc reads at the start of a program.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
 fn main() -> ExitCode {

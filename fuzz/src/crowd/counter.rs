@@ -1,4 +1,4 @@
-//! An eventfd that some add to and others take from: nothing is lost.
+//! An eventfd that some lanes add to and others take from: nothing may be lost.
 
 use std::ffi::c_int;
 
@@ -41,7 +41,7 @@ impl Counter {
         // SAFETY: a call with numbers.
         let fd = unsafe { libc::eventfd(0, kind | mode) };
         let all = u64::from(self.adders) * u64::from(self.each);
-        // A semaphore is taken from as often as it was added to; of a sum it is not known how often.
+        // Of a semaphore each taker gets ones; a sum may be taken all at once, so it has one taker.
         let takers = if self.semaphore { self.takers } else { 1 };
         let shares = (0..u64::from(takers))
             .map(|taker| all / u64::from(takers) + u64::from(taker < all % u64::from(takers)));

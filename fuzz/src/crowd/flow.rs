@@ -1,4 +1,4 @@
-//! Bytes and messages from some lanes to others: each arrives once, whole, and in order.
+//! Bytes and messages from some lanes to others: each must arrive once and whole.
 
 use std::ffi::c_int;
 
@@ -222,7 +222,7 @@ impl Flow {
     fn read(&self, fd: c_int) -> Seen {
         let mut seen = Seen::default();
         let mut buffer = vec![0u8; 5000];
-        // Behind a splice it is another pipe, which waits.
+        // Behind a splice it is another pipe, in blocking mode.
         let nonblocking = self.nonblocking && !self.is_spliced();
         loop {
             if self.polls {

@@ -1,5 +1,5 @@
-//! Several lanes at once. What each call returns depends on chance, so what must hold whatever happens
-//! is looked at instead: the lines say that it does, or what does not.
+//! Several lanes at once. What each call returns depends on chance, so the outcome is a list of
+//! problems: what must hold at the end and does not.
 
 mod counter;
 mod flow;
@@ -35,7 +35,7 @@ pub enum Crowd {
     Race(Race),
 }
 
-/// Lanes that begin together, so that they are in each other's way.
+/// A barrier for lanes that begin together, so that they collide.
 #[derive(Clone, Debug)]
 struct Start {
     missing: Arc<AtomicU32>,
@@ -66,7 +66,7 @@ pub(crate) fn any() -> impl Strategy<Value = Crowd> {
     ]
 }
 
-/// Runs it: the same lines whatever the lanes are, if all is well.
+/// Runs it; the lines are the same for all kinds of lanes, if all is well.
 pub(crate) fn run(crowd: &Crowd, lanes: Lanes) -> Vec<String> {
     let problems = match crowd {
         Crowd::Records(records) => records.run(lanes),

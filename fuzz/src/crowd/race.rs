@@ -1,5 +1,5 @@
-//! Lanes that wait for a file while another one changes it: each call ends, with an answer that is one
-//! of those it may have.
+//! Lanes that wait for a file while another one changes it: each call must end, with one of the
+//! answers that are allowed.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Race {
             0 => !self.polls && !matches!(self.rival, Rival::Writes),
             _ => match errno {
                 libc::EBADF => closed,
-                // Somebody else was faster.
+                // Another lane was faster.
                 libc::EAGAIN => self.rival == Rival::ChangesMode && !self.polls,
                 libc::ECONNRESET => {
                     self.transport == Transport::Sockets(Family::Tcp)

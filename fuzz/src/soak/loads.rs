@@ -1,4 +1,4 @@
-//! One turn of each load.
+//! The turns of all loads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! The soak: loads that run side by side, and what the process uses meanwhile.
+//! The soak: loads that run side by side, and the resources of the process meanwhile.
 
 mod loads;
 mod usage;
@@ -18,7 +18,7 @@ pub use usage::{Usage, children_are_gone};
 
 /// How long loads may go on after they were told to stop.
 const GRACE: Duration = Duration::from_secs(60);
-/// Between two looks at what does not come to rest.
+/// Time between two dumps of loads that do not stop.
 const LATER: Duration = Duration::from_secs(3);
 
 /// One turn of a load, or what is wrong.
@@ -76,7 +76,7 @@ impl Loads {
                 thread::sleep(Duration::from_millis(20));
                 if begun.elapsed() > length + GRACE {
                     println!("soak: FAILED: it does not come to rest\n{}", self.state());
-                    // What has gone on by then is slow, and does not hang.
+                    // Loads that have gone on by then are slow, and do not hang.
                     thread::sleep(LATER);
                     println!("{} s later\n{}", LATER.as_secs(), self.state());
                     std::process::exit(1);

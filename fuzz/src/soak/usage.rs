@@ -1,4 +1,4 @@
-//! What the process uses.
+//! The resources of the process.
 
 use std::fmt;
 use std::fs;
@@ -21,14 +21,14 @@ pub struct Usage {
 /// longer it runs the larger one there has been.
 const MORE: Usage = Usage { files: 16, threads: 32, mappings: 256, memory: 128 * 1024 };
 
-/// In which threads that have nothing to do end, as far as they do.
+/// Time for idle threads to end.
 const REST: Duration = Duration::from_millis(300);
 
 impl Usage {
     /// What is used now, after a rest.
     pub fn now() -> Usage {
         thread::sleep(REST);
-        // What was freed and is kept by the allocator, in pieces, is no leak.
+        // Memory that was freed and is kept by the allocator is no leak.
         // SAFETY: it takes a number.
         unsafe { libc::malloc_trim(0) };
         let count = |path| fs::read_dir(path).map_or(0, Iterator::count);

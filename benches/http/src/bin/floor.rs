@@ -1,6 +1,6 @@
-//! The floor: an epoll loop that parses nothing, and gives whatever comes the same answer, written
-//! out beforehand. No server that asks epoll, then receives, then sends can take less of the
-//! processor; what others take beyond it is what they do.
+//! The floor: an epoll loop that parses nothing and gives every request the same answer, written
+//! out beforehand. No server that calls `epoll_wait`, receives and sends can take less processor
+//! time; the difference to the floor is what a server itself does.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

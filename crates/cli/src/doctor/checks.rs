@@ -1,4 +1,4 @@
-//! What the doctor looks at, and what each finding means to whoever uses fibers.
+//! What the doctor looks at, and what each finding means for programs with fibers.
 
 use std::env;
 use std::fs;
@@ -14,7 +14,7 @@ pub(super) struct Check {
     pub(super) name: String,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// Why it is as it is, where that is a question.
+    /// The reason, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     /// What that means to the user.
@@ -28,7 +28,7 @@ pub(super) struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// As good as it gets.
+    /// Works as well as it can.
     Good,
     /// Works, at a price or up to a limit worth knowing.
     Note,
@@ -55,7 +55,7 @@ impl Check {
     }
 }
 
-/// Looks at everything. `tried` is what came of running fibers.
+/// Looks at everything. `tried` is the outcome of running fibers.
 pub(super) fn all(tried: anyhow::Result<String>) -> Vec<Check> {
     let mut found = vec![fibers(tried)];
     let platform = carefree::platform();
@@ -178,7 +178,7 @@ fn carriers() -> Option<Check> {
     Some(Check::new("carriers", Verdict::Good, carriers.to_string()).means(meaning))
 }
 
-/// Fewer of something than this is little for a program with a fiber for each request.
+/// A limit below this may be too low for a program with a fiber for each request.
 const PLENTY: u64 = 100_000;
 
 fn limit(limit: &Limit, platform: &Platform) -> Check {
@@ -270,7 +270,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// Two digits of it: more would be a promise.
+/// Two digits of it: more would claim a precision it does not have.
 fn rounded(number: u64) -> String {
     let digits = number.checked_ilog10().unwrap_or(0);
     let step = 10u64.pow(digits.saturating_sub(1));

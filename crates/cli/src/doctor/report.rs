@@ -1,10 +1,10 @@
-//! What the doctor says, and how.
+//! The doctor's findings as text and JSON.
 
 use serde::Serialize;
 
 use super::checks::{Check, Verdict};
 
-/// Lines of text are broken here.
+/// The width at which lines of text are broken.
 const WIDTH: usize = 88;
 
 pub(super) fn text(found: &[Check], works: bool, threads: bool, colour: bool) -> String {
@@ -18,7 +18,7 @@ pub(super) fn text(found: &[Check], works: bool, threads: bool, colour: bool) ->
     };
     let mut report = format!("{}\n", paint("1", headline));
     for check in found {
-        // Words and not colours alone, for those who see none.
+        // Words, and not colours alone: not every reader or terminal has colours.
         let mark = match check.verdict {
             Verdict::Good => paint("32", "good"),
             Verdict::Note => paint("33", "note"),

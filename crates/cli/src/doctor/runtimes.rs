@@ -1,4 +1,4 @@
-//! Which runtimes `carefree bench` finds here, and what brings those it does not.
+//! The runtimes that `carefree bench` finds here, and the packages that bring the others.
 
 use std::path::PathBuf;
 

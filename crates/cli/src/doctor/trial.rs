@@ -1,5 +1,4 @@
-//! Fibers are tried, not assumed to work: in a process of their own, for they may crash it, and a
-//! crash is a finding.
+//! Runs fibers to see whether they work, in a process of its own: a crash there is a finding.
 
 use std::cell::Cell;
 use std::env;
@@ -21,7 +20,7 @@ thread_local! {
     static MINE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Has fibers run in another process, and tells what they did, or why they did not.
+/// Runs fibers in another process, and says what they did, or why they could not.
 pub(super) fn in_a_process_of_its_own() -> Result<String> {
     let program = env::current_exe().context("cannot tell where this program is")?;
     let output = process::Command::new(program)

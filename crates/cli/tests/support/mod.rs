@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The program under test.
 pub(crate) fn carefree() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_carefree"));
-    // Whoever runs the tests may like colours, or not.
+    // The environment of the tests may ask for colours, or for none.
     command.env_remove("NO_COLOR");
     // Other runtimes have tests of their own, and a home is where their managers keep them.
     let home = env!("CARGO_TARGET_TMPDIR");

@@ -1,8 +1,8 @@
-//! The `feed` workload: people who each need so many bites, fed all at the same time.
+//! The `feed` workload: people who each need a number of bites, all fed at the same time.
 //!
-//! One person has one unit, which gives bite after bite until the person is satisfied. Done four
-//! ways ([`How`]), and each with a yield at every bite and without one. The experiment this comes
-//! from compared threads that never yielded with fibers that always did; here both do the same.
+//! Each person has a unit, which gives bite after bite until the person is satisfied. It is done in
+//! several ways ([`How`]), each with a yield after every bite and without. The published experiment
+//! compared threads that never yielded with fibers that always did; here both do the same.
 
 mod meal;
 pub(crate) mod own;
@@ -18,7 +18,7 @@ pub use meal::How;
 pub(crate) use meal::{Fed, Meal};
 pub use sweep::Sweep;
 
-/// Feeds everybody by the program's own units.
+/// Feeds all people by the program's own units.
 pub(crate) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
     match meal.how {
         How::Processes => processes::serve(unit, meal),
@@ -32,7 +32,7 @@ mod tests {
     use crate::unit::alone;
 
     #[test]
-    fn everybody_is_fed_whoever_does_it() {
+    fn every_unit_feeds_all_people_in_every_way() {
         let _alone = alone();
         for unit in Unit::ALL {
             for how in [How::Units, How::Hybrid] {
@@ -54,8 +54,8 @@ mod tests {
         let by = |unit| serve(unit, &meal).expect("a meal for nine").switches_made;
         // A coroutine's every yield goes to its resumer.
         assert_eq!(by(Unit::Coroutine), 450);
-        // The last fiber at the table has nobody to give way to, and so it may be for some bites
-        // while the others are not there yet.
+        // The last fiber has no other to yield to, and the first ones may have none for some bites
+        // until the others have started.
         assert!((300..=450).contains(&by(Unit::Fiber)), "{}", by(Unit::Fiber));
     }
 }

@@ -1,8 +1,8 @@
-//! Somebody hungry.
+//! A person who has to be fed.
 
 use std::hint::black_box;
 
-/// A person and what they have eaten.
+/// A person: how much of each nutrient is needed, and how much was eaten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Person {
     need: u64,

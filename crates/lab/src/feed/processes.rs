@@ -1,7 +1,7 @@
 //! Processes with fibers in each: this program, run again for a share of the people each.
 //!
-//! Not forked: a process that runs fibers on threads cannot be. So the time a process takes to
-//! start is in the figure, as it would be in a program that does this.
+//! They are started anew, for a process that runs fibers on threads cannot be forked. The time this
+//! takes is in the figure, as it would be in any such program.
 
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -42,7 +42,7 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
     Ok(fed)
 }
 
-/// This program with what led to here, which stands before the orders, and orders for a share.
+/// This program with the arguments before its orders, and orders for a share.
 fn again(unit: Unit, share: &Meal) -> std::io::Result<Command> {
     let is_order = |argument: &std::ffi::OsString| argument.to_string_lossy().contains('=');
     let mut command = Command::new(env::current_exe()?);
@@ -56,7 +56,7 @@ fn again(unit: Unit, share: &Meal) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// A process that is not needed any more. It may have ended by itself.
+/// Ends a process that is not needed any more; it may have ended by itself.
 fn give_up(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

@@ -40,7 +40,7 @@ pub(super) fn serve(unit: Unit, meal: &Meal) -> Result<Fed, Failure> {
     }
 }
 
-/// What units of one kind have done: switches, where they count them themselves, and the people.
+/// The switches, where the units count them themselves, and the people after the meal.
 type Done = (u64, Vec<Person>);
 
 fn timed(feed: impl FnOnce() -> Result<Done, Failure>) -> Result<Fed, Failure> {
@@ -48,7 +48,7 @@ fn timed(feed: impl FnOnce() -> Result<Done, Failure>) -> Result<Fed, Failure> {
     let (switches_made, people) = feed()?;
     let times = Round { create_ns: 0, run_ns: ns(start.elapsed()) };
     if !people.iter().all(Person::is_satisfied) {
-        return Err(Failure::new("somebody is still hungry"));
+        return Err(Failure::new("some people were not fed"));
     }
     let eaten = people.iter().map(Person::eaten).sum();
     Ok(Fed { times, switches_made, eaten })
@@ -69,7 +69,8 @@ fn fed(nutrients: u64, yields: bool, pause: fn()) -> Person {
     person
 }
 
-/// Over threads, each thread resumes its own share: a coroutine stays where it was resumed first.
+/// Over threads, each thread resumes a share of its own: a coroutine stays on the thread that first
+/// resumed it.
 fn by_coroutines(meal: &Meal) -> Result<Done, Failure> {
     if meal.how == How::Units {
         return resumed(meal);

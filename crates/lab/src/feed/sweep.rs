@@ -1,4 +1,4 @@
-//! What a run of `feed` orders, and how what came of it is checked.
+//! The samples that a run of `feed` orders, and the check of what they did.
 
 use std::time::Duration;
 
@@ -83,12 +83,12 @@ pub(crate) fn bites(trial: &Trial) -> u64 {
     trial.parameters.units() * trial.parameters.parse::<u64>("nutrients").unwrap_or(0)
 }
 
-/// How long a sample of `trial` would take, by smaller meals of its kind: in proportion from as
-/// many bites for fewer people; else, where more and less was served to as many people, in
-/// proportion from that. `None` where neither is known.
+/// How long a sample of `trial` would take, by smaller meals of its kind: in proportion to one with
+/// as many bites for fewer people; else, where as many people had two smaller numbers of bites, in
+/// proportion to those. `None` where neither is known.
 ///
-/// Not from any meal to any other: a thread's creation costs as much as many bites, and the time
-/// that a small meal takes is mostly something else, which a large factor would multiply.
+/// No other meals are used: a thread's creation costs as much as many bites, and most of the time of
+/// a small meal is something else, which a large factor would multiply.
 pub(crate) fn forecast<'a>(
     trial: &Trial,
     known: impl IntoIterator<Item = (&'a Trial, Duration)>,
@@ -115,11 +115,11 @@ pub(crate) fn forecast<'a>(
         } else if others == people && theirs < nutrients {
             fewer_bites.push((theirs.unwrap_or(0) as f64, time));
         }
-        // What is there however few there are: starting processes, for one.
+        // The part that does not depend on the meal's size, such as starting processes.
         start = start.min(time);
     }
     let most = |known: Vec<(f64, f64)>| known.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    // A tenth of the time is the meal's at least: noise must not make a large one cost nothing.
+    // At least a tenth of the time is the meal's: noise must not make a large one look free.
     let own = |time: f64, less: f64| (time - less).max(time / 10.0);
     let round = if let Some((others, time)) = most(fewer_people) {
         start + own(time, start) * people as f64 / others
@@ -133,7 +133,7 @@ pub(crate) fn forecast<'a>(
     Some(Duration::from_secs_f64((round * rounds).min(1e9)))
 }
 
-/// Makes sure that everybody was fed.
+/// Checks that all people were fed.
 ///
 /// # Errors
 /// A failure that says what is missing.
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_still_hungry_is_found_out() {
+    fn a_person_who_was_not_fed_is_found_out() {
         let trial = &points(Unit::Fiber, None)[0];
         let ate = |eaten: u64| {
             let mut account = Account::default();

@@ -23,7 +23,7 @@ pub(crate) struct Errand {
     pub(crate) read_size: usize,
 }
 
-/// Who gets it.
+/// The units that make the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// One GET after the other.
@@ -172,7 +172,7 @@ mod tests {
         }
         drop(server);
         let failure = Client::new(errand).fetch_all(Way::Each(Unit::Thread));
-        let message = failure.expect_err("nobody there").message;
+        let message = failure.expect_err("no server").message;
         assert!(message.contains("refused"), "{message}");
     }
 

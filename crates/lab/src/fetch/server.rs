@@ -1,9 +1,9 @@
 //! An HTTP/1.1 server on loopback, in plain blocking code on threads.
 //!
-//! Threads, and not our own fibers: what is measured should not stand on both sides of the socket.
-//! Each thread accepts a connection, serves it to its end and accepts the next. Whoever takes the
-//! last free thread starts another first, so there is always one that accepts and, after the first
-//! crowd, nothing is started any more while a sample is being taken.
+//! On threads, not on our fibers: what is measured must not be on both sides of the socket. Each
+//! thread accepts a connection, serves it to its end and accepts the next. When the last free thread
+//! is taken, it first starts another: one always accepts, and after the first crowd no thread is
+//! started any more while a sample is taken.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -59,9 +59,9 @@ pub struct Tally {
     pub answered: u64,
     /// Bytes of bodies in these answers, without heads and the marks of chunks.
     pub body_bytes: u64,
-    /// Requests that got an error, or whose client was gone before it had its answer.
+    /// Requests that got an error, or that were not answered because the client was gone.
     pub failed: u64,
-    /// The most requests that were in hand at once: how many a client really had under way.
+    /// The most requests that were in hand at once.
     pub at_once: u64,
 }
 
@@ -221,7 +221,7 @@ impl Shared {
                 continue;
             };
             if shared.free.fetch_sub(1, Relaxed) == 1 {
-                // Without a further thread the next connection waits for this one's end, no more.
+                // If no thread can be started, the next connection waits for the end of this one.
                 let _ = Shared::hire(shared);
             }
             shared.attend(stream);
@@ -236,14 +236,14 @@ impl Shared {
             Some(open) => open.streams.insert(number, Arc::clone(&stream)),
             None => return,
         };
-        // A connection that breaks is its client's affair, and counted where it mattered.
+        // Whether a broken connection lost an answer has been counted.
         let _ = self.serve(&stream);
         if let Some(open) = self.lock().as_mut() {
             open.streams.remove(&number);
         }
     }
 
-    /// Answers one request after the other, in their order, until one side has enough.
+    /// Answers requests in their order until one side closes.
     fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.settings.patience))?;
@@ -264,9 +264,9 @@ impl Shared {
                 let in_hand = self.counts.in_hand.fetch_add(1, Relaxed) + 1;
                 self.counts.at_once.fetch_max(in_hand, Relaxed);
                 thread::sleep(self.settings.latency);
-                // Before the answer is out: its client may ask again at once, and is still one.
+                // Before the answer is sent: the client may ask again at once, and is not counted twice.
                 self.counts.in_hand.fetch_sub(1, Relaxed);
-                // So that whoever has all answers finds them all counted, too.
+                // Before the answer is sent, so that a client with all answers finds them all counted.
                 self.counts.answered.fetch_add(1, Relaxed);
                 stream.write_all(&self.body.answer(&request))
             };

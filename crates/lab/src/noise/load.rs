@@ -12,7 +12,7 @@ use crate::sys::{self, UsageWho};
 pub struct Load {
     /// Other programs, and the kernel on their behalf.
     pub others: f64,
-    /// Time the machine below a virtual one gave to others.
+    /// Time that the host of a virtual machine gave to others.
     pub steal: f64,
 }
 
@@ -21,7 +21,7 @@ pub struct Load {
 pub(crate) struct LoadMeter {
     start: Option<Jiffies>,
     own_ns: u64,
-    /// What samples took that are no children of ours, as those in containers: they tell.
+    /// What samples took that are no children of ours, by their own account: those in containers.
     told_ns: Cell<u64>,
 }
 
@@ -41,7 +41,8 @@ impl LoadMeter {
         LoadMeter { start: jiffies(), own_ns: own_ns(), told_ns: Cell::new(0) }
     }
 
-    /// Counts what a sample in a container took as ours: its engine is the one who waits for it.
+    /// Counts what a sample in a container took as ours: the engine waits for that process, so it is
+    /// not among our children.
     pub(crate) fn add(&self, ns: u64) {
         self.told_ns.set(self.told_ns.get() + ns);
     }

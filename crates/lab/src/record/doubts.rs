@@ -99,7 +99,7 @@ pub(super) fn warnings(
         warn(
             WarningKind::SwitchesMissing,
             message,
-            "compare with --pin, where units on one core always have somebody to yield to",
+            "compare with --pin: units that share a core always have another to yield to",
         );
     }
     let fibers = taken
@@ -157,7 +157,7 @@ fn spread_of(measurements: &[Measurement]) -> Option<String> {
 /// Units that made fewer switches than asked, over all their samples.
 fn switches_missing(taken: &[Reading]) -> Option<String> {
     let mut kinds: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for reading in taken.iter().filter(|reading| !dines_alone(reading)) {
+    for reading in taken.iter().filter(|reading| !is_alone(reading)) {
         // A workload that asks for none has nothing to miss.
         if let (Some(made), Some(asked)) =
             (reading.count("switches_made"), reading.count("switches_asked"))
@@ -179,14 +179,14 @@ fn switches_missing(taken: &[Reading]) -> Option<String> {
     }
     let short: Vec<&str> = short.iter().map(String::as_str).collect();
     Some(format!(
-        "{} of the switches asked for: a yield with nobody to yield to returns at once",
+        "{} of the switches asked for: a yield without another unit to yield to returns at once",
         list(&short)
     ))
 }
 
-/// In `feed`, where there are no more people than places to be fed at, each may have one alone:
-/// nobody is there to give way to, and none of it is amiss.
-fn dines_alone(reading: &Reading) -> bool {
+/// In `feed`, with no more people than cores (or workers), each unit may be alone on one: without
+/// another unit to yield to, a missing switch is no fault.
+fn is_alone(reading: &Reading) -> bool {
     let number = |name| reading.subject.parameters.number(name);
     number("people").is_some_and(|people| people <= number("cores").unwrap_or(1).max(2))
 }

@@ -1,4 +1,4 @@
-//! Telling machines apart, without telling who owns them.
+//! Telling machines apart without naming their owner.
 
 use crate::env::Environment;
 
@@ -8,7 +8,7 @@ use crate::env::Environment;
 pub fn name(environment: &Environment) -> String {
     let mut slug = String::new();
     let cpu = environment.cpu.as_deref().unwrap_or("unknown").to_lowercase();
-    // What every processor is called says nothing.
+    // Words that are in every processor's name tell nothing.
     for word in cpu.split(|c: char| !c.is_ascii_alphanumeric()) {
         if !word.is_empty() && !["r", "tm", "cpu", "processor", "core"].contains(&word) {
             slug = if slug.is_empty() { word.into() } else { format!("{slug}-{word}") };
@@ -27,7 +27,7 @@ fn hardware(environment: &Environment) -> String {
     format!("{cpu:?} {cores} {cores_allowed} {memory:?} {virtual_machine:?}")
 }
 
-/// What two environments differ in, as far as figures care: nothing, when they are one machine's.
+/// The differences of two environments that figures depend on; none where both are one machine's.
 pub fn differences(one: &Environment, other: &Environment) -> Vec<String> {
     let mut found = Vec::new();
     let mut check = |what: &str, one: Option<String>, other: Option<String>| {
@@ -48,7 +48,7 @@ pub fn differences(one: &Environment, other: &Environment) -> Vec<String> {
 }
 
 /// A fingerprint of bytes, in hexadecimal: FNV-1a, 64 bits. The same on every machine and in every
-/// version; it tells programs apart, and resists nobody who wants two to be alike.
+/// version. It tells programs apart, and does not resist collisions made on purpose.
 pub fn fingerprint(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -13,7 +13,7 @@ use crate::workload::Workload;
 /// The five things that figures are told apart by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Subject {
-    /// Whose units they are: `carefree`, `rust`, `ruby`.
+    /// The runtime of the unit: `carefree`, `rust`, `ruby`.
     pub runtime: String,
     /// That runtime's version.
     pub version: String,

@@ -1,4 +1,4 @@
-//! Colours, for those who see them.
+//! Colours on a terminal.
 
 /// Turns colours on, or nothing at all.
 #[derive(Clone, Copy, Debug)]

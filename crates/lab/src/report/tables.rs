@@ -135,7 +135,7 @@ fn crowd(view: &View<'_>, workload: &str) -> String {
     let shown = view.shown_sizes(workload);
     for seat in Seat::ALL {
         let of_seat: Vec<_> = shown.iter().filter(|unit| unit.seat == seat).collect();
-        // Where none of a kind has the size of most, as threads, they are named as one.
+        // Where a whole seat differs from the usual size, as threads may, it is named as one.
         let together = match of_seat.iter().any(|unit| unit.usual) {
             true => None,
             false => commonest(of_seat.iter().map(|unit| unit.size)),
@@ -152,7 +152,7 @@ fn crowd(view: &View<'_>, workload: &str) -> String {
     sizes.join("; ")
 }
 
-/// The size that most have, if any two have the same.
+/// The most common size, if any two are the same.
 fn commonest<'a>(sizes: impl Iterator<Item = &'a Parameters>) -> Option<&'a Parameters> {
     let mut counts: Vec<(&Parameters, usize)> = Vec::new();
     for size in sizes {
@@ -354,7 +354,7 @@ fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     })
 }
 
-/// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; else by whom.
+/// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; the unit where it is not told.
 pub(super) fn how(m: &Measurement) -> String {
     match m.subject.parameters.get("how") {
         Some(how) => how.to_string(),
@@ -362,7 +362,7 @@ pub(super) fn how(m: &Measurement) -> String {
     }
 }
 
-/// Who feeds, and how: `goroutine`, `fiber, hybrid`.
+/// The unit that feeds, and how: `goroutine`, `fiber, hybrid`.
 pub(super) fn way(m: &Measurement) -> String {
     match how(m).as_str() {
         "hybrid" => format!("{}, hybrid", m.subject.unit),
@@ -538,7 +538,7 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
     let mut table = Table::new("Medians and 95% Intervals")
         .left(["Runtime", "Workload", "Unit", "Parameters", "Figure"])
         .right(["Median", "From", "To", "Samples", "Outliers"]);
-    // One runtime a unit, as where all are ours, need not be named again in each row.
+    // Where all runtimes are ours, the unit tells the runtime.
     let foreign = |f: &Figure<'_>| !["carefree", "rust"].contains(&&*f.m.subject.runtime);
     let named = view.places.len() > 1 || view.figures.iter().any(foreign);
     let shown = |f: &&Figure<'_>| meals || f.m.subject.workload != "feed";

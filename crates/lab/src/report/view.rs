@@ -1,4 +1,4 @@
-//! What reports look at: the figures of one record or several, and which of them belong in one row.
+//! The figures that a report shows, of one record or several, arranged in rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ impl Seat {
     }
 }
 
-/// Who stands in one row: what a user of one runtime chooses from.
+/// The units of one row: what a user of one runtime chooses from.
 #[derive(Clone, Debug)]
 pub(super) struct Crew<'a> {
     /// `ruby 3.3.8`; where two runtimes share a row, one a line.
@@ -233,7 +233,7 @@ impl<'a> View<'a> {
             let lights = of(key, Seat::Fiber);
             let mut heavies = of(key, Seat::Thread);
             let mut label = format!("{runtime} {version}");
-            // Whoever takes our fibers would otherwise take std's threads.
+            // `carefree` has no threads of its own: std's stand beside its fibers.
             let taken = heavies.iter().any(|who| lent.contains(who));
             if runtime == "carefree" && heavies.is_empty() {
                 let rust = runtimes.iter().find(|other| (other.0, other.1) == (place, "rust"));

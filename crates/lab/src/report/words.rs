@@ -1,4 +1,4 @@
-//! What the figures come down to, in plain words.
+//! What the figures say, in plain words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,11 +47,11 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     topics
 }
 
-/// The span of all runtimes in a line for each topic, where there are several of them, for who reads
-/// no further; and how many runtimes there are.
+/// A line for each topic with the least and the most of all runtimes, where there are several, as a
+/// summary; and how many runtimes there are.
 pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, String>)> {
     let crews = view.crews();
-    // Published figures are others': what is said of "here" is of this machine.
+    // Published figures are of other machines; these sentences are about this one.
     let here = |crew: &&Crew<'_>| {
         let place = crew.seats.iter().flatten().next().map_or(0, |who| who.place);
         view.places[place] != "published"
@@ -96,7 +96,7 @@ struct Outcome<'a> {
     verdict: Verdict,
 }
 
-/// Who did better.
+/// Which of the two did better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Light,
@@ -124,8 +124,7 @@ impl Outcome<'_> {
         }
     }
 
-    /// Whether the medians are so far apart that nobody would call them equal, whatever the
-    /// intervals say.
+    /// Whether the medians are too far apart to be called equal, whatever the intervals say.
     fn is_apart(&self) -> bool {
         self.thread.median.max(self.light.median) > 1.25 * self.thread.median.min(self.light.median)
     }

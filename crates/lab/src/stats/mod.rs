@@ -123,8 +123,8 @@ const LEAST: usize = 5;
 /// Whether more samples are not needed: there are at least five, and neither end of the median's
 /// 95% interval is further from it than `precision`, as a share of the median. 0.02 asks for 2%.
 ///
-/// Who stops by this stops sooner by luck, too: the interval of a run ended this way is a little
-/// narrower than one of a number of samples fixed beforehand.
+/// A run that stops by this sometimes stops early by luck: its interval is a little narrower than
+/// that of a number of samples fixed beforehand.
 ///
 /// # Panics
 /// When a value is not a number.
@@ -132,7 +132,7 @@ pub fn enough(values: &[f64], precision: f64, random: &mut Random) -> bool {
     if values.len() < LEAST {
         return false;
     }
-    // A decision needs fewer digits than a report.
+    // To decide takes fewer digits than to report.
     let found = bootstrap(values, 2_000, random);
     let reach = (found.high - found.median).max(found.median - found.low);
     reach <= precision * found.median.abs()

@@ -26,20 +26,20 @@ const FETCHING: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug)]
 pub struct Runtime {
     pub(super) target: Target,
-    /// The program as it was found, for some tell by their name what they are to do; the path
-    /// inside the image where it is in one.
+    /// The program as it was found, links not followed: some programs act by the name they are
+    /// called by. Inside the image, where it is in one.
     pub(super) program: String,
     /// The folder it is in, links followed.
     pub(super) bin: String,
     pub(super) version: String,
-    /// What whoever named the program calls this build of it.
+    /// The name that `--with` gave to this build.
     pub(super) build: Option<String>,
     pub(super) image: Option<InImage>,
     /// The optional parts and their versions, once they were asked for.
     pub(super) parts: OnceCell<BTreeMap<String, Option<String>>>,
 }
 
-/// What became of a unit of a runtime.
+/// Whether a unit of a runtime is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// It is there.
@@ -80,8 +80,8 @@ impl Target {
         in_path.chain(self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern)))
     }
 
-    /// Why the first program that is there and tells no version does not: a version manager's
-    /// stand-in, say, for which nothing was chosen.
+    /// Why the first program that is there tells no version: it may be a version manager's shim for
+    /// which no version was chosen.
     pub fn silent(&self) -> Option<String> {
         self.places().find_map(|path| {
             let why = self.ask_version(&path).err()?;
@@ -111,7 +111,7 @@ impl Target {
             return None;
         }
         known.push(real.clone());
-        // A version manager's stand-in goes by the name it is called by.
+        // A version manager's shim acts by the name it is called by.
         let (version, program) = self.ask_version(path).ok()?;
         if let Some(program) = &program {
             let program = fs::canonicalize(program).ok()?;
@@ -139,9 +139,9 @@ impl Target {
         }
     }
 
-    /// Asks a program that was named for its version; `build` is what tells it from others of the
-    /// same version. It is this program that is measured, wherever it says that it is: one that has
-    /// not been installed yet tells where it will be, and an older one may be there.
+    /// Asks a program that was named for its version; `build` tells it from others of the same
+    /// version. This very program is measured, wherever it says that it is: one that is not installed
+    /// yet names the path it will have, where an older one may be.
     ///
     /// # Errors
     /// One line that says why it has none.
@@ -176,7 +176,7 @@ impl Target {
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>)> {
         let words = self.version_command(&program.to_string_lossy());
         let reply = ask(Command::new(&words[0]).args(&words[1..]), PATIENCE)?;
-        // A stand-in with nothing behind it says so, in words that are no version.
+        // A shim with no version chosen says so, in words that are no version.
         if !reply.status.success() {
             let said = first_line(&reply.stdout, &reply.stderr);
             bail!("asked for its version, it failed{said}");

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// What stands for each place.
+/// The values of the places.
 #[derive(Clone, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) runtime: &'a str,
@@ -30,7 +30,7 @@ impl Places<'_> {
     }
 }
 
-/// A path as one writes it: from `~` where it is in the user's home, which is nobody else's matter.
+/// A path from `~` where it is in the user's home, so that reports do not name the user.
 pub(crate) fn shortened(path: &str) -> String {
     let home = env::var("HOME").ok().filter(|home| home.len() > 1);
     match home.and_then(|home| path.strip_prefix(home.trim_end_matches('/')).map(str::to_owned)) {
@@ -65,7 +65,7 @@ fn expanded(pattern: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<
         let rest = &text[at + 1..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let value = variable(&rest[..end])?;
-        // A value with a dollar in it would go round for ever, and is no folder of a version manager.
+        // A value with a dollar in it would be expanded for ever; no version manager has such a folder.
         if value.is_empty() || value.contains('$') {
             return None;
         }

@@ -11,7 +11,7 @@ use crate::record::fingerprint;
 
 include!(concat!(env!("OUT_DIR"), "/targets.rs"));
 
-/// Where targets are, and where what is built of them is kept.
+/// The folders of targets, and the cache folder for what is built of them.
 #[derive(Clone, Debug)]
 pub struct Folders {
     cache: PathBuf,
@@ -85,7 +85,7 @@ fn unpack(cache: &Path) -> io::Result<PathBuf> {
     if folder.is_dir() {
         return Ok(folder);
     }
-    // Another lab may do the same at this moment: whoever is second finds it there.
+    // Another lab may do the same at this moment: the second rename fails, and finds the folder there.
     let draft = cache.join("targets").join(format!("draft-{}", std::process::id()));
     for (path, content) in SHIPPED {
         let path = draft.join(path);

@@ -78,8 +78,8 @@ impl Unit {
     }
 }
 
-/// The runtimes' counts are those of the whole process, less those of runtimes that have ended: tests
-/// that count, or end one, do so one after the other. (A sample has its process for itself.)
+/// Counts are those of the whole process, less those of runtimes that have ended: tests that count,
+/// or end a runtime, take turns. (A sample has a process of its own.)
 #[cfg(test)]
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static COUNTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -95,7 +95,7 @@ mod tests {
     /// Twenty units with fifty switches each.
     fn twenty(unit: Unit) -> Run {
         let run = std::thread::spawn(move || {
-            // On one core, where a thread's yield has somebody to yield to.
+            // On one core, where a thread's yield has another thread to yield to.
             let core = *sys::allowed_cores().last().expect("a core");
             sys::pin_to(core).expect("an allowed core");
             let mut calls = 0;
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn every_unit_is_alive_at_the_gate_and_makes_its_switches() {
-        /// A unit that is alone on its carrier for a while has nobody to switch to, which depends on
-        /// what else the machine does. But not every time.
+        /// A unit that is alone on its carrier for a while has no other to switch to; on a busy
+        /// machine that may happen in one run, and not in every one.
         const TRIES: usize = 50;
         let _alone = alone();
         for unit in Unit::ALL {

@@ -9,8 +9,8 @@ use crate::metric;
 use crate::record::Record;
 use crate::report::table::Table;
 
-/// The page of a comparison: `cautions` before all, then what it comes to in `sentences`, the
-/// figures that changed as a picture, and all of them in `table`.
+/// The page of a comparison: first `cautions`, then its outcome in `sentences`, a picture of the
+/// figures that changed, and all figures in `table`.
 pub(crate) fn comparison(
     comparison: &Comparison,
     cautions: &[String],
@@ -51,14 +51,14 @@ fn sortable(table: &Table) -> Markup {
     html! { @if !table.rows.is_empty() { (markup::table(table, &table.title)) } }
 }
 
-/// So many changes fit a picture that somebody looks at; the table has them all.
+/// The most changes that the picture shows; the table has them all.
 const MOST: usize = 40;
 /// The height of a row with its label and its words, and of the axis.
 const ROW: usize = 58;
 const AXIS: usize = 24;
 
-/// The figures that changed beyond doubt, largest change first: the ratio with its interval, and a
-/// line where nothing has changed. Rates, which are times turned upside down, are left out.
+/// The figures that changed beyond doubt, largest change first: each ratio with its interval, and a
+/// line at 1. Rates are left out: they are reciprocals of times that are shown.
 fn ratios(pairs: &[Pair]) -> Markup {
     let told = |pair: &&Pair| {
         matches!(pair.change.verdict, Verdict::Better | Verdict::Worse)
@@ -100,7 +100,7 @@ fn ratios(pairs: &[Pair]) -> Markup {
 fn row(axis: Axis, top: usize, pair: &Pair) -> Markup {
     let change = &pair.change;
     let (middle, at) = (top + 45, |ratio| percent(axis.at(ratio)));
-    // The hues of threads and coroutines, which tell apart for every eye.
+    // The hues of threads and coroutines, which colour-blind readers can tell apart.
     let class = if change.verdict == Verdict::Worse { "thread" } else { "coroutine" };
     html! {
         g class=(class) {
@@ -152,7 +152,7 @@ impl Axis {
             low = low.min(change.ratio).min(from.max(change.ratio / 100.0));
             high = high.max(change.ratio).max(to.min(change.ratio * 100.0));
         }
-        // Some room, so that nothing stands on the edge.
+        // A margin, so that no mark lies on the edge.
         let room = (high / low).powf(0.04).max(1.005);
         Axis { low: low / room, high: high * room }
     }

@@ -122,7 +122,7 @@ impl Chart<'_> {
         figure(&self.title, remark.trim(), &plot, &self.behind())
     }
 
-    /// The places whose names there is room for, each with the class of those at the ends.
+    /// The places whose names fit below the chart, each with the class for its position.
     fn named(&self) -> impl Iterator<Item = (usize, &'static str)> {
         let count = self.places.len();
         let longest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Records as one page that needs nothing else: no network, no files beside it.
 //!
-//! Pictures are SVG, written here, each with a table of what it shows; a policy in the page's head
-//! forbids it to load anything. Without its script the page shows all workloads one below the
-//! other and cannot sort; nothing else is missing.
+//! Pictures are SVG, each with a table of what it shows; a policy in the page's head forbids it to
+//! load anything. Without its script the page shows all workloads one below the other, and its
+//! tables cannot be sorted; nothing else is missing.
 
 mod bars;
 mod changes;
@@ -28,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 const PAGE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// How figures come about, for who has read nothing else.
+/// The method in short, for readers of the page alone.
 const METHOD: [&str; 6] = [
     "Each sample is taken by a process of its own, so that none starts on another's warm stacks, \
      grown heap or high-water mark.",
@@ -58,7 +58,7 @@ pub(super) fn render(records: &[Record]) -> String {
     page("Fiber vs Thread Benchmark", &subtitle(records), sections)
 }
 
-/// A page of sections, each with what it goes by in links, its title and its body; those without a
+/// A page of sections, each with its id for links, its title and its body. Sections with an empty
 /// body are left out. The first is the summary.
 fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, Markup)>) -> String {
     const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
@@ -131,7 +131,7 @@ fn subtitle(records: &[Record]) -> String {
     }
 }
 
-/// More sentences than these are told in a line for each topic, with the rest behind it.
+/// With more sentences than these, each topic is a line that opens to show its sentences.
 const FEW: usize = 8;
 
 fn summary(view: &View<'_>, records: &[Record]) -> Markup {
@@ -242,7 +242,7 @@ fn method(records: &[Record]) -> Markup {
 }
 
 fn environment(records: &[Record]) -> Markup {
-    // A folder has dozens of runs, each with as much to say.
+    // A folder may have dozens of runs: their facts are folded.
     let folded = records.len() > 1;
     html! {
         @for record in records {

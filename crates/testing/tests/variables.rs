@@ -1,0 +1,59 @@
+//! The README's table of environment variables is complete: it has each variable that the crates'
+//! sources name, and no other.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The names `CAREFREE_..` in a text; `boundary` must come right before each.
+fn names(text: &str, boundary: &str) -> BTreeSet<String> {
+    let start = format!("{boundary}CAREFREE_");
+    let rests = text.match_indices(&start).map(|(at, _)| &text[at + boundary.len()..]);
+    let name = |rest: &str| {
+        let end = rest.find(|c: char| !c.is_ascii_uppercase() && c != '_').unwrap_or(rest.len());
+        rest[..end].to_owned()
+    };
+    rests.map(name).collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_readme_lists_every_variable_once() {
+    let readme = fs::read_to_string(top().join("README.md")).expect("the README");
+    let rows = readme.lines().filter(|line| line.starts_with("| `CAREFREE_"));
+    let rows: Vec<String> = rows.flat_map(|row| names(row, "| `")).collect();
+    let listed: BTreeSet<String> = rows.iter().cloned().collect();
+    assert_eq!(rows.len(), listed.len() + 1, "`CAREFREE_TLS` alone has two rows: {rows:?}");
+
+    let mut files = Vec::new();
+    for room in ["context", "reactor", "runtime", "interpose", "insight", "carefree", "lab", "cli"]
+    {
+        sources(&top().join("crates").join(room).join("src"), &mut files);
+    }
+    assert!(files.len() > 100);
+    let mut read = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a source");
+        // A string that begins with the name, as for a call that reads the variable.
+        read.extend(names(&text, "\""));
+    }
+    // The lab keeps all that begin so. Those for tests are in CONTRIBUTING.md.
+    let for_tests =
+        |name: &str| name.starts_with("CAREFREE_TEST_") || name == "CAREFREE_DAMAGE_TIMES";
+    read.retain(|name| name != "CAREFREE_" && !for_tests(name));
+    assert_eq!(listed, read);
+}
