@@ -1,8 +1,8 @@
-//! What C programs call that are compiled with checks of the lengths of their buffers
-//! (`_FORTIFY_SOURCE`): `__read_chk` for `read`, and so on.
+//! Checked forms of functions, which C programs call if they are compiled with `_FORTIFY_SOURCE`: `__read_chk`
+//! for `read`, and so on.
 //!
-//! If the buffer is too short, libc's own function says so and ends the program. Off a fiber, and
-//! for calls that cannot be checked, it is called as well.
+//! If the buffer is too short, libc's own function is called, which reports that and aborts the program. It is
+//! called off a fiber as well.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,8 +13,8 @@ use crate::io::read_write;
 use crate::poll::pollfd as list;
 use crate::socket::receive;
 
-/// Defines the checked form of a function: `$length` bytes, as the compiler knows, must be enough
-/// for `$needed`.
+/// Defines the checked form of a function: the buffer, which has `$length` bytes as the compiler knows, must
+/// have `$needed`.
 macro_rules! checked {
     ($(
         $name:ident($($argument:ident: $type:ty),*; $length:ident >= $needed:expr) -> $result:ty
@@ -48,7 +48,7 @@ checked! {
         length >= size_of::<pollfd>().saturating_mul(count as usize)) -> c_int = list::ppoll;
 }
 
-// The length comes before the flags in these two.
+// In these two, the length comes before the flags.
 
 interpose! {
     /// `recv(2)`, checked.

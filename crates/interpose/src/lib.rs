@@ -38,7 +38,7 @@
 #![warn(missing_docs)]
 #![allow(
     rustdoc::private_intra_doc_links,
-    reason = "nothing here is called by its Rust name: the documentation is for who works on it"
+    reason = "nothing here is called by its Rust name: the documentation is for its developers"
 )]
 
 #[macro_use]

@@ -1,15 +1,14 @@
 //! Looking up names: `getaddrinfo`, `gethostbyname`, `getpwnam` and their kin.
 //!
-//! libc asks servers and reads files for them by calls of its own that cannot be seen, so they are
-//! made by a thread that may block. What such a call leaves in `errno` and `h_errno` is the fiber's
-//! afterwards. Results that libc keeps in memory of its own are the process's, as ever; who wants
-//! them to stay uses the forms whose names end in `_r`.
+//! libc asks servers and reads files for these by internal calls, which cannot be seen. So a thread that may
+//! block makes them, and the fiber gets the `errno` and `h_errno` that they leave. Results in libc's own
+//! memory are shared by the process, as ever; a program that needs them to last uses the forms whose names
+//! end in `_r`.
 //!
-//! A fiber that is interrupted while it looks up an address goes on with `EAI_SYSTEM` and the
-//! `errno` that says why; the thread finishes later and its result is dropped. The others are not cut
-//! short.
+//! `getaddrinfo` of a fiber that is interrupted answers `EAI_SYSTEM` with the `errno` that says why; the
+//! thread finishes later, and its result is dropped. The other calls are not cut short.
 //!
-//! The resolver's settings (`_res`) are those of the thread that looks up.
+//! The resolver's settings (`_res`) are those of the thread that makes the call.
 
 #![allow(clippy::too_many_arguments, reason = "libc has such functions")]
 
@@ -88,7 +87,7 @@ interpose! {
     }
 }
 
-/// Whether a call of `getaddrinfo` asks nobody and reads nothing.
+/// Whether a call of `getaddrinfo` asks no server and reads no file.
 ///
 /// # Safety
 /// As for `getaddrinfo`.
@@ -112,7 +111,7 @@ unsafe fn needs_no_lookup(
     }
 }
 
-/// What `getaddrinfo` is asked, for as long as it takes.
+/// A copy of what `getaddrinfo` is asked, which may outlive the fiber's call.
 struct Question {
     node: Option<CString>,
     service: Option<CString>,
@@ -143,7 +142,7 @@ impl Question {
         Question { node: copy(node), service: copy(service), hints }
     }
 
-    /// What it returned, `errno`, and what it found.
+    /// The result, `errno`, and the addresses.
     fn ask(self) -> (c_int, c_int, Addresses) {
         let text = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
         let mut found = Addresses(ptr::null_mut());
@@ -157,7 +156,7 @@ impl Question {
     }
 }
 
-/// What `getaddrinfo` found, until somebody takes it.
+/// A list that `getaddrinfo` has made; freed unless it is taken.
 struct Addresses(*mut addrinfo);
 
 // SAFETY: a list in memory from `malloc`, which any thread may read and free.
@@ -172,7 +171,7 @@ impl Addresses {
 impl Drop for Addresses {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: from `getaddrinfo`, and nobody has taken it.
+            // SAFETY: from `getaddrinfo`, and not taken.
             unsafe { libc::freeaddrinfo(self.0) };
         }
     }
@@ -183,9 +182,9 @@ fn until_interrupted<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Interrupted> {
     carefree_runtime::interrupted()?;
-    // Another fiber waits for the thread: it stays when this one goes on.
+    // Another fiber waits for the thread, and goes on waiting if this one is interrupted.
     let helper = Builder::new().name("looks up a name".into());
-    // Without memory for it, there is none for what would be found either.
+    // Without memory for a fiber, there is none for the result either.
     let Ok(helper) = helper.spawn(|| carefree_runtime::offload(f)) else {
         return Err(Interrupted::Cancelled);
     };
@@ -200,14 +199,13 @@ fn until_interrupted<T: Send + 'static>(
     })
 }
 
-/// Defines functions that a thread runs which may block.
+/// Defines functions that a thread of the pool runs.
 macro_rules! elsewhere {
     ($($name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "(3)`, on a thread that may block.")]
             safe fn $name($($argument: $type),*) -> $result {
-                // SAFETY: the caller's promise, and the caller waits. The two locations are those of the thread
-                // that made the call and of the fiber.
+                // SAFETY: the locations are those of the thread that makes the call, and of the fiber.
                 unsafe {
                     let (result, h_errno) =
                         offload(|| (original($($argument),*), *__h_errno_location()));
@@ -219,7 +217,7 @@ macro_rules! elsewhere {
     )*};
 }
 
-/// A record that is described by libc's headers, or a place for one.
+/// A record that libc's headers describe, or room for one.
 type Record = User<c_void>;
 type Text = User<c_char>;
 

@@ -1,15 +1,15 @@
 //! `sigwait` and its kin, `pause` and `sigsuspend`.
 //!
-//! A signal is delivered to a thread. What a fiber blocks with `pthread_sigmask` is blocked on its
-//! carrier, for whatever runs there, until somebody lets it through again; a handler runs on some
-//! thread, perhaps on the stack of a fiber. So who wants to receive signals on a fiber blocks them
-//! when the program starts, before there are carriers, and waits for them here.
+//! A signal is delivered to a thread. A signal that a fiber blocks with `pthread_sigmask` is blocked on its
+//! carrier, for all fibers that run there, until it is unblocked there; a handler runs on some thread,
+//! perhaps on the stack of a fiber. So a program that wants to receive signals on a fiber blocks them when
+//! it starts, before there are carriers, and waits for them here.
 //!
-//! `sigwait` takes such a signal when it has come, and waits for it by a `signalfd`.
+//! `sigwait` takes such a signal if it is pending, and waits for it by a `signalfd`.
 //!
-//! `pause` and `sigsuspend` wait until a handler has run *on the thread that waits*: a thread of
-//! their own does, with the mask of the carrier or the one given. As in any program of several
-//! threads, a signal to the process goes to that thread only if others block it.
+//! `pause` and `sigsuspend` wait until a handler has run *on the calling thread*. So each call on a fiber has
+//! a thread of its own wait, with the carrier's mask or the given one. As in any program of several threads,
+//! a signal to the process reaches that thread only if the others block it.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -25,8 +25,7 @@ use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer, interruption, told};
 use crate::call::own_file::OwnFile;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::time::duration;
 use crate::wait::readiness;
@@ -100,13 +99,13 @@ interpose! {
     /// `sigsuspend(2)`.
     safe fn sigsuspend(mask: User<sigset_t>) -> c_int, else raw_sigsuspend {
         let mask = mask.cast::<u64>();
-        // The kernel uses as much of a set of signals.
+        // The kernel uses 8 bytes of a set of signals.
         let handled = mask.read().and_then(|mask| until_handled(Some(mask)));
         answer(handled) as c_int
     }
 }
 
-/// Takes a signal of `set`, if need be after it has come.
+/// Takes a signal of `set`, waiting for one if none is pending.
 fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> Answer {
     let mut coming: Option<OwnFile> = None;
     loop {
@@ -120,7 +119,7 @@ fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
                     // SAFETY: the kernel has written there.
                     unsafe {
                         let mut sent = info.read_seen();
-                        // As libc has it: whichever call sent it, it is a user's.
+                        // libc reports a signal that was sent to a thread like one sent to the process.
                         if sent.si_code == libc::SI_TKILL {
                             sent.si_code = libc::SI_USER;
                             info.write_seen(sent);
@@ -156,15 +155,15 @@ fn signals(set: User<sigset_t>) -> Result<OwnFile, c_int> {
     sys::call(Number::SIGNALFD4, arguments).map(OwnFile::opened)
 }
 
-/// A thread that waits for a handler to run on it, and who waits for that thread.
+/// What a fiber shares with the thread that waits for a handler in its stead.
 struct Watch {
-    /// Written to when it shall wait no longer.
+    /// An eventfd: a write to it ends the thread's wait.
     stop: OwnFile,
     /// The `errno` of its wait, once that has ended.
     ended: AtomicI32,
 }
 
-/// Waits until a handler has run on a thread with this mask: `EINTR`, or why the fiber goes on.
+/// Waits until a handler has run on a thread with this mask: `EINTR`, or why the wait was cut short.
 fn until_handled(mask: Option<u64>) -> Answer {
     carefree_runtime::interrupted().map_err(interruption)?;
     let arguments = [0usize.into(), libc::EFD_CLOEXEC.into()];
@@ -178,7 +177,7 @@ fn until_handled(mask: Option<u64>) -> Answer {
             Some(mask) => readiness::one_with_mask(&mut file, mask),
             None => readiness::one(&mut file, None),
         };
-        // A sandbox may let no such call through.
+        // A sandbox may refuse every such call.
         watch.ended.store(waited.err().unwrap_or(libc::EINTR), Ordering::Release);
     };
     let started = launch("carefree-signals", {
@@ -189,7 +188,7 @@ fn until_handled(mask: Option<u64>) -> Answer {
         }
     });
     if started.is_err() {
-        // No thread can be had. Then the carrier waits, for no errno says that.
+        // No thread can be started. Then the carrier waits, because no errno says so.
         handled(&watch);
         return Err(watch.ended.load(Ordering::Acquire));
     }

@@ -1,20 +1,17 @@
 //! `syscall(2)`: system calls by their numbers.
 //!
-//! libc's function is variadic; ours has seven arguments. On the processors that Carefree knows, that
-//! is the same for a caller. x86-64 passes integers of a variadic call where it passes any others,
-//! the first six in registers and the seventh on the stack, and says in `al` how many vector
-//! registers are in use, of which we use none. aarch64 (on Linux) passes all seven in registers,
-//! variadic or not. Where the caller has given fewer, we read what happens to be there and pass it
-//! on; the kernel looks at the arguments that the call has.
+//! libc's function is variadic; ours has seven arguments. On the processors that Carefree supports, that makes
+//! no difference to a caller. x86-64 passes the integers of a variadic call like any others, the first six in
+//! registers and the seventh on the stack (and in `al` the number of vector registers, which we ignore).
+//! aarch64 on Linux passes all seven in registers, variadic or not. If the caller has passed fewer, we pass on
+//! what happens to be there; the kernel looks only at the arguments that the call has.
 //!
-//! Calls that wait and that we stand in for elsewhere are done there when a fiber makes them; the
-//! rest goes to the kernel.
+//! If a fiber makes a system call that has a stand-in, the stand-in is called. All others go to the kernel.
 
 use std::ffi::{c_int, c_long};
 
 use crate::call::answer::answer;
-use crate::call::user::User;
-use crate::call::user::word;
+use crate::call::user::{User, word};
 use crate::call::{fiber, uninterrupted};
 use crate::file::{close, control, lock, open, sync};
 use crate::io::read_write;
@@ -52,8 +49,8 @@ interpose! { lean anywhere
         f: usize,
     ) -> c_long, else raw_syscall {
         // The seventh argument lies on the stack, where the caller may have written less than a whole
-        // word, or nothing at all. A processor takes about as long as for two locked instructions to
-        // read what was just written in another size, so it is not read for those who only wake.
+        // word, or nothing. To read what was just written in another size takes a processor about as long
+        // as two locked instructions. So it is not read for a plain wake-up.
         // SAFETY: the caller's promise, in each case.
         unsafe {
             if number != libc::SYS_futex {
@@ -189,7 +186,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                 epoll::epoll_pwait2(fd, word(b), c as c_int, word(d), word(e)).into()
             }
             libc::SYS_pselect6 => {
-                // The set of signals and its length lie in memory of their own.
+                // The argument points to the pointer to the set of signals, and its length.
                 let mask: User<User<libc::sigset_t>> = word(f);
                 let mask = match mask.is_null() {
                     true => User::NULL,
@@ -200,7 +197,8 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                 };
                 select::pselect(a as c_int, word(b), word(c), word(d), word(e), mask).into()
             }
-            // Who wants to know what a child has used, as only the system call says, blocks.
+            // With a fifth argument, which only the system call has, it reports the child's resource usage.
+            // That blocks the carrier.
             libc::SYS_waitid if e == 0 => {
                 wait::waitid(word(a), word(b), word(c), d as c_int).into()
             }
@@ -233,8 +231,8 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_msgrcv => system_v::msgrcv(fd, word(b), c, word(d), e as c_int) as c_long,
             libc::SYS_semop => system_v::semop(fd, word(b), c).into(),
             libc::SYS_semtimedop => system_v::semtimedop(fd, word(b), c, word(d)).into(),
-            // A fiber waits for one word at a time. Whoever wakes asks the kernel too, so a thread
-            // can wait for many in its stead.
+            // A fiber waits for one word at a time. A waker wakes in the kernel too, so a thread can wait
+            // for several in the fiber's stead.
             libc::SYS_futex_waitv => {
                 let wait = [a, b, c, d, e, f];
                 fiber::guarded(|| {

@@ -5,8 +5,7 @@ use std::ffi::c_int;
 use libc::iovec;
 
 use crate::call::pipe::Pipe;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 
 /// The most that one call moves. A buffer that is longer may reach beyond what a process can address:
@@ -19,18 +18,18 @@ const NEAR: usize = 1 << 46;
 
 /// The buffers of a call, without the part of them that was used.
 ///
-/// Usually a call uses all or ends early, so they are copied only when a part was used. And usually
-/// the kernel looks at their descriptions before we do, and finds out whether they are there at all.
+/// Usually a call uses all or ends early, so they are copied only when a part was used. And usually the
+/// kernel reads their descriptions before we do, and so checks whether they can be read.
 pub(crate) struct Buffers {
     first: User<iovec>,
     count: usize,
-    /// Bytes left in them; none while the descriptions have not been looked at.
+    /// Bytes left in them; `None` while their descriptions have not been read.
     left: Option<usize>,
     copy: Vec<iovec>,
 }
 
 impl Buffers {
-    /// What the caller says are `count` descriptions at `first`, not looked at yet.
+    /// `count` descriptions at `first`, as the caller says: not read yet.
     pub(crate) fn new(first: User<iovec>, count: usize) -> Buffers {
         Buffers { first, count, left: None, copy: Vec::new() }
     }
@@ -47,7 +46,7 @@ impl Buffers {
         if self.reach_far() { self.ask() } else { Ok(()) }
     }
 
-    /// Looks at the descriptions, which nobody has looked at yet, unless that has been done.
+    /// Reads the descriptions, which the kernel has not read yet, unless that has been done.
     ///
     /// # Errors
     /// `EFAULT` if they are not there.
@@ -60,7 +59,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Looks at the descriptions, unless that has been done.
+    /// Reads the descriptions, unless that has been done.
     ///
     /// # Safety
     /// They are there: the kernel has read them, or they are of our own making.
@@ -83,29 +82,29 @@ impl Buffers {
     /// Bytes left.
     ///
     /// # Panics
-    /// If they have not been looked at.
+    /// If they have not been read.
     pub(crate) fn left(&self) -> usize {
         self.left.expect("the buffers were looked at")
     }
 
-    /// Those left, once they were looked at.
+    /// Those left, once they have been read.
     fn all(&self) -> &[iovec] {
         // SAFETY: looked at, so they are there, or our own copy.
         if self.left.is_some() { unsafe { slice(self.first, self.count) } } else { &[] }
     }
 
-    /// The one that is left, if it is one and they were looked at.
+    /// The buffer that is left, if it is only one and has been read.
     pub(crate) fn single(&self) -> Option<iovec> {
         if let [one] = self.all() { Some(*one) } else { None }
     }
 
-    /// Whether one is longer than all memory, which the kernel does not take.
+    /// Whether one is longer than any memory, which the kernel refuses.
     pub(crate) fn is_absurd(&self) -> bool {
         self.left() > isize::MAX as usize
             && self.all().iter().any(|one| one.iov_len > isize::MAX as usize)
     }
 
-    /// Whether one may end beyond what a process can address: where that is, the kernel knows.
+    /// Whether one may end beyond what a process can address, a limit that only the kernel knows.
     fn reach_far(&self) -> bool {
         let far = |one: &iovec| {
             (one.iov_base as usize).checked_add(one.iov_len).is_none_or(|end| end >= NEAR)
@@ -113,7 +112,7 @@ impl Buffers {
         self.all().iter().any(far)
     }
 
-    /// Asks the kernel whether it takes the descriptions, by a read of a pipe in which nothing is.
+    /// Asks the kernel whether it accepts the descriptions, by a read from an empty pipe.
     #[cold]
     fn ask(&self) -> Result<(), c_int> {
         let Ok(empty) = Pipe::new() else { return Ok(()) };

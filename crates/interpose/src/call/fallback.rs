@@ -1,4 +1,4 @@
-//! What stands for libc's function in a static program: its system call.
+//! Replacements of libc's functions in a static program: their system calls.
 
 /// Defines a function with libc's signature that makes system call `SYS_$number`, padding the
 /// arguments with zeros.

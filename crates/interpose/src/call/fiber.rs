@@ -1,4 +1,4 @@
-//! What every stand-in needs to know of who calls it.
+//! The caller of a stand-in: whether it is a fiber, and its floating-point control words.
 
 use carefree_context::arch::FloatControl;
 

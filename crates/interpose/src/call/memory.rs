@@ -1,8 +1,8 @@
 //! The caller's memory, before it is read here and not by the kernel.
 //!
-//! A system call answers `EFAULT` for a pointer that leads nowhere. What we read ourselves of a call's
-//! arguments would end the program instead. So either the kernel has read them before us (most calls
-//! are tried first), or it is asked whether they can be read.
+//! A system call answers `EFAULT` for a pointer that leads nowhere; if we read through it ourselves, the
+//! program would crash instead. So either the kernel has read it before us (most calls are tried first),
+//! or we ask the kernel whether it can be read.
 
 use std::ffi::c_int;
 
@@ -39,13 +39,13 @@ pub(crate) fn check<T>(first: *const T, count: usize) -> Result<(), c_int> {
     }
 }
 
-/// Whether a value can be written to `place`, which is overwritten by that in part.
+/// Whether a value can be written to `place`. Asking overwrites a part of it.
 ///
 /// # Errors
 /// `EFAULT` if not.
 ///
 /// # Safety
-/// Nobody needs what is there.
+/// What is there is not needed any more.
 pub(crate) unsafe fn check_writable<T>(place: *mut T) -> Result<(), c_int> {
     const { assert!(size_of::<T>() >= WORD && size_of::<T>() <= PAGE) };
     ask(0, place as usize)?;
@@ -55,8 +55,8 @@ pub(crate) unsafe fn check_writable<T>(place: *mut T) -> Result<(), c_int> {
 
 /// Has the kernel read a word at `from`, or write one to `to`, and do nothing else.
 ///
-/// `rt_sigprocmask` is what profilers ask too: it reads a set of signals before it looks at what is to
-/// be done with it, and that is nothing that it knows.
+/// Profilers use `rt_sigprocmask` for this too: it reads the set of signals before it looks at what is to
+/// be done with it, and the command given here is none that it knows.
 fn ask(from: usize, to: usize) -> Result<(), c_int> {
     let how = if from == 0 { libc::SIG_BLOCK } else { -1 };
     if from == 0 && to == 0 {
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_from_what_can() {
-        // SAFETY: two new pages at an address of the kernel's choice; nobody else knows the second,
-        // which is taken back at once.
+        // SAFETY: two new pages at an address of the kernel's choice, of which the second is made
+        // inaccessible.
         let page = unsafe {
             let memory = libc::mmap(
                 std::ptr::null_mut(),
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(check(wrong as *const u64, 1), Err(libc::EFAULT), "{wrong:#x}");
         }
         assert_eq!(check(page.cast::<u64>(), usize::MAX), Err(libc::EFAULT));
-        // SAFETY: nobody needs what is in the page.
+        // SAFETY: what is in the page is not needed.
         unsafe {
             assert_eq!(check_writable(page.cast::<[u64; 16]>()), Ok(()));
             assert_eq!(check_writable(end.wrapping_sub(8).cast::<[u64; 16]>()), Err(libc::EFAULT));

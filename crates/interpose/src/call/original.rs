@@ -5,39 +5,37 @@
 //! library has put in between (an `LD_PRELOAD` of the user's) stays in the chain.
 //!
 //! Each original is looked up when the program starts, before `main` and so before there are
-//! fibers: the loader takes a lock of its own that knows nothing of fibers, and a fiber that asked
-//! while another one was in the middle of a `dlopen` would block its carrier. What calls an original
-//! earlier still (the constructor of a library) looks it up then.
+//! fibers: the loader takes a lock that does not know of fibers, so a fiber that asked while another one
+//! is in the middle of a `dlopen` would block its carrier. A call that comes earlier still (from the
+//! constructor of a library) looks its original up then.
 //!
-//! A sanitizer has functions of the same names in the program itself, which hear what a program does to
-//! threads, locks and memory before they call libc's. Ours hides them as well, and where they are, they
-//! are the originals: `__interceptor_read`, as sanitizers call them for this use.
+//! A sanitizer defines functions of the same names in the program itself, which record what the program
+//! does to threads, locks and memory before they call libc's. Ours hides these as well. In such a program
+//! they are the originals, under the names that sanitizers give them for this use (`__interceptor_read`).
 //!
-//! A static program has no loader to ask. There an original is a function that makes the system
-//! call, where one does; for others (`pthread_mutex_lock`) it is libc's own by the name that libc
-//! itself calls it by (`__pthread_mutex_lock`), of which the public one is a weak alias in glibc, so
-//! that ours takes its place. Names without either (`getaddrinfo`) this crate leaves to libc.
+//! A static program has no loader to ask. There an original is a function that makes the system call,
+//! if one call is all that libc's does. For others (`pthread_mutex_lock`) it is libc's own under the name
+//! that libc uses itself (`__pthread_mutex_lock`); the public name is a weak alias of that in glibc, so ours
+//! replaces it. Names that have neither (`getaddrinfo`) are left to libc.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The function that a call would have reached without this crate. `F` is the type of a pointer to
-/// it.
+/// The function that a call would reach without this crate. `F` is the type of a pointer to it.
 #[derive(Debug)]
 pub(crate) struct Original<F> {
     name: &'static CStr,
-    /// The version of the symbol, where libc keeps several of which the loader would give the
-    /// oldest.
+    /// The version of the symbol, if libc has several: the loader would return the oldest.
     #[cfg_attr(target_feature = "crt-static", expect(dead_code, reason = "there is one libc"))]
     version: Option<&'static CStr>,
-    /// What stands for it where it cannot be found.
+    /// Used where the function cannot be found.
     fallback: Option<F>,
     /// A sanitizer's function, null if it has none of this name.
     #[cfg(carefree_sanitized)]
     interceptor: fn() -> *mut c_void,
-    /// Where it is; null until it was looked up.
+    /// Its address; null until it was looked up.
     address: AtomicPtr<c_void>,
     function: PhantomData<F>,
 }
@@ -77,7 +75,7 @@ impl<F: Copy> Original<F> {
         unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) }
     }
 
-    /// Looks the function up. Null: there is none, and nothing stands in.
+    /// Looks the function up; null if there is neither the function nor a fallback.
     #[cold]
     #[inline(never)]
     pub(crate) fn resolve(&self) -> *mut c_void {
@@ -94,7 +92,7 @@ impl<F: Copy> Original<F> {
                 address = unsafe { std::mem::transmute_copy::<F, *mut c_void>(&fallback) };
             }
         }
-        // Others may look it up at the same time: they find the same.
+        // Another thread that looks it up at the same time finds the same.
         self.address.store(address, Ordering::Relaxed);
         address
     }
@@ -132,9 +130,9 @@ impl<F: Copy> Original<F> {
 /// ```text
 /// interpose! {
 ///     /// Reads from a file descriptor.
-///     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize,
+///     safe fn read(fd: c_int, buffer: User, length: usize) -> isize,
 ///         version "GLIBC_2.3.2",      // optional: which of libc's
-///         else raw_read               // optional: what stands for libc's in a static program
+///         else raw_read               // optional: used as libc's in a static program
 ///         linked "__read"             // or: its other name in glibc, for a static program
 ///     {
 ///         …                           // what a call on a fiber does
@@ -142,21 +140,20 @@ impl<F: Copy> Original<F> {
 /// }
 /// ```
 ///
-/// All of them are `extern "C-unwind"`: a thread that `pthread_cancel` ends within `read` unwinds
-/// through our frame, and a C++ exception through `pthread_once`'s. So an adapter on that way must
-/// not own what needs to be dropped. A fallback has the same ABI.
+/// All of them are `extern "C-unwind"`: `pthread_cancel` unwinds a thread that is within `read` through
+/// our frame, and a C++ exception unwinds through `pthread_once`'s. So what is on the stack there must not
+/// need to be dropped. A fallback has the same ABI.
 ///
 /// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
 /// function can also be called by the name `read::original`.
 ///
-/// A `safe fn` takes nothing but numbers and [`User`](crate::call::user::User)s. What is written there need
-/// not be in `unsafe` blocks, and `original` may be called as it is; the function itself is `unsafe`, for
-/// its callers vouch for the pointers.
+/// A `safe fn` takes nothing but numbers and [`User`](crate::call::user::User)s. Its body is safe code, and
+/// so is a call of its `original`. The exported function is `unsafe` all the same: its callers vouch for the
+/// pointers. Without `safe`, body and `original` are `unsafe` too.
 ///
-/// With `anywhere` before it all, what is written is done off a fiber as well. With `lean` (before
-/// `anywhere`, if both) the floating-point control words are left alone, which takes as long as the
-/// rest of a call that finds what it wants: what parks must then see to them
-/// ([`guarded`](crate::call::fiber::guarded)).
+/// `anywhere` before all that: the body is used off a fiber as well. `lean` (before `anywhere`, if both):
+/// the floating-point control words are left alone, because saving them takes as long as a whole call that
+/// need not wait. Then what parks must save them ([`guarded`](crate::call::fiber::guarded)).
 macro_rules! interpose {
     (anywhere $($rest:tt)*) => {
         interpose! { @when (true) always guarded $($rest)* }

@@ -3,8 +3,7 @@
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 
 /// A file that only the call that opened it knows: it is closed when this is dropped.
 ///

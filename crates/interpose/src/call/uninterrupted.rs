@@ -1,17 +1,17 @@
 //! System calls that no signal interrupts.
 //!
-//! Signals end no call of a fiber. Where the fiber parks that is so of itself; but a thread that makes
-//! a call in its stead is interrupted like any other, and what moves data between two files (`sendfile`,
-//! `splice`) looks for signals even where it does not wait, and then moves less or fails with `EINTR`.
-//! To make such a call again would not do: a part may have been moved, and a time limit would begin
-//! anew. So the signals are blocked for as long as the call takes.
+//! Signals end no call of a fiber. While the fiber is parked, no signal reaches it. But a thread that makes
+//! a call in its stead can be interrupted, and calls that move data between two files (`sendfile`,
+//! `splice`) look for signals even where they do not wait: they then move less, or fail with `EINTR`.
+//! Repeating such a call would be wrong: a part may have been moved, and a time limit would begin anew.
+//! So signals are blocked while the call is made.
 //!
-//! Not all of them: those that the call itself brings about (`SIGPIPE`, `SIGXFSZ`, a fault) must reach
-//! the thread; a terminal answers a process from its background by another error if its signals are
-//! blocked; and libc has the first three real-time signals for itself, one of which `setuid` waits for.
+//! Some are not blocked: those that the call itself raises (`SIGPIPE`, `SIGXFSZ`, a fault) must reach the
+//! thread; a terminal answers a background process by another error if its signals are blocked; and libc
+//! keeps the first real-time signals for itself, one of which `setuid` waits for.
 //!
-//! Around one call alone, not for the pool's threads altogether: what is started by a function that is
-//! offloaded inherits the mask.
+//! The mask is set around each call, not once for the threads of the pool: a process or a thread that an
+//! offloaded function starts inherits it.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -21,7 +21,7 @@ use carefree_ground::kernel;
 /// Bytes of the kernel's set of signals.
 const SIZE: usize = size_of::<u64>();
 
-/// Those that get through.
+/// The signals that are not blocked.
 const HEARD: [c_int; 14] = [
     libc::SIGILL,
     libc::SIGTRAP,
@@ -49,12 +49,12 @@ const fn withheld() -> u64 {
     set
 }
 
-/// As [`carefree_runtime::offload`], for one system call: no signal interrupts it.
+/// [`carefree_runtime::offload`] for one system call, which no signal interrupts.
 pub(crate) fn offload<R: Send>(call: impl FnOnce() -> R + Send) -> R {
     carefree_runtime::offload(|| uninterrupted(call))
 }
 
-/// Makes a system call that signals of others do not interrupt. They come after it.
+/// Makes a system call with signals blocked. They are delivered after it.
 pub(crate) fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
     let _before = Before::new();
     call()
@@ -71,7 +71,7 @@ impl Before {
         let arguments = [how, (&raw const set) as usize, place, SIZE, 0, 0];
         // SAFETY: two sets of signals.
         let blocked = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
-        // Where that is denied, signals interrupt.
+        // A sandbox may deny that. Then signals do interrupt.
         Before(blocked.is_ok().then_some(before))
     }
 }

@@ -1,4 +1,4 @@
-//! What calls do to what is known: files that are opened, duplicated, accepted, locked, and changed.
+//! How calls change the table: files are opened, duplicated, accepted, locked, and change their modes.
 
 use std::ffi::c_int;
 
@@ -7,8 +7,8 @@ use crate::descriptor::kind::Kind;
 use crate::descriptor::table::{file, known};
 use crate::descriptor::traits::Trait;
 
-/// A trait of the file `fd` may just have been changed: it is asked for again, or all files' if
-/// another number may be the same file's.
+/// A trait of the file `fd` may just have changed: it is asked for again; for all files, if another
+/// number may refer to this one.
 pub(crate) fn changed(fd: c_int, what: Trait) {
     match known(fd) {
         Some(file) => file.changed(what),
@@ -16,7 +16,7 @@ pub(crate) fn changed(fd: c_int, what: Trait) {
     }
 }
 
-/// These two numbers, if they are numbers of files, now go by the same one.
+/// These two numbers refer to the same open file now, if they refer to one.
 pub(crate) fn duplicated(one: c_int, other: c_int) {
     if one >= 0 && other >= 0 && one != other {
         for fd in [one, other] {
@@ -27,15 +27,14 @@ pub(crate) fn duplicated(one: c_int, other: c_int) {
     }
 }
 
-/// `fd` is a new file's number. If it was another one's, which was closed where that is not seen, what is
-/// known of that one is forgotten.
+/// `fd` is a new file's number. If an earlier file of this number was closed unseen, its record is cleared.
 pub(crate) fn opened(fd: c_int) {
     if let Some(file) = known(fd) {
         file.forget();
     }
 }
 
-/// `connection` was accepted from `listener`: then it need not be asked what it is.
+/// `connection` was accepted from `listener`, so the kernel need not be asked what it is.
 pub(crate) fn accepted(listener: c_int, connection: c_int) {
     opened(connection);
     if file(listener).is_some_and(|file| file.holder(listener) == Holder::Listener) {
@@ -45,18 +44,17 @@ pub(crate) fn accepted(listener: c_int, connection: c_int) {
     }
 }
 
-/// The open file that goes by `fd` has a lock or an address, so it must not be held by a ring from now
-/// on until it is closed.
+/// The open file `fd` has a lock or an address now, so no ring may hold it until it is closed.
 pub(crate) fn claimed(fd: c_int) {
     if let Some(file) = file(fd) {
         file.found(file.kind(fd), Holder::Process);
     }
 }
 
-/// `new` is a duplicate of `old` from now on, by a call that has closed the file it was before.
+/// `new` is a duplicate of `old` now; the call has closed the file that `new` referred to before.
 ///
-/// `new` was a file's all the time, so calls on it are no mistake: one that came after
-/// [`prepare_to_close`] has learned what the old file was.
+/// `new` was a file's number all the time, so a call on it is no mistake of the program's: one that came
+/// after `prepare_to_close` has recorded what the old file was.
 pub(crate) fn replaced(old: c_int, new: c_int) {
     if let Some(file) = known(new).filter(|_| old != new) {
         file.forget();

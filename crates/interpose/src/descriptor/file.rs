@@ -20,7 +20,7 @@ use crate::descriptor::traits::{Limit, Trait, is_blocking, limit_of};
 pub(crate) struct File {
     /// The fibers that wait on it.
     waiters: Waiters,
-    /// How often its mode was changed, and its time limits, through this number.
+    /// How often its mode and its time limits were changed through this number.
     changes: [AtomicU32; 2],
     /// The [`version`](File::version) of its mode when that was asked for; 0 if never.
     mode_asked: AtomicU32,
@@ -36,13 +36,13 @@ pub(crate) struct File {
     storage: AtomicU8,
     /// The hash of its inode, once its kind is known.
     inode: AtomicU8,
-    /// Whether its open file may go by other numbers too.
+    /// Whether other numbers may refer to the same open file.
     duplicated: AtomicBool,
-    /// How often in a row it had nothing to read when it was tried.
+    /// How many tries in a row found nothing to read.
     dry: AtomicU8,
     /// Its `SO_RCVTIMEO` and `SO_SNDTIMEO` in nanoseconds, [`NEVER`] for none.
     limits: [AtomicU64; 2],
-    /// From where to where it was found in memory.
+    /// The range that was last found in memory.
     warm: [AtomicU64; 2],
     /// How often the number was closed.
     closes: AtomicU32,
@@ -50,9 +50,9 @@ pub(crate) struct File {
 
 const _: () = assert!(mem::offset_of!(File, limits) + size_of::<u64>() == 64);
 
-/// Tries that must have failed in a row before one is left out.
+/// After so many failed tries in a row, tries are left out.
 const DRY: u8 = 3;
-/// Of so many, one is tried all the same.
+/// Then one in so many is made all the same.
 const SOUNDING: u8 = 16;
 
 impl File {
@@ -101,7 +101,7 @@ impl File {
         self.storage.store(seen.storage as u8, Ordering::Relaxed);
         self.inode.store(seen.inode, Ordering::Relaxed);
         self.set_warm(0, 0);
-        // The last: who sees it sees the others.
+        // The last: a thread that sees it sees the others.
         self.kind.store(seen.kind as u8, Ordering::Release);
         seen.kind
     }
@@ -118,7 +118,7 @@ impl File {
         self.warm[1].store(end, Ordering::Relaxed);
     }
 
-    /// What it may be held by while a fiber waits for it; asks the kernel the first time.
+    /// What may hold it while a fiber waits for it; asks the kernel the first time.
     #[inline]
     pub(crate) fn holder(&self, fd: c_int) -> Holder {
         match Holder::from_number(self.holder.load(Ordering::Relaxed)) {
@@ -131,7 +131,7 @@ impl File {
         }
     }
 
-    /// Takes note of what is known of it without asking.
+    /// Notes what is known of it without asking.
     pub(super) fn found(&self, kind: Kind, holder: Holder) {
         if kind == Kind::Socket {
             self.storage.store(Storage::None as u8, Ordering::Relaxed);
@@ -153,12 +153,12 @@ impl File {
         }
     }
 
-    /// Its open file goes by another number too.
+    /// Another number refers to the same open file.
     pub(super) fn duplicated(&self) {
         self.duplicated.store(true, Ordering::Release);
     }
 
-    /// Those that wait on it.
+    /// The fibers that wait on it.
     #[inline]
     pub(super) fn waiters(&self) -> &Waiters {
         &self.waiters
@@ -167,10 +167,11 @@ impl File {
     /// What [`prepare_to_close`](super::prepare_to_close) says.
     #[inline]
     pub(super) fn prepare_to_close(&self, beside_parent: bool) -> bool {
-        // In the child of a vfork, what waits in the parent goes on waiting.
+        // In the child of a vfork, the parent's fibers go on waiting.
         if !beside_parent {
             self.closes.fetch_add(1, Ordering::Relaxed);
-            // A call that goes on after a part sees that, or is seen here: see [`MultiStep`](crate::wait::multi_step::MultiStep).
+            // A call that goes on after a part sees the new count, or is seen here: see
+            // [`MultiStep`](crate::wait::multi_step::MultiStep).
             fence(Ordering::SeqCst);
             if self.waiters.is_waited_on() && !self.waiters.close() {
                 return false;
@@ -197,7 +198,7 @@ impl File {
         self.found(Kind::Unknown, Holder::Unknown);
     }
 
-    /// How often the number was closed: another count says that it may be another file's.
+    /// How often the number was closed: if the count has changed, it may be another file's.
     #[inline]
     pub(crate) fn closes(&self) -> u32 {
         self.closes.load(Ordering::Relaxed)
@@ -226,11 +227,11 @@ impl File {
         }
     }
 
-    /// Another number after each change that concerns this file. Read before the kernel is asked:
-    /// then a change that comes meanwhile makes the answer an old one.
+    /// Counts the changes that concern this file. It is read before the kernel is asked, so that a change
+    /// that comes meanwhile makes the answer an old one.
     #[inline]
     fn version(&self, what: Trait) -> u32 {
-        // Neither of the two ever falls, so the sum is another one whenever one of them is.
+        // Neither of the two ever falls, so the sum changes whenever one of them does.
         what.changes().wrapping_add(self.changes[what as usize].load(Ordering::Acquire))
     }
 
@@ -241,7 +242,7 @@ impl File {
         if self.blocking.load(Ordering::Relaxed) && self.mode_asked.load(Ordering::Relaxed) == now {
             return true;
         }
-        // Who is told EAGAIN by mistake may fail, so that is never answered from memory.
+        // A caller that is told EAGAIN by mistake may fail, so that is never answered from memory.
         let blocking = is_blocking(fd);
         self.blocking.store(blocking, Ordering::Relaxed);
         self.mode_asked.store(now, Ordering::Relaxed);
@@ -279,7 +280,7 @@ pub(crate) fn seen(file: Option<&File>, fd: c_int) -> Seen {
     Seen { kind, storage, inode: file.inode.load(Ordering::Relaxed) }
 }
 
-/// What `fd` may be held by while a fiber waits for it.
+/// What may hold `fd` while a fiber waits for it.
 #[cold]
 pub(super) fn holder(fd: c_int, kind: Kind) -> Holder {
     match kind {

@@ -1,15 +1,15 @@
 //! Which files a ring must not hold.
 //!
 //! A ring is torn down some milliseconds after its process has ended, and until then the kernel holds
-//! the files of the operations that wait in it. For most files that makes an end or a hang-up arrive a
-//! little later. But the process that comes next would be refused what is
+//! the files of the operations that wait in it. With most files, that only delays an end or a hang-up a
+//! little. But the next process would be refused
 //!
 //! * an address: of a listener, of a socket that is no stream, or of one that was bound before it was
 //!   connected;
 //! * a device, many of which have one user at a time;
-//! * locked, by `flock` or by a lock of the open file's.
+//! * a file that is locked, by `flock` or by a lock of the open file's.
 //!
-//! So these are waited for without being held
+//! So fibers wait for these without a ring that holds them
 //! ([`Driver::submit_unheld`](carefree_reactor::Driver::submit_unheld)), as over epoll every file is.
 //! `cargo test -p carefree --test killed -- --ignored --nocapture` prints what the next process sees
 //! of each, and when.
@@ -18,11 +18,11 @@ use std::ffi::c_int;
 
 use crate::descriptor::option::option;
 
-/// What a waited-for file may be held by.
+/// What may hold a file that a fiber waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Holder {
-    /// Nobody has asked yet.
+    /// Not asked yet.
     Unknown,
     /// A ring: it may outlive the process.
     Ring,

@@ -9,7 +9,7 @@ use crate::descriptor::storage::{self, Storage};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Nobody has asked yet.
+    /// Not asked yet.
     Unknown,
     /// A socket.
     Socket,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Device,
 }
 
-/// What is known of a file that matters for how to read and write it.
+/// What decides how a file is read and written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) kind: Kind,
@@ -32,12 +32,12 @@ pub(crate) struct Seen {
     pub(crate) inode: u8,
 }
 
-/// What `fd` refers to, by the kernel.
+/// Asks the kernel what `fd` refers to.
 #[cold]
 pub(crate) fn look(fd: c_int) -> Seen {
     let status = match sys::status(fd) {
         Ok(status) => status,
-        // A sandbox does not let it be asked: what has a position is taken for a file, to be safe.
+        // A sandbox denies the question: what has a position is taken for a file, to be safe.
         Err(errno) if errno != libc::EBADF && storage::has_position(fd) => {
             return Seen { kind: Kind::Regular, storage: Storage::Other, inode: 0 };
         }

@@ -1,10 +1,10 @@
-//! Where a file with a position of its own keeps its bytes, and so how long a call on it may take.
+//! Where a file that has a position keeps its bytes, which says how long a call on it may take.
 //!
 //! Sockets, pipes, terminals, timers and their like have no position: what is written goes to the end
-//! of a queue. Regular files, disks and some devices have one, which belongs to the open file and
-//! is shared by all its numbers, fibers, threads and processes. The kernel holds a lock over a `read` or
-//! `write` that uses it, but not over the operations of io_uring. So these calls are made as they
-//! are (see [`seekable`](crate::io::seekable)), on the carrier where that takes about as long as copying
+//! of a queue. Regular files, disks and some devices have one. It belongs to the open file, so all numbers,
+//! fibers, threads and processes that use the file share it. The kernel holds a lock over a `read` or
+//! `write` that uses it, but not over the operations of io_uring. So such calls are made as they are
+//! (see [`seekable`](crate::io::seekable)), on the carrier where that takes about as long as copying
 //! the bytes, and otherwise on a thread of the offload pool.
 //!
 //! The answer is remembered with the file's number ([`descriptor`](crate::descriptor)), and is a hint: a wrong
@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_ground::kernel;
 
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 
 /// Where a file with a position keeps its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +120,10 @@ pub(crate) fn position(fd: c_int) -> Result<u64, c_int> {
     sys::call(Number::LSEEK, arguments).map(|place| place as u64)
 }
 
-/// How many calls threads of the pool are making on the files whose inodes have this hash.
+/// How many calls threads of the offload pool are making on files, by the hash of the inode.
 ///
-/// The kernel makes who uses an open file's position wait for each other, and most file systems make
-/// writers of an inode wait. So a call on a file that a thread of the pool is busy with is made by
+/// In the kernel, users of an open file's position wait for each other, and on most file systems so do
+/// writers of an inode. So a call on a file that a thread of the pool is busy with is made by
 /// another such thread: a carrier would wait for the first one.
 static BUSY: [AtomicU32; HASHES] = [const { AtomicU32::new(0) }; HASHES];
 

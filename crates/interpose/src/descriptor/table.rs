@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::descriptor::file::File;
 use crate::descriptor::process;
 
-/// Files a chunk of the table describes.
+/// How many files a chunk of the table describes.
 const CHUNK: usize = 512;
-/// Chunks: enough for the most file descriptors the kernel gives a process unless told otherwise
-/// (`fs.nr_open`). Those beyond are not known; fibers wait on them all the same.
+/// Enough chunks for the most descriptors that the kernel gives a process by default (`fs.nr_open`).
+/// Numbers beyond have no record; fibers wait on them all the same.
 const CHUNKS: usize = (1 << 20) / CHUNK;
 
 static TABLE: [AtomicPtr<[File; CHUNK]>; CHUNKS] =
@@ -26,7 +26,7 @@ pub(crate) fn known(fd: c_int) -> Option<&'static File> {
     unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK])
 }
 
-/// The place for what is known of `fd`; `None` for numbers beyond the table, and without memory.
+/// The record of `fd`, made if there is none; `None` for numbers beyond the table, and without memory.
 #[inline]
 pub(crate) fn file(fd: c_int) -> Option<&'static File> {
     known(fd).or_else(|| enter(fd))
@@ -39,16 +39,16 @@ fn enter(fd: c_int) -> Option<&'static File> {
     // SAFETY: of a size that is not 0.
     let new = unsafe { alloc::alloc(layout) }.cast::<[File; CHUNK]>();
     if new.is_null() {
-        // Not an error: who says that memory is out writes it, and would come here again.
+        // Not an error to report: to write that memory is out would lead here again.
         return None;
     }
-    // Built where it will be, one by one: a chunk is too much for a fiber's stack.
+    // Built in place, one by one: a chunk is too large for a fiber's stack.
     for index in 0..CHUNK {
         // SAFETY: there is room for so many.
         unsafe { new.cast::<File>().add(index).write(File::new()) };
     }
     if slot.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: allocated just above, and nobody has seen it. There is nothing in it to drop.
+        // SAFETY: allocated just above, and not published. There is nothing in it to drop.
         unsafe { alloc::dealloc(new.cast(), layout) };
     }
     known(fd)
@@ -60,8 +60,8 @@ pub(crate) fn is_waited_on(fd: c_int) -> bool {
     known(fd).is_some_and(|file| file.waiters().is_waited_on())
 }
 
-/// Prepares for `fd` to be closed: those who wait on it give up, and what is known of it is
-/// forgotten. False: another thread or fiber is closing it already.
+/// Prepares for `fd` to be closed: fibers that wait on it give up, and what is known of it is
+/// forgotten. False if another thread or fiber is closing it already.
 #[inline]
 pub(crate) fn prepare_to_close(fd: c_int) -> bool {
     known(fd).is_none_or(|file| file.prepare_to_close(process::is_beside_parent()))
@@ -78,13 +78,13 @@ pub(crate) fn prepare_to_close_range(first: u32, last: u32) {
         // SAFETY: chunks are never freed.
         let Some(chunk) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
         for fd in range {
-            // Who closes one of them at the same time closes it.
+            // One that another thread is closing at the same time is left to that.
             chunk[fd % CHUNK].prepare_to_close(beside_parent);
         }
     }
 }
 
-/// The child of a fork has none of the fibers that wait in its parent: nobody is to be driven out.
+/// The child of a fork has none of the fibers that wait in its parent, so there is none to drive out.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static MIND_FORKS: extern "C" fn() = {

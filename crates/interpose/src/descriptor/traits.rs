@@ -17,16 +17,16 @@ pub(crate) enum Trait {
     Limits = 1,
 }
 
-/// How often a [`Trait`] of files that go by several numbers was changed.
+/// How often a [`Trait`] was changed, of files that several numbers refer to.
 static CHANGES: [AtomicU32; 2] = [const { AtomicU32::new(1) }; 2];
 
 impl Trait {
-    /// How often it was changed of files that go by several numbers.
+    /// How often it was changed, of files that several numbers refer to.
     pub(super) fn changes(self) -> u32 {
         CHANGES[self as usize].load(Ordering::Acquire)
     }
 
-    /// It may just have been changed of a file that goes by several numbers.
+    /// It may just have changed, of a file that several numbers refer to.
     pub(super) fn changed(self) {
         CHANGES[self as usize].fetch_add(1, Ordering::Release);
     }
@@ -41,15 +41,15 @@ pub(crate) enum Limit {
     Send = 1,
 }
 
-/// Whether `fd` is in blocking mode, by the kernel.
+/// Asks the kernel whether `fd` is in blocking mode.
 ///
-/// If it does not tell, it is: for a number that was just closed the wait says so (`EBADF`), and where
-/// a sandbox does not let the mode be asked for, most files are.
+/// If the kernel does not tell, it is taken to be: of a number that was just closed the wait will say so
+/// (`EBADF`), and where a sandbox denies the question, most files are.
 pub(crate) fn is_blocking(fd: c_int) -> bool {
     sys::mode(fd).map_or(true, |mode| mode & libc::O_NONBLOCK == 0)
 }
 
-/// A time limit of a socket by the kernel, in nanoseconds; [`NEVER`] for none.
+/// Asks the kernel for a time limit of a socket, in nanoseconds; [`NEVER`] for none.
 pub(crate) fn limit_of(fd: c_int, limit: Limit) -> u64 {
     let option = match limit {
         Limit::Receive => libc::SO_RCVTIMEO,

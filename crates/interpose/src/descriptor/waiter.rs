@@ -17,7 +17,7 @@ pub(crate) struct Waiter<'s> {
 }
 
 impl<'s> Waiter<'s> {
-    /// Counts the caller among those who wait on `fd`, at `seat`; `None` if it is just being closed.
+    /// Registers the calling fiber, at `seat`, as a waiter on `fd`; `None` if that is just being closed.
     #[inline]
     pub(crate) fn new(fd: c_int, seat: &'s Seat) -> Option<Waiter<'s>> {
         let Some(file) = file(fd) else { return Some(Waiter { fd, file: None }) };

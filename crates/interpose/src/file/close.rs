@@ -41,7 +41,7 @@ interpose! { anywhere
     }
 }
 
-/// Whether `dup3` would close `to`: a call that must fail leaves those alone who wait on it.
+/// Whether `dup3` will close `to`: a call that is going to fail must not disturb fibers that wait on it.
 fn replaces(from: c_int, to: c_int, flags: c_int) -> bool {
     from != to
         && (!descriptor::is_waited_on(to)
@@ -92,7 +92,7 @@ interpose! { anywhere
 interpose! { anywhere
     /// `close_range(2)`.
     safe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
-        // With flags it closes none yet, or none that others have, or fails.
+        // With flags it does not close them now (`CLOSE_RANGE_CLOEXEC`), or closes copies, or fails.
         if flags == 0 && first <= last {
             descriptor::prepare_to_close_range(first, last);
         }
@@ -104,9 +104,9 @@ interpose! { anywhere
 }
 
 interpose! { anywhere
-    /// `closefrom(3)`: libc's own would close them where it cannot be seen.
+    /// `closefrom(3)`: libc's own would close them unseen.
     safe fn closefrom(first: c_int) -> (), linked "__closefrom" {
-        // Less than none means all.
+        // A negative number means all.
         descriptor::prepare_to_close_range(first.max(0) as u32, c_int::MAX as u32);
         let closing = lock::closing_several();
         original(first);
@@ -137,7 +137,7 @@ interpose! { anywhere
     }
 }
 
-/// Defines functions that open a file anew in place of a stream's, under its number.
+/// Defines functions that replace a stream's file by a newly opened one, under its number.
 macro_rules! freopen {
     ($($name:ident),*) => {$(
         interpose! { anywhere
@@ -162,7 +162,7 @@ freopen!(freopen, freopen64);
 interpose! { anywhere
     /// `closedir(3)`, of a directory that was opened by its number as well.
     safe fn closedir(directory: User<libc::DIR>) -> c_int, linked "__closedir" {
-        // libc answers to none with an error; `dirfd` reads it.
+        // libc's own reports an error for a null pointer; `dirfd` would read through it.
         if !directory.is_null() {
             // SAFETY: the caller's promise.
             descriptor::prepare_to_close(unsafe { libc::dirfd(directory.pointer()) });

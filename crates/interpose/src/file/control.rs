@@ -38,13 +38,13 @@ interpose! { anywhere
     }
 }
 
-// The third argument is optional, and of different types. On both processors a function that is
-// called with optional arguments gets them where it would get fixed ones: in a register here.
+// The third argument is optional, and its type depends on the command. On both processors a variadic
+// function gets its arguments where another one does: here, in a register.
 
 system_call!(fn raw_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl);
 system_call!(fn raw_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int = SYS_ioctl);
 
-/// Takes note of what a command may have changed.
+/// Notes what a command may have changed.
 #[inline]
 fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     if command == libc::F_SETFL {
@@ -52,7 +52,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     } else if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         descriptor::opened(result);
         descriptor::duplicated(fd, result);
-    } else if lock::may_give_back(command) {
+    } else if lock::may_release(command) {
         lock::note(fd, command);
         lock::changed(fd);
     }
@@ -62,7 +62,7 @@ interpose! { anywhere
     /// `fcntl(2)`: minds changes of a file's mode; a fiber that would wait for a lock parks.
     safe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
         if lock::waits(command) && fiber::on_fiber() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the argument of such a command is a pointer to a lock.
             return answer(unsafe { lock::set(fd, command, User::new(argument as *const libc::flock)) }) as c_int;
         }
         let result = original(fd, command, argument);
@@ -75,7 +75,7 @@ interpose! { anywhere
     /// `fcntl64(2)`: the same.
     safe fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
         if lock::waits(command) && fiber::on_fiber() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the argument of such a command is a pointer to a lock.
             return answer(unsafe { lock::set(fd, command, User::new(argument as *const libc::flock)) }) as c_int;
         }
         let result = original(fd, command, argument);

@@ -1,23 +1,23 @@
 //! Locks on files: `flock`, `lockf`, and `fcntl`'s.
 //!
-//! A fiber asks for a lock again and again until it gets it (see [`polling`](crate::wait::polling)). It
-//! is woken when a lock on the file is given back in this process, by unlocking or closing, and asks each
-//! 20 ms at least for those that other processes hold. The kernel, which sees no waiter, finds
-//! no deadlocks (`EDEADLK`) among such fibers, and no order in which they came.
+//! A fiber polls for a lock until it gets it (see [`polling`](crate::wait::polling)). When a lock on the file
+//! is released in this process, by unlocking or closing, the fiber is woken; for locks of other processes it
+//! asks every 20 ms. Since the kernel sees no waiter, it detects no deadlocks (`EDEADLK`) among such fibers
+//! and keeps no order among them.
 //!
-//! *Of those that ask for the same, one asks.* Where ten thousand wait for one lock, to wake all of them each
-//! time that it is given back would take a hundred million attempts. So they take turns (see [`file_lock`]):
-//! the one that has the turn asks, the others wait for the turn, which comes when that one has
-//! the lock or is interrupted. Those that ask for another kind of lock, or for another part of the file, have
-//! turns of their own. What the kernel would answer to one, it would answer to the others in its line,
-//! except to one whose own open file has got a lock through another fiber meanwhile; so those that wait for
-//! the turn ask too, but rarely ([`LOOKS`]).
+//! *Of fibers that want the same lock, one asks the kernel.* If ten thousand waited for one lock and each
+//! release woke all of them, a hundred million attempts would be made. So the fiber that holds a lock of
+//! our own ([`file_lock`]) asks, and the others wait for that lock, which is handed on when the fiber has
+//! its lock on the file or is interrupted. Fibers that ask for another kind of lock, or for another part of
+//! the file, use another one. The kernel would answer all fibers that want the same lock alike, except one
+//! whose own open file has got a lock through another fiber meanwhile; so the waiters ask as well, but
+//! rarely ([`LOOKS`]).
 //!
-//! A close gives back all locks of its file, which therefore must be known before: it is looked for only if
-//! some fiber waits for a lock then. A fiber that begins to wait between that look and the close is
-//! woken with all others that have a turn.
+//! A close releases all locks of its file. Which file it is must be known before the close, so it is looked
+//! up if any fiber waits for a lock. A fiber that begins to wait between that and the close is woken with
+//! all others that are asking.
 //!
-//! A lock of `fcntl`'s is the process's, so fibers do not exclude each other by it, as threads do not.
+//! A lock of `fcntl`'s belongs to the process, so it does not exclude fibers from each other, nor threads.
 
 use std::ffi::{c_int, c_short};
 use std::mem::MaybeUninit;
@@ -28,8 +28,7 @@ use libc::off_t;
 
 use crate::call::answer::{Answer, answer};
 use crate::call::fiber;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::file_lock::{self, FileId, FileLock, LockWait, Purpose};
@@ -42,12 +41,12 @@ static LOCKS: Polled = Polled::new();
 
 system_call!(fn raw_flock(fd: c_int, operation: c_int) -> c_int = SYS_flock);
 
-/// A file that is about to be closed, if some fiber waits for a lock.
+/// The file that is about to be closed, looked up if any fiber waits for a lock.
 #[derive(Clone, Copy, Debug)]
-#[must_use = "the locks of the file are given back"]
+#[must_use = "the locks of the file are released"]
 pub(crate) struct Closing(Option<FileId>);
 
-/// Looks for the file `fd` before it is closed.
+/// Looks up the file `fd` before it is closed.
 #[inline]
 pub(crate) fn closing(fd: c_int) -> Closing {
     Closing(if LOCKS.is_waited() { FileId::of(fd).ok() } else { None })
@@ -59,28 +58,28 @@ pub(crate) fn closing_several() -> Closing {
 }
 
 impl Closing {
-    /// It has been closed, and so its locks have been given back.
+    /// The file was closed, which has released its locks.
     #[inline]
     pub(crate) fn closed(self) {
         if LOCKS.is_waited() {
-            given_back(self.0);
+            released(self.0);
         }
     }
 }
 
-/// A lock on the open file `fd` may have been given back.
+/// A lock on the open file `fd` may have been released.
 #[inline]
 pub(crate) fn changed(fd: c_int) {
     if LOCKS.is_waited()
         && let Ok(file) = FileId::of(fd)
     {
-        given_back(Some(file));
+        released(Some(file));
     }
 }
 
-/// A lock on `file` may have been given back, or on any file.
+/// A lock on `file` may have been released; without `file`, a lock on any file.
 #[cold]
-fn given_back(file: Option<FileId>) {
+fn released(file: Option<FileId>) {
     LOCKS.note();
     match file {
         Some(file) => {
@@ -94,8 +93,8 @@ fn given_back(file: Option<FileId>) {
     }
 }
 
-/// Names the waits for locks on `file`: not an address that anything could have, nor a turn's name.
-/// That of another file may be the same, whose waiters then ask in vain.
+/// The key that fibers wait by for locks on `file`: no address, and no key of [`file_lock`]'s. Another file
+/// may have the same; its waiters then ask in vain.
 fn key(file: FileId) -> usize {
     1 << 63 | 1 << 61 | 1 << 60 | (file.hash() >> 4) as usize
 }
@@ -154,12 +153,12 @@ pub(crate) fn waits(command: c_int) -> bool {
     matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW)
 }
 
-/// Whether a command of `fcntl`'s may give a lock back.
-pub(crate) fn may_give_back(command: c_int) -> bool {
+/// Whether a command of `fcntl`'s may release a lock.
+pub(crate) fn may_release(command: c_int) -> bool {
     matches!(command, libc::F_SETLK | libc::F_OFD_SETLK) || waits(command)
 }
 
-/// Takes note of a command of `fcntl`'s that may lock an open file.
+/// Notes a command of `fcntl`'s that may lock an open file.
 pub(crate) fn note(fd: c_int, command: c_int) {
     if matches!(command, libc::F_OFD_SETLK | libc::F_OFD_SETLKW) {
         descriptor::claimed(fd);
@@ -172,7 +171,7 @@ pub(crate) fn set(fd: c_int, command: c_int, lock: User<libc::flock>) -> Answer 
     note(fd, command);
     let arguments = [fd.into(), command.into(), lock.into()];
     let attempt = || sys::call(Number::FCNTL, arguments);
-    // The kernel says first whether there is a lock to be read.
+    // The kernel checks first whether the lock can be read.
     let answer = attempt();
     if !is_taken(answer) {
         changed(fd);
@@ -180,7 +179,7 @@ pub(crate) fn set(fd: c_int, command: c_int, lock: User<libc::flock>) -> Answer 
     }
     // SAFETY: the kernel has read it.
     let libc::flock { l_type, l_whence, l_start, l_len, .. } = unsafe { lock.read_seen() };
-    // Relative to something of the open file's, it is the same only by the same number.
+    // A range that is relative to the position or the end is the same only by the same number.
     let from = if l_whence == libc::SEEK_SET as c_short { -1 } else { fd << 2 | l_whence as c_int };
     let purpose =
         Purpose::Lock { command, kind: l_type.into(), start: l_start, length: l_len, from };
@@ -191,12 +190,12 @@ fn is_taken(answer: Answer) -> bool {
     matches!(answer, Err(libc::EAGAIN | libc::EACCES))
 }
 
-/// Asks by `lock` until it is answered otherwise than that another has the lock.
+/// Calls `lock` until it does not answer that another has the lock.
 fn until_free(fd: c_int, purpose: Purpose, lock: impl Fn() -> Answer) -> Answer {
     let attempt = || Some(lock()).filter(|answer| !is_taken(*answer));
     let answer = attempt();
-    // One for writing may have become one for reading, or none: `flock` gives back what it had of another
-    // kind even where it fails.
+    // A lock for writing may have become one for reading, or none: even where `flock` fails, it releases a
+    // lock of another kind.
     changed(fd);
     if let Some(answer) = answer {
         return answer;

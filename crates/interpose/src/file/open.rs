@@ -1,11 +1,11 @@
 //! `open` and its kin.
 //!
-//! Opening a FIFO waits until somebody opens its other end. A fiber opens it in non-blocking mode
-//! and looks whether the other end is there, again and again (see [`polling`](crate::wait::polling)); then
-//! the file is put in the mode that was asked for, which concerns nobody else, for it is new. While it
-//! waits it counts as a reader, as a thread that waits would, and lets writers go on.
+//! Opening a FIFO waits until its other end is opened. A fiber opens it in non-blocking mode and polls for
+//! the other end (see [`polling`](crate::wait::polling)); then it sets the mode that was asked for, which
+//! no one else can notice, because the open file is new. While it waits it counts as a reader, as a waiting
+//! thread would, so writers go on.
 //!
-//! Nothing else is waited for: other files take the time the disk takes.
+//! Other files are opened as ever, and take the time that the disk takes.
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
@@ -18,8 +18,7 @@ use libc::{mode_t, pollfd};
 use crate::call::answer::{Answer, answer};
 use crate::call::own_file::OwnFile;
 use crate::call::pipe::Pipe;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::polling::Polled;
@@ -100,12 +99,12 @@ opening! {
     open64, openat64, creat64, __open64_2, __openat64_2;
 }
 
-/// Without a mode for the new file, libc's own function ends the program.
+/// Whether libc's own function would abort the program, because the mode of the new file is missing.
 fn needs_mode(flags: c_int) -> bool {
     flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE
 }
 
-/// The ends of FIFOs that fibers wait for.
+/// An end of a FIFO was opened.
 static ENDS: Polled = Polled::new();
 
 /// `openat`.
@@ -162,12 +161,12 @@ fn is_fifo(directory: c_int, path: User<c_char>, flags: c_int) -> bool {
 fn has_had_a_writer(fd: c_int, copy: &Option<Pipe>) -> bool {
     let mut file = pollfd { fd, events: libc::POLLIN, revents: 0 };
     if readiness::one(&mut file, Some(0)) == Ok(1) {
-        // Data, or a writer that has gone.
+        // There is data, or a writer has closed its end.
         return true;
     }
-    // One that has written nothing does not show. But whoever wants to take data from an empty FIFO
-    // is told that there is none *yet* if there is a writer, and nothing if not; and `tee` leaves
-    // what comes meanwhile where it is.
+    // A writer that has written nothing does not show in a poll. But a call that takes data from an empty
+    // FIFO fails with `EAGAIN` if there is a writer, and otherwise reports its end; and `tee` leaves the data
+    // that comes meanwhile where it is.
     let Some(Pipe { to, .. }) = copy else { return false };
     let arguments = [fd.into(), to.fd().into(), 1.into(), libc::SPLICE_F_NONBLOCK.into()];
     let copied = sys::call(Number::TEE, arguments);

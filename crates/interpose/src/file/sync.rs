@@ -7,8 +7,7 @@ use carefree_runtime::Reason;
 use libc::off_t;
 
 use crate::call::answer::{Answer, answer};
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::wait::parking::{self, On, Parked};

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_long};
 /// Matches every waiter.
 pub(crate) const ANY: u32 = libc::FUTEX_BITSET_MATCH_ANY as u32;
 
-/// `futex(2)` by libc's own `syscall`, by which threads wait and are woken.
+/// libc's own `syscall(2)` with the number of `futex(2)`: it makes threads wait, and wakes them.
 ///
-/// It is handed down as a type: ours of that name calls what is here, and stands above it.
+/// It is passed as a type, because our `syscall` calls this module and so stands above it.
 pub(crate) trait Kernel {
     /// # Safety
     /// As for the system call.
@@ -26,7 +26,7 @@ pub(crate) struct Call {
     pub(crate) third_value: u32,
 }
 
-/// What is asked for, without the flags.
+/// The operation without its flags.
 #[inline(always)]
 pub(crate) fn command(operation: c_int) -> c_int {
     operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
@@ -37,7 +37,7 @@ pub(crate) fn is_private(operation: c_int) -> bool {
     operation & libc::FUTEX_PRIVATE_FLAG != 0
 }
 
-/// What fibers wait for. A private and a shared wait for the same word are two things.
+/// The key that fibers wait by. A private and a shared wait for the same word have different ones.
 #[inline(always)]
 pub(crate) fn key(word: usize, operation: c_int) -> usize {
     word | usize::from(!is_private(operation))
@@ -52,7 +52,7 @@ impl Call {
         key(word, self.operation)
     }
 
-    /// libc's own call, with another command and other counts.
+    /// Makes libc's own call, with another command and other counts.
     ///
     /// # Safety
     /// As for the call as it came.

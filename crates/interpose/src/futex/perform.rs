@@ -1,12 +1,10 @@
 //! The futex: what `std`, parking_lot and crossbeam wait on, through `syscall`.
 //!
-//! A fiber that would wait parks in the runtime's lot; its key is the word's address. A plain thread
-//! waits in the kernel. So who wakes asks both: fibers first, and the kernel for what is left of the
-//! count, always, for its waiters cannot be seen from here. That no wake-up is lost follows for each
-//! side from its own rules: the lot's ([`carefree_runtime::lot`]) for a fiber, whose look at the word
-//! is its `validate`; the kernel's for a thread. The waker has changed the word before either is
-//! asked.
-//!
+//! A fiber that would wait parks in the runtime's lot, by the word's address. A plain thread waits in the
+//! kernel. So a waker wakes in both: fibers first, and then the kernel for the rest of the count, always,
+//! because the kernel's waiters cannot be seen from here. No wake-up is lost, by the rules of each side: the
+//! lot's ([`carefree_runtime::lot`]) for a fiber, which looks at the word as its `validate`; the kernel's for a
+//! thread. The waker has changed the word before it calls either.
 
 use std::ffi::{c_int, c_long};
 
@@ -17,10 +15,10 @@ use crate::futex::requeue::{requeue, wake_after_operation};
 use crate::futex::wait::{Wrong, wait};
 use crate::futex::wake::wake;
 
-/// `futex(2)` by anybody, but for a plain `FUTEX_WAKE`, which is [`wake`].
+/// `futex(2)` on a fiber or a thread, except a plain `FUTEX_WAKE`, which is [`wake`].
 ///
 /// # Safety
-/// As for the system call; on a fiber, the words it is to look at are readable.
+/// As for the system call; on a fiber, the words that it looks at are readable.
 #[inline(never)]
 pub(crate) unsafe fn futex<K: Kernel>(
     word: usize,
@@ -40,7 +38,7 @@ pub(crate) unsafe fn futex<K: Kernel>(
         match mask {
             Some(mask) if on_fiber() => match wait(word, operation, value, fourth, mask) {
                 Ok(waited) => answer(waited) as c_long,
-                // In the kernel's words, who may find something else wrong first. It does not wait.
+                // The kernel reports what is wrong, which may be something else. It does not wait.
                 Err(Wrong) => {
                     Call { word, operation, value, fourth, second_word, third_value }.pass_on::<K>()
                 }
@@ -50,7 +48,7 @@ pub(crate) unsafe fn futex<K: Kernel>(
     }
 }
 
-/// Whatever does not let a fiber wait.
+/// All calls but those that make a fiber wait.
 ///
 /// # Safety
 /// As for [`futex`].

@@ -10,7 +10,7 @@ use crate::call::memory;
 use crate::futex::call::{ANY, Call, Kernel};
 use crate::futex::wake::{count, wake, wake_fibers};
 
-/// Somebody wakes some and lets others wait for a second word.
+/// Wakes some waiters, and moves others to a second word.
 ///
 /// # Safety
 /// As for the system call.
@@ -27,7 +27,7 @@ pub(crate) unsafe fn requeue<K: Kernel>(call: Call) -> c_long {
         || call.second_word % 4 != 0
         || memory::check(call.word as *const u32, 1).is_err()
     {
-        // The kernel says what is wrong.
+        // The kernel reports what is wrong.
         // SAFETY: the caller's promise.
         return unsafe { call.pass_on::<K>() };
     }
@@ -49,26 +49,26 @@ pub(crate) unsafe fn requeue<K: Kernel>(call: Call) -> c_long {
     here + unsafe { call.ask_kernel::<K>(call.command(), left_to_wake as u32, left_to_move) }.max(0)
 }
 
-/// Somebody changes a second word, wakes waiters of the first, and if the second word was such as
-/// asked for, waiters of that too.
+/// Changes a second word, wakes waiters of the first, and if the second word's old value meets the condition,
+/// wakes waiters of that too.
 ///
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
     let [first, second] = [call.word, call.second_word].map(|word| call.key(word));
     if call.second_word % 4 != 0 || memory::check(call.second_word as *const u32, 1).is_err() {
-        // The kernel says what is wrong.
+        // The kernel reports what is wrong.
         // SAFETY: the caller's promise.
         return unsafe { call.pass_on::<K>() };
     }
     if !is_waited_after_change(first) && !is_waited_after_change(second) {
-        // A fiber that comes now finds its word unchanged or is woken by who changes it: this call
-        // changes the second only, and a fiber that waits for that may sleep on until the kernel
-        // says what became of it, as if the change came after.
+        // A fiber that begins to wait for the first word now is woken by the thread that changes that word:
+        // this call changes only the second. One that begins to wait for the second may sleep until the kernel
+        // has answered, as if the change came after that.
         // SAFETY: the caller's promise.
         let woken = unsafe { call.pass_on::<K>() };
         if woken >= 0 && is_waited_after_change(second) {
-            // Whether the condition held cannot be told any more; to wake in vain is allowed.
+            // Whether the condition held is not known any more. A needless wake-up is allowed.
             return woken + wake_fibers(second, count(call.fourth as u32), ANY);
         }
         return woken;
@@ -121,7 +121,7 @@ pub(crate) unsafe fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
     woken
 }
 
-/// The twelve bits of an argument as a signed number.
+/// Twelve bits of the argument as a signed number.
 fn sign(bits: i32) -> i32 {
     bits << 20 >> 20
 }

@@ -1,10 +1,10 @@
-//! A fiber waits for a word.
+//! Waiting for a word, on a fiber.
 //!
 //! # Words shared with other processes
 //!
-//! Without `FUTEX_PRIVATE_FLAG` somebody in another process may wake, who cannot see a fiber. Such
-//! a wait ends after [`RECHECK`] at the latest, as if for no reason, which the futex contract allows
-//! at any time: the caller looks at the word again.
+//! Without `FUTEX_PRIVATE_FLAG` another process may wake waiters, and it cannot see fibers. So such a wait
+//! ends after [`RECHECK`] at the latest, as a spurious wake-up, which the futex contract allows at any time:
+//! the caller looks at the word again.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::futex::call::{command, is_private, key};
 use crate::time::deadline::{Clock, absolute};
 use crate::time::duration;
 
-/// The longest wait for a word that others than this process may change, in nanoseconds.
+/// The longest wait for a word that other processes may change, in nanoseconds.
 const RECHECK: u64 = 5_000_000;
 
 /// Something is wrong with the arguments of a wait.
@@ -33,8 +33,9 @@ impl From<c_int> for Wrong {
     }
 }
 
-/// Waits in the kernel for no time, which says whether it would wait for `word` at all: not where this
-/// process can read it and no other one change it. Who wakes meanwhile may have woken this one.
+/// Waits in the kernel for no time. That tells whether the kernel accepts the word for a shared wait: it
+/// refuses memory that this process can only read and that no other process can write. A wake-up that comes
+/// just then counts as this fiber's.
 fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
     let long_ago = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let time = (&raw const long_ago) as usize;
@@ -44,7 +45,7 @@ fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
     unsafe { kernel::call(libc::SYS_futex, arguments) }
 }
 
-/// A fiber waits.
+/// Parks the calling fiber until it is woken.
 ///
 /// # Safety
 /// As for the system call.
@@ -96,15 +97,15 @@ pub(crate) unsafe fn wait(
         Outcome::Invalid => Err(libc::EAGAIN),
         Outcome::TimedOut if look_again < deadline => Ok(0),
         Outcome::TimedOut => Err(libc::ETIMEDOUT),
-        // It is not asked for.
+        // The wait is not cancellable.
         Outcome::Cancelled => Err(libc::EINTR),
     })
 }
 
-/// Whether there is memory at `place`: the kernel would say so, and we would end the program.
+/// Whether there is memory at `place`: the kernel's call would fail if not, but reading it here would crash.
 ///
-/// It is asked once for each page, as long as the page is remembered: to ask takes longer than a
-/// hand-over between two fibers. So a page that is given back after a wait in it is taken to be there.
+/// The kernel is asked once for each page, as long as the page is remembered, because asking takes longer
+/// than a hand-over between two fibers. So a page that is unmapped after a wait in it is taken to be there.
 #[inline]
 fn check(place: usize) -> Result<(), c_int> {
     const PAGE: usize = 4096;
@@ -120,14 +121,14 @@ fn check(place: usize) -> Result<(), c_int> {
     Ok(())
 }
 
-/// When a wait ends.
+/// The deadline of a wait.
 #[inline(never)]
 fn end(operation: c_int, time: &libc::timespec) -> Result<u64, c_int> {
     if command(operation) == libc::FUTEX_WAIT {
         return Ok(duration::from_now(duration::span(time)?));
     }
     if time.tv_sec < 0 {
-        // libc's locks take it for one that is over.
+        // libc's locks take this to mean that the time is over.
         return Err(libc::EINVAL);
     }
     let clock = match operation & libc::FUTEX_CLOCK_REALTIME {

@@ -1,9 +1,9 @@
-//! Waking those that wait for a word.
+//! Waking waiters of a word.
 //!
 //! # Fairness
 //!
-//! Fibers first, because that saves a system call. But threads must not wait for ever because
-//! fibers come again and again: every [`TURNS`]th wake-up that finds fibers asks the kernel first.
+//! Fibers are woken first, which saves a system call. But then threads could wait for ever while fibers come
+//! again and again. So every [`TURNS`]th wake-up that finds fibers asks the kernel first.
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,14 +12,14 @@ use carefree_runtime::lot::{self, is_waited_after_change};
 
 use crate::futex::call::{ANY, Kernel, is_private, key};
 
-/// How often the kernel is asked before fibers are.
+/// One in so many wake-ups asks the kernel before it wakes fibers.
 const TURNS: u32 = 128;
 /// How many the kernel would wake: at least one, whatever is asked for.
 pub(crate) fn count(value: u32) -> usize {
     usize::try_from(value as i32).unwrap_or(0).max(1)
 }
 
-/// Somebody wakes.
+/// Wakes waiters, fibers and threads.
 ///
 /// # Safety
 /// As for the system call.
@@ -30,7 +30,7 @@ pub(crate) unsafe fn wake<K: Kernel>(
     mask: u32,
 ) -> c_long {
     if !is_private(operation) {
-        // What waits for a process-shared lock of libc's is a fiber of this process too.
+        // A fiber of this process may wait for a process-shared lock of libc's.
         wake_fibers(word, count(value), ANY);
     }
     let key = key(word, operation);
@@ -55,7 +55,7 @@ pub(crate) unsafe fn wake<K: Kernel>(
     woken as c_long + more.max(0)
 }
 
-/// Has the kernel wake. The mask is for `FUTEX_WAKE_BITSET`; the kernel looks at no further argument.
+/// Has the kernel wake threads. The mask is for `FUTEX_WAKE_BITSET`; the kernel ignores the other arguments.
 ///
 /// # Safety
 /// As for the system call.
@@ -66,9 +66,9 @@ unsafe fn wake_threads<K: Kernel>(word: usize, operation: c_int, value: u32, mas
     unsafe { K::futex([word, operation, value, 0, 0, mask]) }
 }
 
-/// Whether threads are to be woken first this time.
+/// Whether threads are woken first this time.
 fn is_turn_of_threads() -> bool {
-    // Counted without a locked instruction: it does not matter if two count as one.
+    // Counted without a locked instruction: a lost count does not matter.
     static TURN: AtomicU32 = AtomicU32::new(0);
     let turn = TURN.load(Ordering::Relaxed).wrapping_add(1);
     TURN.store(turn, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Calls as the caller has made them: of `read`, `write` and their kin which one, where, with which
-//! buffers; and those of sockets as they are.
+//! A call of `read`, `write` or one of their kin, as the caller has made it: which one, where in the file,
+//! with which buffers.
 
 use std::ffi::c_int;
 
@@ -7,12 +7,10 @@ use libc::{iovec, off_t};
 
 use crate::call::answer::Answer;
 use crate::call::buffers::Buffers;
-use crate::call::sys;
-use crate::call::sys::Number;
-use crate::call::sys::Word;
+use crate::call::sys::{self, Number, Word};
 use crate::call::user::User;
 
-/// Which way the bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Read,
@@ -22,19 +20,19 @@ pub(crate) enum Way {
 /// Where in a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At {
-    /// At its own position, which moves on.
+    /// At the file's own position, which moves.
     Position,
-    /// There.
+    /// At an offset.
     Offset(off_t),
 }
 
 impl At {
-    /// As `preadv2` and its kin have it, where -1 stands for the position.
+    /// From an argument of `preadv2` and its kin, where -1 stands for the position.
     pub(crate) fn of_vectored(offset: off_t) -> At {
         if offset == -1 { At::Position } else { At::Offset(offset) }
     }
 
-    /// As `preadv2` and the reactor have it.
+    /// As an argument of `preadv2` and of the reactor's operations.
     pub(crate) fn number(self) -> off_t {
         match self {
             At::Position => -1,
@@ -55,7 +53,7 @@ impl At {
 pub(crate) struct Given {
     first: User<iovec>,
     count: c_int,
-    /// They are not the caller's, who may be wrong about them.
+    /// They are ours, so they can be read. A caller's may not be there.
     own: bool,
 }
 
@@ -64,12 +62,12 @@ impl Given {
         Given { first, count, own: false }
     }
 
-    /// One of our own making.
+    /// One that was made here, for a call without descriptions.
     pub(crate) fn one(buffer: &mut iovec) -> Given {
         Given { first: User::lend(buffer), count: 1, own: true }
     }
 
-    /// What is left of it.
+    /// The rest of them.
     pub(crate) fn rest(self, buffers: &Buffers) -> Given {
         Given { first: buffers.first(), count: buffers.count() as c_int, ..self }
     }
@@ -88,7 +86,7 @@ impl Given {
         buffers
     }
 
-    /// Bytes of all of them together; none if they cannot be read, which the call will say.
+    /// The sum of their lengths; 0 if they cannot be read, which the call will report.
     pub(crate) fn length(self) -> usize {
         if let Some(one) = self.single() {
             return one.iov_len;
@@ -116,7 +114,7 @@ const BUFFERS_MAX: c_int = libc::UIO_MAXIOV;
 const FLAGS: c_int = 0xff;
 
 impl Call {
-    /// A call that answers at once whatever the file, most often that it is wrong.
+    /// Whether the call never waits, whatever the file: most often because it is invalid.
     pub(crate) fn never_waits(&self) -> bool {
         !(0..=BUFFERS_MAX).contains(&self.given.count)
             || matches!(self.at, At::Offset(offset) if offset < 0)
@@ -125,12 +123,12 @@ impl Call {
             || self.given.single().is_some_and(|one| one.iov_len > isize::MAX as usize)
     }
 
-    /// Whether its flags may make it wait for a disk though the bytes are in memory.
+    /// Whether its flags may make it wait for a disk even if the bytes are in memory.
     pub(crate) fn flags_may_wait(&self) -> bool {
         self.flags & (libc::RWF_HIPRI | libc::RWF_SYNC | libc::RWF_DSYNC) != 0
     }
 
-    /// The number of the call with all arguments: `preadv2` or `pwritev2`.
+    /// The call that takes all arguments: `preadv2` or `pwritev2`.
     fn latest(&self) -> Number {
         match self.way {
             Way::Read => Number::PREADV2,
@@ -150,16 +148,15 @@ impl Call {
         [fd, first.into(), count.into(), at.number().into(), 0usize.into(), flags.into()]
     }
 
-    /// The call without waiting, of what is left of its buffers.
+    /// Makes the call without waiting, with what is left of its buffers.
     pub(crate) fn at_once(&self, buffers: &Buffers, at: At) -> Answer {
         let flags = self.flags | libc::RWF_NOWAIT;
         sys::call(self.latest(), self.latest_arguments(buffers.first(), buffers.count(), at, flags))
     }
 
-    /// The call as the caller has made it. It may wait.
+    /// Makes the call as the caller has made it. It may wait.
     ///
-    /// It is made again if a signal interrupted it before anything was done: signals end no fiber's
-    /// calls.
+    /// It is repeated if a signal interrupts it before anything was done: signals end no fiber's calls.
     pub(crate) fn plainly(&self) -> Answer {
         let (number, arguments) = self.plain();
         loop {
@@ -170,7 +167,7 @@ impl Call {
         }
     }
 
-    /// The system call that this is.
+    /// The system call, with its arguments.
     fn plain(&self) -> (Number, [Word; 6]) {
         let (fd, place, none) = (self.fd.into(), self.at.number().into(), 0usize.into());
         let Given { first, count, .. } = self.given;
@@ -178,8 +175,8 @@ impl Call {
             let arguments = self.latest_arguments(first, count as usize, self.at, self.flags);
             return (self.latest(), arguments);
         }
-        // No later one than the caller's: a sandbox may not let it through, and what is wrong with
-        // a buffer that was given without a description, they say in other words.
+        // The caller's own, not a later one: a sandbox may refuse that, and it reports a wrong buffer that
+        // was given without a description by another error.
         let (number, [buffer, length]) = match self.given.single() {
             Some(one) => {
                 let number = match (self.way, self.at) {

@@ -1,12 +1,12 @@
-//! `eventfd_read` and `eventfd_write`, which are `read` and `write` by other names; libc's own call
-//! those where they cannot be seen.
+//! `eventfd_read` and `eventfd_write`: `read` and `write` under other names. libc's own call these
+//! internally, unseen.
 
 use std::ffi::c_int;
 
 use crate::call::user::User;
 use crate::io::read_write;
 
-/// Bytes of an eventfd's count.
+/// The size of an eventfd's count.
 const COUNT: usize = size_of::<u64>();
 
 /// What these functions return when so many bytes were moved.

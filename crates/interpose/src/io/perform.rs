@@ -1,4 +1,4 @@
-//! What becomes of a call that reads or writes: by what its file is.
+//! How a call that reads or writes is made, depending on its file.
 
 use crate::call::answer::Answer;
 use crate::call::buffers::LONGEST;
@@ -36,8 +36,8 @@ pub(crate) fn perform(call: &Call) -> Answer {
     }
 }
 
-/// Whether a call on a file with a position can be left to the reactor: parts of a read at an offset
-/// can be joined, and it moves nothing.
+/// Whether the reactor can make a call on a file with a position: only a read at an offset, which moves no
+/// position and whose parts can be joined.
 fn is_for_the_reactor(call: &Call, storage: Storage) -> bool {
     call.way == Way::Read
         && call.flags == 0
@@ -45,8 +45,8 @@ fn is_for_the_reactor(call: &Call, storage: Storage) -> bool {
         && matches!(storage, Storage::Disk | Storage::Other)
 }
 
-/// Reads or writes no bytes: what that means, the kind of file says (an eventfd refuses it), and
-/// `preadv2`, which does not ask the file, says something else.
+/// Reads or writes no bytes. What that does depends on the kind of file (an eventfd refuses it); `preadv2`
+/// does not ask the file and would answer otherwise.
 #[cold]
 fn without_a_byte(call: &Call, kind: Kind) -> Answer {
     match kind {

@@ -1,7 +1,7 @@
 //! `read`, `write` and their kin: of sockets, pipes, terminals and files.
 //!
-//! The functions by their names. What becomes of a call, [`stream`](crate::io::stream) says where there is no position in
-//! the file, and [`seekable`](crate::io::seekable) where there is one.
+//! These are the functions. How their calls are made is in [`stream`](crate::io::stream) for files without a
+//! position and in [`seekable`](crate::io::seekable) for files with one.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,8 +9,7 @@ use libc::{iovec, off_t};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::buffers::LONGEST;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::File;
@@ -32,7 +31,7 @@ system_call!(
     fn raw_pwrite(fd: c_int, buffer: User<c_void>, length: usize, offset: off_t) -> isize
         = SYS_pwrite64
 );
-// The kernel takes an offset in two halves, of which 64-bit processors use the lower one alone.
+// The kernel takes an offset in two halves, of which 64-bit processors use only the lower one.
 system_call!(
     fn raw_preadv(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize
         = SYS_preadv
@@ -174,13 +173,13 @@ fn read_one(fd: c_int, to: User<c_void>, length: usize) -> Answer {
     go(Way::Read, fd, Given::one(&mut buffer), At::Position, 0)
 }
 
-/// Whether `fd` is known to be a socket, which is tried faster by a socket's own calls:
-/// `preadv2` reads a list of buffers first. (Without a byte to move the two are not the same.)
+/// Whether `fd` is known to be a socket. A socket's own calls try it faster than `preadv2`, which reads a list
+/// of buffers first. (If there is no byte to move, the two calls differ.)
 fn is_socket(fd: c_int, length: usize) -> bool {
     length.wrapping_sub(1) < LONGEST && descriptor::known(fd).is_some_and(File::is_known_socket)
 }
 
-/// `fd` was taken for a socket, but was closed unseen, and is another file's by now.
+/// `fd` was taken for a socket, but that was closed unseen, and the number refers to another file now.
 #[cold]
 fn look_again(fd: c_int) {
     if let Some(file) = descriptor::known(fd) {
@@ -190,7 +189,7 @@ fn look_again(fd: c_int) {
 
 /// `write`, for other calls that write too.
 pub(crate) fn write_all(fd: c_int, from: User<c_void>, length: usize) -> Answer {
-    // A message may be empty, of which `pwritev2` knows nothing.
+    // A message may be empty, and `pwritev2` would not send it.
     let is_socket = match length {
         0 => descriptor::file(fd).is_some_and(|file| file.kind(fd) == Kind::Socket),
         _ => is_socket(fd, length),

@@ -1,21 +1,20 @@
 //! Reading and writing files that have a position.
 //!
-//! A call is *one* system call, the one that the caller asked for, so that its result, its `errno`,
-//! the position and the order among all who share the open file are the kernel's. A short write is
-//! the answer (the disk is full, a limit is reached, a pointer leads nowhere), not something to
-//! go on from. What is decided here is only which thread makes the call:
+//! A call is *one* system call, the one that the caller asked for. So the kernel decides its result, its
+//! `errno`, the position, and the order among all users of the open file. A short write is the answer (the
+//! disk is full, a limit is reached, a pointer leads nowhere); it is not continued. Decided here is only
+//! which thread makes the call:
 //!
-//! * the carrier, where the bytes are copied from or to memory and there are not too many;
-//! * a thread of the offload pool, where the call may take longer, or where such a thread is busy
-//!   with the same file and holds locks of the kernel's ([`storage`](crate::descriptor::storage)).
+//! * the carrier, if the bytes are copied from or to memory and are not too many;
+//! * a thread of the offload pool, if the call may take longer, or if such a thread is busy with the same
+//!   file and holds locks of the kernel's ([`storage`](crate::descriptor::storage)).
 //!
-//! Whether a read finds its bytes in memory is asked by reading one of each page at its place,
-//! without waiting. A read at the position without waiting (`RWF_NOWAIT`) would do for both, but it may
-//! return a part, and the rest, which another call must fetch, could by then be another reader's.
+//! Whether a read finds its bytes in memory is checked by reading one byte of each page at its offset,
+//! without waiting. A read at the position without waiting (`RWF_NOWAIT`) could check and read at once. But it
+//! may return a part, and by the time another call fetches the rest, another reader may have taken that.
 //!
-//! Reads *at an offset* do not move the position, so parts of them can be joined. They are tried and
-//! then left to the reactor, as in [`stream`](crate::io::stream), where the kernel waits for a disk without
-//! a thread.
+//! Reads *at an offset* do not move the position, so their parts can be joined. They are tried and then left
+//! to the reactor, as in [`stream`](crate::io::stream): the kernel waits for the disk, without a thread.
 
 use std::ffi::c_int;
 
@@ -37,10 +36,10 @@ use crate::wait::user_op::UserOp;
 /// The most bytes that a carrier copies at a time: some ten microseconds.
 const MODERATE: usize = 128 * 1024;
 
-/// How far beyond a read is asked for what is in memory: small reads in a row need not ask each time.
+/// How many bytes ahead are checked for being in memory, so that not each of several small reads must check.
 const AHEAD: u64 = 16 * 1024;
 
-/// What is in memory or not as a whole, at least.
+/// The smallest page: it is in memory as a whole or not at all.
 const PAGE: u64 = memory::PAGE as u64;
 
 /// Makes a call on a file that has a position, of which `seen` is known.
@@ -73,20 +72,19 @@ pub(crate) fn perform(call: &Call, seen: Seen) -> Answer {
     offload::on_file(call.fd, || call.plainly())
 }
 
-/// Whether a call on a file of the kernel's or a device may have to wait, and may: most are always
-/// ready.
+/// Whether a call on a file of the kernel's or a device may have to wait, and is allowed to. Most such files
+/// are always ready.
 ///
-/// That the kernel's own file is not ready does not say so. `/proc/bus/input/devices` is readable at
-/// all times, and ready when its text has changed since it was asked for last. So such a file is left
-/// to a thread, and not waited for.
+/// A file of the kernel's that is not ready may still be readable: `/proc/bus/input/devices` always is, and
+/// is ready when its text has changed since it was last read. So a thread makes the call, and the fiber does
+/// not wait for the file to be ready.
 fn must_wait(call: &Call) -> bool {
     let (events, _) = awaited(call.way);
-    // In non-blocking mode the call says so.
+    // In non-blocking mode the call itself does not wait.
     !is_ready(call.fd, events) && descriptor::is_blocking(call.fd)
 }
 
-/// Waits until a device has something to read or room to be written to. One that the reactor cannot
-/// wait for is left to a thread.
+/// Waits until a device is ready. For a device that the reactor cannot wait for, a thread waits later.
 fn wait_until_ready(call: &Call) -> Result<(), c_int> {
     let (events, reason) = awaited(call.way);
     let op = UserOp::poll(call.fd, events);
@@ -96,7 +94,7 @@ fn wait_until_ready(call: &Call) -> Result<(), c_int> {
     }
 }
 
-/// What a call that goes this way waits for.
+/// What calls in this direction wait for.
 fn awaited(way: Way) -> (i16, Reason) {
     match way {
         Way::Read => (libc::POLLIN, Reason::Read),
@@ -126,8 +124,8 @@ pub(crate) fn is_in_memory(fd: c_int, at: At, length: u64) -> bool {
     there
 }
 
-/// How far a file is in memory, from `begin` on without a gap, but not looked for further than `end`.
-/// Behind the end of the file there is nothing to be fetched.
+/// The end of what is in memory from `begin` on without a gap, checked up to `end`. Behind the end of the
+/// file there is nothing to fetch.
 fn in_memory_until(fd: c_int, begin: u64, end: u64) -> u64 {
     let mut place = begin;
     while place < end {
@@ -172,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Which pages are in memory: asked without having any fetched, as a look has.
+    /// Which pages are in memory; unlike a read, asking this fetches none.
     fn resident(file: &File) -> Vec<bool> {
         let mut pages = vec![0u8; LENGTH / PAGE as usize];
         let (share, read) = (libc::MAP_SHARED, libc::PROT_READ);
@@ -222,7 +220,7 @@ mod tests {
         }
         let last = At::Offset(LENGTH as i64 - 1);
         assert!(is_in_memory(fd, last, 100_000), "behind the end there is nothing");
-        // To look for a page has it fetched, which may be faster.
+        // Checking a page has the kernel fetch it, which may be done by now.
         let said = is_in_memory(fd, At::Offset(0), LENGTH as u64);
         assert!(!said || is_resident());
         file.read_exact_at(&mut vec![0; LENGTH], 0).unwrap();

@@ -1,26 +1,26 @@
-//! Reading and writing what has no position: sockets, pipes, terminals, timers and their like; and
-//! reading at an offset of what has one.
+//! Reading and writing files without a position: sockets, pipes, terminals, timers and their like; and
+//! reading at an offset of a file that has one.
 //!
-//! A call is tried without blocking first (`preadv2` with `RWF_NOWAIT`, which leaves the file's own
-//! mode alone), and what cannot be done at once is submitted. A file in non-blocking mode answers a
-//! submission with `EAGAIN` as well, so its mode need not be asked for.
+//! A call is tried without blocking first (`preadv2` with `RWF_NOWAIT`, which leaves the file's own mode
+//! alone); what cannot be done at once is submitted. A file in non-blocking mode answers a submission with
+//! `EAGAIN` as well, so its mode need not be known.
 //!
-//! As on a thread, a read returns what there is, but of a regular file all that was asked for; and
-//! a write to a pipe, a stream socket or a terminal in blocking mode returns when all is written.
+//! As on a thread, a read returns what there is, but from a regular file all that was asked for; and a write
+//! to a pipe, a stream socket or a terminal in blocking mode returns when all is written.
 //!
-//! Where the try is refused (an old kernel, a file that knows no such thing, a sandbox), the call is
+//! If the try is refused (by an old kernel, by a file that does not support it, by a sandbox), the call is
 //! submitted as if the try had found nothing.
 //!
 //! # What the try costs
 //!
-//! A socket is tried by `recv` with `MSG_DONTWAIT`, which costs what a plain `read` of it does. For a
-//! pipe the kernel has no such call: `preadv2` takes about a third more than `read`, most of it for
-//! the list of buffers, so that `readv` is hardly cheaper. `vmsplice` with `SPLICE_F_NONBLOCK` saves a
-//! little, but does not know the packets of a pipe opened with `O_DIRECT`, and bars the pipe from
-//! `RWF_NOWAIT` from then on; to ask first (`poll`, `FIONREAD`) costs nearly a second `read` and is
-//! no promise, since another reader may be faster; and to open the pipe anew in non-blocking mode
-//! would keep its other end from noticing a close that is not seen here. (`cargo run --release
-//! -p carefree-interpose --example costs pipe` prints what the whole of it costs here.)
+//! A socket is tried by `recv` with `MSG_DONTWAIT`, which costs as much as a plain `read`. For a pipe the
+//! kernel has no such call: `preadv2` takes about a third more than `read`, mostly for the list of buffers,
+//! so `readv` is hardly cheaper. The alternatives: `vmsplice` with `SPLICE_F_NONBLOCK` saves a little, but
+//! ignores the packets of a pipe opened with `O_DIRECT`, and the pipe refuses `RWF_NOWAIT` from then on.
+//! Asking first (`poll`, `FIONREAD`) costs nearly as much as a second `read`, and proves nothing, because
+//! another reader may be faster. To open the pipe once more in non-blocking mode would keep the other end
+//! from noticing a close that is not seen here. (`cargo run --release -p carefree-interpose --example costs
+//! pipe` prints what the calls cost.)
 
 use std::ffi::c_int;
 
@@ -35,24 +35,23 @@ use crate::descriptor::{File, blocking};
 use crate::io::call::{Call, Way};
 use crate::wait::user_op::UserOp;
 
-/// Whether the try has shown that the call can only be answered by waiting, or not be tried.
+/// Whether the try's error says that the call must wait, or cannot be tried.
 pub(crate) fn must_wait(errno: c_int) -> bool {
     errno == libc::EAGAIN || errno == libc::EOPNOTSUPP || is_refused(errno)
 }
 
-/// Whether the kernel has not looked at the call at all: an old one knows no `preadv2`, and a sandbox
-/// may not let it through.
+/// Whether the call was refused unread: an old kernel has no `preadv2`, and a sandbox may deny it.
 pub(crate) fn is_refused(errno: c_int) -> bool {
     matches!(errno, libc::ENOSYS | libc::EPERM | libc::EACCES)
 }
 
-/// Whether a call has flags that few files know: which of them a try was refused for (`EOPNOTSUPP`)
-/// cannot be told.
+/// Whether a call has flags that few files support: then `EOPNOTSUPP` does not say which flag a try was
+/// refused for.
 pub(crate) fn has_rare_flags(call: &Call) -> bool {
     call.flags & !libc::RWF_HIPRI != 0
 }
 
-/// Looks at the buffers' descriptions after a try that was answered with `errno`.
+/// Reads the buffers' descriptions after a try that failed with `errno`.
 ///
 /// # Errors
 /// `EFAULT` if they are not there.
@@ -65,8 +64,8 @@ pub(crate) fn look_after_try(buffers: &mut Buffers, errno: c_int) -> Result<(), 
     Ok(())
 }
 
-/// Whether a call would go to a position: what a file is, is asked again before one is submitted that
-/// should have none, for a number that was closed unseen may be another file's by now.
+/// Whether a call would use a position after all. The kernel is asked again before an operation without one
+/// is submitted, because the number may have been closed unseen and refer to another file now.
 pub(crate) fn is_misplaced(call: &Call, file: Option<&File>) -> bool {
     if call.at.number() >= 0 {
         return false;
@@ -77,11 +76,11 @@ pub(crate) fn is_misplaced(call: &Call, file: Option<&File>) -> bool {
     descriptor::seen(file, call.fd).storage != Storage::None
 }
 
-/// The operation for what is left of a call.
+/// The operation for the rest of a call.
 pub(crate) fn operation(call: &Call, buffers: &Buffers, done: usize) -> UserOp {
     let fd = call.fd;
     let offset = call.at.further(done).number() as u64;
-    // A ring takes it for files that are asked again and again only; on others it means nothing.
+    // A ring accepts this flag only for files that are polled by busy loops; elsewhere it has no effect.
     let flags = call.flags & !libc::RWF_HIPRI;
     let (iov, count) = (buffers.first(), buffers.count());
     // SAFETY: what a caller's description points to is the caller's.
@@ -94,12 +93,12 @@ pub(crate) fn operation(call: &Call, buffers: &Buffers, done: usize) -> UserOp {
     }
 }
 
-/// What is left of a call.
+/// The rest of a call.
 pub(crate) fn rest(call: &Call, buffers: &Buffers, done: usize) -> Call {
     Call { given: call.given.rest(buffers), at: call.at.further(done), ..*call }
 }
 
-/// Whether a call on `fd` is to fail rather than to wait. Of a regular file the mode has no say in it.
+/// Whether a call on `fd` must fail rather than wait. For a regular file the mode has no effect.
 pub(crate) fn is_impatient(file: Option<&File>, fd: c_int) -> bool {
     !blocking(file, fd) && file.is_none_or(|file| file.kind(fd) != Kind::Regular)
 }

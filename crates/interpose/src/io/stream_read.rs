@@ -24,7 +24,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     let mut steps = MultiStep::of(file, fd, &seat);
     let mut got = 0;
     let mut dry = false;
-    // At a place it is tried always: a reactor takes no notice of the place where there is none.
+    // A read at an offset is always tried: a reactor would ignore the offset of a file without a position.
     let is_placed = call.at.number() >= 0;
     if is_placed || file.is_none_or(|file| file.is_worth_a_try() || !file.is_blocking(fd)) {
         loop {
@@ -36,7 +36,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
                         file.tried(true);
                     }
                     got += read;
-                    // What is not in memory yet of a regular file is waited for.
+                    // From a regular file, what is not in memory yet is waited for.
                     if read == 0
                         || read >= buffers.left()
                         || !is_at_offset_of_regular(call, file)
@@ -71,7 +71,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     if is_impatient(file, fd) {
         return match got {
             0 if dry => Err(libc::EAGAIN),
-            // It knows no try (an eventfd, a terminal), and needs none: the call itself does not wait.
+            // It cannot be tried (an eventfd, a terminal) and need not be: the call itself does not wait.
             0 => call.plainly(),
             _ => Ok(got),
         };
@@ -81,7 +81,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
         match terminal::wait(fd, on) {
             terminal::Waited::AsEver => {}
             terminal::Waited::GivenUp => return Ok(got),
-            // Something is there, or the terminal says at once that nothing is.
+            // There is something to read, or the read answers at once that there is nothing.
             terminal::Waited::Over => return call.plainly(),
             terminal::Waited::Failed(errno) => return Err(errno),
         }
@@ -99,7 +99,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
         match more {
             Ok(read) => {
                 got += read;
-                // A reactor may read a part of what there is of a regular file; a thread gets all.
+                // A reactor may read only a part from a regular file; on a thread, a read gets all.
                 if read == 0
                     || read >= buffers.left()
                     || !is_at_offset_of_regular(call, file)
@@ -115,7 +115,7 @@ pub(crate) fn get(call: &Call, file: Option<&'static File>) -> Answer {
     }
 }
 
-/// Whether a call names a place in a regular file: then a read goes on until it has all.
+/// Whether a call is at an offset of a regular file: then a read goes on until it has all.
 pub(crate) fn is_at_offset_of_regular(call: &Call, file: Option<&File>) -> bool {
     call.at.number() >= 0 && file.is_some_and(|file| file.kind(call.fd) == Kind::Regular)
 }

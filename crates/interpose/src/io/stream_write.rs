@@ -28,8 +28,8 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let mut steps = MultiStep::of(file, fd, &seat);
     let is_socket = call.at.number() < 0 && file.is_some_and(|file| file.kind(fd) == Kind::Socket);
     let mut put = 0;
-    // What can be written at once. After a part once more, if the rest is to be waited for: it may have
-    // ended because there is no more room, or at a pointer that leads nowhere, which is not waited for.
+    // What can be written at once. After a part it is tried again before the fiber waits: the part may have
+    // ended for want of room, or at a pointer that leads nowhere, and then the call must not wait.
     let full = loop {
         let tried = call.at_once(&buffers, call.at.further(put));
         let tried = match tried {
@@ -80,13 +80,13 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
         };
     }
     if is_socket {
-        // A call that has sent a part leaves the error and the signal to the next one.
+        // After a part, the error and the signal are the next call's.
         let message = Message::of_buffers(&buffers);
         match transmit_rest(fd, message, 0, put > 0, &mut steps) {
             Err(libc::ENOTSOCK) => {}
             answer => return or_so_far(put, answer),
         }
-        // It was closed unseen, and is another file's by now.
+        // The socket was closed unseen, and the number refers to another file now.
         _ = file.map(|file| file.look(fd));
     }
     let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
@@ -125,17 +125,17 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     }
 }
 
-/// Whether a write that cannot be tried is one to a pipe that would be waited for.
+/// Whether a write that cannot be tried is to a pipe, and allowed to wait.
 #[cold]
 pub(crate) fn may_be_written_anew(call: &Call, file: Option<&File>) -> bool {
-    // Asked anew what it is: of what has a position, another opening has another one.
+    // The kernel is asked again what it is: a file that is opened once more has another position.
     call.flags == 0
         && call.at.number() < 0
         && file.is_some_and(|file| file.look(call.fd) == Kind::Pipe)
         && !is_impatient(file, call.fd)
 }
 
-/// Whether a write of `fd` in blocking mode goes on after a part: not where each write is a message.
+/// Whether a write to `fd` in blocking mode goes on after a part: not if each write is a message.
 pub(crate) fn goes_on(file: Option<&File>, fd: c_int) -> bool {
     match file.map_or(Kind::Unknown, |file| file.kind(fd)) {
         Kind::Socket | Kind::Pipe | Kind::Unknown => true,

@@ -1,13 +1,14 @@
 //! Terminals.
 //!
-//! A terminal says that it is writable when it takes a part, and io_uring then writes all where it
-//! submits: the carrier would wait until the other end has read. So a fiber waits, and writes a part.
+//! A terminal polls writable when it has room for a part. io_uring then writes all of it in the thread that
+//! submits, so the carrier would wait until the other end has read. Here the fiber waits for the terminal to
+//! be writable, and writes a part.
 //!
-//! # Readers that give up
+//! # Reads with a time limit
 //!
-//! A terminal's settings can say how long a read waits for the first byte: `VTIME` tenths of a second
-//! if `VMIN` is 0, outside of canonical mode. The terminal is not readable when the time is up, so a
-//! reactor would wait on.
+//! A terminal's settings can limit how long a read waits for the first byte: to `VTIME` tenths of a second if
+//! `VMIN` is 0, outside of canonical mode. When the time is up the terminal is not readable, so a reactor
+//! would wait on.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -22,7 +23,7 @@ use crate::wait::user_op::UserOp;
 
 /// How the wait of a read ended.
 pub(crate) enum Waited {
-    /// It has not begun: this is nothing that gives up.
+    /// There was none: no such limit is set.
     AsEver,
     /// The time is up.
     GivenUp,
@@ -31,7 +32,7 @@ pub(crate) enum Waited {
     Failed(c_int),
 }
 
-/// Parks a fiber that reads from `fd`, if that is a terminal whose readers give up.
+/// Parks a fiber that reads from `fd`, if that is a terminal whose reads have a time limit.
 #[cold]
 pub(crate) fn wait(fd: c_int, on: On) -> Waited {
     let Some(tenths) = limit(fd) else { return Waited::AsEver };
@@ -46,7 +47,7 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
     }
 }
 
-/// Parks a fiber that writes to a terminal until that takes a part of what `op` writes.
+/// Parks a fiber that writes to a terminal until a part of what `op` writes is written.
 ///
 /// # Safety
 /// As for [`parking::perform`].
@@ -77,15 +78,14 @@ pub(crate) fn is_terminal(fd: c_int) -> bool {
     unsafe { kernel::call(libc::SYS_ioctl, arguments) }.is_ok()
 }
 
-/// After how many tenths of a second readers give up; `None` for what is no terminal, or one that
-/// waits as long as it takes.
+/// The time limit of reads, in tenths of a second; `None` if `fd` is no terminal or has no limit.
 fn limit(fd: c_int) -> Option<u64> {
     let ask = |request: libc::Ioctl, answer: usize| {
         let arguments = [fd as usize, request as usize, answer, 0, 0, 0];
         // SAFETY: called with places for the answers.
         unsafe { kernel::call(libc::SYS_ioctl, arguments) }.ok()
     };
-    // The kernel writes what libc's structure begins with.
+    // The kernel writes the beginning of libc's structure.
     let mut settings = MaybeUninit::<libc::termios>::zeroed();
     ask(libc::TCGETS, settings.as_mut_ptr() as usize)?;
     // SAFETY: plain numbers, all of them set.
@@ -93,7 +93,7 @@ fn limit(fd: c_int) -> Option<u64> {
     if settings.c_lflag & libc::ICANON != 0 || settings.c_cc[libc::VMIN] != 0 {
         return None;
     }
-    // The master of a pseudoterminal, which alone has a number, answers with the other end's settings.
+    // The master of a pseudoterminal answers with the other end's settings. Only masters have a number.
     let mut number: c_int = 0;
     let is_master = ask(libc::TIOCGPTN, &raw mut number as usize).is_some();
     (!is_master).then(|| settings.c_cc[libc::VTIME].into())

@@ -1,4 +1,4 @@
-//! POSIX message queues: a queue is a file, and is waited for as one.
+//! POSIX message queues. A queue is a file, and a fiber waits for it as for a file.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -9,9 +9,7 @@ use carefree_runtime::waiters::Seat;
 use libc::timespec;
 
 use crate::call::answer::{Answer, answer, interruption};
-use crate::call::sys;
-use crate::call::sys::Number;
-use crate::call::sys::Word;
+use crate::call::sys::{self, Number, Word};
 use crate::call::user::User;
 use crate::descriptor::Waiter;
 use crate::time::deadline::{Clock, absolute};
@@ -75,7 +73,7 @@ fn by_queue(
     events: i16,
     deadline: User<timespec>,
 ) -> Answer {
-    // A time that has passed, so that there is no wait.
+    // A time in the past, so that the call does not wait.
     let mut past = timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [fd.into(), buffer, length, priority, User::lend(&mut past).into()];
     let deadline = match duration::given(deadline)? {

@@ -1,6 +1,6 @@
 //! System V messages and semaphores.
 //!
-//! There is no file to wait for: they are polled (see [`polling`](crate::wait::polling)).
+//! They are no files that a fiber could wait for, so they are polled (see [`polling`](crate::wait::polling)).
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -10,22 +10,21 @@ use libc::{sembuf, timespec};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::fiber;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::time::duration;
 use crate::wait::polling::Polled;
 
 static SYSTEM_V: Polled = Polled::new();
 
-/// Calls `attempt` until it says something else than `again`.
+/// Calls `attempt` until it answers something else than `again`.
 fn poll(again: c_int, deadline: u64, mut attempt: impl FnMut() -> Answer) -> Answer {
     SYSTEM_V.poll(Reason::Ipc, deadline, libc::EAGAIN, || {
         Some(attempt()).filter(|answer| *answer != Err(again))
     })?
 }
 
-/// Takes note of a call that may let others go on.
+/// Notes a call that may let other fibers go on.
 fn done(answer: Answer) -> Answer {
     if answer.is_ok() {
         SYSTEM_V.notify();
@@ -121,9 +120,9 @@ interpose! { anywhere
     }
 }
 
-/// `semtimedop` by a fiber.
+/// `semtimedop` on a fiber.
 fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<timespec>) -> Answer {
-    // With no time for it there is no wait; each operation's own flags stay.
+    // With a timeout of zero the call does not wait, and each operation keeps its own flags.
     let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
     let time = User::lend(&mut at_once);
     let arguments = [set.into(), operations.into(), count.into(), time.into()];

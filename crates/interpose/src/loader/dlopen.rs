@@ -1,7 +1,7 @@
-//! `dlopen`, `dlmopen`: the wait for the loader's lock, in front of libc's functions.
+//! `dlopen`, `dlmopen`: a wait for the loader's lock, and then libc's function.
 //!
-//! These tell their caller by the return address. So ours are entries in assembly, which jump to
-//! libc's with all that they were called with. (A sanitizer has a `dlopen` of its own, which stays.)
+//! libc's functions identify their caller by the return address. So ours are written in assembly and jump to
+//! libc's with the arguments and the return address unchanged. (A sanitizer's own `dlopen` is kept.)
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
@@ -17,13 +17,13 @@ static DLOPEN: Original<Dlopen> = unsafe { Original::new(c"dlopen", None, None) 
 // SAFETY: as above.
 static DLMOPEN: Original<Dlmopen> = unsafe { Original::new(c"dlmopen", None, None) };
 
-/// What `dlopen` calls first; returns libc's.
+/// Called by `dlopen` first; returns libc's.
 extern "C-unwind" fn before_dlopen() -> Dlopen {
     await_turn();
     DLOPEN.get()
 }
 
-/// What `dlmopen` calls first; returns libc's.
+/// Called by `dlmopen` first; returns libc's.
 extern "C-unwind" fn before_dlmopen() -> Dlmopen {
     await_turn();
     DLMOPEN.get()
@@ -40,7 +40,7 @@ fn await_turn() {
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     unsafe extern "C" {
-        /// Our `dlopen`: naming it has the linker take it.
+        /// Our `dlopen`, referred to so that the linker includes it.
         fn carefree_dlopen();
     }
     extern "C" fn at_start() {
@@ -51,8 +51,8 @@ static AT_START: extern "C" fn() = {
     at_start
 };
 
-/// `name`, which calls `before` and goes on in the function that it returns, with its own arguments and
-/// return address.
+/// Defines `name`, which calls `before` and jumps to the function that this returns, with its own arguments
+/// and return address.
 macro_rules! in_front {
     ($name:literal, $other:literal, $before:path) => {
         #[cfg(target_arch = "x86_64")]

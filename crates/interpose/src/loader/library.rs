@@ -1,17 +1,17 @@
 //! Libraries that are loaded while there are fibers: `__gmon_start__`.
 //!
-//! libc gives the thread-local variables of a library their initial values for all threads that it
-//! knows, and does not know fibers. This is where it is made good for, before any code of the library
-//! has run, its constructors included: the linker begins each library with a function `_init` of libc's
-//! (`crti.o`) that calls `__gmon_start__`, once meant for profilers, if the process has one. What is
-//! done then, and what about libraries that do not call it: `carefree_context::tls`, `libraries.rs`.
+//! libc gives a library's thread-local variables their initial values in all threads that it knows, which does
+//! not include fibers. That is done here, before any code of the library runs, its constructors included: the
+//! linker begins each library with libc's function `_init` (`crti.o`), which calls `__gmon_start__`, meant for
+//! profilers, if the process has one. What happens then, and what with libraries that do not call it:
+//! `carefree_context::tls`, `libraries.rs`.
 //!
-//! `dlopen` itself is left to libc. It tells its caller by the return address, and what it looks
-//! for and where depends on that (`RUNPATH`, `$ORIGIN`). Nor could another thread make the call: a library
-//! whose constructors register it takes locks that its loader holds, as the same thread.
+//! `dlopen` itself is left to libc. It identifies its caller by the return address, and where it looks for a
+//! library depends on that (`RUNPATH`, `$ORIGIN`). Nor could another thread make the call: a library whose
+//! constructors register it takes locks that the caller of `dlopen` may hold, as the same thread.
 //!
-//! Programs see the symbol because a library beside them, libgcc's, refers to it. It is a weak one, so
-//! that a program linked with `-pg` has the profiler's; and a static program loads no libraries.
+//! Programs see the symbol because libgcc's library beside them refers to it. It is weak, so that a program
+//! linked with `-pg` gets the profiler's. A static program loads no libraries.
 
 use std::ffi::c_void;
 
@@ -21,7 +21,7 @@ use carefree_runtime::wait::without_parking;
 
 use crate::loader::lock;
 
-/// Has the linker take what is below.
+/// Makes the linker include the function below.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
@@ -66,11 +66,11 @@ std::arch::global_asm!(
     begins = sym begins,
 );
 
-/// The library that the code at `caller` is of begins. Called by the loader, under its lock.
+/// Called when the library that contains `caller` begins, by the loader and under its lock.
 extern "C" fn begins(caller: *const c_void) {
-    // None as a rule: libraries begin before the program does.
+    // Usually `None`: most libraries begin before the program does.
     let Some(layout) = tls::known() else { return };
-    // A fiber that parked would leave the loader locked, and what libraries are told by.
+    // A fiber that parked here would leave the loader's lock held.
     without_parking(|| {
         lock::learn();
         if let Err(error) = layout.begin(caller) {
@@ -78,7 +78,7 @@ extern "C" fn begins(caller: *const c_void) {
                 "carefree: a library was loaded, and fibers that are alive may not find the initial \
                  values of its thread-local variables: {error}\n"
             );
-            // Not by std, whose lock another fiber may hold that waits for this one.
+            // Not by std: a fiber that waits for this one may hold its lock.
             let text = text.as_bytes();
             // SAFETY: memory that is there during the call.
             let _ = unsafe {

@@ -1,26 +1,26 @@
 //! The dynamic loader's lock: `dlclose`, `__cxa_thread_atexit_impl`; and `dlopen`, in `dlopen.rs`.
 //!
-//! libc holds a lock while it loads and unloads libraries, while their constructors and destructors
-//! run, too. It is a recursive mutex, and libc takes a fiber for a thread: a fiber that waits in a
-//! constructor parks as anywhere, and owns the lock meanwhile. But another fiber that takes it within
-//! libc blocks its carrier, which may be the one that the owner waits for. Not only by loading a
-//! library: libc takes the lock as well when a thread first has a thread-local variable with a
-//! destructor, as fibers have that print or receive from a channel.
+//! libc holds a lock while it loads and unloads libraries, including while their constructors and destructors
+//! run. It is a recursive mutex, and a fiber owns it like a thread: a fiber that waits in a constructor parks,
+//! and keeps the lock. Another fiber that takes the lock within libc then blocks its carrier, and the owner may
+//! be waiting for that carrier. This happens not only when a library is loaded: libc takes the lock also when a
+//! thread first registers a thread-local variable with a destructor, and fibers do when they print or receive
+//! from a channel.
 //!
-//! So a fiber that is about to take it waits here first, parked, until the lock can be taken. Where that
-//! is possible, it keeps the lock until libc's function, which takes it once more, is done. Not so for
-//! `dlopen`, which tells its caller by the return address: the lock is given back right before. If
-//! a fiber on another carrier is faster, and then waits in a constructor, this carrier waits as well.
+//! So a fiber that is about to take the lock waits here first, parked, until it can be taken. If possible, it
+//! keeps the lock until libc's function, which takes it once more, is done. That is not possible for `dlopen`,
+//! which identifies its caller by the return address: the lock is released right before. If a fiber on another
+//! carrier is faster, and then waits in a constructor, this carrier waits as well.
 //!
-//! `dlsym` is left alone: it takes the lock too, for moments, and tells its caller the same way. Asked for while
+//! `dlsym` is left alone. It takes the lock briefly, and identifies its caller in the same way. Called while
 //! another fiber waits in a constructor, it blocks the carrier until that one is done.
 //!
 //! # Which mutex it is
 //!
-//! It lies in the loader's own memory, and no symbol tells where. But its owner is known while a library
-//! begins: it is the caller. So it is looked for then, as the one mutex there that is recursive and owned
-//! by the caller; what that looks like is seen in a mutex of our own. Before the first library has
-//! begun, no fiber waits in a constructor.
+//! It lies in the loader's own memory, and no symbol names it. But while a library begins, its owner is known:
+//! the caller. So it is searched for then, as the only mutex there that is recursive and owned by the caller;
+//! a mutex of our own shows what that looks like. Before the first library has begun, no fiber waits in a
+//! constructor.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -38,22 +38,22 @@ use crate::locks::object::{Unseen, Wait};
 /// The mutex, once it is known.
 static LOCK: AtomicPtr<libc::pthread_mutex_t> = AtomicPtr::new(ptr::null_mut());
 
-/// Words of a mutex that tell its kind, its owner and that it is locked.
+/// How many words of a mutex hold its state, owner and kind.
 const WORDS: usize = 5;
 
-/// Finds out which mutex it is. The caller holds it once, because a library begins.
+/// Finds the mutex. The caller holds it once, because a library begins.
 pub(crate) fn learn() {
     if !LOCK.load(Ordering::Relaxed).is_null() {
         return;
     }
     let Some(ours) = held_by_caller() else { return };
-    // Not while it tells of the objects: it holds another lock meanwhile.
+    // Searched after the objects were listed: the loader holds another lock while it lists them.
     let mut found = None;
     for address in data().step_by(8) {
         // SAFETY: the loader's data, which is there as long as the process; others may write to it
         // meanwhile.
         let words = unsafe { (address as *const [u32; WORDS]).read_volatile() };
-        // The first tells as well whether others wait; the second is how often it is held.
+        // The first word also says whether others wait; the second is how often it is held.
         if words[1] >= 1 && [words[0].min(1), 1, words[2], words[3], words[4]] == ours {
             if found.is_some() {
                 return;
@@ -89,7 +89,7 @@ fn data() -> Range<usize> {
     data
 }
 
-/// What a recursive mutex looks like that the caller holds once.
+/// The words of a recursive mutex that the caller holds once.
 fn held_by_caller() -> Option<[u32; WORDS]> {
     // SAFETY: attributes and a mutex that are made before they are used and not moved meanwhile; the
     // words of a mutex that its owner holds do not change.
@@ -110,7 +110,7 @@ fn held_by_caller() -> Option<[u32; WORDS]> {
     }
 }
 
-/// Takes the lock if it is known, the fiber being parked until it can be taken.
+/// Takes the lock, if it is known; the fiber parks until it can.
 fn take() -> Option<Taken> {
     let lock = LOCK.load(Ordering::Acquire);
     if lock.is_null() {
@@ -121,20 +121,20 @@ fn take() -> Option<Taken> {
         tag: 0,
         reason: Reason::Mutex,
         deadline: NEVER,
-        // By libc, at the end of what it holds it for.
+        // libc unlocks it.
         unseen: Unseen::Always,
     };
     // SAFETY: a mutex of libc's that stays where it is.
     wait.until(|| (unsafe { libc::pthread_mutex_trylock(lock) } == 0).then_some(Taken(lock)))
 }
 
-/// Waits, parked, until the lock can be taken.
+/// Parks until the lock can be taken.
 #[cfg_attr(carefree_sanitized, expect(dead_code, reason = "`dlopen` is the sanitizer's"))]
 pub(crate) fn await_turn() {
     drop(take());
 }
 
-/// That the caller holds the lock.
+/// The lock, held by the caller.
 struct Taken(*mut libc::pthread_mutex_t);
 
 impl Drop for Taken {
@@ -145,8 +145,8 @@ impl Drop for Taken {
 }
 
 interpose! {
-    /// Has a destructor of a thread-local variable called when the thread ends. `std` calls it, and
-    /// C++'s run-time library.
+    /// Registers the destructor of a thread-local variable, to be called when the thread ends. `std` and
+    /// C++'s run-time library call it.
     fn __cxa_thread_atexit_impl(
         destructor: *mut c_void,
         object: *mut c_void,

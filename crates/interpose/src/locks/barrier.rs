@@ -1,9 +1,9 @@
 //! `pthread_barrier_*`.
 //!
-//! Who arrives at a barrier cannot try and come back, so what libc counts is of no use to a fiber.
-//! A barrier of one process is ours altogether, for threads as for fibers: set up in libc's memory,
-//! with a mark that libc leaves at 0 or a flag. One that processes share stays libc's; a fiber waits
-//! there by way of a thread.
+//! An arrival at a barrier cannot be tried and repeated, so libc's barriers are of no use to a fiber. A
+//! barrier of one process is entirely ours, for threads as well as fibers: it lies in the memory of libc's
+//! object, with a mark where libc's have 0 or a flag. One that processes share stays libc's; a fiber has a
+//! thread wait there in its stead.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,22 +14,22 @@ use carefree_runtime::{Outcome, Reason, lot, offload};
 
 use crate::call::fiber;
 
-/// Tells our barriers from libc's.
+/// Distinguishes our barriers from libc's.
 const MARK: u32 = 0x6361_7265;
-/// One arrival; rounds are counted above.
+/// One arrival, in the lower half of the state; the upper half counts rounds.
 const ARRIVAL: u64 = 1;
 const ROUND: u64 = 1 << 32;
 
-/// What lies in a `pthread_barrier_t`.
+/// Our contents of a `pthread_barrier_t`.
 #[repr(C)]
 struct Barrier {
-    /// How many have arrived in this round, and above that, how many rounds there were.
+    /// The arrivals of this round, and above them the number of rounds.
     state: AtomicU64,
-    /// How many a round takes.
+    /// The arrivals that end a round.
     count: u32,
-    /// Where libc's barriers say whether they are shared.
+    /// Lies where libc's barriers have the flag that says whether they are shared.
     mark: u32,
-    /// Who still has to look at this memory.
+    /// How many fibers and threads may still access this memory.
     inside: AtomicU32,
 }
 
@@ -38,7 +38,7 @@ const _: () = assert!(
         && align_of::<Barrier>() <= align_of::<libc::pthread_barrier_t>()
 );
 
-/// Ours, if it is.
+/// The barrier, if it is one of ours.
 ///
 /// # Safety
 /// The barrier was set up.
@@ -88,7 +88,7 @@ interpose! { lean anywhere
     }
 }
 
-/// A barrier that anybody may wait at.
+/// A barrier of libc's, which any thread may wait at.
 struct Shared(*mut libc::pthread_barrier_t);
 
 // SAFETY: that is what it is for.
@@ -110,7 +110,7 @@ interpose! { lean anywhere
             // SAFETY: the caller's promise.
             return unsafe { original(barrier) };
         };
-        // The first of a round to go on may destroy it while others are on their way out.
+        // The first to leave a round may destroy it while others are still leaving.
         while ours.inside.load(Ordering::Acquire) != 0 {
             if fiber::on_fiber() {
                 fiber::guarded(carefree_runtime::yield_now);
@@ -119,7 +119,7 @@ interpose! { lean anywhere
                 let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
             }
         }
-        // SAFETY: nobody uses it any more; without the mark it is not ours.
+        // SAFETY: it is not used any more; without the mark it is not ours.
         unsafe { barrier.cast::<c_void>().write_bytes(0, size_of::<Barrier>()) };
         0
     }
@@ -135,7 +135,7 @@ fn wait(barrier: &Barrier) -> c_int {
             Some(state + ARRIVAL)
         }
     };
-    // It never says `None`.
+    // `arrive` never returns `None`.
     let before = barrier
         .state
         .fetch_update(Ordering::AcqRel, Ordering::Relaxed, arrive)
@@ -143,11 +143,11 @@ fn wait(barrier: &Barrier) -> c_int {
     let round = before >> 32;
     let last = (before as u32) + 1 == barrier.count;
     if last {
-        // Who is not in the lot yet finds the next round begun.
+        // A fiber that is not in the lot yet will find that the next round has begun.
         lot::unpark(key, usize::MAX);
     } else {
         let waits = || barrier.state.load(Ordering::Acquire) >> 32 == round;
-        // A time limit of the fiber's does not end it, and nobody else unparks the key.
+        // No time limit of the fiber's ends this wait, and nothing else unparks the key.
         fiber::guarded(|| {
             while park(key, waits, Reason::Barrier, Until::WOKEN_ONLY) != Outcome::Invalid
                 && waits()

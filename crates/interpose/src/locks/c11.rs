@@ -1,4 +1,4 @@
-//! C11's locks and threads, which in libc are the pthread ones by other names.
+//! C11's locks and threads, which in libc are the pthread ones under other names.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -13,7 +13,7 @@ type Mutex = libc::pthread_mutex_t;
 type Condition = libc::pthread_cond_t;
 type Time = *const libc::timespec;
 
-/// What `thrd_success` and its kin are in glibc and musl.
+/// C11's result for an `errno`: `thrd_success` and its kin, by their values in glibc and musl.
 fn result(errno: c_int) -> c_int {
     match errno {
         0 => 0,

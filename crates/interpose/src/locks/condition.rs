@@ -1,22 +1,21 @@
 //! `pthread_cond_*`.
 //!
-//! A thread waits in libc's condition variable, a fiber in the runtime's lot. A signal wakes a fiber
-//! if there is one, and else is passed on; a broadcast is for both. So that threads are not kept
-//! waiting for ever by fibers that come again and again, every [`TURNS`]th signal goes to both: to
-//! wake one too many is allowed.
+//! A thread waits in libc's condition variable, a fiber in the runtime's lot. A signal wakes a fiber if one
+//! waits, and otherwise is passed on; a broadcast goes to both. Every [`TURNS`]th signal goes to both as well,
+//! so that threads do not wait for ever while fibers come again and again: one wake-up too many is allowed.
 //!
 //! # No lost wake-up
 //!
-//! A fiber enters the lot *before* it unlocks the mutex. Who signals it must come after that unlock
-//! by the rules of condition variables (who comes before need not be noticed): it has locked the
-//! mutex since, or has otherwise learned of the unlock. So it sees that the fiber is in the lot, and
-//! needs no fence for it.
+//! A fiber enters the lot *before* it unlocks the mutex. A signal that must wake it comes after that unlock,
+//! by the rules of condition variables (an earlier one need not be noticed): the signalling thread has locked
+//! the mutex since, or has learned of the unlock in another way. So it sees that the fiber is in the lot,
+//! without a fence.
 //!
-//! # Mutexes given back unseen
+//! # Mutexes unlocked unseen
 //!
-//! A thread that waits gives its mutex back within libc, where nobody wakes a fiber that waits for
-//! the mutex. So before it goes there it says so ([`unseen_unlock`](crate::locks::unseen_unlock)), and wakes such a fiber, which then
-//! looks again every now and then instead of waiting for a wake-up: see [`Unseen`](crate::locks::object).
+//! A thread that waits unlocks its mutex within libc, where no fiber that waits for the mutex is woken. So
+//! before that it announces it ([`unseen_unlock`](crate::locks::unseen_unlock)) and wakes such a fiber, which
+//! then looks again now and then instead of relying on a wake-up: see [`Unseen`](crate::locks::object).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +34,7 @@ use crate::time::deadline::{Clock, absolute};
 type Condition = libc::pthread_cond_t;
 type Mutex = libc::pthread_mutex_t;
 
-/// How often a signal goes to threads too.
+/// One in so many signals goes to threads too.
 const TURNS: u32 = 128;
 
 interpose! { lean anywhere
@@ -120,7 +119,7 @@ interpose! { lean anywhere
     fn pthread_cond_broadcast(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2",
         linked "__pthread_cond_broadcast"
     {
-        // First: the condition may be destroyed by those woken, as soon as all are.
+        // First libc's: as soon as all waiters are woken, one of them may destroy the condition.
         // SAFETY: the caller's promise.
         let result = unsafe { original(condition) };
         let key = condition as usize;
@@ -131,14 +130,14 @@ interpose! { lean anywhere
     }
 }
 
-/// A fiber waits.
+/// Parks the calling fiber until it is signalled.
 ///
 /// # Safety
 /// A condition variable and the mutex that belongs to it.
 unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: u64) -> c_int {
     // SAFETY: the caller's promise.
     let shared = unsafe { kinds().condition_shared.is_set(condition, true) };
-    // Who is in another process cannot wake a fiber: it wakes for nothing now and then.
+    // Another process cannot wake a fiber, so the fiber wakes spuriously now and then.
     let look_again = if shared { clock::now() + RECHECK } else { NEVER };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
     let mut unlocked = 0;

@@ -1,12 +1,12 @@
-//! What kind of lock an object of libc's is: shared between processes, recursive, robust.
+//! The kind of a lock of libc's: shared between processes, robust, and so on.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bit in an object of libc's that tells one kind from the usual one.
+/// A bit in an object of libc's that distinguishes one kind from the usual one.
 ///
-/// Where it lies is not looked up in a header but in two objects that libc has set up: versions of
-/// libc differ.
+/// Its place differs between versions of libc. So it is not taken from a header, but found by comparing two
+/// objects that libc has set up.
 #[derive(Clone, Copy, Debug)]
 struct Bit {
     word: u32,
@@ -42,11 +42,11 @@ impl Bit {
     }
 }
 
-/// A [`Bit`] that is found when it is first asked for.
+/// A [`Bit`] that is found when it is first needed.
 ///
-/// Whoever asks before it is known finds it for himself, and all find the same. Not a `OnceLock`: in
-/// the child of a fork, who was finding it may be missing, and would be waited for. Nor in memory to
-/// be allocated: the program's allocator may be who asks.
+/// Threads that need it at the same time each find it, and find the same. A `OnceLock` would not do: in the
+/// child of a fork, the thread that was finding it may be missing, and others would wait for it. Nor would
+/// allocated memory: the program's allocator may be the caller.
 #[derive(Debug)]
 pub(crate) struct Known {
     /// [`FOUND`](Self::FOUND), the word, the mask; 0 before.
@@ -71,7 +71,7 @@ impl Known {
     }
 
     fn bit(&self) -> Bit {
-        // Nothing else is read by way of it.
+        // Nothing else is published by it.
         let known = self.bit.load(Ordering::Relaxed);
         if known != 0 {
             return Bit { word: ((known & !Self::FOUND) >> 32) as u32, mask: known as u32 };
@@ -85,16 +85,16 @@ impl Known {
     }
 }
 
-/// What can be told from libc's objects.
+/// The kinds that libc's objects show.
 #[derive(Debug)]
 pub(crate) struct Kinds {
-    /// The mutex can be given back by another process.
+    /// The mutex can be unlocked by another process.
     pub(crate) mutex_shared: Known,
-    /// The mutex is given back by the kernel when its owner ends.
+    /// The kernel unlocks the mutex when its owner ends.
     pub(crate) mutex_robust: Known,
-    /// The mutex tells its owner that it would wait for itself.
+    /// The mutex reports an owner that locks it again.
     pub(crate) mutex_checked: Known,
-    /// Waiting for the mutex is the kernel's business.
+    /// The kernel manages the waits for the mutex, for priority inheritance.
     pub(crate) mutex_inherits: Known,
     pub(crate) condition_shared: Known,
     /// The condition's times are of the monotonic clock.
@@ -148,7 +148,7 @@ macro_rules! condition_bit {
     };
 }
 
-/// What distinguishes this libc's objects.
+/// The kinds, with this libc's bits.
 pub(crate) fn kinds() -> &'static Kinds {
     const SHARED: c_int = libc::PTHREAD_PROCESS_SHARED;
     static KINDS: Kinds = Kinds {

@@ -1,10 +1,10 @@
 //! `pthread_mutex_*`: see [`crate::locks::object`].
 //!
-//! A fiber takes a mutex under its own thread number, so recursive mutexes, those that check for
-//! errors, and robust ones mean what they mean on threads. (Where fibers share their carrier's
-//! thread-local storage they share its number, and a recursive mutex cannot tell them apart.) A mutex
-//! with priority inheritance works between fibers and between threads; a thread that waits for one
-//! that a fiber holds waits for ever, as the kernel knows no thread of that number.
+//! A fiber locks a mutex under its own thread number, so recursive, error-checking and robust mutexes behave as
+//! on threads. (Fibers that share their carrier's thread-local storage share its number, and a recursive mutex
+//! cannot tell them apart.) A mutex with priority inheritance works among fibers and among threads; but a
+//! thread that waits for one that a fiber holds waits for ever, because the kernel knows no thread of the
+//! fiber's number.
 
 use std::ffi::c_int;
 
@@ -53,13 +53,13 @@ interpose! { lean anywhere
     fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int, linked "__pthread_mutex_unlock" {
         // SAFETY: the caller's promise.
         let result = unsafe { original(mutex) };
-        // Only its address: whoever has it now may destroy it.
+        // Uses only the address: the next owner may destroy the mutex.
         wake_one(mutex as usize);
         result
     }
 }
 
-/// Takes a mutex for the calling fiber. `deadline` is asked for only if it is to be waited for.
+/// Locks a mutex for the calling fiber. `deadline` is computed only if the fiber must wait.
 ///
 /// # Safety
 /// It is a mutex.
@@ -90,8 +90,8 @@ unsafe fn wait(mutex: *mut Mutex, deadline: impl FnOnce() -> Result<u64, c_int>)
         )
     };
     if checked && !inherits {
-        // The trying function does not say that the mutex is the caller's own already. The timed
-        // one does, and with a time before all time it does not wait.
+        // `trylock` does not report that the caller holds the mutex already. `timedlock` does, and with a
+        // time in the past it does not wait.
         let long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
         // SAFETY: as above.
         match unsafe { pthread_mutex_timedlock::original(mutex, &raw const long_ago) } {

@@ -1,27 +1,24 @@
 //! What the pthread locks have in common.
 //!
-//! All of them are libc's own, in libc's own memory, and are taken and given back by libc's
-//! functions: plain threads wait for them in the kernel as ever, and an object set up by a static
-//! initializer needs nothing of us. A fiber uses the *trying* function of each, which does not
-//! wait, and where that says "busy" it parks; its key is the object's address. Whoever gives an
-//! object back, fiber or thread, wakes fibers that wait for it.
+//! They are libc's own, in libc's own memory, and libc's functions lock and unlock them: plain threads wait for
+//! them in the kernel as ever, and an object with a static initializer needs nothing from us. A fiber uses the
+//! *trying* function of each, which does not wait, and parks by the object's address if that reports "busy".
+//! Fibers and threads that unlock an object wake fibers that wait for it.
 //!
 //! # No lost wake-up
 //!
-//! The fiber tries once more as the lot's `validate`, under the lock of its key's bucket. Who gives
-//! the object back does so first, by an atomic read-modify-write within libc, and then looks whether
-//! anybody waits. That is the protocol of [`carefree_runtime::lot`], with the try as the look at the
-//! condition, provided there is a full fence between the giving back and the look: see [`wake`].
+//! The fiber tries once more as the lot's `validate`, under the lock of its key's bucket. The unlocking thread
+//! first unlocks, by an atomic read-modify-write within libc, and then looks for waiters. That is the protocol
+//! of [`carefree_runtime::lot`], with the try as the look at the condition, provided there is a full fence
+//! between the unlock and the look: see [`is_waited_after_release`].
 //!
-//! One is woken for each giving back, as with a mutex of libc's own. He tries again; should somebody
-//! else have been faster, that one's giving back wakes the next. A wake-up is never spent on a fiber
-//! whose time is up: see the lot.
+//! Each unlock wakes one fiber, as a mutex of libc's does. That fiber tries again; if another was faster, the
+//! other's unlock wakes the next. No wake-up is spent on a fiber whose time is up: see the lot.
 //!
-//! # What is given back unseen
+//! # Unlocks that are not seen
 //!
-//! Objects shared with other processes can be given back by who cannot see a fiber; and some are
-//! given back within libc: see [`Unseen`]. A wait for these ends by itself now and then, and tries
-//! again.
+//! Another process can unlock a shared object, and cannot see fibers; and libc unlocks some objects itself: see
+//! [`Unseen`]. A wait for such an object ends by itself now and then, and tries again.
 
 use carefree_runtime::clock::{self, NEVER};
 use carefree_runtime::wait::{Until, park_tagged};
@@ -29,7 +26,7 @@ use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::fiber::guarded;
 
-/// The longest wait for what may happen unseen, in nanoseconds; and the first, which is shorter.
+/// The longest wait for an unlock that may not be seen, in nanoseconds; and the first, which is shorter.
 pub(crate) const RECHECK: u64 = 2_000_000;
 const FIRST_RECHECK: u64 = 20_000;
 
@@ -44,15 +41,15 @@ pub(crate) struct Wait {
     pub(crate) unseen: Unseen,
 }
 
-/// Whether an object can be given back by somebody who does not wake fibers.
+/// Whether an object can be unlocked without fibers being woken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unseen {
     Never,
-    /// Another process can, or the kernel, or libc's own code at any time.
+    /// By another process, by the kernel, or by libc's own code at any time.
     Always,
-    /// libc can, while this says so. It is asked under the lot's lock, when the try has failed. Who
-    /// lets it say so does that before the object is given back, then makes a full fence, and then
-    /// wakes a fiber if one waits: so a fiber is awake to ask.
+    /// By libc, while this function says so. It is called under the lot's lock, when the try has failed. A
+    /// thread that makes it say so does that before the unlock, then executes a full fence, and then wakes a
+    /// fiber if one waits: so a fiber is awake to call it.
     While(fn(usize) -> bool),
 }
 
@@ -64,7 +61,7 @@ impl Unseen {
 }
 
 impl Wait {
-    /// Makes `attempt` until it has a result, parked in between. `None` when the deadline passed.
+    /// Calls `attempt` until it has a result, and parks in between. `None` if the deadline passed.
     ///
     /// `attempt` must not park, panic or unpark.
     pub(crate) fn until<R>(&self, attempt: impl FnMut() -> Option<R>) -> Option<R> {
@@ -83,7 +80,7 @@ impl Wait {
             let mut result = None;
             let is_busy = || {
                 result = attempt();
-                // A wait without an end is for what is seen only.
+                // A wait without a deadline is only for unlocks that are seen.
                 result.is_none()
                     && (unseen || !matches!(self.unseen, Unseen::While(now) if now(self.key)))
             };
@@ -102,7 +99,7 @@ impl Wait {
     }
 }
 
-/// Wakes one fiber that waits for the object at `key`, which libc has just been asked to give back.
+/// Wakes one fiber that waits for the object at `key`, which libc has just unlocked.
 #[inline(always)]
 pub(crate) fn wake_one(key: usize) {
     if is_waited_after_release(key) {
@@ -110,11 +107,11 @@ pub(crate) fn wake_one(key: usize) {
     }
 }
 
-/// Whether a fiber may wait for the object at `key`, which libc has just given back.
+/// Whether a fiber may wait for the object at `key`, which libc has just unlocked.
 ///
-/// On x86-64 no fence is needed for that: libc gives an object back by a locked instruction (an
-/// exchange, a subtraction), after which no load is done early. (A process with one thread is
-/// spared it; but it has no carriers.) Elsewhere a release need not order what follows.
+/// On x86-64 that needs no fence: libc unlocks by a locked instruction (an exchange, a subtraction), and no
+/// later load is executed before that. (In a process with one thread libc uses none; but that has no
+/// carriers.) Elsewhere a release does not order later loads.
 #[inline(always)]
 pub(crate) fn is_waited_after_release(key: usize) -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
 //! `pthread_once`, whose function may park.
 //!
-//! libc makes others wait in the kernel while one runs the function. A fiber must not, for the one
-//! may be a fiber of the same carrier. So who is to run the function holds one of a few *gates*,
-//! known by the control's address, and fibers that come meanwhile park until it is open again. Then
-//! they look again: the function may have been left by an exception, and is another's to run.
+//! While one thread runs the function, libc makes others wait in the kernel. A fiber must not, because the
+//! function may be running on a fiber of the same carrier. So the runner of the function holds one of a few
+//! *gates*, by the control's address, and fibers that come meanwhile park until it opens. Then they look again:
+//! an exception may have left the function, and another caller runs it.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use carefree_runtime::{Reason, lot};
 
 use crate::call::fiber;
 
-/// The bit of a control that says that the function has been run, in glibc and in musl.
+/// The value of a control whose function has been run, in glibc and in musl.
 const DONE: i32 = 2;
 
 const GATES: usize = 64;
 
-/// Whose function is being run; 0 in a gate that is open.
+/// The control whose function is being run; 0 in an open gate.
 static RUNNING: [AtomicUsize; GATES] = [const { AtomicUsize::new(0) }; GATES];
 
 pub(crate) type Routine = extern "C-unwind" fn();
@@ -46,8 +46,8 @@ interpose! { lean anywhere
                     let is_closed = || gate.load(Ordering::Acquire) == address;
                     fiber::guarded(|| park(address, is_closed, Reason::Once, Until::WOKEN_ONLY));
                 }
-                // A thread can wait in the kernel; and where another control has the gate, this
-                // one goes without.
+                // A thread can wait in the kernel. If another control holds the gate, this call does
+                // without.
                 // SAFETY: the caller's promise.
                 Err(_) => return unsafe { original(control, routine) },
             }
@@ -55,18 +55,19 @@ interpose! { lean anywhere
     }
 }
 
-/// Opens a gate when the function has returned, or was left by an exception.
+/// Opens a gate when the function has returned, or an exception has left it.
 struct Open(&'static AtomicUsize, usize);
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.store(0, Ordering::SeqCst);
-        // Takes the lock in any case, so it needs no fence.
+        // `unpark` always takes the bucket's lock, so this needs no fence.
         lot::unpark(self.1, usize::MAX);
     }
 }
 
-/// In the child of a fork nobody runs what the parent's fibers ran: libc begins anew, and so do we.
+/// In the child of a fork the parent's fibers do not go on running their functions: libc starts over, and so
+/// do the gates.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static MIND_FORKS: extern "C" fn() = {

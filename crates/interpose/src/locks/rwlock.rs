@@ -1,7 +1,7 @@
 //! `pthread_rwlock_*`: see [`crate::locks::object`].
 //!
-//! Readers and writers wait under different tags. Giving the lock back wakes all readers, who can
-//! go on together, and one writer, whose giving back wakes the next.
+//! Readers and writers wait under different tags. An unlock wakes all readers, which can go on together, and
+//! one writer, whose unlock wakes the next.
 
 use std::ffi::c_int;
 
@@ -101,8 +101,7 @@ interpose! { lean anywhere
     }
 }
 
-/// A waiting writer can keep readers out (if the lock was made so), and one that gives up lets them
-/// in.
+/// A waiting writer may keep readers out, if the lock is of that kind. If it gives up, they can go on.
 fn wake_if_given_up(lock: *mut Lock, result: c_int) -> c_int {
     if result != 0 {
         wake(lock);
@@ -119,11 +118,10 @@ fn wake(lock: *mut Lock) {
     }
 }
 
-/// Whether the calling fiber has the lock for writing already, and would wait for itself.
+/// Whether the calling fiber holds the lock for writing, and would wait for itself.
 ///
-/// The trying functions do not say so. The one that reads with a time limit does, and with a time
-/// before all time it does not wait. (Where fibers share their carrier's number they cannot be told
-/// apart, and are not asked.)
+/// The trying functions do not report that. `timedrdlock` does, and with a time in the past it does not wait.
+/// (Fibers that share their carrier's number cannot be told apart, so this is not asked.)
 ///
 /// # Safety
 /// It is a lock.
@@ -136,7 +134,7 @@ unsafe fn is_writer(lock: *mut Lock) -> bool {
     match unsafe { pthread_rwlock_timedrdlock::original(lock, &raw const long_ago) } {
         libc::EDEADLK => true,
         0 => {
-            // Free meanwhile: not to be kept, for it may be wanted for writing.
+            // It has become free. It is unlocked again, because the caller may want it for writing.
             // SAFETY: as above, and it was just taken.
             unsafe { pthread_rwlock_unlock(lock) };
             false
@@ -145,7 +143,7 @@ unsafe fn is_writer(lock: *mut Lock) -> bool {
     }
 }
 
-/// Takes the lock for the calling fiber.
+/// Locks it for the calling fiber.
 ///
 /// # Safety
 /// It is a lock.

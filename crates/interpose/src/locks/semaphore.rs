@@ -1,8 +1,7 @@
 //! `sem_*`: see [`crate::locks::object`].
 //!
-//! `sem_post` may be called by a signal handler, and looks for waiting fibers without a lock. It must
-//! take one if there are any, and so a handler must not wake a fiber on a thread that it has
-//! interrupted in doing the same.
+//! A signal handler may call `sem_post`, which looks for waiting fibers without a lock. If there are any, it
+//! must take one. So a handler must not wake a fiber if it has interrupted its thread in doing the same.
 
 use std::ffi::c_int;
 

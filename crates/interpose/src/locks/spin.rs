@@ -1,8 +1,8 @@
-//! `pthread_spin_*`: a fiber that spins for long lets others run, the lock's holder among them.
+//! `pthread_spin_*`: a fiber that spins for long lets other fibers run, which may include the holder.
 
 use std::ffi::c_int;
 
-/// How often it looks before it lets others run: longer than a holder that runs elsewhere needs.
+/// How often it tries before it lets other fibers run: longer than a holder on another carrier needs.
 const SPINS: u32 = 100;
 
 interpose! {

@@ -1,8 +1,8 @@
-//! The locks of C streams, as far as a program takes them itself.
+//! The locks of C streams, if a program takes them itself.
 //!
-//! `printf` and its kin take the lock of their stream within libc, unseen, and hold it for no longer
-//! than the call. A program that takes it by `flockfile` and then waits would make them block their
-//! carriers: that cannot be helped from here.
+//! `printf` and its kin take the lock of their stream within libc, unseen, and hold it for the call only. If a
+//! program takes the lock by `flockfile` and then waits, they block their carriers. Nothing here can prevent
+//! that.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ unsafe extern "C" {
     fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
 }
 
-/// What `flockfile` returns: nothing.
+/// `flockfile` returns nothing.
 type Nothing = ();
 
 interpose! { lean
@@ -25,7 +25,7 @@ interpose! { lean
         let attempt = || unsafe { ftrylockfile(stream) == 0 };
         if !attempt() {
             let key = stream as usize;
-            // libc's own functions give it back unseen.
+            // libc's own functions unlock it unseen.
             let unseen = Unseen::Always;
             let wait = Wait { key, tag: 0, reason: Reason::Stream, deadline: NEVER, unseen };
             wait.until(|| attempt().then_some(()));

@@ -1,4 +1,4 @@
-//! Mutexes that a thread gives back within libc, as it waits for a condition.
+//! Mutexes that libc unlocks for a thread that waits for a condition.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use carefree_runtime::lot;
 
 const PLACES: usize = 256;
 
-/// How many threads are in libc's waiting functions with the mutexes of each place.
+/// How many threads are in libc's waiting functions, by the place of their mutex.
 static GIVING: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
 
 fn place(mutex: usize) -> &'static AtomicU32 {
@@ -15,13 +15,13 @@ fn place(mutex: usize) -> &'static AtomicU32 {
     &GIVING[(mutex >> 4) % PLACES]
 }
 
-/// Whether the mutex may be given back within libc.
+/// Whether libc may unlock the mutex unseen.
 pub(crate) fn gives_back(mutex: usize) -> bool {
     place(mutex).load(Ordering::SeqCst) != 0
 }
 
-/// Calls `wait`, libc's function, for a thread. Nothing here needs to be dropped: a thread that is
-/// cancelled while it waits leaves its place counted, which costs others a look now and then.
+/// Calls `wait`, libc's function, for a thread. Nothing here needs to be dropped: a thread that is cancelled
+/// while it waits stays counted, which only costs others a look now and then.
 pub(crate) fn giving_back(
     mutex: *mut libc::pthread_mutex_t,
     wait: impl FnOnce() -> c_int,

@@ -5,8 +5,7 @@ use std::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer};
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::poll::mask::changes_signals;

@@ -8,12 +8,12 @@ use crate::call::user::User;
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
 
-/// Whether signals would be blocked or let through by `mask` that are not already.
+/// Whether `mask` would change which signals are blocked.
 pub(crate) fn changes_signals(mask: User<sigset_t>) -> bool {
     if mask.is_null() {
         return false;
     }
-    // The kernel uses as much of a set of signals. If it is not there, the call says so.
+    // The kernel uses 8 bytes of a set of signals. If they cannot be read, the call says so.
     let Ok(mask) = mask.cast::<u64>().read() else { return true };
     let mut now = 0u64;
     let arguments = [libc::SIG_BLOCK as usize, 0, (&raw mut now) as usize, SIGNALS, 0, 0];

@@ -23,7 +23,7 @@ unsafe extern "C-unwind" fn raw_ppoll(
     timeout: User<timespec>,
     mask: User<sigset_t>,
 ) -> c_int {
-    // The kernel says in it how much time is left, libc does not.
+    // The kernel writes the time that is left to it; libc's function does not.
     // SAFETY: libc's function reads it unasked.
     let copy = (!timeout.is_null()).then(|| unsafe { timeout.read_seen() });
     answer(readiness::ppoll(files, count as usize, copy, mask)) as c_int
@@ -60,11 +60,11 @@ fn poll_until(form: Form, files: User<pollfd>, count: nfds_t, deadline: u64) -> 
     loop {
         let tried = readiness::poll(form, files, count as usize, Some(0));
         if tried == Err(libc::EINTR) {
-            // A signal came, though the call did not wait. Signals end no fiber's calls.
+            // A signal interrupted the call though it did not wait. Signals end no fiber's calls.
             continue;
         }
         if tried == Err(libc::EFAULT) && !nothing_yet(deadline) {
-            // What can be read and not be written is told of when the wait is over.
+            // That the array can be read but not written is reported when the wait is over.
             files.check(count as usize)?;
             return poll_elsewhere(form, files, count, deadline);
         }

@@ -45,7 +45,7 @@ unsafe extern "C-unwind" fn raw_pselect(
 }
 
 interpose! {
-    /// `select(2)`. As Linux has it, `timeout` says afterwards how much of it is left.
+    /// `select(2)`. As on Linux, `timeout` afterwards holds the time that is left.
     safe fn select(
         count: c_int,
         read: User<libc::fd_set>,
@@ -94,7 +94,7 @@ interpose! {
     }
 }
 fn span_of_timeval(time: &timeval) -> Result<u64, c_int> {
-    // libc lets the microseconds be more than a second.
+    // libc accepts more microseconds than a second has.
     let seconds = time.tv_sec.checked_add(time.tv_usec / 1_000_000).ok_or(libc::EINVAL)?;
     duration::span(&timespec { tv_sec: seconds, tv_nsec: time.tv_usec % 1_000_000 * 1000 })
 }
@@ -102,7 +102,7 @@ fn span_of_timeval(time: &timeval) -> Result<u64, c_int> {
 /// A word of a set.
 type Bits = c_ulong;
 
-/// What `select` waits for in each of its three sets, as `poll` names it.
+/// The events of `poll` that `select` waits for in each of its three sets.
 const EVENTS: [i16; 3] = [
     libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR,
     libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR,
@@ -118,7 +118,7 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
     for set in sets.iter().filter(|set| !set.is_null()) {
         set.check(words)?;
     }
-    // The kernel overwrites what it is asked.
+    // Copied, because the kernel overwrites the sets with its answer.
     let asked = sets.map(|set| {
         let word = |place| {
             // SAFETY: found above: a set that is given has as many bits as are to be looked at, in words.
@@ -165,10 +165,10 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
     }
 }
 
-/// How many file descriptors there is room for now.
+/// How many descriptors the process has room for now.
 ///
-/// The kernel looks at no more of a set, and so lets programs name the most there could ever be
-/// (`select(getdtablesize(), …)`), which is more than a set of theirs has room for.
+/// The kernel looks at no more bits of a set. So programs may pass the most that there could ever be
+/// (`select(getdtablesize(), …)`), though their sets have fewer bits.
 #[cold]
 fn numbers() -> usize {
     let status = wait::without_parking(|| std::fs::read_to_string("/proc/self/status"));

@@ -10,9 +10,10 @@ use carefree_runtime::{Reason, yield_now};
 
 use crate::call::answer::interruption;
 use crate::descriptor::Waiter;
-use crate::time::duration::{self};
+use crate::time::duration;
 
-/// Nothing was ready and the caller does not want to wait: who asks in a loop lets others run.
+/// Nothing was ready: whether the call is over. If it is, other fibers run first, because the caller may ask
+/// in a loop.
 pub(crate) fn nothing_yet(deadline: u64) -> bool {
     let over = deadline <= clock::now();
     if over {
@@ -21,18 +22,18 @@ pub(crate) fn nothing_yet(deadline: u64) -> bool {
     over
 }
 
-/// How many nanoseconds it is until `deadline`, if that ever comes.
+/// Nanoseconds until `deadline`; `None` if there is none.
 pub(crate) fn left(deadline: u64) -> Option<u64> {
     (deadline != NEVER).then(|| duration::left(deadline))
 }
 
-/// What a call waits for.
+/// A file that a call waits for.
 pub(crate) struct Wanted {
     pub(crate) fd: c_int,
     pub(crate) events: u32,
-    /// Where in the caller's list.
+    /// Its place in the caller's list.
     pub(crate) place: usize,
-    /// The reactor cannot wait for it: it never has such an event.
+    /// The reactor cannot wait for it: it never has such events.
     pub(crate) hopeless: bool,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Wanted {
 pub(crate) enum Woken {
     /// Something may be ready.
     Perhaps,
-    /// Those at these places are being closed.
+    /// The files at these places are being closed.
     Closed(Vec<usize>),
     Late,
     Failed(c_int),
@@ -72,12 +73,12 @@ fn park_on_one(one: &mut Wanted, deadline: u64) -> Woken {
     }
 }
 
-/// What the reactor's answers say of the files they are about, and of the call.
+/// Notes the reactor's answers at the files that they are about; and what they mean for the call.
 fn learn<'w>(answers: impl IntoIterator<Item = (&'w mut Wanted, Option<i32>)>) -> Woken {
     let (mut happened, mut without_memory) = (false, false);
     for (one, result) in answers {
         match result.map_or(0, |result| -result) {
-            // It is asked again: the file may well have such events.
+            // Asked again: the file may have such events.
             0 | libc::EINTR | libc::ECANCELED => {}
             libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC => without_memory = true,
             errno => {

@@ -1,8 +1,8 @@
 //! `wait`, `waitpid` and their kin.
 //!
-//! A call is tried with `WNOHANG`; if no child has changed, the fiber parks until one has, without
-//! taking note of it away (`WNOWAIT`), and tries again: so the kernel's own call fills in the status
-//! and what the child has used, and of several who wait for the same child one gets it.
+//! A call is tried with `WNOHANG`. If no child has changed, the fiber parks until one has, by an operation
+//! that leaves the change to be reported (`WNOWAIT`), and tries again. So the kernel's own call fills in the
+//! status and the resources used, and of several waiters for the same child one gets it.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -14,8 +14,7 @@ use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::call::answer::{Answer, answer, interruption};
 use crate::call::own_file::OwnFile;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::wait::polling::Polled;
@@ -162,7 +161,7 @@ fn until_changed(
             return answer;
         }
         match op.perform(&Wait::until_done(Reason::Child)) {
-            // Somebody else may have taken it: the next attempt says.
+            // Another waiter may have taken it: the next attempt says.
             Ended::Done(0) | Ended::Pointless | Ended::Late => {}
             Ended::Done(result) if matches!(-result, libc::ECHILD | libc::EINTR) => {}
             Ended::Interrupted(why) => return Err(interruption(why)),
@@ -173,8 +172,8 @@ fn until_changed(
     }
 }
 
-/// [`until_changed`] where the reactor cannot wait for children: for the end of one child through a
-/// descriptor of its, for others by asking again and again.
+/// [`until_changed`] where the reactor cannot wait for children: the end of one child is waited for through
+/// its descriptor, all else by polling.
 fn without_the_reactor(
     kind: idtype_t,
     id: id_t,
@@ -196,11 +195,11 @@ fn without_the_reactor(
             return Err(interruption(why));
         }
     }
-    // At its first attempt, if there was something to wait on.
+    // If there was a descriptor to wait on, the first attempt ends this.
     CHILDREN.poll(Reason::Child, NEVER, libc::EINTR, &mut attempt)?
 }
 
-/// A descriptor of the child `pid`, which can be read from when that has ended.
+/// A descriptor of the child `pid`, which becomes readable when the child has ended.
 fn open(pid: id_t) -> Option<OwnFile> {
     let fd = sys::call(Number::PIDFD_OPEN, [pid.into()]);
     fd.ok().map(OwnFile::opened)

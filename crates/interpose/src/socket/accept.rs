@@ -1,16 +1,16 @@
 //! `accept`, `accept4`.
 //!
-//! It cannot be tried on a socket in blocking mode, so it is submitted at once.
+//! Accepting cannot be tried on a socket in blocking mode, so it is submitted at once.
 //!
 //! # Accepting beside other processes
 //!
 //! io_uring can accept without waiting (Linux 6.10), whatever the listener's mode. Elsewhere:
 //!
-//! epoll tells that a connection is there, and then another process may take it, if it has the listener
-//! as well. No call asks for a connection without waiting but by the listener's mode or time limit, and
-//! these are the other process's too. So where that can happen the reactor says that it cannot do it
-//! (see its `attempt`): the fiber waits for a connection, and a thread accepts it, which may block. Of
-//! this process, one at a time does so on each listener, or a crowd of fibers would become one of
+//! epoll reports a connection, and then another process that shares the listener may accept it first. A call
+//! asks for a connection without waiting only if the listener's mode or time limit says so, and these are
+//! shared as well. So where another process may have the listener, the reactor reports that it cannot accept
+//! (see its `attempt`): the fiber waits for a connection, and a thread accepts it, which may block. Only one
+//! fiber of this process at a time does that on each listener, or a crowd of fibers would take a crowd of
 //! threads.
 
 use std::ffi::c_int;
@@ -19,9 +19,7 @@ use carefree_runtime::Reason;
 use libc::{sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, answer};
-use crate::call::sys;
-use crate::call::sys::Number;
-use crate::call::sys::Word;
+use crate::call::sys::{self, Number, Word};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::descriptor;
@@ -95,7 +93,7 @@ fn wait_for_connection(
     }
 }
 
-/// Accepts a connection that others may be faster to accept: on a thread that may block.
+/// Accepts a connection that another process may accept first: on a thread that may block.
 #[cold]
 fn accept_elsewhere(fd: c_int, plain: [Word; 4]) -> Answer {
     let on = On { fd, reason: Reason::Accept, limit: Some(Limit::Receive) };
@@ -107,8 +105,8 @@ fn accept_elsewhere(fd: c_int, plain: [Word; 4]) -> Answer {
             Parked::Answered(Ok(_)) => {}
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(libc::EAGAIN),
-            // The reactor lacks even a file to wait with: looked for now and then, so that the wait ends
-            // when the fiber is cancelled. On a socket that does not listen, accepting fails at once.
+            // The reactor cannot wait, for want of a file. The fiber polls instead, so that a cancellation
+            // ends the wait. On a socket that does not listen, accepting fails at once.
             Parked::Unsupported if option(fd, libc::SO_ACCEPTCONN) == Ok(1) => {
                 static LISTENERS: Polled = Polled::new();
                 let is_there = || readiness::is_ready(fd, libc::POLLIN).then_some(());
@@ -117,7 +115,7 @@ fn accept_elsewhere(fd: c_int, plain: [Word; 4]) -> Answer {
             Parked::Unsupported => return accept(),
         }
         let accepted = with_file_lock(fd, on.reason, deadline, libc::EAGAIN, || {
-            // Who had the turn before has taken it, as a rule.
+            // The previous holder has usually accepted the connection.
             readiness::is_ready(fd, libc::POLLIN).then(accept)
         });
         if let Some(answer) = accepted? {
@@ -126,8 +124,8 @@ fn accept_elsewhere(fd: c_int, plain: [Word; 4]) -> Answer {
     }
 }
 
-/// From a fork on, others may accept from the same listeners; from the first one in the process, which
-/// may come before there are fibers.
+/// After a fork, another process may accept from the same listeners. The process may fork before there are
+/// fibers, so this is registered when the program starts.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static MIND_FORKS: extern "C" fn() = {

@@ -1,24 +1,25 @@
 //! `connect`.
 //!
-//! It cannot be tried on a socket in blocking mode, so it is submitted at once.
+//! Connecting cannot be tried on a socket in blocking mode, so it is submitted at once.
 //!
 //! # Connecting where the reactor cannot
 //!
-//! (That is over epoll; and over io_uring where the ring must not hold the socket, see [`holder`](crate::descriptor::holder).)
+//! (That is over epoll; and over io_uring where no ring may hold the socket, see
+//! [`holder`](crate::descriptor::holder).)
 //!
-//! epoll waits for a connection that has been begun, and nothing but the socket's mode lets one begin
-//! it without waiting. The mode is the open file's, and others may have that as well; still it is
-//! changed here, for the one system call. *Nobody can tell*: only a stream socket that neither
-//! listens nor is connected is treated so, and on such a one no call waits but `connect` itself.
-//! Fibers that connect at the same time take turns, or one could take the other's mode for the
-//! socket's own. (What can be seen is the mode itself, by another process that asks for it just then;
-//! and if one sets it just then, that is undone.)
+//! epoll can wait for a connection that has been begun, and only the socket's mode lets a call begin one
+//! without waiting. The mode belongs to the open file, which other processes may share; it is changed all
+//! the same, for the one system call. *No call notices*: this is done only on a stream socket that neither
+//! listens nor is connected, and on such a socket no call waits but `connect` itself. Fibers that connect
+//! at the same time do so one after the other, or one could take the other's mode for the socket's own.
+//! (Another process that asks for the mode just then sees the change, and if it sets the mode just then, that
+//! is undone.)
 //!
-//! *Alternatives.* A thread for each connection that is being made cannot be cut short, and there are no
-//! thousands of them. A time limit (`SO_SNDTIMEO`) ends the call while the connection goes on, but
-//! after a tick at the earliest, with the carrier, and it is the open file's as well. `sendto` with
-//! `MSG_FASTOPEN` and `MSG_DONTWAIT` begins a connection of TCP without waiting, but asks for a cookie
-//! in its first packet, which some networks drop.
+//! *Alternatives.* A thread for each connection cannot be cut short, and there cannot be thousands. A time
+//! limit (`SO_SNDTIMEO`) ends the call while the connection goes on, but it blocks the carrier for a tick at
+//! least, and belongs to the open file as well. `sendto` with `MSG_FASTOPEN` and `MSG_DONTWAIT` begins a
+//! connection of TCP without waiting, but asks for a cookie in its first packet, and some networks drop such
+//! packets.
 
 use std::ffi::c_int;
 
@@ -28,9 +29,7 @@ use carefree_runtime::Reason;
 use libc::{sockaddr, socklen_t};
 
 use crate::call::answer::{Answer, answer};
-use crate::call::sys;
-use crate::call::sys::Number;
-use crate::call::sys::Word;
+use crate::call::sys::{self, Number, Word};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::descriptor;
@@ -65,7 +64,7 @@ fn make_connection(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Ans
     let op = UserOp::connect(fd, address, length);
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
     match parking::perform(&op, on) {
-        // A stream of `AF_UNIX` waits for room in the listener's queue, and nothing is under way.
+        // A stream of `AF_UNIX` has waited for room in the listener's queue: no connection was begun.
         Parked::Late if option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX) => Err(libc::EAGAIN),
         Parked::Late => Err(libc::EINPROGRESS),
         Parked::Unsupported => connect_in_steps(fd, address, length),
@@ -73,7 +72,7 @@ fn make_connection(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Ans
     }
 }
 
-/// Whether a socket has an address that the program has chosen.
+/// Whether the program has bound a socket to an address.
 fn is_bound(fd: c_int) -> bool {
     // SAFETY: plain old data.
     let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -93,7 +92,7 @@ fn is_bound(fd: c_int) -> bool {
     }
 }
 
-/// Connects where the reactor can only wait for what was begun.
+/// Connects where the reactor can only wait for a connection that was begun.
 #[cold]
 fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> Answer {
     static QUEUES: Polled = Polled::new();
@@ -102,7 +101,7 @@ fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> An
     loop {
         match begin() {
             Err(libc::EINPROGRESS | libc::EALREADY) => {}
-            // A listener of `AF_UNIX` whose queue is full: there is nothing to wait on.
+            // The queue of a listener of `AF_UNIX` is full: there is no file to wait on.
             Err(libc::EAGAIN) => {
                 let deadline = parking::deadline(fd, Some(Limit::Send));
                 return QUEUES.poll(Reason::Connect, deadline, libc::EAGAIN, || {
@@ -114,7 +113,7 @@ fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> An
         let writable = UserOp::poll(fd, libc::POLLOUT);
         let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
         match parking::perform(&writable, on) {
-            // The call says what came of it.
+            // Another call tells the result.
             Parked::Answered(Ok(_)) => {}
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Late => return Err(libc::EINPROGRESS),
@@ -125,13 +124,13 @@ fn connect_in_steps(fd: c_int, address: User<sockaddr>, length: socklen_t) -> An
     }
 }
 
-/// Held between two changes of a socket's mode: over a few system calls, none of which waits.
+/// Held while a socket's mode is changed: for a few system calls, none of which waits.
 static CONNECTING: Lock<()> = Lock::new(());
 
 /// `connect` on a socket in blocking mode, but without waiting.
 fn connect_at_once(fd: c_int, arguments: [Word; 3]) -> Answer {
     let connect = || sys::call(Number::CONNECT, arguments);
-    // What is no stream, or listens, is answered at once.
+    // On a socket that is no stream, or listens, the call does not wait.
     if option(fd, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM) || option(fd, libc::SO_ACCEPTCONN) != Ok(0)
     {
         return connect();
@@ -140,7 +139,7 @@ fn connect_at_once(fd: c_int, arguments: [Word; 3]) -> Answer {
     let mode = sys::mode(fd)?;
     sys::set_mode(fd, mode | libc::O_NONBLOCK)?;
     let connected = connect();
-    // It was just changed, so it can be changed.
+    // This succeeds, as the change before it did.
     let _ = sys::set_mode(fd, mode & !libc::O_NONBLOCK);
     connected
 }

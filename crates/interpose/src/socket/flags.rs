@@ -1,4 +1,4 @@
-//! What the flags of a receiving call come to.
+//! Flags of receiving calls.
 
 use std::ffi::c_int;
 
@@ -9,14 +9,14 @@ use crate::wait::readiness::is_ready;
 
 const SELDOM: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
-/// The flags that a receiving call on `fd` has, without those that its kind of socket does not look
-/// at: such a call waits as if they were not there, while a reactor looks at them.
+/// The flags of a receiving call on `fd`, without those that its kind of socket ignores. The call waits as if
+/// these were not there, but a reactor would heed them.
 #[inline]
 pub(crate) fn heeded(fd: c_int, flags: c_int) -> c_int {
     if flags & SELDOM == 0 { flags } else { flags & !ignored(fd) }
 }
 
-/// Of [`SELDOM`], what sockets of this kind do not look at (Linux 6.18).
+/// Which of [`SELDOM`] sockets of this kind ignore (Linux 6.18).
 #[cold]
 fn ignored(fd: c_int) -> c_int {
     match option(fd, libc::SO_DOMAIN) {
@@ -28,15 +28,14 @@ fn ignored(fd: c_int) -> c_int {
     }
 }
 
-/// Whether a call with these flags, which are [`heeded`], answers at once in any case.
+/// Whether a call with these flags, which are [`heeded`], never waits.
 pub(crate) fn never_waits(flags: c_int) -> bool {
     flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
 }
 
 const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
-/// The flags that a receiving call on `fd` really has: `MSG_WAITALL` is left where it means
-/// something.
+/// The flags of a receiving call on `fd`, with `MSG_WAITALL` only where that has an effect.
 #[inline]
 pub(crate) fn with_waitall(fd: c_int, flags: c_int) -> c_int {
     if flags & libc::MSG_WAITALL == 0 { flags } else { look_at(fd, flags) }
@@ -50,7 +49,8 @@ fn look_at(fd: c_int, flags: c_int) -> c_int {
     if waits { flags } else { flags & !libc::MSG_WAITALL }
 }
 
-/// Whether a call with these flags looks at all without taking it ([`peek`](crate::socket::peek)).
+/// Whether a call with these flags waits for all data and leaves it there: see
+/// [`peek`](crate::socket::peek).
 #[inline]
 pub(crate) fn peeks(flags: c_int) -> bool {
     flags & BOTH == BOTH
@@ -64,13 +64,12 @@ pub(crate) fn wants_all(flags: c_int) -> bool {
 /// Whether receiving should be tried before it is submitted.
 pub(crate) fn is_worth_a_try(file: Option<&File>, fd: c_int) -> bool {
     file.is_none_or(|file| {
-        // What is no socket says so at once; a reactor waits for it first.
+        // On a file that is no socket the call fails at once, where a reactor would wait first.
         file.is_worth_a_try() || !file.is_blocking(fd) || !file.is_known_socket()
     })
 }
 
-/// Whether urgent data lies ahead in what is to be received: before that, the kernel ends a call that
-/// wants all.
+/// Whether urgent data lies ahead: the kernel ends a call that wants all before it.
 #[cold]
 pub(crate) fn is_urgent(fd: c_int) -> bool {
     is_ready(fd, libc::POLLPRI)

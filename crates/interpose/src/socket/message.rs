@@ -1,4 +1,4 @@
-//! Headers of messages, made here for what is left of a caller's.
+//! Headers of messages that are built here: for the rest of a caller's message, or for its buffer.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -8,8 +8,7 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 use crate::call::buffers::Buffers;
 use crate::call::user::User;
 
-/// A header in our own memory, whose pointers are a caller's or lead to descriptions in our memory that
-/// outlive it.
+/// A header in our own memory. Its pointers are a caller's, or point to descriptions of ours that outlive it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message(msghdr);
 
@@ -34,7 +33,7 @@ impl Message {
         message
     }
 
-    /// A copy of a caller's.
+    /// A copy of a caller's header.
     ///
     /// # Safety
     /// It can be read, as for [`User::read_seen`].
@@ -47,7 +46,7 @@ impl Message {
         &self.0
     }
 
-    /// Its buffers, not looked at yet.
+    /// Its buffers, not read yet.
     pub(crate) fn buffers(&self) -> Buffers {
         // SAFETY: a caller's pointer, or one to descriptions that stay.
         Buffers::new(unsafe { User::new(self.0.msg_iov) }, self.0.msg_iovlen as _)
@@ -63,20 +62,20 @@ impl Message {
         self.0.msg_namelen = length;
     }
 
-    /// Leaves the address out: it has been said, or asked for.
+    /// Drops the address, which an earlier part was sent to or received from.
     pub(crate) fn without_address(&mut self) {
         self.0.msg_name = ptr::null_mut();
         self.0.msg_namelen = 0;
     }
 
-    /// Leaves out all but the bytes: the address has been said, and what goes with them was sent.
+    /// Drops the address and the control data, which went with an earlier part.
     pub(crate) fn only_bytes(&mut self) {
         self.without_address();
         self.0.msg_control = ptr::null_mut();
         self.0.msg_controllen = 0;
     }
 
-    /// Lends it to the kernel, for a call that is over while it is there.
+    /// Lends it to the kernel, for calls that are over before it is gone.
     pub(crate) fn lend(&mut self) -> User<msghdr> {
         User::lend(&mut self.0)
     }

@@ -1,7 +1,7 @@
 //! `recvmmsg` and `sendmmsg`: several messages by one call.
 //!
-//! What can be done at once is done by one system call; then the next message is waited for as
-//! `recvmsg` and `sendmsg` wait.
+//! One system call moves the messages that need not wait; then the fiber waits for the next message as
+//! `recvmsg` and `sendmsg` do.
 
 use std::ffi::{c_int, c_uint};
 use std::mem;
@@ -11,8 +11,7 @@ use carefree_runtime::{Reason, clock};
 use libc::{mmsghdr, msghdr, timespec};
 
 use crate::call::answer::{Answer, answer};
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor;
 use crate::descriptor::option::option;
@@ -46,8 +45,8 @@ system_call!(
 );
 
 interpose! {
-    /// `recvmmsg(2)`. As Linux has it, the timeout is looked at when a message has come; it does not
-    /// end the wait for one. Afterwards it says how much of it is left.
+    /// `recvmmsg(2)`. As on Linux, the timeout is checked after each message and does not end the wait for
+    /// one. Afterwards it holds the time that is left.
     safe fn recvmmsg(
         fd: c_int,
         messages: User<mmsghdr>,
@@ -71,12 +70,12 @@ interpose! {
     }
 }
 
-/// The kernel deals with so many by one call.
+/// At most as many messages as the kernel moves by one call.
 fn limited(count: c_uint) -> usize {
     (count as usize).min(libc::UIO_MAXIOV as usize)
 }
 
-/// As many messages as go at once.
+/// Moves as many messages as need not wait.
 fn at_once(
     number: Number,
     fd: c_int,
@@ -111,12 +110,12 @@ fn receive_messages(
             break Ok(got);
         }
         let (rest, left) = (messages.after(got), count - got);
-        // Where there is a limit, it is looked at after each.
+        // A timeout is checked after each message.
         let most = if timeout.is_null() { left } else { left.min(1) };
         let tried = at_once(Number::RECVMMSG, fd, rest, most, flags);
         let answer = match tried {
-            // Another receiver was faster; or the socket is shut down, and of datagrams only a call that
-            // waits is told so.
+            // Another receiver was faster; or the socket is shut down, which for datagrams is told only to a
+            // call that waits.
             Err(libc::EAGAIN) if got == 0 || !of_one => receive_one(fd, rest, flags, &mut steps),
             answer => answer,
         };
@@ -131,7 +130,7 @@ fn receive_messages(
             if tried.is_ok() && most == left {
                 break Ok(got);
             }
-            // What is there besides, without waiting.
+            // The other messages that are there, without waiting.
             continue;
         }
         if !steps.go_on() {
@@ -160,7 +159,7 @@ fn receive_messages(
     Ok(got)
 }
 
-/// Receives one message, for which it waits.
+/// Waits for one message and receives it.
 fn receive_one(fd: c_int, message: User<mmsghdr>, flags: c_int, steps: &mut MultiStep) -> Answer {
     let length = receive_message(fd, header_of(message), flags, steps)?;
     // SAFETY: the kernel has written to the header, which this is beside.
@@ -168,20 +167,20 @@ fn receive_one(fd: c_int, message: User<mmsghdr>, flags: c_int, steps: &mut Mult
     Ok(1)
 }
 
-/// What comes after some messages.
+/// What follows the messages that were received.
 enum Next {
     Message,
-    /// The call has to do with those it has.
+    /// The call ends with those it has.
     Nothing,
-    /// There is no waiting for it without taking it.
+    /// The reactor cannot wait without receiving.
     Unknown,
 }
 
 /// Waits for the next message, and takes nothing.
 ///
-/// An error that comes after some messages is the next call's, say Linux and the manual. Whoever asks
-/// for a message takes the error instead, and could not give it back; but it stays with the socket
-/// when a poll has seen it. (Only one that comes between the poll and the asking is lost.)
+/// On Linux, and by the manual, an error that comes after some messages is reported to the next call. To ask
+/// for a message would take the error from the socket for good; a poll leaves it there. (Only an error that
+/// comes between the poll and the receiving call is lost.)
 fn wait_for_more(fd: c_int) -> Next {
     let op = UserOp::poll(fd, libc::POLLIN);
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
@@ -240,9 +239,10 @@ fn transmit_messages(fd: c_int, messages: User<mmsghdr>, count: usize, flags: c_
 
 /// Whether a call that has sent some messages was ended by an error, and not for want of room.
 ///
-/// Most errors come again when the next message is tried. What an earlier one brought about (nobody
-/// listens at its address) is told once, and a call that has sent some keeps it to itself. There is room
-/// then, which does not come back in a moment: such a socket is writable when half of it is free.
+/// Most errors come again when the next message is tried. But an error that an earlier message caused (no
+/// socket at its address) is reported once, and a call that has sent some messages does not report it. In
+/// that case the socket is writable. If it was full instead, it is not so soon: it becomes writable when half
+/// of its buffer is free.
 #[cold]
 fn has_told_an_error(fd: c_int) -> bool {
     let is_of_internet = matches!(option(fd, libc::SO_DOMAIN), Ok(libc::AF_INET | libc::AF_INET6));
@@ -259,7 +259,7 @@ fn length_of(message: User<mmsghdr>) -> User<c_uint> {
     message.skip(mem::offset_of!(mmsghdr, msg_len)).cast()
 }
 
-/// Bytes that a message has to send.
+/// How many bytes a message has to send.
 ///
 /// # Safety
 /// The kernel has read the header and the buffers' descriptions.
@@ -272,8 +272,8 @@ unsafe fn total(message: User<mmsghdr>) -> usize {
     }
 }
 
-/// Sends what is left of a message of which a part was sent, as happens on streams. Whether all of it
-/// is sent then; if not, its length says so, and the kernel's call sends no message after it.
+/// Sends the rest of a message of which a part was sent, as happens on streams. Returns whether all of it has
+/// been sent; if not, its length says so, and like the kernel's call this one sends no message after it.
 ///
 /// # Safety
 /// The kernel has read the header and the buffers' descriptions, and written the length.

@@ -1,4 +1,9 @@
-//! Looking at all before any is taken: `MSG_PEEK` with `MSG_WAITALL`.
+//! Peeking at all data: `MSG_PEEK` with `MSG_WAITALL`.
+//!
+//! Such a call on a TCP connection waits until that much has come. The reactor cannot do that: data that was
+//! peeked at is still there, so the socket stays ready; and io_uring, which goes on where it stopped, would
+//! copy the same bytes again, behind themselves (Linux 6.18). So the fiber polls (see
+//! [`polling`](crate::wait::polling)). On a stream of `AF_UNIX` the call does not wait for all.
 
 use std::ffi::c_int;
 
@@ -6,9 +11,8 @@ use carefree_runtime::Reason;
 
 use crate::call::answer::Answer;
 use crate::descriptor::Limit;
-use crate::wait::parking::{self};
 use crate::wait::polling::Polled;
-use crate::wait::readiness::{self};
+use crate::wait::{parking, readiness};
 
 /// Calls `look`, which does not wait, until it finds `length` bytes or the end.
 #[cold]
@@ -17,7 +21,7 @@ pub(crate) fn until_all(fd: c_int, length: usize, mut look: impl FnMut() -> Answ
     let mut seen = Err(libc::EAGAIN);
     let deadline = parking::deadline(fd, Some(Limit::Receive));
     let ended = ARRIVALS.poll(Reason::Read, deadline, libc::EAGAIN, || {
-        // Before the look: what comes in between is looked at.
+        // Asked before the look, which then sees what has come in between.
         let over = is_over(fd);
         seen = look();
         match seen {
@@ -33,7 +37,7 @@ pub(crate) fn until_all(fd: c_int, length: usize, mut look: impl FnMut() -> Answ
     }
 }
 
-/// Whether nothing more will come.
+/// Whether no more data will come.
 fn is_over(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
     readiness::one(&mut file, Some(0)) != Ok(0)

@@ -1,12 +1,11 @@
-//! Sockets' system calls as they are.
+//! Sockets' system calls, made as they are.
 
 use std::ffi::{c_int, c_void};
 
 use libc::{msghdr, sockaddr, socklen_t};
 
 use crate::call::answer::Answer;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 
 /// `recvfrom(2)` as it is.

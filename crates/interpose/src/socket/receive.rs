@@ -61,8 +61,8 @@ interpose! {
 
 /// Receives.
 ///
-/// In steps that each need little stack: a fiber that waits here has usually touched one page of
-/// its own, and is to leave it at that.
+/// Each step needs little stack: a fiber that waits here has usually touched only one page of its stack, and
+/// should not touch a second.
 pub(crate) fn receive(
     fd: c_int,
     buffer: User<c_void>,
@@ -71,7 +71,7 @@ pub(crate) fn receive(
     address: User<sockaddr>,
     address_length: User<socklen_t>,
 ) -> Answer {
-    // Cut as the kernel cuts it for this call: as one of a list, a longer buffer would be refused.
+    // The kernel cuts the length for this call too. In a list, a longer buffer would be refused.
     let length = length.min(LONGEST);
     let plain = |flags| plain_receive(fd, buffer, length, flags, address, address_length);
     let flags = heeded(fd, flags);
@@ -104,7 +104,7 @@ pub(crate) fn receive(
     }
 }
 
-/// Receives what cannot be had at once.
+/// Waits for data and receives it.
 #[inline(never)]
 fn park_for_data(fd: c_int, buffer: User<c_void>, length: usize, flags: c_int) -> Answer {
     if !blocking(descriptor::file(fd), fd) {

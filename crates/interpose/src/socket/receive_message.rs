@@ -1,4 +1,4 @@
-//! `recvmsg`, and how it is received for calls that say from where.
+//! `recvmsg`, and receiving for calls that return the sender's address.
 
 use std::ffi::{c_int, c_void};
 
@@ -36,17 +36,17 @@ interpose! {
     }
 }
 
-/// Whether receiving no bytes of `fd` waits in a way of its own: of TCP such a call ends with whatever
-/// wakes it, be it no data, which a reactor does not hear of.
+/// Whether receiving no bytes from `fd` waits in its own way: on TCP such a call ends with whatever wakes it,
+/// also if that is no data, and a reactor does not learn of that.
 #[cold]
 pub(crate) fn waits_for_nothing(fd: c_int) -> bool {
     option(fd, libc::SO_TYPE) == Ok(libc::SOCK_STREAM) && blocking(descriptor::file(fd), fd)
 }
 
-/// Asks a socket what is wrong with it, by a look at none of its bytes.
+/// Asks a socket for errors, by peeking at none of its bytes.
 ///
 /// # Errors
-/// What is wrong; an error that it had for the next call has been told by that.
+/// The error, which is taken from the socket.
 pub(crate) fn ask_what_is_wrong(fd: c_int) -> Result<(), c_int> {
     let null = User::NULL;
     match plain_receive(fd, null, 0, libc::MSG_PEEK | libc::MSG_DONTWAIT, null.cast(), User::NULL) {
@@ -55,7 +55,7 @@ pub(crate) fn ask_what_is_wrong(fd: c_int) -> Result<(), c_int> {
     }
 }
 
-/// Receives, and says from where.
+/// Receives, and returns the sender's address.
 #[cold]
 pub(crate) fn receive_from(
     fd: c_int,
@@ -78,10 +78,10 @@ pub(crate) fn receive_from(
     answer
 }
 
-/// The header and the buffers of a message that the kernel has not looked at yet.
+/// The header and the buffers of a message that the kernel has not read yet.
 ///
 /// # Errors
-/// What is wrong with them: the kernel says so before it asks the socket.
+/// What is wrong with them, which the kernel reports before it asks the socket.
 fn of_message(message: User<msghdr>) -> Result<(msghdr, Buffers), c_int> {
     message.check(1)?;
     // SAFETY: just found.
@@ -111,11 +111,10 @@ pub(crate) fn receive_message(
         return until_all(fd, length, look);
     }
     if wants_all(flags) {
-        // Not tried, for what it received would have to be joined with the rest.
+        // Not tried: what a try received would have to be joined with the rest.
         let header = of_message(message)?.0;
         ask_what_is_wrong(fd)?;
-        // Where what comes with the data ends a part, and where a mark of urgent data does, only the
-        // kernel knows.
+        // Only the kernel knows where control data ends a part, or a mark of urgent data does.
         if header.msg_controllen > 0 || is_urgent(fd) {
             return steps.offload(|| plain_message(number, fd, message, flags));
         }
@@ -135,7 +134,7 @@ pub(crate) fn receive_message(
                 all
             }
         } else {
-            // Of what is wrong with it a reactor may tell only when something has come.
+            // A reactor may report what is wrong with it only when data has come.
             of_message(message)?.1
         };
         if buffers.left() == 0 && waits_for_nothing(fd) {

@@ -1,15 +1,15 @@
-//! Going on after a part of a stream's bytes.
+//! Moving the rest of a stream's bytes after a part.
 //!
-//! A connection that its peer has reset has an error for its next call. On a thread a call that has sent
-//! or received a part ends with that part, for the kernel looks at the error only when nothing was done,
-//! and the next call is told. A try to move the rest is such a next call: it would take the error away,
-//! to which the part is the answer. The program would then hear `EPIPE` where a thread hears
-//! `ECONNRESET`, or that the stream has ended, as if that was in order. So the connection is looked at
-//! before each try, by what takes nothing, and the reactor only waits.
+//! A connection that its peer has reset keeps an error for its next call. On a thread, a call that has sent or
+//! received a part ends with that part, because the kernel looks at the error only if nothing was done; the
+//! next call reports it. Here, a try to move the rest would be that next call: it would take the error from
+//! the socket, and the program, whose call answers with the part, would see `EPIPE` next where a thread sees
+//! `ECONNRESET`, or an orderly end of the stream. So the connection is polled before each try, which takes
+//! nothing, and the reactor only waits.
 //!
-//! When sending, an error that comes between the look and the try is lost all the same. (When receiving,
-//! none is: there are bytes to be had, and they come first.) So is one that leaves the connection as it
-//! is (of `IP_RECVERR`), which a look cannot tell from a message in the queue of errors.
+//! When sending, an error that comes between the poll and the try is still lost. (When receiving, none is:
+//! there are bytes, which come first.) So is an error that leaves the connection intact (`IP_RECVERR`): a poll
+//! cannot tell it from a message in the error queue.
 //!
 //! On `AF_UNIX` the kernel itself takes the error when it has received a part: see [`takes_error`].
 
@@ -17,8 +17,7 @@ use std::ffi::c_int;
 
 use libc::msghdr;
 
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::user::User;
 use crate::descriptor::option::option;
 use crate::socket::plain::plain_message;
@@ -26,14 +25,13 @@ use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::{is_hung_up, look};
 use crate::wait::user_op::UserOp;
 
-/// Asks whether what comes next is behind a mark of urgent data.
+/// Asks whether the next byte is behind a mark of urgent data.
 const SIOCATMARK: usize = 0x8905;
-/// What a receiving call goes on for, or ends with. (An error, and the end of both directions, are told
-/// unasked.)
+/// The events that a receiving call goes on or ends at. (Errors and hang-ups are always reported.)
 const NEWS: i16 = libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP;
 
-/// Sends more of a stream's bytes after a part, when there is room. It is tried at first: the part may
-/// have ended at a pointer that leads nowhere, which is not waited for.
+/// Sends more of a stream's bytes after a part, when there is room. It tries first: the part may have ended
+/// at a pointer that leads nowhere, and then the call must not wait.
 pub(crate) fn send_more(on: On, message: User<msghdr>, flags: c_int, deadline: u64) -> Parked {
     let fd = on.fd;
     let at_once = flags | libc::MSG_DONTWAIT;
@@ -54,19 +52,19 @@ pub(crate) fn send_more(on: On, message: User<msghdr>, flags: c_int, deadline: u
             ended => return ended,
         }
     }
-    // Another writer was faster, or the kernel has no memory now, of which no look tells.
+    // Another writer was faster, or the kernel has no memory now, which a poll does not report.
     let op = UserOp::send_message(fd, message, flags);
     parking::perform_until(&op, on, deadline)
 }
 
-/// Whether a receiving call on the stream `fd` takes the error that ended it after a part, so that the
-/// next call is not told.
+/// Whether a receiving call on the stream `fd` that ends after a part because of an error takes the error from
+/// the socket, so that the next call does not report it.
 pub(crate) fn takes_error(fd: c_int) -> bool {
     option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
 }
 
-/// Receives more of a stream's bytes after a part, when they come: some of them, or none if it is over.
-/// `Unsupported` as well if urgent data lies ahead: where a call ends before it, the kernel knows.
+/// Receives more of a stream's bytes after a part, when they come: some of them, or none if the stream has
+/// ended. `Unsupported` also if urgent data lies ahead: only the kernel knows where a call ends before it.
 pub(crate) fn receive_more(on: On, message: User<msghdr>, flags: c_int, deadline: u64) -> Parked {
     let fd = on.fd;
     let mut woken = false;
@@ -93,12 +91,12 @@ pub(crate) fn receive_more(on: On, message: User<msghdr>, flags: c_int, deadline
             ended => return ended,
         }
     }
-    // Another reader was faster, or there is a message in the queue of errors.
+    // Another reader was faster, or there is a message in the error queue.
     let op = UserOp::receive_message(fd, message, flags & !libc::MSG_WAITALL);
     parking::perform_until(&op, on, deadline)
 }
 
-/// Whether what comes next on `fd` is behind a mark of urgent data.
+/// Whether the next byte of `fd` is behind a mark of urgent data.
 pub(crate) fn is_at_mark(fd: c_int) -> bool {
     sys::ioctl_number(fd, SIOCATMARK).is_ok_and(|mark| mark != 0)
 }

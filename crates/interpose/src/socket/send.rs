@@ -96,7 +96,7 @@ pub(crate) fn transmit_as(
     (address, address_length): (User<sockaddr>, socklen_t),
     steps: &mut MultiStep,
 ) -> Answer {
-    // As above.
+    // As for `receive`.
     let length = length.min(LONGEST);
     let first = plain_send(fd, buffer, length, flags | libc::MSG_DONTWAIT, address, address_length);
     match first {
@@ -107,7 +107,7 @@ pub(crate) fn transmit_as(
         }
         _ => return first,
     }
-    // The rest: to whom has been said if some of it is on its way.
+    // The rest. If a part was sent, it had the address.
     let sent = first.unwrap_or(0);
     let mut rest = iovec { iov_base: buffer.skip(sent).pointer(), iov_len: length - sent };
     let mut message = Message::of_one(&mut rest);
@@ -138,7 +138,7 @@ fn transmit_when_connected(
     match parking::perform(&UserOp::poll(fd, libc::POLLOUT), on) {
         Parked::Late => Err(libc::EINPROGRESS),
         Parked::Answered(Err(errno)) => Err(errno),
-        // If the connection was refused, this says so.
+        // If the connection was refused, this call reports it.
         Parked::Answered(Ok(_)) => transmit_as(fd, buffer, length, flags, nobody, steps),
         Parked::Unsupported => {
             steps.offload(|| plain_send(fd, buffer, length, flags, User::NULL, 0))
@@ -168,7 +168,7 @@ pub(crate) fn transmit_message(
         return first;
     }
     if first.is_ok() {
-        // Whom to, and what goes with it, has been sent.
+        // The address and the control data have gone with the part.
         buffers.advance(sent);
         rest.set_buffers(&buffers);
         rest.only_bytes();

@@ -16,8 +16,8 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
 
-/// Sends what could not be sent at once, all of it unless the socket is in non-blocking mode. `begun`:
-/// a part of the call's data was sent before.
+/// Sends what could not be sent at once: all of it, unless the socket is in non-blocking mode. `begun` says
+/// that a part of the call's data was sent before.
 pub(crate) fn transmit_rest(
     fd: c_int,
     message: Message,
@@ -43,7 +43,7 @@ pub(crate) fn transmit_rest(
     let mut sent = 0;
     let deadline = parking::deadline(fd, Some(Limit::Send));
     loop {
-        // Without the signal: a reactor raises it or not, and not always where it belongs.
+        // Without `SIGPIPE`: some reactors raise it, and not always in the calling thread.
         let silent = flags | libc::MSG_NOSIGNAL;
         let op = UserOp::send_message(fd, rest.lend(), silent);
         let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
@@ -54,7 +54,7 @@ pub(crate) fn transmit_rest(
         let answer = match parked {
             Parked::Late => Err(libc::EAGAIN),
             Parked::Answered(Err(libc::EPIPE)) if !begun && sent == 0 && steps.go_on() => {
-                // Once more here, for the signal. (Who has sent a part gets it from the next call.)
+                // Tried again here, for the signal. (After a part, the next call raises it.)
                 plain_message(number, fd, rest.lend(), flags | libc::MSG_DONTWAIT)
             }
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {
@@ -77,12 +77,12 @@ pub(crate) fn transmit_rest(
 
 /// Sends a message that goes whole or not at all, when there is room for it.
 ///
-/// The reactor only waits for the room. A socket of `AF_UNIX` takes the data out of the buffers
-/// before it looks at its receiver's queue, and io_uring tries again with what is left in them: so it
-/// would send an empty message, and say so (Linux 6.18).
+/// The reactor only waits for room. A socket of `AF_UNIX` takes the data from the buffers before it looks at
+/// its receiver's queue, and io_uring then tries again with what is left in them: it would send an empty
+/// message, and report that (Linux 6.18).
 fn transmit_whole(fd: c_int, mut message: Message, flags: c_int, steps: &mut MultiStep) -> Answer {
     let number = Number::SENDMSG;
-    // Room at whom? What is not connected is always writable.
+    // Unconnected sockets always poll writable, whatever room their receiver has.
     let elsewhere =
         !message.header().msg_name.is_null() && option(fd, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
     let on = On { fd, reason: Reason::Write, limit: Some(Limit::Send) };
@@ -101,7 +101,7 @@ fn transmit_whole(fd: c_int, mut message: Message, flags: c_int, steps: &mut Mul
             Parked::Answered(Err(errno)) => return Err(errno),
             Parked::Answered(Ok(_)) => {
                 match plain_message(number, fd, message, flags | libc::MSG_DONTWAIT) {
-                    // Somebody else was faster.
+                    // Another sender was faster.
                     Err(libc::EAGAIN) => {}
                     answer => return answer,
                 }

@@ -1,19 +1,10 @@
 //! Receiving all that was asked for: `MSG_WAITALL`.
 //!
-//! On streams alone: a message comes whole, and the next one is another. (io_uring would join those
-//! of `SOCK_SEQPACKET`.) The call's time limit is for all of it.
+//! On streams only: a message is received as a whole, and the next one is another message. (io_uring would
+//! join those of `SOCK_SEQPACKET`.) The socket's time limit is for the whole call.
 //!
-//! # What ends a part
-//!
-//! The reactor is asked for parts, save on `AF_UNIX`: io_uring, which goes on where it stopped, takes
-//! the error that a part ended with (Linux 6.18). See [`resume`](crate::socket::resume).
-//!
-//! # Looking at all before any is taken
-//!
-//! With `MSG_PEEK` as well, a call on a TCP connection waits until that much has come. The reactor
-//! cannot: data that has been looked at is still there, so the socket stays ready, and io_uring, which
-//! goes on where it stopped, would copy the same bytes again behind themselves (Linux 6.18). So the
-//! fiber looks again and again (see [`polling`](crate::wait::polling)). On a stream of `AF_UNIX` one look is all.
+//! The reactor receives parts, except on `AF_UNIX`: io_uring, which goes on where it stopped, would take the
+//! error that ended a part from the socket (Linux 6.18). See [`resume`](crate::socket::resume).
 
 use std::ffi::{c_int, c_void};
 
@@ -96,8 +87,8 @@ pub(crate) fn receive(
     }
 }
 
-/// Receives what is left of `length` bytes of which `got` are there, but none beyond a mark of urgent
-/// data, which ends the call if it is reached.
+/// Receives the rest of `length` bytes, of which `got` are there, but none beyond a mark of urgent data, which
+/// ends the call.
 #[cold]
 fn receive_before_mark(
     fd: c_int,

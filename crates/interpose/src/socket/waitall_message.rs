@@ -17,8 +17,8 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
 
-/// Receives until a message's buffers are full, where the reactor can only receive what is there, or
-/// has received a part: of `got` bytes, which the header tells of.
+/// Receives until a message's buffers are full, where the reactor can only receive a part, or has received
+/// one: of `got` bytes, which the header describes.
 #[cold]
 pub(crate) fn receive_all(
     fd: c_int,
@@ -28,7 +28,7 @@ pub(crate) fn receive_all(
     deadline: u64,
     steps: &mut MultiStep,
 ) -> Answer {
-    // Nobody has looked at it: such a call is not tried.
+    // Such a call is not tried, so the kernel has not read the header yet.
     message.check(1)?;
     // SAFETY: just found.
     let mut part = unsafe { Message::copied(message) };
@@ -37,8 +37,8 @@ pub(crate) fn receive_all(
     buffers.look()?;
     let on = On { fd, reason: Reason::Read, limit: Some(Limit::Receive) };
     let takes_error = resume::takes_error(fd);
-    // Files that came along, for which there is no room, end it too. Elsewhere it is not files that
-    // are without room.
+    // It also ends if files came along for which there is no room. (On other sockets the flag is about other
+    // control data.)
     let lost_files = |part: &msghdr| takes_error && part.msg_flags & libc::MSG_CTRUNC != 0;
     if got > 0 {
         let is_over = got >= buffers.left() || lost_files(&header);
@@ -87,7 +87,7 @@ pub(crate) fn receive_all(
     }
 }
 
-/// Makes `part` the header for what is left in `buffers` after `more` bytes.
+/// Makes `part` the header for the rest of `buffers` after `more` bytes.
 fn go_on(part: &mut Message, buffers: &mut Buffers, more: usize) {
     buffers.advance(more);
     part.set_buffers(buffers);

@@ -1,6 +1,6 @@
 //! Threads that `std` would start for fibers with names: see [`carefree_runtime::standard`].
 //!
-//! Any other thread is started by libc, whether a fiber asks or a thread.
+//! Any other thread is started by libc, on a fiber as well as on a thread.
 
 use std::ffi::{c_int, c_void};
 
@@ -46,8 +46,8 @@ interpose! { lean anywhere
     }
 }
 
-/// Tells the runtime that all this is there, if what `std` calls is ours: not so where this crate is
-/// part of a library in a program that calls libc's.
+/// Tells the runtime that these stand-ins are in place, if `std` calls them: in a library of a program that
+/// calls libc's own, it does not.
 #[cfg(not(target_feature = "crt-static"))]
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -1,8 +1,8 @@
-//! Waiting for a thread to end, or for a fiber whose handle was given up for its `pthread_t`. (Others are
-//! joined through their handles.)
+//! Waiting for a thread to end, or for a fiber whose handle was exchanged for a `pthread_t`. (Other fibers
+//! are joined through their handles.)
 //!
-//! libc learns of a thread's end from the kernel, which wakes a futex of libc's when it clears the
-//! thread's number. Nobody could wake a fiber there, so another thread waits in its stead.
+//! The kernel tells libc of a thread's end: it clears the thread's number and wakes a futex there. That
+//! wakes no fiber, so another thread waits in its stead.
 
 use std::ffi::{c_int, c_void};
 
@@ -21,9 +21,9 @@ type Place = *mut *mut c_void;
 /// # Safety
 /// As for `pthread_join`; `join` is that.
 unsafe fn elsewhere(thread: Thread, result: Place, join: impl FnOnce(Place) -> c_int) -> c_int {
-    /// A pointer, and a call with it, for another thread while this one waits.
+    /// A pointer and a call with it, lent to another thread while this one waits.
     struct Sent<T>(T);
-    // SAFETY: nobody else uses it meanwhile.
+    // SAFETY: this thread does not use it meanwhile.
     unsafe impl<T> Send for Sent<T> {}
     impl<T> Sent<T> {
         fn get(self) -> T {
@@ -47,8 +47,8 @@ unsafe fn elsewhere(thread: Thread, result: Place, join: impl FnOnce(Place) -> c
     })
 }
 
-/// Joins a fiber that was given up for its `pthread_t`, if `thread` is one; waits for it until
-/// `deadline`, of which it asks only if there is something to wait for.
+/// Joins a fiber whose handle was exchanged for `thread`, if there is one; waits for it until `deadline`,
+/// which is computed only if there is something to wait for.
 ///
 /// # Safety
 /// As for `pthread_join`.
@@ -79,7 +79,7 @@ unsafe fn join_fiber(
     Some(0)
 }
 
-/// When a join that is given a time ends.
+/// The deadline of a join with a time limit.
 ///
 /// # Safety
 /// It is a time, or null.
@@ -87,7 +87,7 @@ unsafe fn moment(time: Time, clock: libc::clockid_t) -> Result<u64, c_int> {
     let clock = Clock::from_id(clock)?;
     // SAFETY: the caller's promise.
     match unsafe { time.as_ref() } {
-        // The first moment that there is, for 0 means not to wait.
+        // At least 1, because 0 means not to wait.
         Some(time) => Ok(absolute(time, clock)?.max(1)),
         None => Ok(NEVER),
     }

@@ -1,6 +1,6 @@
-//! A thread's name by the kernel's measure: a fiber's is its own, not its carrier's.
+//! Names of threads as the kernel keeps them: a fiber has one of its own, not its carrier's.
 //!
-//! What reads `/proc` sees carriers, and their names.
+//! A program that reads `/proc` sees carriers, with their names.
 
 use std::ffi::{CStr, c_char, c_int, c_ulong};
 
@@ -16,7 +16,7 @@ fn is_self(thread: Thread) -> bool {
     thread == unsafe { libc::pthread_self() }
 }
 
-/// The name in `bytes`, of which what is too long is left out.
+/// The name in `bytes`, cut to the kernel's length.
 fn cut(bytes: &[u8]) -> KernelName {
     let mut name = KernelName::default();
     let length = bytes.len().min(name.len() - 1);
@@ -75,13 +75,13 @@ unsafe extern "C-unwind" fn raw_prctl(
     answer(returned) as c_int
 }
 
-/// Reads a name as the kernel does: up to a NUL, or as much as it keeps.
+/// Reads a name as the kernel does: up to a NUL, or as many bytes as it keeps.
 ///
 /// # Errors
 /// `EFAULT` if that cannot be read.
 ///
 /// # Safety
-/// What can be read there is not written to meanwhile.
+/// Nothing writes to it meanwhile.
 unsafe fn read(from: *const u8) -> Result<KernelName, c_int> {
     let mut name = KernelName::default();
     for index in 0..name.len() - 1 {

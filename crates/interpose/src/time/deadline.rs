@@ -1,4 +1,4 @@
-//! Times on C's clocks, as deadlines on the runtime's. (How long: `span`.)
+//! Times on C's clocks as deadlines on the runtime's. (Spans of time: `duration`.)
 
 use std::ffi::c_int;
 
@@ -8,8 +8,8 @@ use carefree_runtime::clock::{self, NEVER};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clock {
     Monotonic,
-    /// Set by people and time servers: a deadline on it is where it would be if it went on as it
-    /// does now. (The kernel would notice that it was set during the wait.)
+    /// Users and time servers set it. A deadline on it is computed as if it were not set before then. (The
+    /// kernel would notice.)
     Realtime,
 }
 
@@ -28,7 +28,7 @@ impl Clock {
 /// `time` in nanoseconds.
 ///
 /// # Errors
-/// `EINVAL` when its nanoseconds are no part of a second.
+/// `EINVAL` when its nanoseconds are negative or make a second.
 fn nanoseconds(time: &libc::timespec) -> Result<i128, c_int> {
     if !(0..1_000_000_000).contains(&time.tv_nsec) {
         return Err(libc::EINVAL);
@@ -40,7 +40,7 @@ fn clamp(nanoseconds: i128) -> u64 {
     u64::try_from(nanoseconds.max(0)).unwrap_or(NEVER)
 }
 
-/// The moment `time`, a reading of `clock`. In the past if it is negative, as libc's locks have it.
+/// The moment at which `clock` shows `time`. A negative time is in the past, as for libc's locks.
 ///
 /// # Errors
 /// `EINVAL` when it is not a time.

@@ -1,4 +1,4 @@
-//! C's ways to say how long, in nanoseconds.
+//! Spans of time in C's types, as nanoseconds.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use crate::call::user::User;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A span of time; `EINVAL` if it is none. [`NEVER`] if it is too long to count.
+/// A span of time; [`NEVER`] if it is too long to count. `EINVAL` if it is not valid.
 pub(crate) fn span(time: &libc::timespec) -> Result<u64, c_int> {
     let seconds = u64::try_from(time.tv_sec).map_err(|_| libc::EINVAL)?;
     match u64::try_from(time.tv_nsec) {
@@ -19,15 +19,15 @@ pub(crate) fn span(time: &libc::timespec) -> Result<u64, c_int> {
     }
 }
 
-/// A time of nanoseconds as C has it.
+/// Nanoseconds in C's type.
 pub(crate) fn timespec(nanos: u64) -> libc::timespec {
     libc::timespec { tv_sec: (nanos / SECOND) as _, tv_nsec: (nanos % SECOND) as _ }
 }
 
-/// What a caller's pointer to a time points to; `None` for a null pointer.
+/// The time that a caller points to; `None` for a null pointer.
 ///
 /// # Errors
-/// `EFAULT` if there is nothing.
+/// `EFAULT` if it cannot be read.
 pub(crate) fn given(time: User<libc::timespec>) -> Result<Option<libc::timespec>, c_int> {
     if time.is_null() {
         return Ok(None);
@@ -35,10 +35,10 @@ pub(crate) fn given(time: User<libc::timespec>) -> Result<Option<libc::timespec>
     time.read().map(Some)
 }
 
-/// When a span that begins now is over; [`NEVER`] for a null pointer.
+/// The end of a span that begins now; [`NEVER`] for a null pointer.
 ///
 /// # Errors
-/// `EFAULT` if there is none, `EINVAL` if it is none.
+/// `EFAULT` if it cannot be read, `EINVAL` if it is not valid.
 pub(crate) fn deadline(time: User<libc::timespec>) -> Result<u64, c_int> {
     match given(time)? {
         Some(time) => span(&time).map(from_now),
@@ -46,17 +46,17 @@ pub(crate) fn deadline(time: User<libc::timespec>) -> Result<u64, c_int> {
     }
 }
 
-/// When `nanos` from now are over.
+/// The moment `nanos` from now.
 pub(crate) fn from_now(nanos: u64) -> u64 {
     clock::now().saturating_add(nanos)
 }
 
-/// When so many milliseconds from now are over; [`NEVER`] for less than none.
+/// The moment so many milliseconds from now; [`NEVER`] for a negative number.
 pub(crate) fn deadline_of_millis(millis: c_int) -> u64 {
     u64::try_from(millis).map_or(NEVER, |millis| from_now(millis * 1_000_000))
 }
 
-/// How long it is until `deadline`.
+/// Nanoseconds until `deadline`.
 pub(crate) fn left(deadline: u64) -> u64 {
     if deadline == NEVER { NEVER } else { deadline.saturating_sub(clock::now()) }
 }

@@ -1,9 +1,9 @@
-//! Reading the clock, on fibers with time of their own.
+//! Reading the clock, on fibers with virtual time.
 //!
-//! Where time is [virtual](carefree_runtime::RuntimeBuilder::virtual_time), `Instant::now` and its like
-//! must show what deadlines go by: a loop around a timed wait asks them whether it is over. The time of
-//! day begins at midnight of 1 January 2020, UTC, so that it is the same in each run. Clocks of
-//! processor time, and those of all other fibers, are as ever.
+//! Where time is [virtual](carefree_runtime::RuntimeBuilder::virtual_time), `Instant::now` and its like must
+//! show the time that deadlines are compared with: a loop around a timed wait asks them whether it is over.
+//! The time of day begins at midnight of 1 January 2020, UTC, so that it is the same in each run. Clocks of
+//! processor time, and all clocks on other fibers, are real.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,10 +14,10 @@ use libc::{clockid_t, time_t, timespec, timeval};
 use crate::call::answer::answer;
 use crate::call::user::User;
 
-/// The time of day that virtual time begins at. It begins at one second.
+/// The time of day at which virtual time, which begins at one second, is 0.
 const MIDNIGHT: u64 = (1_577_836_800 - 1) * 1_000_000_000;
 
-/// What `clock` shows on a fiber with virtual time, in nanoseconds.
+/// What `clock` shows on a fiber with virtual time, in nanoseconds; `None` for all else.
 fn shown(clock: clockid_t) -> Option<u64> {
     let now = clock::virtual_now()?;
     match clock {

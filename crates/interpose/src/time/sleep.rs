@@ -1,9 +1,9 @@
 //! `nanosleep` and its kin.
 //!
-//! A fiber that is cancelled, or whose [`timeout`](carefree_runtime::timeout()) ends, wakes early and
-//! is told that its sleep is over: there is no `errno` for it that callers expect (`std` knows
-//! `EINTR` only, and sleeps on). The next call that can say so does. Signals do not end a fiber's
-//! sleep, for they are handled by threads.
+//! A fiber that is cancelled, or whose [`timeout`](carefree_runtime::timeout()) ends, wakes early, and its
+//! sleep reports success: callers expect no `errno` for that (`std` expects only `EINTR`, and then sleeps
+//! on). The next call that can report it does. Signals do not end a fiber's sleep, because threads handle
+//! them.
 
 use std::ffi::{c_int, c_uint};
 
@@ -20,7 +20,7 @@ system_call!(
     fn raw_nanosleep(time: User<timespec>, left: User<timespec>) -> c_int = SYS_nanosleep
 );
 
-/// By way of `nanosleep`, as libc's own does; for a static program.
+/// For a static program: by `nanosleep`, like libc's own.
 unsafe extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
     let mut time = timespec {
         tv_sec: (micros / 1_000_000).into(),
@@ -29,7 +29,7 @@ unsafe extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
     nanosleep::original(User::lend(&mut time), User::NULL)
 }
 
-/// How often a sleep until some time of day looks at the clock, which may be set meanwhile.
+/// How often a sleep until a time of day looks at the clock, in nanoseconds, because it may be set.
 const LOOK: u64 = 10_000_000_000;
 
 /// Sleeps for so long.
@@ -63,7 +63,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
         if unsafe { libc::clock_gettime(clock, &raw mut now) } != 0 {
             return libc::EINVAL;
         }
-        // A clock before 1970 is as good as one at its beginning.
+        // A time before 1970 counts as 1970.
         let left = time.saturating_sub(span(&now).unwrap_or(0));
         if left == 0 {
             return 0;
@@ -80,7 +80,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
 interpose! {
     /// `nanosleep(2)`.
     safe fn nanosleep(time: User<timespec>, left: User<timespec>) -> c_int, else raw_nanosleep {
-        // Written when a signal ends the sleep, and none does.
+        // Written only when a signal ends the sleep, which does not happen here.
         let _ = left;
         match sleep_relative(time) {
             0 => 0,
@@ -111,14 +111,14 @@ interpose! {
                 let time = given(time).and_then(|time| span(&time));
                 time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
             }
-            // Clocks that count a process's time, alarms, and what is no clock.
+            // Clocks of processor time, alarms, and invalid ones.
             _ => offload(|| original(clock, flags, time, left)),
         }
     }
 }
 
 interpose! {
-    /// `sleep(3)`. The seconds left when it is cut short.
+    /// `sleep(3)`: returns the seconds that are left if it is cut short.
     safe fn sleep(seconds: c_uint) -> c_uint, linked "__sleep" {
         let deadline = duration::from_now(u64::from(seconds) * 1_000_000_000);
         sleep_for(u64::from(seconds) * 1_000_000_000);
@@ -135,7 +135,7 @@ interpose! {
 }
 
 interpose! {
-    /// C11's `thrd_sleep(3)`, which says -2 for an error.
+    /// C11's `thrd_sleep(3)`, which returns -2 for an error.
     safe fn thrd_sleep(time: User<timespec>, left: User<timespec>) -> c_int, linked "__thrd_sleep" {
         let _ = left;
         if sleep_relative(time) == 0 { 0 } else { -2 }

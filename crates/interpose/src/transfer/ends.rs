@@ -23,7 +23,7 @@ pub(crate) const CHUNK: usize = 64 * 1024;
 pub(crate) fn look(fd: c_int) -> Seen {
     let file = descriptor::file(fd);
     if let Some(file) = file {
-        // Asked anew: a mistake would block the carrier.
+        // Asked again: with a stale answer the carrier could block.
         file.look(fd);
     }
     descriptor::seen(file, fd)
@@ -38,8 +38,7 @@ pub(crate) fn can_write(fd: c_int) -> bool {
     mode(fd) & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Whether the kernel moves anything to `fd`: not where all goes to the end (`O_APPEND`), whatever that
-/// means to a socket.
+/// Whether the kernel moves data to `fd`: not to a file with `O_APPEND`, even if it is a socket.
 pub(crate) fn is_sent_to(fd: c_int) -> bool {
     let mode = mode(fd);
     mode & libc::O_ACCMODE != libc::O_RDONLY && mode & libc::O_APPEND == 0
@@ -66,7 +65,7 @@ pub(crate) fn until_ready(fd: c_int, events: i16) -> Result<(), c_int> {
     }
 }
 
-/// An end of a transfer, if it is one that can be waited for, and what it is waited for to be.
+/// An end of a transfer, if the fiber can wait for it, and the event that it waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct End {
     fd: Option<c_int>,
@@ -81,9 +80,8 @@ pub(crate) fn output(fd: Option<c_int>) -> End {
     End { fd, events: libc::POLLOUT }
 }
 
-/// Calls `attempt`, which answers without waiting or ends it all, until it need not wait; waits for the
-/// ends meanwhile, in the kernel's order, unless the flags say no, or an end that is not ready
-/// `may_wait` not.
+/// Calls `attempt`, which does not wait, until it need not wait or fails. In between, waits for the ends in the
+/// kernel's order, unless the flags forbid it or `may_wait` does for an end that is not ready.
 pub(crate) fn when_ready(
     ends: [End; 2],
     flags: c_uint,
@@ -101,7 +99,7 @@ pub(crate) fn when_ready(
         match unready {
             Some((fd, _)) if !may_wait(fd) => return tried,
             Some((fd, events)) => until_ready(fd, events)?,
-            // Meanwhile both are.
+            // Both ends have become ready.
             None => {
                 carefree_runtime::interrupted().map_err(interruption)?;
                 yield_now();
@@ -110,7 +108,7 @@ pub(crate) fn when_ready(
     }
 }
 
-/// The end that a splice may have to wait for though the pipe is ready: a disk, or what is further away.
+/// The end that a splice may have to wait for though the pipe is ready: a disk or a remote file.
 pub(crate) fn slow_end(
     (from, source, place): (c_int, Seen, User<off_t>),
     (to, target): (c_int, Seen),
@@ -122,8 +120,7 @@ pub(crate) fn slow_end(
     slow_source((from, source, place), length)
 }
 
-/// The source if what is to be moved out of it, at a place or from its position, may have to come from a
-/// disk first, or from further away.
+/// The source, if the data at the offset or position may have to be fetched from a disk or a remote file.
 pub(crate) fn slow_source(
     (from, source, place): (c_int, Seen, User<off_t>),
     length: usize,
@@ -135,7 +132,7 @@ pub(crate) fn slow_source(
     };
     let waits = match source.storage {
         Storage::None | Storage::Memory | Storage::Kernel => false,
-        // No pipe takes more, as a rule, and few sockets.
+        // Most pipes and sockets take no more at once.
         Storage::Disk => !seekable::is_in_memory(from, at(), length.min(CHUNK) as u64),
         Storage::Device | Storage::Other => true,
     };

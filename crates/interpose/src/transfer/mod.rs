@@ -1,21 +1,20 @@
 //! `sendfile`, `splice` and their kin: moving data from file to file.
 //!
-//! The kernel moves data without waiting where it is told to (`SPLICE_F_NONBLOCK`), but that holds for
-//! pipes only: a socket in blocking mode is waited for all the same, and neither readiness nor the
-//! reactor's own operation (which keeps a thread of the kernel's, of which there are few) helps
-//! against a slow peer. So on a fiber
+//! The kernel moves data without waiting if it is told to (`SPLICE_F_NONBLOCK`), but the flag is only for
+//! pipes: the call still waits for a socket in blocking mode. Against a slow peer, neither polling nor the
+//! reactor's own operation (which occupies one of the kernel's few threads) helps. So on a fiber
 //!
 //! * `sendfile` to a stream socket in blocking mode reads and writes; to a pipe it is a `splice`;
-//! * `splice` from a pipe to such a socket copies what is in the pipe, and takes out of it what the
-//!   socket has taken; fibers that do so with the same pipe take turns;
-//! * anything else is tried, and tried again when both ends are ready;
-//! * what moves data between disks, and so ends by itself, is done by a thread that may block.
+//! * `splice` from a pipe to such a socket copies what is in the pipe, sends the copy, and then removes from
+//!   the pipe what the socket has accepted; fibers that do so with the same pipe do it one at a time;
+//! * all else is tried, and tried again when both ends are ready;
+//! * a thread that may block moves data between disks, which ends by itself.
 //!
-//! To a file in non-blocking mode nothing waits, and the kernel does it.
+//! A call to a file in non-blocking mode does not wait, and the kernel makes it.
 //!
-//! One case is left in which `splice` blocks the carrier: out of a socket, when somebody else reads
-//! from the same socket between the look and the call. And one in which it is not as on a thread: who
-//! *reads* from a pipe while another fiber splices from it to a socket may read what that one sends.
+//! In one case `splice` still blocks the carrier: from a socket, if another reader takes the data between the
+//! poll and the call. And in one case the result differs from a thread's: a reader of a pipe from which another
+//! fiber splices to a socket may read data that the splice sends as well.
 
 mod ends;
 pub mod sendfile;

@@ -7,8 +7,7 @@ use libc::off_t;
 
 use crate::call::answer::{Answer, answer, is_end};
 use crate::call::buffers::LONGEST;
-use crate::call::sys;
-use crate::call::sys::Number;
+use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::uninterrupted;
 use crate::call::user::User;
 use crate::descriptor::kind::{Kind, Seen};
@@ -48,37 +47,37 @@ fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answe
     let plainly = || uninterrupted(|| sys::call(Number::SENDFILE, plain));
     let (source, target) = (look(from), look(to));
     if source.storage == Storage::None && offset.is_null() && count > 0 {
-        // Later kernels send from a pipe, and wait for what comes.
+        // Later kernels send from a pipe, and wait for data.
         return offload::on_file(to, plainly);
     }
     if count == 0 && target.kind == Kind::Pipe && blocking(to) {
-        // Room in the pipe is waited for even so.
+        // The kernel waits for room in the pipe all the same.
         return offload::on_file(to, plainly);
     }
-    // Nothing else without a position is sent.
+    // The kernel sends from no other file without a position.
     if source.storage == Storage::None || count == 0 || count > isize::MAX as usize {
         return plainly();
     }
     match target.kind {
         _ if is_far_beyond_end((from, source, offset)) => offload::on_file(from, plainly),
         _ if target.storage != Storage::None => offload::on_file(to, plainly),
-        // What is refused is so at once.
+        // The kernel refuses this at once.
         _ if !is_sent_to(to) => plainly(),
-        // The same, to the kernel.
+        // To the kernel this is the same call.
         Kind::Pipe if blocking(to) => splice_all_kinds(from, offset, to, User::NULL, count, 0),
-        // Of how many messages it is to be, the kernel knows.
+        // Only the kernel knows how it divides the data into messages.
         Kind::Socket if blocking(to) && option(to, libc::SO_TYPE) != Ok(libc::SOCK_STREAM) => {
             offload::on_file(to, plainly)
         }
         Kind::Socket | Kind::Device if blocking(to) => {
             match copy((to, target.kind), (from, source), offset, count.min(LONGEST))? {
                 Some(sent) => Ok(sent),
-                // What is wrong with what is to be sent, the kernel says in its own words. A disk may have
-                // to fail once more for that.
+                // The kernel reports what is wrong with the source. A disk may have to fail once more for
+                // that.
                 None => offload::on_file(from, plainly),
             }
         }
-        // The target is not waited for, but what is to be sent may be.
+        // The call does not wait for the target, but may wait for the source.
         _ => match slow_source((from, source, offset), count) {
             Some(slow) => offload::on_file(slow, plainly),
             None => plainly(),
@@ -86,11 +85,11 @@ fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answe
     }
 }
 
-/// The least that a file system may have for its files' greatest length.
+/// The smallest limit that a file system may have for the length of its files.
 const SHORT: u64 = i32::MAX as u64;
 
-/// Whether there may be no such place in a file: `sendfile` alone of all calls says so, and does before
-/// it waits.
+/// Whether the offset may be beyond the file system's limit: `sendfile` reports that, as no other call does,
+/// and before it waits.
 fn is_far_beyond_end((from, source, place): (c_int, Seen, User<off_t>)) -> bool {
     if source.kind != Kind::Regular {
         return false;
@@ -128,8 +127,8 @@ fn copy(
             Err(_) => return Ok(None),
         },
     };
-    // More is announced only of what there is: a socket holds a part back until it comes, a fifth of a
-    // second long, and callers who want a whole file sent ask for as much as can be.
+    // `MSG_MORE` is used only while there is more: with it, a socket holds data back for up to a fifth of a
+    // second, and callers that send a whole file ask for as much as possible.
     let there = length(from).saturating_sub(begin).clamp(0, count as off_t) as usize;
     let mut buffer = vec![0u8; count.min(CHUNK)];
     let seats = [Seat::new(), Seat::new()];
@@ -143,13 +142,13 @@ fn copy(
         let most = buffer.len().min(count - sent);
         let bytes = User::lend_bytes(&mut buffer[..most]);
         let read = read_write::read_at(from, bytes, most, begin + sent as off_t);
-        // A close need not wait until all is written.
+        // A close of the source need not wait until all is written.
         reading.leave();
         if sent > 0 && !writing.go_on() {
             break Ok(());
         }
         let read = match read {
-            // A device may be one that cannot be sent from.
+            // The kernel may refuse to send from this device.
             Ok(0) if sent == 0 && source.kind != Kind::Regular => return Ok(None),
             Ok(0) => break Ok(()),
             Ok(read) => read,
@@ -161,7 +160,7 @@ fn copy(
             let more = if sent + read < there { libc::MSG_MORE } else { 0 };
             transmit_as(to, bytes, read, more, (User::NULL, 0), &mut writing)
         } else {
-            // A terminal's steps are its own.
+            // A write to a terminal registers as a waiter itself.
             writing.leave();
             read_write::write_all(to, bytes, read)
         };
@@ -178,7 +177,7 @@ fn copy(
     if sent == 0 {
         return ended.map(|()| Some(0));
     }
-    // Reading from /dev/zero and its like moves no position.
+    // A read from /dev/zero and its like moves no position.
     let moved =
         if source.kind == Kind::Device && source.storage == Storage::Memory { 0 } else { sent };
     let end = begin + moved as off_t;

@@ -9,9 +9,7 @@ use libc::{iovec, off_t};
 
 use crate::call::answer::{Answer, answer};
 use crate::call::pipe::Pipe;
-use crate::call::sys;
-use crate::call::sys::Number;
-use crate::call::sys::Word;
+use crate::call::sys::{self, Number, Word};
 use crate::call::uninterrupted::{offload, uninterrupted};
 use crate::call::user::User;
 use crate::descriptor::kind::Kind;
@@ -93,7 +91,7 @@ interpose! {
         let arguments = [fd.into(), buffers.into(), count.into(), tried.into()];
         let attempt = || Ok(sys::call(Number::VMSPLICE, arguments));
         let end = if can_write(fd) { output(Some(fd)) } else { input(Some(fd)) };
-        // The kernel does not look at the pipe's mode here, but at the flags alone.
+        // Here the kernel ignores the pipe's mode and looks only at the flags.
         answer(when_ready([end, End::default()], flags, |_| true, attempt))
     }
 }
@@ -128,7 +126,7 @@ pub(crate) fn splice_all_kinds(
     let has_wrong_place = !from_offset.is_null() && source.storage == Storage::None
         || !to_offset.is_null() && target.storage == Storage::None;
     let has_pipe = source.kind == Kind::Pipe || target.kind == Kind::Pipe;
-    // Between two pipes any length will do.
+    // Between two pipes any length is valid.
     let is_absurd = isize::try_from(length).is_err()
         && (source.kind != Kind::Pipe || target.kind != Kind::Pipe);
     if length == 0 || flags & !ALL_FLAGS != 0 || has_wrong_place || !has_pipe || is_absurd {
@@ -139,16 +137,16 @@ pub(crate) fn splice_all_kinds(
         return pipe_to_socket(from, to, length, flags);
     }
     let arguments = arguments(flags | libc::SPLICE_F_NONBLOCK);
-    // A stream of AF_UNIX alone takes the flag, or the pipe's mode, to be meant for it too.
+    // Only a stream of AF_UNIX heeds the flag, or the pipe's mode, as well.
     let heeds_pipe = source.kind == Kind::Socket
         && option(from, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
         && option(from, libc::SO_TYPE) == Ok(libc::SOCK_STREAM);
     let wait_first = source.kind == Kind::Socket && !heeds_pipe && blocking(from);
     let end = |fd, kind| (kind != Kind::Regular).then_some(fd);
-    // One that takes nothing is told of at once, before anything is waited for.
+    // A pipe that cannot be written to is reported at once, before the call waits.
     let refuses = |pipe| !can_write(pipe) || is_ready(pipe, libc::POLLERR);
     let ends = [input(end(from, source.kind)), output(end(to, target.kind))];
-    // Room in a pipe is waited for before what is no pipe is asked, in the pipe's own mode.
+    // The kernel waits for room in a pipe, in the pipe's own mode, before it looks at the other file.
     let room_first = source.kind != Kind::Pipe;
     let ends = if room_first { [ends[1], ends[0]] } else { ends };
     // Between two pipes, one in non-blocking mode is enough.
@@ -158,8 +156,8 @@ pub(crate) fn splice_all_kinds(
         false => blocking(fd),
     };
     when_ready(ends, flags, may_wait, || {
-        // Other sockets would be waited for, as long as there is nothing, whatever the flags say; but
-        // room in the pipe comes first.
+        // The kernel would wait for data of other sockets, whatever the flags; but first for room in the
+        // pipe.
         while wait_first && !is_ready(from, libc::POLLIN) && !refuses(to) {
             if !is_ready(to, libc::POLLOUT) {
                 return Ok(Err(libc::EAGAIN));
@@ -178,20 +176,20 @@ pub(crate) fn splice_all_kinds(
 /// Moves from a pipe what a socket in blocking mode takes.
 fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answer {
     let copy = Pipe::new()?;
-    // What must not wait does not wait for its turn either.
-    let patience = if flags & libc::SPLICE_F_NONBLOCK == 0 { NEVER } else { 0 };
+    // A call that must not wait does not wait for the lock either.
+    let deadline = if flags & libc::SPLICE_F_NONBLOCK == 0 { NEVER } else { 0 };
     loop {
-        // A copy of what is there: what cannot be sent stays.
+        // Copied: what cannot be sent stays in the pipe.
         let most = length.min(CHUNK);
         let arguments =
             [from.into(), copy.to.fd().into(), most.into(), libc::SPLICE_F_NONBLOCK.into()];
-        // What is copied must still be the pipe's first when it is taken out of it: the kernel holds
-        // the pipe's lock as long.
-        let moved = with_file_lock(from, Reason::Read, patience, libc::EAGAIN, || {
+        // The copied data must still be at the pipe's front when it is removed. The kernel's own call holds
+        // the pipe's lock meanwhile.
+        let moved = with_file_lock(from, Reason::Read, deadline, libc::EAGAIN, || {
             match sys::call(Number::TEE, arguments) {
                 Err(libc::EAGAIN) => None,
                 Ok(copied) if copied > 0 => Some(move_copied(from, &copy, to, copied, flags)),
-                // The end, or none is to be had.
+                // The end of the data, or an error.
                 answer => Some(answer),
             }
         });
@@ -205,7 +203,7 @@ fn pipe_to_socket(from: c_int, to: c_int, length: usize, flags: c_uint) -> Answe
     }
 }
 
-/// Sends what was copied from the pipe `from`, and takes out of it what was sent.
+/// Sends what was copied from the pipe `from`, and removes from it what was sent.
 fn move_copied(from: c_int, copy: &Pipe, to: c_int, copied: usize, flags: c_uint) -> Answer {
     let mut buffer = vec![0u8; copied];
     let mut got = 0;
@@ -219,8 +217,8 @@ fn move_copied(from: c_int, copy: &Pipe, to: c_int, copied: usize, flags: c_uint
     let mut steps = MultiStep::new(from, &seat);
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     let sent = transmit(to, User::lend_bytes(&mut buffer), got, more, User::NULL, 0)?;
-    // Into the copy, which is empty by now and has as much room: a pipe can be read from without waiting
-    // for another reader who was faster only if it was made for that.
+    // Moved into the copy, which is empty by now and has as much room. A `read` from the pipe would wait if
+    // another reader was faster, unless the pipe is in non-blocking mode.
     let mut taken = 0;
     while taken < sent && steps.go_on() {
         let rest = sent - taken;

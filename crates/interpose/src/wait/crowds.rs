@@ -1,4 +1,4 @@
-//! The wakes that it takes until each of many has had what all wait for, counted; and that none of them is
+//! Many fibers that wait for one lock: how many wakes it takes until each has had it, and that none is
 //! forgotten, whatever ends the waits of others.
 
 use std::fs::File;
@@ -51,7 +51,7 @@ fn flock(file: &File, operation: i32) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), operation) == 0 }
 }
 
-/// What one at a time may be in.
+/// Panics if two fibers are in it at once.
 #[derive(Default)]
 struct Room(AtomicBool);
 
@@ -68,7 +68,7 @@ fn join<T>(all: Vec<JoinHandle<T>>) -> Vec<T> {
 }
 
 #[test]
-fn each_end_of_a_turn_wakes_one() {
+fn each_release_wakes_one() {
     let _alone = alone();
     run(|| {
         let file = tempfile::tempfile().expect("a file");
@@ -85,12 +85,12 @@ fn each_end_of_a_turn_wakes_one() {
         });
         let done = join(all);
         assert!(done.iter().all(Result::is_ok));
-        let spent = wakes() - before.expect("a turn");
+        let spent = wakes() - before.expect("the lock");
         assert!((MANY..2 * MANY).contains(&spent), "{spent} wakes for {MANY} waiters");
     });
 }
 
-/// Each has the lock in turn, or all that share it have it at once.
+/// Each fiber has the lock in turn; or all share it at once.
 fn lock_handed_to_many(operation: i32) {
     let _alone = alone();
     if !may_open(MANY + 200) {
@@ -120,8 +120,8 @@ fn lock_handed_to_many(operation: i32) {
         assert!(join(all).into_iter().all(|locked| locked));
         let spent = wakes() - before;
         println!("{spent} wakes for {MANY} waiters");
-        // The next turn, the lock that is given back, and one that has changed. (A few find by
-        // themselves that it is free.)
+        // For each: that it may ask, that the lock was given back, and that a lock has changed. (A few
+        // find by themselves that it is free.)
         assert!((1..4 * MANY).contains(&spent), "{spent} wakes for {MANY} waiters");
     });
 }
@@ -132,11 +132,11 @@ fn a_lock_on_a_file_is_handed_to_many_in_as_many_wakes() {
 }
 
 #[test]
-fn a_shared_lock_is_had_by_many_in_as_many_wakes() {
+fn a_shared_lock_is_taken_by_many_in_as_many_wakes() {
     lock_handed_to_many(libc::LOCK_SH);
 }
 
-/// Closing other files wakes none that waits for a lock.
+/// Closing other files wakes no fiber that waits for a lock.
 #[test]
 fn closes_of_other_files_wake_none() {
     let _alone = alone();
@@ -152,15 +152,14 @@ fn closes_of_other_files_wake_none() {
         for _ in 0..MANY {
             drop(File::open("/dev/null").expect("a device"));
         }
-        // One that has only begun to wait while the first was closed may be woken.
+        // The fiber may be woken once, if it has only begun to wait when the first file is closed.
         assert!(wakes() - before <= 1, "{} wakes", wakes() - before);
         drop(first);
         assert!(waits.join().expect("it does not panic"));
     });
 }
 
-/// Turns and locks that some wait for with limits, and some until they are cancelled: those that wait
-/// without either all have what they wait for in the end.
+/// Some fibers wait with a time limit, some are cancelled: the others all get their lock in the end.
 #[test]
 fn none_is_forgotten_when_others_give_up() {
     const FIBERS: usize = 120;

@@ -1,16 +1,16 @@
-//! Calls that come to their end in several steps: a part is done, and the rest is waited for.
+//! Calls that are made in several steps: a part is done, and then the rest is waited for.
 //!
-//! On a thread that is one system call, which keeps its file whatever becomes of the number. Here each
-//! step goes by the number again, and before a later step another fiber or thread may have closed it,
-//! and it may have become another file's. So a call notes how often the number has been closed when it
-//! begins. When a part is done it enters among the waiters of the file, so that a close waits for the call
-//! to end, and looks whether that count has changed. If so, the part is the answer.
+//! On a thread that is one system call, which keeps its file even if the number is closed. Here each step
+//! names the number again. Before a later step, another fiber or thread may have closed it, and it may refer
+//! to another file. So a call notes how often the number has been closed when it begins. After a part it
+//! registers as a waiter of the file, so that a close waits for the call to end, and looks whether the
+//! count has changed. If it has, the call answers with the part.
 //!
-//! *No close is missed.* A close is counted, and then looks for waiters; the call enters among these,
-//! and then looks at the count; between the two of each stands a fence. So one of them sees the other.
-//! (A call that begins while the number is being closed may find either file, as on threads.)
+//! *No close is missed.* A close first counts itself and then looks for waiters; the call first registers
+//! and then looks at the count; each has a fence in between. So one of them sees the other. (A call that
+//! begins while the number is being closed may find either file, as on threads.)
 //!
-//! A step that no close could end must not be made by a waiter: see [`MultiStep::offload`].
+//! A step that no close can end must not be made by a waiter: see [`MultiStep::offload`].
 
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
@@ -22,7 +22,7 @@ use crate::descriptor;
 use crate::descriptor::{File, Waiter};
 use crate::wait::offload;
 
-/// The file of a call, while that is under way.
+/// A call in several steps, and its file.
 #[derive(Debug)]
 pub(crate) struct MultiStep<'s> {
     fd: c_int,
@@ -30,7 +30,7 @@ pub(crate) struct MultiStep<'s> {
     /// How often the number had been closed when the call began.
     closes: u32,
     seat: &'s Seat,
-    /// Once a part is done.
+    /// Registered once a part is done.
     waiter: Option<Waiter<'s>>,
 }
 
@@ -48,8 +48,8 @@ impl<'s> MultiStep<'s> {
         MultiStep { fd, file, closes, seat, waiter: None }
     }
 
-    /// A part is done. Whether the rest may follow: whether the number is still the same file's, which
-    /// it then is until the call ends or [leaves](MultiStep::leave).
+    /// Called after a part: whether the call may go on, which is whether the number still refers to its
+    /// file. If so, it does until the call ends or [leaves](MultiStep::leave).
     #[cold]
     pub(crate) fn go_on(&mut self) -> bool {
         if let Some(waiter) = &self.waiter {
@@ -64,13 +64,13 @@ impl<'s> MultiStep<'s> {
         true
     }
 
-    /// Until the next step the number may be closed.
+    /// Allows the number to be closed until the next step.
     pub(crate) fn leave(&mut self) {
         self.waiter = None;
     }
 
-    /// Has a thread of the pool make a step, as [`offload::on_file`]: a close of the number does
-    /// not wait for its end.
+    /// Has a thread of the pool make a step, as [`offload::on_file`] does: a close of the number does not wait
+    /// for the step to end.
     pub(crate) fn offload(&mut self, call: impl FnOnce() -> Answer + Send) -> Answer {
         {
             match self.waiter.take() {

@@ -1,4 +1,5 @@
-//! The one way a call waits for a file: submit, park, and say what became of it as a call does.
+//! Waiting for a file: an operation is submitted, the fiber parks, and the call's answer is made of the
+//! completion.
 
 use std::ffi::c_int;
 
@@ -39,7 +40,7 @@ pub(crate) fn perform(op: &UserOp, on: On) -> Parked {
     perform_until(op, on, deadline)
 }
 
-/// [`perform`] until `deadline`: for a call that waits several times, which has its limit once.
+/// [`perform`] until `deadline`: for calls that wait several times under one limit.
 pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
     let seat = Seat::new();
     let Some(waiter) = Waiter::new(on.fd, &seat) else {
@@ -47,8 +48,8 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
     };
     let mut unheld = matches!(op.op(), Op::Accept { .. }) || waiter.unheld();
     if let Some(ready) = readiness(op).filter(|_| unheld && waiter.is_device()) {
-        // Most devices know no call that does not wait. So once it is ready the ring makes the call,
-        // and holds the device only if another reader is faster.
+        // Most devices have no call that does not wait. So the ring makes the call when the device is
+        // ready, and holds it only if another reader is faster.
         match perform_until(&ready, on, deadline) {
             Parked::Answered(Ok(_)) | Parked::Unsupported => unheld = false,
             ended => return ended,
@@ -59,7 +60,7 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
     loop {
         let ended = op.perform(&how);
         return Parked::Answered(match ended {
-            // Some signal reached a thread of the kernel's; it was not meant for this fiber.
+            // A signal reached a thread of the kernel's; it was not meant for this fiber.
             Ended::Done(result) if result == -libc::EINTR => continue,
             Ended::Done(result) => usize::try_from(result).map_err(|_| -result),
             Ended::Interrupted(why) => Err(interruption(why)),
@@ -70,7 +71,7 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
     }
 }
 
-/// What says that `op` need not wait for a device any more, if it transfers something.
+/// The operation that completes when `op`, if it transfers something, need not wait for its device.
 fn readiness(op: &UserOp) -> Option<UserOp> {
     match *op.op() {
         Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => Some(UserOp::poll(fd, libc::POLLIN)),

@@ -1,19 +1,18 @@
-//! Waiting for what the kernel does not tell of: asking again and again.
+//! Polling: waiting for events that the kernel does not report.
 //!
-//! A lock of another process's on a file, a System V semaphore, the other end of a FIFO: there are
-//! calls that wait for them and nothing else that does. On a thread for each, hundreds of fibers that
-//! wait for one lock would keep as many threads, those too that the owner of the lock may need. So
-//! a fiber tries without waiting, sleeps, and tries again, sleeping longer each time up to
-//! [`LONGEST_SLEEP`]. Calls of this process's own that may end such a wait are seen, and wake it at once
+//! For a lock that another process holds on a file, for a System V semaphore, for the other end of a FIFO
+//! there are calls that block, and nothing else. If each were made by a thread, hundreds of fibers that
+//! wait for one lock would keep as many threads of the pool, and the lock's owner might need one. So a
+//! fiber tries without waiting, sleeps, and tries again; each sleep is longer, up to [`LONGEST_SLEEP`].
+//! A call of this process that may end such a wait is seen, and ends the sleep at once
 //! ([`notify`](Polled::notify)).
 //!
-//! *No such wake-up is missed.* Who waits says so (`waiting`), reads the count of events, tries,
-//! and parks only if the count is still the same, which is looked at when it can be unparked already.
-//! Who lets it happen does so, looks whether somebody waits, then counts, then unparks. Both enter the
-//! kernel, which deals with the lock (or whatever it is) under a lock of its own, in one order or the
-//! other. If the try comes after the happening, it succeeds. If it comes before, all that the waiter
-//! has written before it is seen by who comes after: that it waits, and so there is a count that has
-//! changed or an unpark.
+//! *No such wake-up is missed.* The waiter registers (`waiting`), reads the count of events, tries, and
+//! parks only if the count has not changed, which it checks when an unpark can reach it already. The
+//! notifier makes its call, looks whether there are waiters, counts the event, and unparks. Both enter the
+//! kernel, which handles the lock (or whatever it is) under a lock of its own, one after the other. If the
+//! try comes second, it succeeds. If it comes first, the notifier sees all that the waiter has written
+//! before it: it sees a waiter, so it changes the count or its unpark arrives.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -29,7 +28,7 @@ const SHORTEST_SLEEP: u64 = 200_000;
 /// The longest a fiber sleeps before it asks again, in nanoseconds.
 pub(crate) const LONGEST_SLEEP: u64 = 20_000_000;
 
-/// What some fibers are waiting for in this way.
+/// An event that fibers wait for by polling.
 #[derive(Debug)]
 pub(crate) struct Polled {
     events: AtomicU32,
@@ -51,7 +50,7 @@ impl Polled {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Something may have become possible that fibers wait for.
+    /// The event may have happened: wakes its waiters.
     #[inline]
     pub(crate) fn notify(&'static self) {
         if self.is_waited() {
@@ -60,13 +59,13 @@ impl Polled {
         }
     }
 
-    /// Counts a happening, after a look whether any fiber waits and before those are unparked that may go
-    /// on: for a matter whose waiters have several keys.
+    /// Counts the event, for callers that unpark by several keys: after a look whether any fiber waits, and
+    /// before they unpark.
     pub(crate) fn note(&self) {
         self.events.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Calls `attempt` until it does not say `None`.
+    /// Calls `attempt` until it returns something.
     ///
     /// # Errors
     /// When the fiber is interrupted, or `deadline` has passed (`late`).
@@ -115,7 +114,7 @@ impl Polled {
     }
 }
 
-/// One that waits for a matter.
+/// A registered waiter.
 struct Waiting<'m>(&'m Polled);
 
 impl<'m> Waiting<'m> {

@@ -1,42 +1,39 @@
-//! Asking the kernel which files are ready, by the system call that a sandbox lets through.
+//! Asking the kernel which files are ready.
 //!
-//! The newer calls take a set of signals and a time to the nanosecond; a sandbox may know only the
-//! older ones, which some architectures have besides. A program's own call is made as libc makes it:
-//! it is refused in a sandbox if a thread's is. What Carefree itself wants to know is asked in
-//! whichever way is let through.
+//! The newer calls take a set of signals and a time in nanoseconds; a sandbox may allow only the older
+//! ones, which some architectures have as well. A program's own call is made as libc makes it, so a sandbox
+//! refuses it if it would refuse a thread's. For what Carefree itself wants to know, both are tried.
 
 use std::ffi::c_int;
 
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 
 use crate::call::answer::Answer;
-use crate::call::sys;
-use crate::call::sys::Number;
-use crate::call::sys::Word;
+use crate::call::sys::{self, Number, Word};
 use crate::call::user::User;
 use crate::time::duration;
 
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
 
-/// Which of the functions of one kind the program has called.
+/// Which function of its kind the program has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The one without a set of signals: an older system call, where the architecture has that.
+    /// Without a set of signals: the older system call, where the architecture has one.
     Plain,
-    /// With a set of signals: a newer system call.
+    /// With a set of signals: the newer system call.
     Masked,
     /// `epoll_pwait2`.
     Precise,
 }
 
-/// Whether it is the system call that was refused, by an old kernel or a sandbox. These calls fail
-/// with none of these errors of their own.
+/// Whether an old kernel or a sandbox has refused the system call: of their own, these calls fail with
+/// none of these errors.
 fn is_refusal(answer: Answer) -> bool {
     matches!(answer, Err(libc::ENOSYS | libc::EPERM | libc::EACCES))
 }
 
-/// What `newer` answers, or if that is refused what `older` does, unless that is refused as well.
+/// The answer of `newer`; if that was refused, the answer of `older`, unless that is refused as well.
 fn either(newer: Answer, older: impl FnOnce() -> Answer) -> Answer {
     if !is_refusal(newer) {
         return newer;
@@ -45,7 +42,7 @@ fn either(newer: Answer, older: impl FnOnce() -> Answer) -> Answer {
     if is_refusal(older) { newer } else { older }
 }
 
-/// A time in nanoseconds as milliseconds for the kernel, rounded up: not to be back before the time.
+/// Nanoseconds as milliseconds for the kernel, rounded up so that the call is not back too early.
 fn millis(nanos: Option<u64>) -> c_int {
     nanos.map_or(-1, |nanos| c_int::try_from(nanos.div_ceil(1_000_000)).unwrap_or(c_int::MAX))
 }
@@ -72,13 +69,13 @@ pub(crate) fn ppoll(
     sys::call(Number::PPOLL, arguments)
 }
 
-/// What there is of `file` at once, or if it is waited for: not for the program, but for us.
+/// Polls `file` for our own use.
 pub(crate) fn one(file: &mut pollfd, nanos: Option<u64>) -> Answer {
     let mut poll = |form| self::poll(form, User::lend(file), 1, nanos);
     either(poll(Form::Masked), || poll(Form::Plain))
 }
 
-/// Waits for `file` with these signals blocked, not for the program, but for us.
+/// Waits for `file`, with these signals blocked, for our own use.
 pub(crate) fn one_with_mask(file: &mut pollfd, mask: u64) -> Answer {
     let mut mask = mask;
     let mask = User::lend(&mut mask).cast();
@@ -94,7 +91,7 @@ pub(crate) fn one_with_mask(file: &mut pollfd, mask: u64) -> Answer {
 
 /// `select` or, with a set of signals, `pselect`.
 ///
-/// libc has made `select` by either system call, depending on its version.
+/// Depending on its version, libc makes `select` by either system call.
 pub(crate) fn select(
     form: Form,
     most: usize,
@@ -127,8 +124,7 @@ pub(crate) fn select(
     newer
 }
 
-/// Those of an epoll instance, in one of its forms, for so many nanoseconds, or for as long as it
-/// takes.
+/// `epoll_wait` in one of its forms, for so many nanoseconds, or for as long as it takes.
 pub(crate) fn epoll(
     form: Form,
     epoll: c_int,
@@ -152,23 +148,23 @@ pub(crate) fn epoll(
     }
 }
 
-/// Whether one of `events` is there, or `fd` is wrong.
+/// Whether one of `events` has occurred on `fd`, or `fd` cannot be polled.
 pub(crate) fn is_ready(fd: c_int, events: i16) -> bool {
     look(fd, events) != Ok(0)
 }
 
-/// Whether the connection `fd` is over in both directions. An error that it has for its next call is
-/// left to that.
+/// Whether the connection `fd` is shut down in both directions. An error that it keeps for its next call
+/// is left there.
 pub(crate) fn is_hung_up(fd: c_int) -> bool {
     look(fd, 0).is_ok_and(|there| there & libc::POLLHUP != 0)
 }
 
-/// Which of `events` are there at once, and what is wrong.
+/// Which of `events` have occurred, and errors.
 pub(crate) fn look(fd: c_int, events: i16) -> Result<i16, c_int> {
     let mut file = pollfd { fd, events, revents: 0 };
     loop {
         match one(&mut file, Some(0)) {
-            // Some signal, even though it does not wait.
+            // A signal interrupted the call even though it does not wait.
             Err(libc::EINTR) => {}
             polled => return polled.map(|_| file.revents),
         }
