@@ -83,7 +83,7 @@ fn travels<T: Clone + PartialEq + Debug + 'static>(value: T) {
         }
         value
     })
-    .expect("2 MiB are to be had");
+    .expect("2 MiB can be allocated");
     for _ in 0..5 {
         assert_eq!(echo.resume(value.clone()), Yielded(value.clone()));
     }
@@ -549,7 +549,7 @@ fn deep_recursion() {
     }
     let size = StackSize::new(8 << 20).unwrap();
     let mut coroutine =
-        owned_on(size, |suspender, ()| depth(20_000, suspender)).expect("8 MiB are to be had");
+        owned_on(size, |suspender, ()| depth(20_000, suspender)).expect("8 MiB can be allocated");
     assert_eq!(coroutine.resume(()), Yielded(u32::MAX));
     assert_eq!(coroutine.resume(()), Complete(20_000));
 }

@@ -394,7 +394,7 @@ fn a_value_that_panics_when_it_is_dropped_keeps_none_from_ending() {
         })
     })
     .err();
-    let panic = panic.expect("one of the two panics goes on");
+    let panic = panic.expect("one of the two panics continues");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"the last one's end"));
     assert_eq!(*log.borrow(), ["the first ends"]);
 }

@@ -78,7 +78,7 @@ fn the_limit_on_address_space() {
     let (stacks, error) = exhaust(StackSize::DEFAULT);
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let text = error.to_string();
-    assert!(text.starts_with("no stack of 256 KiB can be had: the limit on address"), "{text}");
+    assert!(text.starts_with("cannot allocate a stack of 256 KiB: the limit on address"), "{text}");
     assert!(text.contains("RLIMIT_AS") && text.contains("ulimit -v"), "{text}");
     // All the address space that stacks fit into was used, though slabs prefer to be larger. (The list
     // of stacks takes some of it as well.)
@@ -89,7 +89,7 @@ fn the_limit_on_address_space() {
     assert!(StackPool::global().acquire_many(StackSize::DEFAULT, 10, &mut more).is_err());
     drop(stacks);
     StackPool::global().acquire_many(StackSize::DEFAULT, most * 2, &mut more).unwrap();
-    assert!(more.len() >= most / 2, "as many as can be had, not {}", more.len());
+    assert!(more.len() >= most / 2, "as many as possible, not {}", more.len());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_limit_on_mappings() {
     let (stacks, error) = exhaust(StackSize::MIN);
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let text = error.to_string();
-    assert!(text.starts_with("no stack of 16 KiB can be had: the process has "), "{text}");
+    assert!(text.starts_with("cannot allocate a stack of 16 KiB: the process has "), "{text}");
     assert!(text.contains("sysctl -w vm.max_map_count="), "{text}");
     for stack in stacks.iter().step_by(1000).chain(stacks.last()) {
         assert!(!readable(stack.base()) && readable(stack.limit()));

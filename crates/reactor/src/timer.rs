@@ -3,7 +3,7 @@
 //! The one type is the [`Wheel`]. It is single-threaded; to share one between carriers takes a
 //! lock, and every operation is short enough to run under it.
 
-mod bin;
+mod slot;
 mod table;
 mod wheel;
 

@@ -92,7 +92,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Panics
     ///
-    /// When no stack can be had (see [`with_stack_size`](Self::with_stack_size), which returns the
+    /// When no stack can be allocated (see [`with_stack_size`](Self::with_stack_size), which returns the
     /// error instead).
     ///
     /// # Safety
@@ -153,7 +153,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Errors
     ///
-    /// When no stack can be had: the error names the limit that was reached. When the stack is too
+    /// When no stack can be allocated: the error names the limit that was reached. When the stack is too
     /// small for what `f` captures.
     ///
     /// # Safety

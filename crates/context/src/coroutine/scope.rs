@@ -200,7 +200,7 @@ impl<'env> Scope<'env> {
     ///
     /// # Panics
     ///
-    /// When no stack can be had (see [`coroutine_with_stack_size`](Self::coroutine_with_stack_size),
+    /// When no stack can be allocated (see [`coroutine_with_stack_size`](Self::coroutine_with_stack_size),
     /// which returns the error instead).
     #[track_caller]
     pub fn coroutine<'h, Input, Yield, Return, F>(
@@ -221,7 +221,7 @@ impl<'env> Scope<'env> {
     ///
     /// # Errors
     ///
-    /// When no stack can be had: the error names the limit that was reached. When the stack is too
+    /// When no stack can be allocated: the error names the limit that was reached. When the stack is too
     /// small for what `f` captures.
     pub fn coroutine_with_stack_size<'h, Input, Yield, Return, F>(
         &'h self,

@@ -36,7 +36,7 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Panics
     ///
-    /// When no stack can be had.
+    /// When no stack can be allocated.
     ///
     /// # Safety
     ///

@@ -13,7 +13,7 @@ pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
             .to_string(),
         errno => format!("{call} failed: {}", errno.to_io()),
     };
-    let text = format!("no stack of {size} can be had: {why}");
+    let text = format!("cannot allocate a stack of {size}: {why}");
     io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn another_error_is_quoted() {
         let error = explain(StackSize::DEFAULT, "mprotect", Errno(libc::EPERM));
-        let text = "no stack of 256 KiB can be had: mprotect failed: Operation not permitted \
+        let text = "cannot allocate a stack of 256 KiB: mprotect failed: Operation not permitted \
                     (os error 1)";
         assert_eq!(error.to_string(), text);
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);

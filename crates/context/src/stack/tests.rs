@@ -243,7 +243,7 @@ fn every_single_failure_is_reported_or_has_no_effect() {
                                 assert!(
                                     error
                                         .to_string()
-                                        .starts_with("no stack of 256 KiB can be had: "),
+                                        .starts_with("cannot allocate a stack of 256 KiB: "),
                                     "{error}"
                                 );
                             }

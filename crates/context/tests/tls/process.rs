@@ -68,7 +68,8 @@ fn a_child_can_iterate_over_libraries_whatever_other_threads_did() {
             // SAFETY: held by this thread, or by the one it was forked from.
             unsafe { fork::release() };
             if child == 0 {
-                // SAFETY: takes a number. Nobody else would end one that waits for ever.
+                // Ends a child that would wait for ever.
+                // SAFETY: accesses no memory.
                 unsafe { libc::alarm(20) };
                 let found = layout.refresh().is_ok();
                 // SAFETY: ends the child.

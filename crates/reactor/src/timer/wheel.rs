@@ -38,11 +38,11 @@
 //! # Rejected
 //!
 //! * A binary heap: 20 levels deep at a million, and removal needs a back-pointer per move.
-//! * Slots that are linked lists of timers: see `bin.rs`.
+//! * Slots that are linked lists of timers: see `slot.rs`.
 //! * Rounding deadlines on high levels instead of cascading, as Linux does: a sleep of an hour
 //!   would end up to seven minutes late.
 
-use super::bin::{Blocks, Entry, Place, Slot};
+use super::slot::{Blocks, Entry, Place, Slot};
 use super::table::Table;
 use std::collections::VecDeque;
 use std::fmt;

@@ -41,7 +41,7 @@ pub(crate) fn probe() -> Result<String, Refusal> {
             return Err(Refusal::Lasting(format!("of this kernel does not know '{name}'")));
         }
     }
-    Ok(format!("io_uring is there ({})", ring.describe()))
+    Ok(format!("io_uring is available ({})", ring.describe()))
 }
 
 fn explain(error: &std::io::Error) -> Refusal {
@@ -49,7 +49,7 @@ fn explain(error: &std::io::Error) -> Refusal {
         // The kernel checks this last, so it would otherwise permit a ring.
         Some(errno @ (libc::EMFILE | libc::ENFILE)) => {
             let knob = if errno == libc::EMFILE { "ulimit -n" } else { "sysctl fs.file-max" };
-            return Refusal::Passing(format!("found no descriptor free: raise the limit ({knob})"));
+            return Refusal::Passing(format!("found no free descriptor: raise the limit ({knob})"));
         }
         Some(libc::ENOSYS) => "is missing: the kernel was built without it, or a seccomp filter \
                                says so"

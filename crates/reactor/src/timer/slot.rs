@@ -1,4 +1,4 @@
-//! Bins: how a wheel's slots store their entries.
+//! How a wheel's slots store their entries.
 //!
 //! A textbook timing wheel links the timers of a slot through the timers themselves. Once the timers
 //! outgrow the cache, each step along such a list is a cache miss that depends on the one before. Here a
