@@ -1,19 +1,20 @@
 //! State that is in force for as long as a frame is on the stack: its *dynamic extent*.
 //!
-//! A time limit set by a function holds for everything that the function calls. Such state is kept in a
-//! list of [`Extent`]s, innermost first, each in the frame that it belongs to. A plain list would be wrong
-//! for coroutines: a coroutine that is suspended within a limit leaves its frames, and its resumer
-//! continues outside of that limit. So a coroutine takes its extents out of the list when it is
-//! suspended, and puts them back, inside those of its resumer at that time, when it is resumed.
+//! A time limit set by a function holds for everything that the function calls. Such state is kept
+//! in a list of [`Extent`]s, innermost first, each in the frame that it belongs to. A plain list
+//! would be wrong for coroutines: a coroutine that is suspended within a limit leaves its frames,
+//! and its resumer continues outside of that limit. So a coroutine takes its extents out of the
+//! list when it is suspended, and puts them back, inside those of its resumer at that time, when it
+//! is resumed.
 //!
 //! What an extent means is up to the crate above, which [tells](set_place) where the running fiber or
 //! thread keeps its list.
 //!
 //! # Which extents are the coroutine's own
 //!
-//! Only extents in frames of coroutines matter to a switch, and they are rare. So extents that may lie on
-//! a coroutine's stack are counted for the whole process (`AWAY`), boundaries (see below) among them. As
-//! long as there are none, a switch of coroutines only reads that count.
+//! Only extents in frames of coroutines matter to a switch, and they are rare. So extents that may
+//! lie on a coroutine's stack are counted for the whole process (`AWAY`), boundaries (see below)
+//! among them. As long as there are none, a switch of coroutines only reads that count.
 //!
 //! Otherwise a resumer that is within an extent puts a *boundary* into the list, in its own frame,
 //! which names the coroutine that it resumes. All extents before the boundary are the coroutine's: its
@@ -22,18 +23,19 @@
 //! or held extents on the fiber's own stack alone: then all extents before the first of those are the
 //! coroutine's.
 //!
-//! *The list is in order*: an extent that begins is innermost. When it ends it is innermost again, because
-//! frames that were entered since are gone or belong to coroutines that are suspended.
+//! *The list is in order*: an extent that begins is innermost. When it ends it is innermost again,
+//! because frames that were entered since are gone or belong to coroutines that are suspended.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The identity of a coroutine: the address of its control block, which is never accessed through this.
+/// The identity of a coroutine: the address of its control block, which is never accessed through
+/// this.
 pub(crate) type CoroutineId = *const ();
 
-/// State in force while the frame in which it lies is on the stack. It is to be the first field of a type
-/// that says more.
+/// State in force while the frame in which it lies is on the stack. It is to be the first field of
+/// a type that says more.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Extent {
@@ -44,8 +46,8 @@ pub struct Extent {
     away: Cell<bool>,
 }
 
-/// The number of extents in force that may lie on the stacks of coroutines. A thread only relies on having
-/// counted its own, so no order among threads is needed.
+/// The number of extents in force that may lie on the stacks of coroutines. A thread only relies on
+/// having counted its own, so no order among threads is needed.
 static AWAY: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether a switch of coroutines must move extents.
@@ -74,7 +76,8 @@ pub unsafe fn set_place(place: *const Place) {
 /// The place of the running fiber or thread, if it has one.
 #[inline(always)]
 fn place() -> Option<&'static Place> {
-    // SAFETY: `set_place` requires the place to stay alive until another is set; callers use it at once.
+    // SAFETY: `set_place` requires the place to stay alive until another is set; callers use it at
+    // once.
     unsafe { PLACE.get().as_ref() }
 }
 
@@ -168,25 +171,27 @@ impl Boundary {
         if !innermost().is_null() {
             self.needed.set(true);
             self.extent.resumed.set(coroutine);
-            // Counted as away: a coroutine that leaves from within must look for the boundary even if, by
-            // then, nothing else in the process is away.
+            // Counted as away: a coroutine that leaves from within must look for the boundary even
+            // if, by then, nothing else in the process is away.
             // SAFETY: there is a place, since the list is not empty. The boundary neither moves nor
             // outlives the frame until `end`.
             unsafe { self.extent.begin(true) };
         }
     }
 
-    /// To be called when the resumed coroutine is suspended, and has taken its extents along, or is complete.
+    /// To be called when the resumed coroutine is suspended, and has taken its extents along, or is
+    /// complete.
     pub(crate) fn end(&self) {
         if self.needed.get() {
-            // SAFETY: in force since `begin`, and innermost again: extents that began since have ended, or
-            // were detached.
+            // SAFETY: in force since `begin`, and innermost again: extents that began since have
+            // ended, or were detached.
             unsafe { self.extent.end() };
         }
     }
 }
 
-/// To be called when the coroutine `from`, which has [detached](detach) its extents, transfers to `to`.
+/// To be called when the coroutine `from`, which has [detached](detach) its extents, transfers to
+/// `to`.
 pub(crate) fn hand_over(from: CoroutineId, to: CoroutineId) {
     // SAFETY: extents in force lie in frames that have not been left.
     if let Some(extent) = unsafe { innermost().as_ref() } {

@@ -1,9 +1,9 @@
 //! `fork(2)` in a process with stacks and blocks: what must not be in the middle of a change.
 //!
 //! The child has a copy of the memory and one thread. What another thread was changing stays half
-//! changed there, and its locks stay locked. So the locks of all that the child needs are taken before a
-//! fork and released afterwards, in the parent and in the child: see [`hold`] and [`release`], which the
-//! crate above calls by `pthread_atfork`.
+//! changed there, and its locks stay locked. So the locks of all that the child needs are taken
+//! before a fork and released afterwards, in the parent and in the child: see [`hold`] and
+//! [`release`], which the crate above calls by `pthread_atfork`.
 
 use crate::loader;
 use crate::stack::StackPool;
@@ -20,10 +20,10 @@ pub fn hold() {
 
 /// Makes the child's fibers differ from the parent's; to be called in the child after [`release`].
 ///
-/// libc identifies fibers by ids, as it does threads, and so do mutexes that record their owners. A mutex
-/// in memory that both processes share must not take a fiber of the one for a fiber of the other. So
-/// blocks of thread-local storage built in the child from now on have ids that the parent does not use;
-/// existing blocks should not be used for other fibers any more.
+/// libc identifies fibers by ids, as it does threads, and so do mutexes that record their owners. A
+/// mutex in memory that both processes share must not take a fiber of the one for a fiber of the
+/// other. So blocks of thread-local storage built in the child from now on have ids that the parent
+/// does not use; existing blocks should not be used for other fibers any more.
 pub fn renew() {
     tls::renew();
 }

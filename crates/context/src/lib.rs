@@ -1,7 +1,7 @@
 //! Suspended computations: stacks, the switch between them, and what runs on them.
 //!
-//! This crate knows no scheduler. It provides stacks, coroutines and thread-local storage to the runtime
-//! above it.
+//! This crate knows no scheduler. It provides stacks, coroutines and thread-local storage to the
+//! runtime above it.
 
 #![warn(missing_docs)]
 

@@ -1,11 +1,11 @@
 //! What the dynamic loader tells of the libraries in the process.
 //!
-//! All crates of Carefree iterate over the loader's objects by [`any_object`], because of forks: the loader
-//! iterates under a lock, and in the child of a `fork` that lock stays locked for ever if another thread
-//! held it at that moment. (glibc reinitialises others of its locks in a child, but not this one.)
-//! Carriers iterate often, in the child as in the parent. So a fork waits until no thread iterates here:
-//! see [`fork`](crate::fork). (A program's other threads may iterate as well, for backtraces of panics
-//! or exceptions of C++; a fork does not wait for those.)
+//! All crates of Carefree iterate over the loader's objects by [`any_object`], because of forks:
+//! the loader iterates under a lock, and in the child of a `fork` that lock stays locked for ever
+//! if another thread held it at that moment. (glibc reinitialises others of its locks in a child,
+//! but not this one.) Carriers iterate often, in the child as in the parent. So a fork waits until
+//! no thread iterates here: see [`fork`](crate::fork). (A program's other threads may iterate as
+//! well, for backtraces of panics or exceptions of C++; a fork does not wait for those.)
 
 use std::ffi::{c_int, c_void};
 
@@ -40,7 +40,8 @@ pub fn any_object<F: FnMut(&libc::dl_phdr_info) -> bool>(mut visit: F) -> bool {
         c_int::from(visit(info))
     }
     let _iterating = ITERATING.lock();
-    // SAFETY: the callback's argument is a closure of the type that it expects, which outlives the call.
+    // SAFETY: the callback's argument is a closure of the type that it expects, which outlives the
+    // call.
     unsafe { libc::dl_iterate_phdr(Some(call::<F>), (&raw mut visit).cast()) != 0 }
 }
 

@@ -1,9 +1,9 @@
 //! Mapped files that may be truncated while they are read.
 //!
-//! Reading a page of a mapped file that was truncated, or that the disk cannot deliver, raises SIGBUS. If
-//! the handler of [`overflow`](crate::overflow) is installed, it then replaces a file that is mapped here
-//! by zeros, and the reader continues. So a value read from a file may differ when it is read again, and
-//! must be checked at each use.
+//! Reading a page of a mapped file that was truncated, or that the disk cannot deliver, raises
+//! SIGBUS. If the handler of [`overflow`](crate::overflow) is installed, it then replaces a file
+//! that is mapped here by zeros, and the reader continues. So a value read from a file may differ
+//! when it is read again, and must be checked at each use.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -40,8 +40,8 @@ pub struct MappedFile {
 unsafe impl Send for MappedFile {}
 
 impl MappedFile {
-    /// Maps the file at `path`; `None` if it is not a regular file that can be read, if it is empty, or if
-    /// too many are mapped.
+    /// Maps the file at `path`; `None` if it is not a regular file that can be read, if it is
+    /// empty, or if too many are mapped.
     ///
     /// ```
     /// use carefree_context::mapped_file::MappedFile;
@@ -123,11 +123,11 @@ fn length(file: usize) -> Option<usize> {
     usize::try_from(about.st_size).ok().filter(|len| regular && *len > 0)
 }
 
-/// Replaces the file that is mapped at `address`, if there is one, by zeros; returns whether it can be read
-/// again.
+/// Replaces the file that is mapped at `address`, if there is one, by zeros; returns whether it can
+/// be read again.
 ///
-/// Async-signal-safe. The caller is the thread that was reading at `address`, so the file is not closed
-/// meanwhile.
+/// Async-signal-safe. The caller is the thread that was reading at `address`, so the file is not
+/// closed meanwhile.
 pub(crate) fn give_up(address: usize) -> bool {
     for Place { begin, len } in &MAPPED {
         let (first, len) = (begin.load(Ordering::Acquire), len.load(Ordering::Acquire));
@@ -135,8 +135,8 @@ pub(crate) fn give_up(address: usize) -> bool {
         if has && begin.load(Ordering::Acquire) == first {
             let read = libc::PROT_READ as usize;
             let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as usize;
-            // SAFETY: replaces the mapping of a file that is being read by another that can be read; its
-            // contents may change at any time.
+            // SAFETY: replaces the mapping of a file that is being read by another that can be
+            // read; its contents may change at any time.
             let zeros =
                 unsafe { kernel::call(libc::SYS_mmap, [first, len, read, flags, usize::MAX, 0]) };
             return zeros.is_ok();

@@ -1,9 +1,9 @@
 //! What valgrind is told of stacks.
 //!
-//! A request to valgrind is a sequence of instructions that does nothing on a processor and that valgrind
-//! takes for a call. It is made once for each stack, when its memory is first used, and costs a few
-//! instructions. Without it, valgrind would take the step from one stack to its neighbour for one large
-//! frame, and all memory between for dead.
+//! A request to valgrind is a sequence of instructions that does nothing on a processor and that
+//! valgrind takes for a call. It is made once for each stack, when its memory is first used, and
+//! costs a few instructions. Without it, valgrind would take the step from one stack to its
+//! neighbour for one large frame, and all memory between for dead.
 
 use carefree_ground::lock::Lock;
 use std::ops::Range;
@@ -20,8 +20,8 @@ const MAKE_UNDEFINED: usize = 0x4d43_0001;
 /// Whether valgrind has answered a request.
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
-/// The lowest addresses of the stacks that valgrind was told of, and its numbers for them. Empty without
-/// valgrind.
+/// The lowest addresses of the stacks that valgrind was told of, and its numbers for them. Empty
+/// without valgrind.
 static KNOWN: Lock<Vec<(usize, usize)>> = Lock::new(Vec::new());
 
 /// Makes a request; returns 0 without valgrind.
@@ -47,8 +47,8 @@ fn request(number: usize, first: usize, second: usize) -> usize {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the rotations add up to whole turns, so nothing changes. valgrind reads `request` and writes
-    // x3.
+    // SAFETY: the rotations add up to whole turns, so nothing changes. valgrind reads `request` and
+    // writes x3.
     unsafe {
         std::arch::asm!(
             "ror x12, x12, #3",
@@ -75,7 +75,8 @@ pub(crate) fn register(limit: usize, top: usize) {
     }
 }
 
-/// Marks the memory from `base` to `limit`, below a stack that was [registered](register), as its guard.
+/// Marks the memory from `base` to `limit`, below a stack that was [registered](register), as its
+/// guard.
 ///
 /// valgrind does not see guards that are not mappings of their own and takes them for readable. Its
 /// search for leaks at the end of the process would then fault on every word of them, for minutes in a
@@ -86,8 +87,8 @@ pub(crate) fn guard(base: usize, limit: usize) {
     }
 }
 
-/// To be called when the stack from `limit` to `top` gets a new user: it may write below the last frame
-/// of the one before.
+/// To be called when the stack from `limit` to `top` gets a new user: it may write below the last
+/// frame of the one before.
 #[inline(always)]
 pub(crate) fn renew(limit: usize, top: usize) {
     if PRESENT.load(Ordering::Relaxed) {

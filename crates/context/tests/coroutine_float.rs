@@ -140,8 +140,8 @@ unsafe extern "C" fn fiber<const FROM_RUST: bool>(data: *mut u8) -> ! {
     }
 }
 
-/// Switches to a new fiber with each of `steps`: the words that main sets before, those that the fiber must
-/// find, and those that it sets before it leaves. Main must always find its own again.
+/// Switches to a new fiber with each of `steps`: the words that main sets before, those that the
+/// fiber must find, and those that it sets before it leaves. Main must always find its own again.
 fn alternate<const MAIN_FROM_RUST: bool, const FIBER_FROM_RUST: bool>(steps: &[(u64, u64, u64)]) {
     let mut memory = vec![0_u128; 4096];
     let mut pair = Pair {

@@ -1,5 +1,5 @@
-//! Random programs of coroutines that are resumed, dropped and transferred between, compared with a model
-//! that knows nothing of stacks.
+//! Random programs of coroutines that are resumed, dropped and transferred between, compared with a
+//! model that knows nothing of stacks.
 //!
 //! A coroutine follows a script and logs what happens to it. The driver owns a few slots with
 //! coroutines in them. Scripts can access the slots too: there a transfer finds its target and

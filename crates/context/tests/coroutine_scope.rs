@@ -95,8 +95,8 @@ fn stacks_of_forgotten_ones_come_back() {
     assert!((stack.base().addr()..stack.top().addr()).contains(&address.get()));
 }
 
-/// The program that would be unsound if owned coroutines were safe: data that a coroutine lends to a scoped
-/// thread outlives the thread's use of it.
+/// The program that would be unsound if owned coroutines were safe: data that a coroutine lends to
+/// a scoped thread outlives the thread's use of it.
 #[test]
 fn a_thread_that_was_lent_a_thread_local_is_waited_for() {
     static ALIVE: AtomicBool = AtomicBool::new(false);

@@ -102,8 +102,8 @@ fn visit<const OWN_TLS: bool>(tp: *mut u8) -> Vec<*mut u8> {
         from_rust: false,
     };
     let pair = &raw mut pair;
-    // SAFETY: the test alternates between the two sides, and nothing on the other side uses a thread-local
-    // variable.
+    // SAFETY: the test alternates between the two sides, and nothing on the other side uses a
+    // thread-local variable.
     unsafe {
         (*pair).other =
             prepare_thread(memory.top(), tp, note_thread_pointer::<OWN_TLS>, pair.cast());

@@ -10,9 +10,9 @@ use carefree_context::extent::{Extent, Place, set_place};
 
 use CoroutineState::{Complete, Yielded};
 
-/// A coroutine resumes an inner one while another thread has an extent away, so that switches move extents.
-/// That extent has ended when the inner coroutine suspends the outer one. The list must not keep the outer
-/// one's boundary, which lies in a suspended frame.
+/// A coroutine resumes an inner one while another thread has an extent away, so that switches move
+/// extents. That extent has ended when the inner coroutine suspends the outer one. The list must
+/// not keep the outer one's boundary, which lies in a suspended frame.
 #[test]
 fn a_boundary_leaves_the_list_when_no_other_extent_is_away() {
     let place = Place::new(ptr::null());
@@ -21,8 +21,8 @@ fn a_boundary_leaves_the_list_when_no_other_extent_is_away() {
         threads.spawn(|| {
             let place = Cell::new(ptr::null());
             let extent = Extent::new();
-            // SAFETY: the place outlives the thread's coroutines, of which there are none, and the extent
-            // ends in this frame.
+            // SAFETY: the place outlives the thread's coroutines, of which there are none, and the
+            // extent ends in this frame.
             unsafe {
                 set_place(&raw const place);
                 extent.begin(true);

@@ -1,5 +1,5 @@
-//! Reports of stack overflows, and that other faults are unaffected. Each case ends its process, and so runs
-//! in one of its own.
+//! Reports of stack overflows, and that other faults are unaffected. Each case ends its process,
+//! and so runs in one of its own.
 
 mod reexec;
 
@@ -182,7 +182,8 @@ fn std_still_reports_a_thread_that_overflows() {
 
 /// Sets an action for SIGSEGV, as a program that handles it does.
 fn set_action(handler: usize, flags: i32, mask: &[i32]) {
-    // SAFETY: the structure is complete, and the handlers below take the arguments that their flags say.
+    // SAFETY: the structure is complete, and the handlers below take the arguments that their flags
+    // say.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;

@@ -162,8 +162,8 @@ fn a_forked_child_has_guarded_stacks_too() {
     }
     let pool = StackPool::global();
     let old = pool.acquire(StackSize::DEFAULT).unwrap();
-    // SAFETY: the child only makes calls that need no lock of another thread; no thread of the test harness
-    // allocates meanwhile.
+    // SAFETY: the child only makes calls that need no lock of another thread; no thread of the test
+    // harness allocates meanwhile.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let mut stacks = Vec::new();

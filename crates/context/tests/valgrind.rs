@@ -7,7 +7,8 @@ use carefree_context::stack::{StackPool, StackSize};
 /// Set in the program that runs under valgrind.
 const CHILD: &str = "CAREFREE_TEST_UNDER_VALGRIND";
 
-/// valgrind's search for leaks reads all memory that it takes for readable, and reports how much was not.
+/// valgrind's search for leaks reads all memory that it takes for readable, and reports how much
+/// was not.
 #[test]
 fn guards_are_known() {
     if std::env::var_os(CHILD).is_some() {

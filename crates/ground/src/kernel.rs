@@ -1,8 +1,8 @@
 //! One system call, without libc.
 //!
-//! Carefree interposes libc's blocking calls, `syscall` among them, to park fibers there. Code that must
-//! not enter the scheduler (above all the scheduler itself) enters the kernel here. Such a call does not
-//! change `errno`.
+//! Carefree interposes libc's blocking calls, `syscall` among them, to park fibers there. Code that
+//! must not enter the scheduler (above all the scheduler itself) enters the kernel here. Such a
+//! call does not change `errno`.
 
 /// Enters the kernel for system call `number`. Arguments that it does not take are ignored.
 ///

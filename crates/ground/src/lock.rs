@@ -1,10 +1,10 @@
 //! A lock whose waiters never park a fiber.
 //!
-//! Not `std::sync::Mutex`, because its futex call is interposed so that fibers park there: a fiber that
-//! waits for a stack to spawn another would enter the scheduler from within the scheduler's own code.
-//! This lock's waiters block their kernel thread, for the few dozen nanoseconds of a critical section.
-//! Holders run no foreign code and make no system calls on common paths (some do to map memory, or to
-//! wake a sleeping thread).
+//! Not `std::sync::Mutex`, because its futex call is interposed so that fibers park there: a fiber
+//! that waits for a stack to spawn another would enter the scheduler from within the scheduler's
+//! own code. This lock's waiters block their kernel thread, for the few dozen nanoseconds of a
+//! critical section. Holders run no foreign code and make no system calls on common paths (some do
+//! to map memory, or to wake a sleeping thread).
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -25,8 +25,8 @@ const SPINS: u32 = 100;
 /// A value that one thread at a time can access.
 ///
 /// A waiter blocks its kernel thread, and with it every fiber there: hold the lock for a few
-/// instructions, never across foreign code, a switch, or a system call that waits. A panic while holding
-/// it unlocks it, without poisoning.
+/// instructions, never across foreign code, a switch, or a system call that waits. A panic while
+/// holding it unlocks it, without poisoning.
 ///
 /// ```
 /// use carefree_ground::lock::Lock;
@@ -78,8 +78,9 @@ impl<T> Lock<T> {
         drop(Guard { lock: self, access: PhantomData });
     }
 
-    /// Reinitialises the lock, whatever its state, without dropping the former value: in the child of a
-    /// fork, where the thread that held it does not exist, and may have been changing the value.
+    /// Reinitialises the lock, whatever its state, without dropping the former value: in the child
+    /// of a fork, where the thread that held it does not exist, and may have been changing the
+    /// value.
     ///
     /// # Safety
     /// No other thread can access the lock, and its value is not in use.
@@ -102,9 +103,9 @@ impl<T> Lock<T> {
             }
             std::hint::spin_loop();
         }
-        // A waiter that gets the lock here must leave CONTENDED, as others may sleep too. Unlocking swaps
-        // in FREE. So a CONTENDED written by a waiter is either seen by the unlocking thread, which then
-        // wakes one waiter, or has replaced FREE, and that waiter has the lock.
+        // A waiter that gets the lock here must leave CONTENDED, as others may sleep too. Unlocking
+        // swaps in FREE. So a CONTENDED written by a waiter is either seen by the unlocking thread,
+        // which then wakes one waiter, or has replaced FREE, and that waiter has the lock.
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
             futex::wait(&self.state, CONTENDED);
         }

@@ -70,8 +70,8 @@ impl<T: Copy> Mapped<T> {
         if !self.reserve(values.len()) {
             return false;
         }
-        // SAFETY: there is room for this many more elements, and `&mut self` excludes that `values` borrows
-        // from the mapping.
+        // SAFETY: there is room for this many more elements, and `&mut self` excludes that `values`
+        // borrows from the mapping.
         unsafe {
             let end = self.first.as_ptr().add(self.len);
             ptr::copy_nonoverlapping(values.as_ptr(), end, values.len());
@@ -87,8 +87,8 @@ impl<T: Copy> Mapped<T> {
 }
 
 impl Mapped<u8> {
-    /// Calls `fill` with the room behind the end, at least `least` bytes, to write to it and return how many
-    /// bytes it has written. Returns its result; `None` without room.
+    /// Calls `fill` with the room behind the end, at least `least` bytes, to write to it and return
+    /// how many bytes it has written. Returns its result; `None` without room.
     pub fn fill<E>(
         &mut self,
         least: usize,
@@ -126,7 +126,8 @@ impl<T: Copy> Deref for Mapped<T> {
 
 impl<T: Copy> DerefMut for Mapped<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: `len` elements were written; a page is aligned for them, and `&mut self` is the only borrow.
+        // SAFETY: `len` elements were written; a page is aligned for them, and `&mut self` is the
+        // only borrow.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
 }

@@ -48,7 +48,8 @@ impl Text {
         self.0.truncate(len);
     }
 
-    /// Writes the text to a descriptor, if possible by one call, so that other output does not get in between.
+    /// Writes the text to a descriptor, if possible by one call, so that other output does not get
+    /// in between.
     ///
     /// # Errors
     /// The kernel's error number.
@@ -67,8 +68,8 @@ impl Text {
         Ok(())
     }
 
-    /// Writes the text to standard error. Not by `std::io`, which may use a lock that a fiber holds, nor
-    /// by libc, whose call may park.
+    /// Writes the text to standard error. Not by `std::io`, which may use a lock that a fiber
+    /// holds, nor by libc, whose call may park.
     pub fn print(&self) {
         let _ = self.write_to(libc::STDERR_FILENO);
     }

@@ -126,8 +126,8 @@ thread_local! {
     static KEPT: RefCell<Vec<Numbers>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Allocates, waits in ways that move a fiber to another carrier, and frees. Some of the memory is freed
-/// by the joining fiber, some when the thread-local variables are destroyed.
+/// Allocates, waits in ways that move a fiber to another carrier, and frees. Some of the memory is
+/// freed by the joining fiber, some when the thread-local variables are destroyed.
 fn lives(number: u64) -> Vec<Numbers> {
     IS_FIBER.set(true);
     let mut own = Vec::new();
@@ -190,8 +190,8 @@ fn ten_thousand_fibers_with_caches_of_their_own() {
     // The caches of threads that still exist.
     let cached = CACHED.load(Relaxed);
     assert!(cached <= 32 * ROOM, "{cached} blocks are in the caches of fibers that have ended");
-    // The last round includes what those before it have leaked. How many fibers are alive at once varies,
-    // but a leaked heap would take some hundred KiB for each of thousands.
+    // The last round includes what those before it have leaked. How many fibers are alive at once
+    // varies, but a leaked heap would take some hundred KiB for each of thousands.
     let before = sizes[0].max(sizes[1]);
     assert!(sizes[2] <= before + 128, "memory in MiB after each round: {sizes:?}");
 }

@@ -88,7 +88,8 @@ fn serve(kind: Kind, connections: usize, try_first: bool) -> u64 {
                         continue;
                     }
                 }
-                // SAFETY: the buffer is this connection's own, and not used until the completion has come.
+                // SAFETY: the buffer is this connection's own, and not used until the completion
+                // has come.
                 unsafe { driver.submit(number as u64, &op) }.unwrap();
                 break;
             }

@@ -23,19 +23,20 @@ pub struct Choice {
 /// The backend to use in this process: io_uring if the kernel has and permits it, else epoll.
 /// Determined once. `CAREFREE_REACTOR=uring` or `epoll` in the environment forces one.
 ///
-/// `CAREFREE_URING=deferred` makes io_uring finish completions only when their owner asks for them. This
-/// is somewhat cheaper, but fibers whose carrier is kept busy by another fiber wait as long as it is. With
-/// the default, `soon`, other threads can fetch completions.
+/// `CAREFREE_URING=deferred` makes io_uring finish completions only when their owner asks for them.
+/// This is somewhat cheaper, but fibers whose carrier is kept busy by another fiber wait as long as
+/// it is. With the default, `soon`, other threads can fetch completions.
 ///
-/// If the process has no free file descriptor the backend cannot be determined: the call fails, and the
-/// next one asks the kernel again.
+/// If the process has no free file descriptor the backend cannot be determined: the call fails, and
+/// the next one asks the kernel again.
 ///
 /// A seccomp filter that *kills* the process for a forbidden call (instead of returning an error, as
 /// those of container engines do) kills it here; set `CAREFREE_REACTOR=epoll` with such a filter.
 ///
 /// # Errors
-/// [`Unsupported`](io::ErrorKind::Unsupported) when a variable has an unknown value, or forces io_uring
-/// although that is refused; [`Other`](io::ErrorKind::Other) when the backend cannot be determined now.
+/// [`Unsupported`](io::ErrorKind::Unsupported) when a variable has an unknown value, or forces
+/// io_uring although that is refused; [`Other`](io::ErrorKind::Other) when the backend cannot be
+/// determined now.
 ///
 /// ```
 /// let choice = carefree_reactor::choice()?;

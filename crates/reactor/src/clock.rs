@@ -83,10 +83,10 @@ pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
 
 /// The mock backend's clock, which stands still until it is set forward.
 ///
-/// Shared by the drivers of all carriers of a runtime. Instead of sleeping until a time, a driver with
-/// nothing to do sets the clock forward to that time. That is wrong while something is under way that the
-/// drivers cannot see, such as a call on a separate thread or a peer that is not a fiber. Code that knows
-/// of such a thing [holds](Virtual::hold) the time meanwhile.
+/// Shared by the drivers of all carriers of a runtime. Instead of sleeping until a time, a driver
+/// with nothing to do sets the clock forward to that time. That is wrong while something is under
+/// way that the drivers cannot see, such as a call on a separate thread or a peer that is not a
+/// fiber. Code that knows of such a thing [holds](Virtual::hold) the time meanwhile.
 ///
 /// ```
 /// use carefree_reactor::{Driver, Idle, clock::Virtual};

@@ -3,14 +3,15 @@
 //! # Threads
 //!
 //! A driver belongs to the thread that made it, its *owner*: only the owner submits, cancels, polls
-//! and waits. Other threads may call [`harvest`](Driver::harvest) while the owner computes; they need
-//! a lock around the driver, as it takes `&mut self`. A [`Waker`] may be used by any thread at any time.
+//! and waits. Other threads may call [`harvest`](Driver::harvest) while the owner computes; they
+//! need a lock around the driver, as it takes `&mut self`. A [`Waker`] may be used by any thread at
+//! any time.
 //!
 //! # Why the memory of an operation is safe
 //!
-//! The kernel may use an operation's buffers from [`submit`](Driver::submit) until its completion is
-//! handed out, even if it was cancelled: a cancel only hastens the completion. So the submitter must keep
-//! the memory valid until then. A parked fiber does, because its stack stays.
+//! The kernel may use an operation's buffers from [`submit`](Driver::submit) until its completion
+//! is handed out, even if it was cancelled: a cancel only hastens the completion. So the submitter
+//! must keep the memory valid until then. A parked fiber does, because its stack stays.
 
 use std::io;
 use std::sync::Arc;
@@ -29,9 +30,9 @@ pub enum Kind {
     /// io_uring: the kernel performs the operations.
     Uring,
     /// epoll: the kernel reports when operations can be performed without waiting, and the driver
-    /// performs them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`, futexes,
-    /// `accept` from a listener that another process may have as well, and every `waitid` but for the end
-    /// of one process.
+    /// performs them. [`Unsupported`] are files on disks, `connect`, `fsync`, `open`, `splice`,
+    /// futexes, `accept` from a listener that another process may have as well, and every `waitid`
+    /// but for the end of one process.
     Epoll,
     /// Like epoll, but time is [`Virtual`] and passes at once, and operations that are ready together
     /// complete in an order drawn from a seed.
@@ -176,22 +177,22 @@ impl Driver {
     /// [`TOKEN_MAX`](Driver::TOKEN_MAX) and of no other operation under way.
     ///
     /// Never blocks, and need not enter the kernel: the next [`poll`](Driver::poll) or
-    /// [`wait`](Driver::wait) submits everything to it. The number of operations is not limited. Meant for
-    /// calls that were tried without waiting ([`Op::attempt`]) and would have had to wait: backends
-    /// wait for the descriptor first. A backend need not notice what the call would return at once, such
-    /// as an error: reading a pipe's writing end may wait for ever.
+    /// [`wait`](Driver::wait) submits everything to it. The number of operations is not limited.
+    /// Meant for calls that were tried without waiting ([`Op::attempt`]) and would have had to
+    /// wait: backends wait for the descriptor first. A backend need not notice what the call would
+    /// return at once, such as an error: reading a pipe's writing end may wait for ever.
     ///
     /// # Errors
     /// [`Unsupported`] when the backend cannot wait for the operation, which then was not begun.
     ///
     /// # Safety
-    /// The memory that the operation's pointers refer to stays valid, and not otherwise used as far as the
-    /// system call requires, until the completion is handed out.
+    /// The memory that the operation's pointers refer to stays valid, and not otherwise used as far
+    /// as the system call requires, until the completion is handed out.
     pub unsafe fn submit(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
         match &mut self.backend {
-            // SAFETY: the operation's memory stays valid until its completion is handed out, which is what
-            // each backend requires.
+            // SAFETY: the operation's memory stays valid until its completion is handed out, which
+            // is what each backend requires.
             Backend::Uring(ring) => unsafe { ring.submit(token, op) },
             // SAFETY: the same.
             Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
@@ -202,10 +203,11 @@ impl Driver {
         }
     }
 
-    /// [`submit`](Driver::submit) for an operation whose file the kernel must not hold longer than the
-    /// process lives. io_uring may hold the files of other operations for some milliseconds more, in which
-    /// a listener's address is still in use or a lock still taken. So this is for listeners, datagram
-    /// sockets, devices, and locked files. It costs more, and supports what epoll supports.
+    /// [`submit`](Driver::submit) for an operation whose file the kernel must not hold longer than
+    /// the process lives. io_uring may hold the files of other operations for some milliseconds
+    /// more, in which a listener's address is still in use or a lock still taken. So this is for
+    /// listeners, datagram sockets, devices, and locked files. It costs more, and supports what
+    /// epoll supports.
     ///
     /// # Errors
     /// As for [`submit`](Driver::submit).
@@ -215,8 +217,8 @@ impl Driver {
     pub unsafe fn submit_unheld(&mut self, token: u64, op: &Op) -> Result<(), Unsupported> {
         debug_assert!(token <= Driver::TOKEN_MAX, "token {token:#x} is the driver's own");
         match &mut self.backend {
-            // SAFETY: the operation's memory stays valid until its completion is handed out, which is what
-            // each backend requires.
+            // SAFETY: the operation's memory stays valid until its completion is handed out, which
+            // is what each backend requires.
             Backend::Uring(ring) => unsafe { ring.submit_unheld(token, op) },
             // SAFETY: the same.
             Backend::Epoll(watcher) => unsafe { watcher.submit(token, op) },
@@ -236,8 +238,8 @@ impl Driver {
         })
     }
 
-    /// Passes submitted operations to the kernel and appends completions to `out`. Enters the kernel only
-    /// if there is something to pass or to fetch.
+    /// Passes submitted operations to the kernel and appends completions to `out`. Enters the
+    /// kernel only if there is something to pass or to fetch.
     pub fn poll(&mut self, out: &mut Vec<Completion>) {
         each!(&mut self.backend, backend => backend.poll(out))
     }
@@ -255,10 +257,10 @@ impl Driver {
         }
     }
 
-    /// [`poll`](Driver::poll) by another thread while the owner computes. That thread should live on:
-    /// operations that it passes to io_uring are cancelled when it ends. To complete an operation on a
-    /// socket or pipe, the kernel briefly needs the thread that passed it on, at the latest at the next
-    /// timer interrupt there; the completion is visible after that.
+    /// [`poll`](Driver::poll) by another thread while the owner computes. That thread should live
+    /// on: operations that it passes to io_uring are cancelled when it ends. To complete an
+    /// operation on a socket or pipe, the kernel briefly needs the thread that passed it on, at the
+    /// latest at the next timer interrupt there; the completion is visible after that.
     pub fn harvest(&mut self, out: &mut Vec<Completion>) {
         self.poll(out);
     }
@@ -287,14 +289,14 @@ impl Driver {
     }
 }
 
-/// Notes that the process is about to fork, and so will share its descriptors with another. To be called
-/// before each `fork`, by any thread.
+/// Notes that the process is about to fork, and so will share its descriptors with another. To be
+/// called before each `fork`, by any thread.
 pub fn before_fork() {
     crate::sys::before_fork();
 }
 
-/// Makes this crate usable in the child of a `fork`, which has a copy of the parent's memory but only one
-/// thread. To be called there before anything else of this crate; each driver is then
+/// Makes this crate usable in the child of a `fork`, which has a copy of the parent's memory but
+/// only one thread. To be called there before anything else of this crate; each driver is then
 /// [abandoned](Driver::abandon).
 ///
 /// # Safety

@@ -5,8 +5,8 @@
 //! Without hooks, each system call and each new driver costs a load and a branch that is never taken.
 //!
 //! Every system call of this crate consults the hooks first. The `io-uring` crate's calls (set-up,
-//! registration, mapping) go through libc's symbols; a test binary that defines those can redirect them
-//! to [`call`], which consults the hooks too.
+//! registration, mapping) go through libc's symbols; a test binary that defines those can redirect
+//! them to [`call`], which consults the hooks too.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -24,8 +24,8 @@ use crate::sys::raw;
 /// A test's hooks, for the whole process. Called on any thread, and on fibers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
-    /// Called before each system call: the error to return instead of entering the kernel. May change the
-    /// arguments, to others that are as sound.
+    /// Called before each system call: the error to return instead of entering the kernel. May
+    /// change the arguments, to others that are as sound.
     pub call: fn(libc::c_long, &mut [usize; 6]) -> Option<i32>,
     /// How many submissions and completions a new ring should hold.
     pub sizes: fn() -> Option<(u32, u32)>,
@@ -93,9 +93,9 @@ pub fn bare(kind: Kind, idle: &Arc<Idle>) -> io::Result<Driver> {
 pub type Plan = Box<dyn FnMut(libc::c_long) -> Option<i32>>;
 
 thread_local! {
-    /// The plan is leaked, so that this variable has no destructor. The runtime makes system calls on
-    /// a fiber after running its destructors, and a destructor registered then would be run by the next
-    /// fiber that gets the storage.
+    /// The plan is leaked, so that this variable has no destructor. The runtime makes system calls
+    /// on a fiber after running its destructors, and a destructor registered then would be run by
+    /// the next fiber that gets the storage.
     static PLAN: Cell<Option<&'static mut Plan>> = const { Cell::new(None) };
 }
 

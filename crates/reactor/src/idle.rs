@@ -1,8 +1,8 @@
 //! The sleep of a carrier that has nothing to run.
 //!
-//! It sleeps on a futex or, while operations are pending, in the kernel's wait for their completions (a
-//! ring or epoll, see [`Driver`](crate::Driver)). One word serves both, so a waker need not know which
-//! it is.
+//! It sleeps on a futex or, while operations are pending, in the kernel's wait for their
+//! completions (a ring or epoll, see [`Driver`](crate::Driver)). One word serves both, so a waker
+//! need not know which it is.
 //!
 //! # The protocol, and why no wake-up is lost
 //!
@@ -39,9 +39,9 @@
 //!    in between: completions are fetched before W1 or after W2 only.)
 //!
 //! The call of K2 can come after the carrier has woken for another reason (deadline, signal,
-//! completion) and gone to sleep again, in the same place or the other. It then ends a wait whose word is
-//! still `WAITING` or `LISTENING`, or rings a bell that ends a later wait. That is a spurious
-//! return, which waits permit, and no token is lost by it. ∎
+//! completion) and gone to sleep again, in the same place or the other. It then ends a wait whose
+//! word is still `WAITING` or `LISTENING`, or rings a bell that ends a later wait. That is a
+//! spurious return, which waits permit, and no token is lost by it. ∎
 //!
 //! K1 releases and W1/W3 acquire, so what the waker wrote before `wake` is visible after the `wait`
 //! that took its token. Nothing more is ordered: a scheduler that pushes work and then checks which
@@ -69,8 +69,8 @@ const TIMER_SLACK: usize = 1;
 
 /// The sleep of one carrier: one thread waits, any thread wakes it.
 ///
-/// A wake-up is a token. Without a wait under way it is kept and ends the next wait at once; two wake-ups
-/// without a wait between them are one.
+/// A wake-up is a token. Without a wait under way it is kept and ends the next wait at once; two
+/// wake-ups without a wait between them are one.
 ///
 /// ```
 /// use carefree_reactor::Idle;
@@ -113,8 +113,8 @@ impl Idle {
         self.sleep_as(WAITING, deadline.is_some(), || self.word.wait(WAITING, deadline))
     }
 
-    /// [`wait`](Idle::wait) in `sleep`: the kernel's wait for completions, which ends when the bell rings
-    /// or has rung since the last call. `timed` says whether it has a deadline.
+    /// [`wait`](Idle::wait) in `sleep`: the kernel's wait for completions, which ends when the bell
+    /// rings or has rung since the last call. `timed` says whether it has a deadline.
     pub(crate) fn listen(&self, timed: bool, sleep: impl FnOnce()) -> bool {
         self.sleep_as(LISTENING, timed, sleep)
     }

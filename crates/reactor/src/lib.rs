@@ -1,7 +1,8 @@
 //! Waiting on the kernel.
 //!
-//! A carrier is a thread that runs fibers. This crate contains everything by which a carrier *waits* for
-//! the kernel. It knows nothing of fibers, and calls back only the closures that its caller passes in.
+//! A carrier is a thread that runs fibers. This crate contains everything by which a carrier
+//! *waits* for the kernel. It knows nothing of fibers, and calls back only the closures that its
+//! caller passes in.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -11,9 +11,9 @@ pub const CURRENT: u64 = u64::MAX;
 
 /// One operation: a system call that may have to wait.
 ///
-/// The fields are the call's arguments, pointers included. [`submit`](crate::Driver::submit) copies the
-/// `Op`, but the memory that its pointers refer to must stay valid until the completion has come. A
-/// fiber that parks until then keeps it on its stack.
+/// The fields are the call's arguments, pointers included. [`submit`](crate::Driver::submit) copies
+/// the `Op`, but the memory that its pointers refer to must stay valid until the completion has
+/// come. A fiber that parks until then keeps it on its stack.
 ///
 /// An operation does what the blocking call does, and honours `MSG_DONTWAIT` and `RWF_NOWAIT`, with
 /// two differences:
@@ -51,8 +51,8 @@ pub enum Op {
     Accept { fd: RawFd, address: *mut libc::sockaddr, length: *mut libc::socklen_t, flags: i32 },
     /// `connect(2)`.
     Connect { fd: RawFd, address: *const libc::sockaddr, length: libc::socklen_t },
-    /// `poll(2)` of one descriptor without a time limit: result is those of `events` that occurred, and
-    /// possibly `POLLERR` and `POLLHUP`. Ends with the first event.
+    /// `poll(2)` of one descriptor without a time limit: result is those of `events` that occurred,
+    /// and possibly `POLLERR` and `POLLHUP`. Ends with the first event.
     Poll { fd: RawFd, events: u32 },
     /// `fsync(2)`, or `fdatasync(2)` with `data_only`.
     Sync { fd: RawFd, data_only: bool },

@@ -167,8 +167,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether the result is the expected one. Otherwise it must be an error, and there are no more errors
-    /// than faults.
+    /// Whether the result is the expected one. Otherwise it must be an error, and there are no more
+    /// errors than faults.
     fn check(&self, result: i32, wanted: i32) -> bool {
         assert!(result == wanted || result < 0, "{}: {result} for {wanted}", self.what);
         result == wanted
@@ -395,8 +395,8 @@ fn a_noticed_connection_is_accepted_before_another_thread_notices_it() {
     }
 }
 
-/// A kernel that is out of memory refuses several times in a row. Entries in the backlog follow later, even if
-/// nothing else happens.
+/// A kernel that is out of memory refuses several times in a row. Entries in the backlog follow
+/// later, even if nothing else happens.
 #[test]
 fn entries_refused_repeatedly_are_submitted_in_the_end() {
     let _alone = alone();
@@ -425,8 +425,8 @@ fn entries_refused_repeatedly_are_submitted_in_the_end() {
     }
 }
 
-/// The peer sends its last bytes and closes after the call has found nothing, and before the check for the
-/// end.
+/// The peer sends its last bytes and closes after the call has found nothing, and before the check
+/// for the end.
 #[test]
 fn data_just_before_the_end_is_received() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! Processes in which io_uring is refused, as by container engines' seccomp profiles or by kernels without it.
+//! Processes in which io_uring is refused, as by container engines' seccomp profiles or by kernels
+//! without it.
 //!
 //! A filter cannot be removed, so each case executes this binary again.
 
@@ -96,8 +97,8 @@ fn child() {
         driver.wait(None, &mut done);
     }
     println!("{}", String::from_utf8_lossy(&buffer[..done[0].result as usize]));
-    // No more data comes. The wait must not return early, however coarse its system call, nor poll in a loop
-    // until the deadline.
+    // No more data comes. The wait must not return early, however coarse its system call, nor poll
+    // in a loop until the deadline.
     let span = std::time::Duration::from_millis(20);
     let until = clock::after(span);
     let mut waits = 0;

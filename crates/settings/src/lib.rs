@@ -7,8 +7,8 @@
 use std::ffi::OsString;
 
 /// The value of the environment variable `name`; `None` if it is not set, or, as with
-/// `secure_getenv(3)`, if the program runs with rights that its user does not have (setuid, setgid, file
-/// capabilities).
+/// `secure_getenv(3)`, if the program runs with rights that its user does not have (setuid, setgid,
+/// file capabilities).
 ///
 /// ```
 /// assert_eq!(carefree_settings::setting("CAREFREE_NO_SUCH_SETTING"), None);

@@ -2,8 +2,8 @@
 //!
 //! # A suspended computation
 //!
-//! A coroutine's state is in its [`Context`] alone. A fiber's is partly on its stack, next to the locals
-//! that the fiber will need first:
+//! A coroutine's state is in its [`Context`] alone. A fiber's is partly on its stack, next to the
+//! locals that the fiber will need first:
 //!
 //! ```text
 //!           Context                      ThreadContext             the fiber's stack
@@ -19,9 +19,9 @@
 //!                                                               ~   caller's frame    ~
 //! ```
 //!
-//! A computation that has never run continues at a trampoline. The function that it is to call is in the
-//! place of x19, that function's argument in the place of x29; above that is the top of its stack,
-//! rounded down to 16 bytes.
+//! A computation that has never run continues at a trampoline. The function that it is to call is
+//! in the place of x19, that function's argument in the place of x29; above that is the top of its
+//! stack, rounded down to 16 bytes.
 //!
 //! # The registers
 //!
@@ -40,8 +40,8 @@
 //! As on x86-64: inline, with everything clobbered, the compiler stores only what is live; and the
 //! processor predicts a `ret` by the last `bl`, which was on the other stack, hence `br`.
 //!
-//! `hint #36` is `bti j`: where branch targets are enforced, an indirect `br` may jump to nothing else.
-//! Elsewhere it does nothing.
+//! `hint #36` is `bti j`: where branch targets are enforced, an indirect `br` may jump to nothing
+//! else. Elsewhere it does nothing.
 
 use core::arch::{asm, global_asm};
 use core::mem::MaybeUninit;
@@ -72,10 +72,10 @@ pub fn prefetch(address: *const u8) {
 #[inline(always)]
 pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -> Message {
     let Message { mut word, mut kind } = message;
-    // SAFETY: `to` was saved by this function or by `prepare`, so its words are a stack pointer, a label
-    // or trampoline, and the two reserved registers. Every register is either declared as clobbered or
-    // restored before this side continues at label 2, and the switch back finds this frame untouched:
-    // nothing else runs on this stack.
+    // SAFETY: `to` was saved by this function or by `prepare`, so its words are a stack pointer, a
+    // label or trampoline, and the two reserved registers. Every register is either declared as
+    // clobbered or restored before this side continues at label 2, and the switch back finds this
+    // frame untouched: nothing else runs on this stack.
     unsafe {
         asm!(
             "adr x4, 2f",
@@ -168,9 +168,9 @@ pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
 /// The body of both `switch_thread`s. x5 holds the caller's FPCR. The cold part (loading the other
 /// side's) stands behind the jump to the other side, so the common path jumps over nothing.
 ///
-/// Sound for the same reasons as [`switch`]. In addition, no compiled code runs between the change of the
-/// thread pointer and the other side's label 2, so no code accesses thread-local variables of the wrong
-/// side.
+/// Sound for the same reasons as [`switch`]. In addition, no compiled code runs between the change
+/// of the thread pointer and the other side's label 2, so no code accesses thread-local variables
+/// of the wrong side.
 macro_rules! switch_thread {
     ($from:ident, $to:ident, $float:literal, [$($tls:literal,)*]) => {
         asm!(
@@ -231,8 +231,8 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
     from: *mut ThreadContext,
     to: *const ThreadContext,
 ) {
-    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the macro
-    // reads (see there); both marks lie in the contexts.
+    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the
+    // macro reads (see there); both marks lie in the contexts.
     unsafe {
         leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(OWN_TLS, from, to, "mrs x5, fpcr");
@@ -251,8 +251,8 @@ pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     from: *mut ThreadContext,
     to: *const ThreadContext,
 ) {
-    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the macro
-    // reads (see there); both marks lie in the contexts.
+    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the
+    // macro reads (see there); both marks lie in the contexts.
     unsafe {
         leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(OWN_TLS, from, to, "mov x5, #0");
@@ -282,8 +282,8 @@ pub fn prepare(
 /// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
 /// one with own thread-local storage.
 ///
-/// The fiber starts under the default floating-point environment (FPCR 0), whatever its creator's is. A
-/// POSIX thread would inherit its creator's, but Rust code may rely on the default.
+/// The fiber starts under the default floating-point environment (FPCR 0), whatever its creator's
+/// is. A POSIX thread would inherit its creator's, but Rust code may rely on the default.
 ///
 /// `entry` starts on an aligned stack without a caller, so it must leave by a switch.
 ///
@@ -330,8 +330,8 @@ unsafe extern "C" {
 // undefined, which is DWARF for "there is no caller", and x29, the frame-pointer chain, is null. The
 // canonical frame address is the stack's top.
 //
-// `brk` is never reached. It keeps the return address inside the function: an unwinder looks up the byte
-// before that address, a symboliser often the address itself.
+// `brk` is never reached. It keeps the return address inside the function: an unwinder looks up the
+// byte before that address, a symboliser often the address itself.
 macro_rules! trampoline {
     ($name:literal, $data:literal, $frame:literal, [$($pop:literal),*]) => {
         global_asm!(

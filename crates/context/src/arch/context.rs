@@ -9,7 +9,8 @@ use crate::sanitizer::Mark;
 /// the compiler does not save.
 ///
 /// This is a plain value without an owner. Its holder must ensure that it is entered
-/// ([`switch`](super::switch)) at most once after each time it was saved, and that its stack outlives it.
+/// ([`switch`](super::switch)) at most once after each time it was saved, and that its stack
+/// outlives it.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub struct Context {
@@ -32,8 +33,8 @@ impl Context {
     }
 }
 
-/// A coroutine's two contexts, which together fill a cache line: [`resume`](super::resume) switches from
-/// the second to the first, [`suspend`](super::suspend) back.
+/// A coroutine's two contexts, which together fill a cache line: [`resume`](super::resume) switches
+/// from the second to the first, [`suspend`](super::suspend) back.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pair {
@@ -43,8 +44,8 @@ pub struct Pair {
     pub resumer: Context,
 }
 
-/// Two words that a [`switch`](super::switch) carries to the other side, in registers. Their meaning is
-/// for the two sides to agree on.
+/// Two words that a [`switch`](super::switch) carries to the other side, in registers. Their
+/// meaning is for the two sides to agree on.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// A word whose bytes need not all be initialised, such as a small value of any type.
@@ -53,12 +54,12 @@ pub struct Message {
     pub kind: usize,
 }
 
-/// A suspended fiber: the stack pointer under which the rest was saved, and the thread pointer, which a
-/// fiber keeps for life.
+/// A suspended fiber: the stack pointer under which the rest was saved, and the thread pointer,
+/// which a fiber keeps for life.
 ///
 /// This is a plain value without an owner. Its holder must ensure that it is entered
-/// ([`switch_thread`](super::switch_thread)) at most once after each time it was saved, and that its stack
-/// and its thread-local storage outlive it.
+/// ([`switch_thread`](super::switch_thread)) at most once after each time it was saved, and that
+/// its stack and its thread-local storage outlive it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ThreadContext {

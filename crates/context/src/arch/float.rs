@@ -1,8 +1,9 @@
 //! The floating-point control words: how results are rounded and which exceptions trap.
 //!
-//! Rust code runs under the default words; C code may set others (`fesetround`, `-ffast-math`). A function
-//! that C code calls, and that switches by [`switch_thread_from_rust`](super::switch_thread_from_rust),
-//! must load the default words first and restore the caller's before it returns.
+//! Rust code runs under the default words; C code may set others (`fesetround`, `-ffast-math`). A
+//! function that C code calls, and that switches by
+//! [`switch_thread_from_rust`](super::switch_thread_from_rust), must load the default words first
+//! and restore the caller's before it returns.
 
 /// The control words of a thread or fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +70,13 @@ impl FloatControl {
     /// Loads these words into the processor.
     ///
     /// # Safety
-    /// Rust code may compute with floating-point numbers under the default words only. Other words may be
-    /// restored only when control returns to the code that had set them, with no such computation before.
+    /// Rust code may compute with floating-point numbers under the default words only. Other words
+    /// may be restored only when control returns to the code that had set them, with no such
+    /// computation before.
     #[inline(always)]
     pub unsafe fn put_in_force(self) {
-        // SAFETY: both words were read from the registers, so loading them does not fault; the caller runs
-        // no floating-point Rust code under words other than the default.
+        // SAFETY: both words were read from the registers, so loading them does not fault; the
+        // caller runs no floating-point Rust code under words other than the default.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!(
@@ -85,8 +87,8 @@ impl FloatControl {
                 options(nostack, preserves_flags, readonly),
             );
         }
-        // SAFETY: programs may write the register; the caller runs no floating-point Rust code under a word
-        // other than the default.
+        // SAFETY: programs may write the register; the caller runs no floating-point Rust code
+        // under a word other than the default.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             std::arch::asm!(

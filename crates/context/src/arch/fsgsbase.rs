@@ -12,9 +12,9 @@ const HWCAP2_FSGSBASE: u64 = 1 << 1;
 
 /// Whether `wrfsbase` may be used: [`UNKNOWN`], [`YES`] or [`NO`].
 ///
-/// [`switch_thread`](super::switch_thread) only compares with `YES`: until the answer is known it makes
-/// the system call, which is slow but always right. [`prepare_thread`](super::prepare_thread) finds the
-/// answer, so it is known before there is a fiber to switch to.
+/// [`switch_thread`](super::switch_thread) only compares with `YES`: until the answer is known it
+/// makes the system call, which is slow but always right. [`prepare_thread`](super::prepare_thread)
+/// finds the answer, so it is known before there is a fiber to switch to.
 #[cfg(target_arch = "x86_64")]
 pub(super) static FSGSBASE: AtomicU8 = AtomicU8::new(UNKNOWN);
 #[cfg(target_arch = "x86_64")]

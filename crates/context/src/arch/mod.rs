@@ -29,9 +29,9 @@
 //! `x86_64.rs` and `aarch64.rs` define the same functions; each starts with a diagram and the contract
 //! of the registers.
 //!
-//! The trampolines that start a computation tell every kind of unwinder that there is no caller. DWARF
-//! unwinders (panics, backtraces, gdb) read it in the unwind table, frame-pointer profilers find a null
-//! frame pointer.
+//! The trampolines that start a computation tell every kind of unwinder that there is no caller.
+//! DWARF unwinders (panics, backtraces, gdb) read it in the unwind table, frame-pointer profilers
+//! find a null frame pointer.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -32,21 +32,22 @@ pub fn thread_pointer() -> *mut u8 {
 ///
 /// # Safety
 ///
-/// `tp` must point to a complete thread control block with its thread-local storage, and no other thread
-/// may be running under it. Nothing that the compiler or a library derived from the old thread pointer
-/// (the address of a thread-local variable, `errno`) may be used until it is set back: only plain code
-/// may lie between.
+/// `tp` must point to a complete thread control block with its thread-local storage, and no other
+/// thread may be running under it. Nothing that the compiler or a library derived from the old
+/// thread pointer (the address of a thread-local variable, `errno`) may be used until it is set
+/// back: only plain code may lie between.
 #[inline(always)]
 pub unsafe fn set_thread_pointer(tp: *mut u8) {
     #[cfg(target_arch = "x86_64")]
     if super::fsgsbase::fsgsbase() {
-        // SAFETY: the kernel allows the instruction. Code that runs afterwards finds a complete control
-        // block at `tp`, and by this function's contract uses no address derived from the old one.
+        // SAFETY: the kernel allows the instruction. Code that runs afterwards finds a complete
+        // control block at `tp`, and by this function's contract uses no address derived from the
+        // old one.
         unsafe { asm!("wrfsbase {}", in(reg) tp, options(nostack, preserves_flags)) };
     } else {
-        // SAFETY: as for the instruction. The system call touches no memory of the program's, and cannot fail
-        // for an address that user memory can have. It is written out because libc's wrapper would
-        // write errno, a thread-local variable.
+        // SAFETY: as for the instruction. The system call touches no memory of the program's, and
+        // cannot fail for an address that user memory can have. It is written out because libc's
+        // wrapper would write errno, a thread-local variable.
         unsafe {
             asm!(
                 "syscall",
@@ -60,8 +61,8 @@ pub unsafe fn set_thread_pointer(tp: *mut u8) {
         }
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: programs may write the register. Code that runs afterwards finds a complete control block at
-    // `tp`, and by this function's contract uses no address derived from the old one.
+    // SAFETY: programs may write the register. Code that runs afterwards finds a complete control
+    // block at `tp`, and by this function's contract uses no address derived from the old one.
     unsafe {
         asm!("msr tpidr_el0, {}", in(reg) tp, options(nostack, preserves_flags));
     }

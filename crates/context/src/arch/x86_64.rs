@@ -2,8 +2,8 @@
 //!
 //! # A suspended computation
 //!
-//! A coroutine's state is in its [`Context`] alone. A fiber's is partly on its stack, next to the locals
-//! that the fiber will need first:
+//! A coroutine's state is in its [`Context`] alone. A fiber's is partly on its stack, next to the
+//! locals that the fiber will need first:
 //!
 //! ```text
 //!           Context                      ThreadContext             the fiber's stack
@@ -19,9 +19,9 @@
 //!                                                               ~   caller's frame    ~
 //! ```
 //!
-//! A computation that has never run continues at a trampoline. The function that it is to call is in the
-//! place of rbx, that function's argument in the place of rbp; above that is the top of its stack,
-//! rounded down to 16 bytes.
+//! A computation that has never run continues at a trampoline. The function that it is to call is
+//! in the place of rbx, that function's argument in the place of rbp; above that is the top of its
+//! stack, rounded down to 16 bytes.
 //!
 //! # The registers
 //!
@@ -83,11 +83,11 @@ pub fn prefetch(address: *const u8) {
 #[inline(always)]
 pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -> Message {
     let Message { mut word, mut kind } = message;
-    // SAFETY: `to` was saved by this function or by `prepare`, so its words are a stack pointer, a label
-    // or trampoline, and the two reserved registers. Every register is either declared as clobbered or
-    // restored before this side continues at label 2, and the switch back finds this frame untouched:
-    // nothing else runs on this stack. Without `nostack`, the compiler keeps nothing in the red zone
-    // below rsp.
+    // SAFETY: `to` was saved by this function or by `prepare`, so its words are a stack pointer, a
+    // label or trampoline, and the two reserved registers. Every register is either declared as
+    // clobbered or restored before this side continues at label 2, and the switch back finds this
+    // frame untouched: nothing else runs on this stack. Without `nostack`, the compiler keeps
+    // nothing in the red zone below rsp.
     unsafe {
         asm!(
             "lea rax, [rip + 2f]",
@@ -111,8 +111,8 @@ pub unsafe fn switch(from: *mut Context, to: *const Context, message: Message) -
     Message { word, kind }
 }
 
-/// [`switch`] from a coroutine's resumer to the coroutine. One address leads to both sides, which saves
-/// two instructions.
+/// [`switch`] from a coroutine's resumer to the coroutine. One address leads to both sides, which
+/// saves two instructions.
 ///
 /// # Safety
 ///
@@ -181,9 +181,9 @@ pub unsafe fn suspend(pair: *mut Pair, word: MaybeUninit<usize>) -> Message {
 /// other side's stack differ. The cold parts (loading the words, the system call) stand behind the
 /// jump to the other side, so the common path jumps over nothing.
 ///
-/// Sound for the same reasons as [`switch`]. In addition, no compiled code runs between the change of the
-/// thread pointer and the other side's label 2, so no code accesses thread-local variables of the wrong
-/// side.
+/// Sound for the same reasons as [`switch`]. In addition, no compiled code runs between the change
+/// of the thread pointer and the other side's label 2, so no code accesses thread-local variables
+/// of the wrong side.
 macro_rules! switch_thread {
     (
         $own_tls:ident, $from:ident, $to:ident,
@@ -258,9 +258,9 @@ macro_rules! switch_thread {
 /// that may be C code. Returns when another switch enters `from`.
 ///
 /// The floating-point control words belong to each side: the caller's are saved, `to`'s are loaded
-/// where they differ. (MXCSR also records exceptions, for `fetestexcept`. Those belong to a thread, so
-/// they are compared too.) With `OWN_TLS` each side also has its own thread pointer, and the other side
-/// runs under `to`'s. (`from`'s is not written: a fiber keeps its own for life.)
+/// where they differ. (MXCSR also records exceptions, for `fetestexcept`. Those belong to a thread,
+/// so they are compared too.) With `OWN_TLS` each side also has its own thread pointer, and the
+/// other side runs under `to`'s. (`from`'s is not written: a fiber keeps its own for life.)
 ///
 /// Reading MXCSR is slow (`stmxcsr` is microcode on a Zen 3; `cargo run --release -p carefree-context
 /// --example switch_costs` prints both kinds). Rust code avoids it by calling
@@ -281,8 +281,8 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
 ) {
     // The words are compared one by one, each with the width it was stored with: a wider load would
     // have to wait until the two stores have left the store buffer.
-    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the macro
-    // reads (see there); both marks lie in the contexts.
+    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the
+    // macro reads (see there); both marks lie in the contexts.
     unsafe {
         leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(
@@ -310,15 +310,15 @@ pub unsafe fn switch_thread<const OWN_TLS: bool>(
 ///
 /// # Safety
 ///
-/// As for [`switch_thread`]. MXCSR and the x87 control word have their default values, 0x1f80 and 0x37f;
-/// the six bits of MXCSR that record exceptions may differ, and are lost.
+/// As for [`switch_thread`]. MXCSR and the x87 control word have their default values, 0x1f80 and
+/// 0x37f; the six bits of MXCSR that record exceptions may differ, and are lost.
 #[inline(always)]
 pub unsafe fn switch_thread_from_rust<const OWN_TLS: bool>(
     from: *mut ThreadContext,
     to: *const ThreadContext,
 ) {
-    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the macro
-    // reads (see there); both marks lie in the contexts.
+    // SAFETY: `to` was saved by one of these functions or by `prepare_thread`, in the form that the
+    // macro reads (see there); both marks lie in the contexts.
     unsafe {
         leave(&raw mut (*from).mark, &raw const (*to).mark);
         switch_thread!(
@@ -359,9 +359,9 @@ pub fn prepare(
 /// [`switch_thread`] to it calls `entry` with `data`, under the thread pointer `tp` if that switch is
 /// one with own thread-local storage.
 ///
-/// The fiber starts under the default floating-point environment (MXCSR 0x1f80, x87 control word 0x37f),
-/// whatever its creator's is. A POSIX thread would inherit its creator's, but Rust code may rely on the
-/// default.
+/// The fiber starts under the default floating-point environment (MXCSR 0x1f80, x87 control word
+/// 0x37f), whatever its creator's is. A POSIX thread would inherit its creator's, but Rust code may
+/// rely on the default.
 ///
 /// `entry` starts on an aligned stack without a caller, so it must leave by a switch.
 ///
@@ -410,8 +410,8 @@ unsafe extern "C" {
 // undefined, which is DWARF for "there is no caller", and rbp, the frame-pointer chain, is null. The
 // canonical frame address is the stack's top.
 //
-// `ud2` is never reached. It keeps the return address inside the function: an unwinder looks up the byte
-// before that address, a symboliser often the address itself.
+// `ud2` is never reached. It keeps the return address inside the function: an unwinder looks up the
+// byte before that address, a symboliser often the address itself.
 macro_rules! trampoline {
     ($name:literal, $data:literal, $frame:literal, [$($pop:literal),*]) => {
         global_asm!(

@@ -41,8 +41,8 @@ pub fn call_on_stack<R>(stack: Stack, f: impl FnOnce() -> R) -> io::Result<R> {
     let mut f = Some(f);
     let call = |_, ()| f.take().map(|f| f());
     let control = create::create::<(), Infallible, _, _>(stack, call)?;
-    // SAFETY: the coroutine was just made, so it is suspended, has these types, and has no other handle.
-    // It has no suspender, so its only message is its last.
+    // SAFETY: the coroutine was just made, so it is suspended, has these types, and has no other
+    // handle. It has no suspender, so its only message is its last.
     let result = unsafe {
         let (word, _) = switch::enter(control, word::pack(&ManuallyDrop::new(())), message::INPUT);
         Finished::take(word)

@@ -96,9 +96,9 @@ impl Control {
     /// The coroutine is complete, or never started and its closure dropped; nothing uses the block
     /// afterwards.
     pub(super) unsafe fn release(control: *mut Control) {
-        // SAFETY: the block is alive until the stack goes back, in the last line. Coroutines leave their
-        // scope's list here and nowhere else, so neighbours in it are alive too. The mark was made with
-        // the block. The stack's handle is moved out of the stack before it is dropped.
+        // SAFETY: the block is alive until the stack goes back, in the last line. Coroutines leave
+        // their scope's list here and nowhere else, so neighbours in it are alive too. The mark was
+        // made with the block. The stack's handle is moved out of the stack before it is dropped.
         let stack = unsafe {
             (*control).links.remove();
             (*control).mark.forget();
@@ -110,12 +110,12 @@ impl Control {
 
 /// The distance of a control block from the top of its stack: cache colouring.
 ///
-/// Stacks start at multiples of their size. If control blocks and first frames all had the same distance
-/// from there, those of a thousand coroutines would compete for the same few sets of the processor's
-/// caches while the other sets stay empty. Different colours for neighbours made rounds of a hundred or
-/// a thousand coroutines faster by a fifth and more. (Fibers, whose switch touches more memory, gained
-/// nothing: see the runtime's `furnish.rs`.) Colours take at most half of the first page, so the frames
-/// of a small coroutine still fit on that page.
+/// Stacks start at multiples of their size. If control blocks and first frames all had the same
+/// distance from there, those of a thousand coroutines would compete for the same few sets of the
+/// processor's caches while the other sets stay empty. Different colours for neighbours made rounds
+/// of a hundred or a thousand coroutines faster by a fifth and more. (Fibers, whose switch touches
+/// more memory, gained nothing: see the runtime's `furnish.rs`.) Colours take at most half of the
+/// first page, so the frames of a small coroutine still fit on that page.
 fn colour(stack: &Stack) -> usize {
     stack.top().addr() / stack.size().bytes() % COLOURS * align_of::<Control>()
 }

@@ -42,7 +42,8 @@ where
     let top = stack.top();
     let control = Control::place(&stack);
     let closure = Control::closure::<F>(control);
-    // SAFETY: both lie within the stack, as was just checked, which this function owns; both are aligned.
+    // SAFETY: both lie within the stack, as was just checked, which this function owns; both are
+    // aligned.
     unsafe {
         closure.write(f);
         control.write(Control {
@@ -85,9 +86,9 @@ where
     unsafe { sanitizer::arrive(ptr::null()) };
     let control = data.cast::<Control>();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the trampoline calls this function once, at the first switch to the coroutine. So the
-        // closure is where `create` put it, and `started` keeps `dispose` from dropping it. The message
-        // has just arrived.
+        // SAFETY: the trampoline calls this function once, at the first switch to the coroutine. So
+        // the closure is where `create` put it, and `started` keeps `dispose` from dropping it. The
+        // message has just arrived.
         let (f, input) = unsafe {
             (*control).started = true;
             let f = Control::closure::<F>(control).read();
@@ -97,8 +98,8 @@ where
     }));
     let finished = ManuallyDrop::new(Finished { control, result });
     let mut unused = Context::empty();
-    // SAFETY: the coroutine is running, so `pair.resumer` holds its resumer. Nothing on this stack needs a
-    // destructor any more but `finished`, which the resumer takes.
+    // SAFETY: the coroutine is running, so `pair.resumer` holds its resumer. Nothing on this stack
+    // needs a destructor any more but `finished`, which the resumer takes.
     unsafe {
         (*control).mark.end();
         sanitizer::leave(&raw mut (*control).mark, (*control).resumer_mark.get());

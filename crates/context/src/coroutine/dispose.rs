@@ -12,14 +12,14 @@ use super::word::{self, Word};
 ///
 /// # Safety
 ///
-/// `control` is of a suspended coroutine with these types, whose closure is an `F`. Nothing enters it or
-/// takes it down afterwards: this was its only handle, or the handle is lost.
+/// `control` is of a suspended coroutine with these types, whose closure is an `F`. Nothing enters
+/// it or takes it down afterwards: this was its only handle, or the handle is lost.
 #[cold]
 pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
-    // SAFETY: the control block of a suspended coroutine is alive and belongs to the owner of its handle,
-    // which is this function. An unwinding coroutine cannot transfer, so each message comes from this one
-    // and has the types of this one: its second word says whether the first is a `Finished<Return>` or a
-    // `Yield`.
+    // SAFETY: the control block of a suspended coroutine is alive and belongs to the owner of its
+    // handle, which is this function. An unwinding coroutine cannot transfer, so each message comes
+    // from this one and has the types of this one: its second word says whether the first is a
+    // `Finished<Return>` or a `Yield`.
     unsafe {
         if !(*control).started {
             discard::<F>(control);
@@ -44,8 +44,8 @@ pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
                 }
                 break;
             }
-            // The coroutine caught the panic and then suspended itself. It is taken down even if dropping
-            // what it yielded panics.
+            // The coroutine caught the panic and then suspended itself. It is taken down even if
+            // dropping what it yielded panics.
             let value = word::unpack::<Yield>(word);
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
                 keep_first(&mut panicked, payload);
@@ -67,8 +67,8 @@ unsafe fn discard<F>(control: *mut Control) {
     struct Release(*mut Control);
     impl Drop for Release {
         fn drop(&mut self) {
-            // SAFETY: the coroutine never started, and its closure's destructor has returned or panicked.
-            // Nothing else has the handle.
+            // SAFETY: the coroutine never started, and its closure's destructor has returned or
+            // panicked. Nothing else has the handle.
             unsafe { Control::release(self.0) };
         }
     }

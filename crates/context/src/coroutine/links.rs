@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr;
 
-/// A node of the list: the scope's own, which is the list's head, or one in a coroutine's control block.
-/// Null where there is no neighbour. One thread owns all nodes of a list.
+/// A node of the list: the scope's own, which is the list's head, or one in a coroutine's control
+/// block. Null where there is no neighbour. One thread owns all nodes of a list.
 pub(super) struct Links {
     previous: Cell<*const Links>,
     next: Cell<*const Links>,
@@ -28,8 +28,8 @@ impl Links {
     /// head, until the list is empty.
     pub(super) unsafe fn insert(&self, new: *const Links) {
         let next = self.next.replace(new);
-        // SAFETY: `new` is alive. So is `next`: it was inserted under the same condition and is still in
-        // the list.
+        // SAFETY: `new` is alive. So is `next`: it was inserted under the same condition and is
+        // still in the list.
         unsafe {
             (*new).previous.set(self);
             (*new).next.set(next);
@@ -45,8 +45,8 @@ impl Links {
     /// The node is not a head, and is alive.
     #[inline]
     pub(super) unsafe fn remove(&self) {
-        // SAFETY: only `insert` sets these pointers, and it requires nodes to stay alive as long as they
-        // are in the list, as both neighbours are.
+        // SAFETY: only `insert` sets these pointers, and it requires nodes to stay alive as long as
+        // they are in the list, as both neighbours are.
         unsafe {
             if let Some(previous) = self.previous.get().as_ref() {
                 previous.next.set(self.next.get());

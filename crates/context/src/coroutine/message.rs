@@ -33,9 +33,9 @@ impl<Return> Finished<Return> {
     /// `word` is of the last message of a coroutine that returns a `Return`, and is taken once.
     #[inline(never)]
     pub(super) unsafe fn take(word: Word) -> Result<Return, Box<dyn Any + Send>> {
-        // SAFETY: the last message's word is the address of a `Finished<Return>` in the coroutine's last
-        // frame, on a stack that is alive until `release`. By then the result is moved out, and a
-        // completed coroutine uses its stack no more.
+        // SAFETY: the last message's word is the address of a `Finished<Return>` in the coroutine's
+        // last frame, on a stack that is alive until `release`. By then the result is moved out,
+        // and a completed coroutine uses its stack no more.
         unsafe {
             let finished =
                 ptr::with_exposed_provenance::<Finished<Return>>(word.assume_init()).read();
@@ -45,7 +45,8 @@ impl<Return> Finished<Return> {
     }
 }
 
-/// The message of a transfer as its target sees it, which does not know the type of the sender's closure.
+/// The message of a transfer as its target sees it, which does not know the type of the sender's
+/// closure.
 #[repr(C)]
 pub(super) struct HandOver<Input> {
     pub(super) take: unsafe fn(*mut HandOver<Input>) -> Input,
@@ -58,8 +59,8 @@ impl<Input> HandOver<Input> {
     ///
     /// `message` has just arrived with [`TRANSFER`], at a coroutine that takes an `Input`.
     pub(super) unsafe fn take(message: *mut HandOver<Input>) -> Input {
-        // SAFETY: the sender is suspended, so the message in its frame is alive; `take` is the function
-        // that the sender chose for a message of its type.
+        // SAFETY: the sender is suspended, so the message in its frame is alive; `take` is the
+        // function that the sender chose for a message of its type.
         unsafe { ((*message).take)(message) }
     }
 }

@@ -25,8 +25,9 @@ use crate::stack::{StackPool, StackSize};
 /// thread's thread-local variables, and it stays in the thread that created it (it is neither `Send`
 /// nor `Sync`). A blocking call in it blocks its resumer too.
 ///
-/// A `Coroutine` is *owned*: it may live for as long as its owner likes, or be forgotten, which is why
-/// making one is [`unsafe`](Self::new). **A [`scope`](super::scope()) makes them safely**, and they may borrow.
+/// A `Coroutine` is *owned*: it may live for as long as its owner likes, or be forgotten, which is
+/// why making one is [`unsafe`](Self::new). **A [`scope`](super::scope()) makes them safely**, and
+/// they may borrow.
 ///
 /// ```
 /// use carefree_context::coroutine::Coroutine;
@@ -87,21 +88,21 @@ pub enum CoroutineState<Yield, Return> {
 impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Return> {
     /// Makes a coroutine that will run `f`, on a stack of the default size.
     ///
-    /// The first [`resume`](Self::resume) calls `f`, with the input as the second argument. `f` is moved
-    /// to the coroutine's stack: nothing is allocated.
+    /// The first [`resume`](Self::resume) calls `f`, with the input as the second argument. `f` is
+    /// moved to the coroutine's stack: nothing is allocated.
     ///
     /// # Panics
     ///
-    /// When no stack can be allocated (see [`with_stack_size`](Self::with_stack_size), which returns the
-    /// error instead).
+    /// When no stack can be allocated (see [`with_stack_size`](Self::with_stack_size), which
+    /// returns the error instead).
     ///
     /// # Safety
     ///
     /// The coroutine shares the thread-local storage of the thread (or fiber) that resumes it, and
     /// code on its stack may hold on to some of it while the coroutine is suspended: within
     /// [`LocalKey::with`](std::thread::LocalKey::with), say, or in a library's function that calls
-    /// back. Nothing in the type forces the coroutine to end before that storage does. Once the coroutine
-    /// has been resumed, the caller must ensure one of these:
+    /// back. Nothing in the type forces the coroutine to end before that storage does. Once the
+    /// coroutine has been resumed, the caller must ensure one of these:
     ///
     /// * The coroutine **ends before that thread or fiber begins to destroy its thread-local
     ///   variables**: it completes or is dropped. It is not forgotten or leaked then (in a cycle of
@@ -153,8 +154,8 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
     ///
     /// # Errors
     ///
-    /// When no stack can be allocated: the error names the limit that was reached. When the stack is too
-    /// small for what `f` captures.
+    /// When no stack can be allocated: the error names the limit that was reached. When the stack
+    /// is too small for what `f` captures.
     ///
     /// # Safety
     ///
@@ -175,8 +176,8 @@ impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
         F: FnOnce(&Suspender<Input, Yield>, Input) -> Return,
     {
         Self::build(size, move |control, input| {
-            // SAFETY: `control` is the running coroutine's, which has these types, and the reference is
-            // lent to its closure only.
+            // SAFETY: `control` is the running coroutine's, which has these types, and the
+            // reference is lent to its closure only.
             f(unsafe { Suspender::from_control(control) }, input)
         })
     }
@@ -215,9 +216,10 @@ impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
             resumed_after_completion();
         }
         let input = ManuallyDrop::new(input);
-        // SAFETY: the coroutine is suspended: while it runs, its handle is borrowed mutably. It has these
-        // types, and takes `input` out of this frame before anything else. The message that comes back is
-        // from a coroutine of the same types; its second word says which of the two the first is.
+        // SAFETY: the coroutine is suspended: while it runs, its handle is borrowed mutably. It has
+        // these types, and takes `input` out of this frame before anything else. The message that
+        // comes back is from a coroutine of the same types; its second word says which of the two
+        // the first is.
         unsafe {
             let (word, sender) = switch::enter(self.control, word::pack(&input), message::INPUT);
             self.control = sender;
@@ -240,8 +242,8 @@ impl<Input, Yield, Return> Drop for Coroutine<Input, Yield, Return> {
     #[inline]
     fn drop(&mut self) {
         if !self.control.is_null() {
-            // SAFETY: the coroutine is suspended, not complete, and this was its only handle, so nothing
-            // will enter it any more. `dispose` was chosen for its types when it was made.
+            // SAFETY: the coroutine is suspended, not complete, and this was its only handle, so
+            // nothing will enter it any more. `dispose` was chosen for its types when it was made.
             unsafe { ((*self.control).dispose)(self.control) };
         }
     }

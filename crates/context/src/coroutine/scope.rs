@@ -2,28 +2,30 @@
 //!
 //! # Why it is sound
 //!
-//! An owned coroutine is unsafe (see [`Coroutine::new`](super::Coroutine::new)) because nothing forces it
-//! to end: its handle can be forgotten, leaked, or kept in a thread-local variable. Then its frames stop
-//! for good, while the thread ends and destroys the thread-local variables that they borrow. A scope
-//! knows every coroutine made in it that is not complete, and takes down those that are left when its
-//! closure has returned or panicked. So:
+//! An owned coroutine is unsafe (see [`Coroutine::new`](super::Coroutine::new)) because nothing
+//! forces it to end: its handle can be forgotten, leaked, or kept in a thread-local variable. Then
+//! its frames stop for good, while the thread ends and destroys the thread-local variables that
+//! they borrow. A scope knows every coroutine made in it that is not complete, and takes down those
+//! that are left when its closure has returned or panicked. So:
 //!
 //! * **At the end of the scope nothing can use a handle any more.** A handle's type names the
 //!   lifetime of the reference to the [`Scope`] (`'h`), which the closure cannot choose. The
-//!   closure's return value cannot contain it. Neither can the body of a coroutine of the scope, nor the
-//!   values that go in and out of it: they outlive `'env`, which was chosen before the scope began.
-//!   Handles that were forgotten or leaked are unreachable, and the closure's own are dropped. So every
-//!   coroutine that is left is suspended, only the scope can enter it, and no new one can be made.
+//!   closure's return value cannot contain it. Neither can the body of a coroutine of the scope,
+//!   nor the values that go in and out of it: they outlive `'env`, which was chosen before the
+//!   scope began. Handles that were forgotten or leaked are unreachable, and the closure's own are
+//!   dropped. So every coroutine that is left is suspended, only the scope can enter it, and no new
+//!   one can be made.
 //! * **No coroutine of the scope waits for the scope's end**, as it would have to if it were running:
 //!   the closure has returned, and code of the scope's coroutines runs only in calls that the closure
 //!   waits for. (A coroutine that was suspended from within a coroutine of a scope of its own is
 //!   suspended like any other; see [`Suspender::suspend`].)
 //! * **The scope's end is always reached**, unless the process ends. Its frame lies on a stack that
 //!   cannot be abandoned: a thread's or a fiber's, which runs to its end before its thread-local
-//!   variables are destroyed; or, by induction, that of a coroutine of another scope, which is unwound at
-//!   that scope's end, and this frame with it; or that of an owned coroutine, for which the caller of an
-//!   `unsafe` function guarantees the same. A body that catches the panic which unwinds it is
-//!   entered again until it returns; if it never does, the scope's end waits for ever.
+//!   variables are destroyed; or, by induction, that of a coroutine of another scope, which is
+//!   unwound at that scope's end, and this frame with it; or that of an owned coroutine, for which
+//!   the caller of an `unsafe` function guarantees the same. A body that catches the panic which
+//!   unwinds it is entered again until it returns; if it never does, the scope's end waits for
+//!   ever.
 //! * **What the bodies borrow lives until then**: it outlives `'env`, and so the call of [`scope`].
 
 use std::fmt;
@@ -44,8 +46,8 @@ use crate::stack::StackSize;
 /// complete when `f` has returned or panicked, and returns its value.
 ///
 /// This is the safe way to make coroutines: none can outlive what its frames borrow, neither the
-/// caller's variables nor the thread's. Coroutines that are still suspended at the end are unwound, as if
-/// they were [dropped](Coroutine#dropping).
+/// caller's variables nor the thread's. Coroutines that are still suspended at the end are unwound,
+/// as if they were [dropped](Coroutine#dropping).
 ///
 /// ```
 /// use carefree_context::coroutine::{self, CoroutineState};
@@ -143,8 +145,8 @@ use crate::stack::StackSize;
 ///
 /// # Panics
 ///
-/// With `f`'s panic, or else with that of a coroutine that panicked while it was unwound at the end. All
-/// coroutines are ended before that.
+/// With `f`'s panic, or else with that of a coroutine that panicked while it was unwound at the
+/// end. All coroutines are ended before that.
 ///
 /// # Aborts
 ///
@@ -159,9 +161,9 @@ where
     let mut panicked = None;
     while !scope.first.next().is_null() {
         let control = Control::of_links(scope.first.next());
-        // SAFETY: coroutines in the list are alive and not complete; at the scope's end they are suspended,
-        // and nothing else can enter them any more (see the module). `dispose` always gives the stack
-        // back, which removes the coroutine from the list.
+        // SAFETY: coroutines in the list are alive and not complete; at the scope's end they are
+        // suspended, and nothing else can enter them any more (see the module). `dispose` always
+        // gives the stack back, which removes the coroutine from the list.
         let ended = catch_unwind(AssertUnwindSafe(|| unsafe { ((*control).dispose)(control) }));
         if let Err(payload) = ended {
             unwind::keep_first(&mut panicked, payload);
@@ -200,8 +202,9 @@ impl<'env> Scope<'env> {
     ///
     /// # Panics
     ///
-    /// When no stack can be allocated (see [`coroutine_with_stack_size`](Self::coroutine_with_stack_size),
-    /// which returns the error instead).
+    /// When no stack can be allocated (see
+    /// [`coroutine_with_stack_size`](Self::coroutine_with_stack_size), which returns the error
+    /// instead).
     #[track_caller]
     pub fn coroutine<'h, Input, Yield, Return, F>(
         &'h self,
@@ -221,8 +224,8 @@ impl<'env> Scope<'env> {
     ///
     /// # Errors
     ///
-    /// When no stack can be allocated: the error names the limit that was reached. When the stack is too
-    /// small for what `f` captures.
+    /// When no stack can be allocated: the error names the limit that was reached. When the stack
+    /// is too small for what `f` captures.
     pub fn coroutine_with_stack_size<'h, Input, Yield, Return, F>(
         &'h self,
         size: StackSize,
@@ -235,8 +238,9 @@ impl<'env> Scope<'env> {
         F: FnOnce(&Suspender<Input, Yield>, Input) -> Return + 'env,
     {
         let coroutine = Coroutine::plain(size, f)?;
-        // SAFETY: the new coroutine's control block stays in place until it is released, which removes it
-        // from the list. The scope is borrowed by the handle, and empties the list before it ends.
+        // SAFETY: the new coroutine's control block stays in place until it is released, which
+        // removes it from the list. The scope is borrowed by the handle, and empties the list
+        // before it ends.
         unsafe { self.first.insert(&raw const (*coroutine.control()).links) };
         Ok(ScopedCoroutine { coroutine, scope: PhantomData })
     }

@@ -10,9 +10,9 @@ use super::{switch, word};
 
 /// Suspends a running coroutine: the first argument of its closure.
 ///
-/// It can be passed to functions that the closure calls, but not to another thread. A coroutine of a
-/// [scope](super::scope()) that the closure opens may borrow it as well: suspending from there suspends
-/// this coroutine in the middle of that one, and resuming continues there.
+/// It can be passed to functions that the closure calls, but not to another thread. A coroutine of
+/// a [scope](super::scope()) that the closure opens may borrow it as well: suspending from there
+/// suspends this coroutine in the middle of that one, and resuming continues there.
 #[repr(transparent)]
 pub struct Suspender<Input, Yield> {
     /// The running coroutine's control block. A cell, because its resumer writes to it as well.
@@ -36,8 +36,8 @@ impl<Input, Yield> Suspender<Input, Yield> {
         self.control.get()
     }
 
-    /// Suspends the coroutine with `value`, which its resumer receives, until it is resumed again; returns
-    /// the input of that resume.
+    /// Suspends the coroutine with `value`, which its resumer receives, until it is resumed again;
+    /// returns the input of that resume.
     ///
     /// # Panics
     ///
@@ -52,13 +52,13 @@ impl<Input, Yield> Suspender<Input, Yield> {
     pub fn suspend(&self, value: Yield) -> Input {
         let control = self.control();
         let value = ManuallyDrop::new(value);
-        // SAFETY: the coroutine is running, because only code that runs within its closure can reach the
-        // suspender. It is lent to the closure's call, for a lifetime that the closure cannot choose, so
-        // nothing made before or elsewhere can hold it; it is not `Sync`, so no other thread can. That
-        // leaves coroutines of scopes opened within that call. They are resumed and end within it, on
-        // stacks of their own, while the coroutine's frames wait. The context saved here as "the
-        // coroutine" then includes that wait, and resuming it continues within it.
-        // The resumer takes `value` out of this frame before anything else.
+        // SAFETY: the coroutine is running, because only code that runs within its closure can
+        // reach the suspender. It is lent to the closure's call, for a lifetime that the closure
+        // cannot choose, so nothing made before or elsewhere can hold it; it is not `Sync`, so no
+        // other thread can. That leaves coroutines of scopes opened within that call. They are
+        // resumed and end within it, on stacks of their own, while the coroutine's frames wait. The
+        // context saved here as "the coroutine" then includes that wait, and resuming it continues
+        // within it. The resumer takes `value` out of this frame before anything else.
         unsafe {
             switch::check_panics(control);
             switch::receive(switch::leave(control, word::pack(&value)))

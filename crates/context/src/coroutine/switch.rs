@@ -11,13 +11,13 @@ use crate::arch::{self, Message};
 use crate::extent;
 use crate::sanitizer::{self, Mark, MarkRef};
 
-/// Passes control to a suspended coroutine and waits for a message to its resumer. Because of transfers,
-/// the message may come from another coroutine.
+/// Passes control to a suspended coroutine and waits for a message to its resumer. Because of
+/// transfers, the message may come from another coroutine.
 ///
 /// # Safety
 ///
-/// `control` is a suspended coroutine's, only the caller has its handle, and `word` is what `kind`, one of
-/// the constants of [`message`], says.
+/// `control` is a suspended coroutine's, only the caller has its handle, and `word` is what `kind`,
+/// one of the constants of [`message`], says.
 #[inline(always)]
 pub(super) unsafe fn enter(control: *mut Control, word: Word, kind: usize) -> (Word, *mut Control) {
     let message = Message { word, kind };
@@ -63,8 +63,8 @@ pub(super) unsafe fn leave(control: *mut Control, word: Word) -> Message {
 /// As for [`enter`].
 #[inline(always)]
 unsafe fn switch_to(control: *mut Control, message: Message) -> Message {
-    // SAFETY: the caller owns the suspended coroutine's control block, whose `pair.own` is entered once
-    // after it was saved. Both marks are valid: the resumer's lies in this frame, which waits.
+    // SAFETY: the caller owns the suspended coroutine's control block, whose `pair.own` is entered
+    // once after it was saved. Both marks are valid: the resumer's lies in this frame, which waits.
     unsafe {
         let mut mark = Mark::running();
         (*control).resumer_mark = MarkRef::to(&mut mark);
@@ -136,13 +136,14 @@ unsafe fn note_panicking_resumer(control: *mut Control) {
 
 /// Aborts if the running coroutine must not suspend itself because it is panicking.
 ///
-/// The thread counts its panics, and `catch_unwind` counts down the one it has caught. If a coroutine
-/// suspended itself while panicking (in a destructor), its resumer would inherit the count and appear to
-/// be panicking: it would poison mutexes, and the count would stay wrong for good.
+/// The thread counts its panics, and `catch_unwind` counts down the one it has caught. If a
+/// coroutine suspended itself while panicking (in a destructor), its resumer would inherit the
+/// count and appear to be panicking: it would poison mutexes, and the count would stay wrong for
+/// good.
 ///
-/// If the *resumer* is panicking (it resumed the coroutine in a destructor), the count is the resumer's,
-/// and the coroutine may suspend itself. A coroutine that panics on top of that is not caught: std tells
-/// only whether the count is zero.
+/// If the *resumer* is panicking (it resumed the coroutine in a destructor), the count is the
+/// resumer's, and the coroutine may suspend itself. A coroutine that panics on top of that is not
+/// caught: std tells only whether the count is zero.
 ///
 /// # Safety
 ///
@@ -198,8 +199,8 @@ unsafe fn receive_other<Input>(message: Message) -> Input {
     if message.kind == message::UNWIND {
         unwind::throw();
     }
-    // SAFETY: the only other kind is `TRANSFER`, whose first word is the address of a `HandOver` in the
-    // suspended sender's frame. The types of both coroutines are the same.
+    // SAFETY: the only other kind is `TRANSFER`, whose first word is the address of a `HandOver` in
+    // the suspended sender's frame. The types of both coroutines are the same.
     unsafe {
         let hand_over = message.word.assume_init();
         HandOver::take(ptr::with_exposed_provenance_mut::<HandOver<Input>>(hand_over))

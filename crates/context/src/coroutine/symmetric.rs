@@ -2,15 +2,15 @@
 //!
 //! Three designs were considered.
 //!
-//! * *A group that owns all members, and identifies them by numbers.* Sound, but every transfer looks a
-//!   number up and must check whether that member is complete, or itself, or gone.
+//! * *A group that owns all members, and identifies them by numbers.* Sound, but every transfer
+//!   looks a number up and must check whether that member is complete, or itself, or gone.
 //! * *Lending the target* (`transfer(&mut other)`). The target can then never transfer back, since its
 //!   lender has itself been lent to its resumer.
 //! * *Ownership moves with control*: the design used here. A suspended coroutine has exactly one
-//!   handle. A transfer consumes the target's handle and creates one for the coroutine that is left,
-//!   whose own was borrowed by its resumer; the resumer's handle becomes the target's. The only check at
-//!   run time is whether the target is complete. A running coroutine cannot be a target, nor can the
-//!   sender itself, because neither has a handle that could be passed.
+//!   handle. A transfer consumes the target's handle and creates one for the coroutine that is
+//!   left, whose own was borrowed by its resumer; the resumer's handle becomes the target's. The
+//!   only check at run time is whether the target is complete. A running coroutine cannot be a
+//!   target, nor can the sender itself, because neither has a handle that could be passed.
 
 use std::fmt;
 use std::io;
@@ -65,8 +65,8 @@ impl<Input: 'static, Yield: 'static, Return: 'static> Coroutine<Input, Yield, Re
         F: FnOnce(&SymmetricSuspender<Input, Yield, Return>, Input) -> Return + 'static,
     {
         Self::build(size, move |control, input| {
-            // SAFETY: `control` is the running coroutine's, which has these types, and the reference is
-            // lent to its closure only.
+            // SAFETY: `control` is the running coroutine's, which has these types, and the
+            // reference is lent to its closure only.
             f(unsafe { SymmetricSuspender::from_control(control) }, input)
         })
     }
@@ -86,8 +86,8 @@ impl<Input, Yield, Return> SymmetricSuspender<Input, Yield, Return> {
     /// `control` is a coroutine's with these types, and the reference is used by that coroutine only.
     #[inline]
     pub(super) unsafe fn from_control<'a>(control: *mut Control) -> &'a Self {
-        // SAFETY: this type is a transparent wrapper of `Suspender`, which is one of the control block.
-        // Its resumer writes to the block as well, but it is within an `UnsafeCell`.
+        // SAFETY: this type is a transparent wrapper of `Suspender`, which is one of the control
+        // block. Its resumer writes to the block as well, but it is within an `UnsafeCell`.
         unsafe { &*control.cast() }
     }
 }
@@ -96,14 +96,15 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
     /// Suspends this coroutine and passes control to `target` directly, without a stop at the
     /// resumer. Returns the input of the next resume of, or transfer to, this coroutine.
     ///
-    /// The target takes this coroutine's place: the resumer now waits for the target, whose next value
-    /// (or return value, or panic) comes out of the resumer's `resume`. The resumer's handle becomes the
-    /// target's.
+    /// The target takes this coroutine's place: the resumer now waits for the target, whose next
+    /// value (or return value, or panic) comes out of the resumer's `resume`. The resumer's handle
+    /// becomes the target's.
     ///
-    /// `hand_over` receives this coroutine's handle and returns the input for the target. It may pass the
-    /// handle along in the input, or store it for a later resume or transfer; if it drops the handle,
-    /// this coroutine is unwound. It runs when this coroutine is already suspended: on the target's
-    /// stack, as if the target had called it to fetch its input. If it panics, the target panics.
+    /// `hand_over` receives this coroutine's handle and returns the input for the target. It may
+    /// pass the handle along in the input, or store it for a later resume or transfer; if it drops
+    /// the handle, this coroutine is unwound. It runs when this coroutine is already suspended: on
+    /// the target's stack, as if the target had called it to fetch its input. If it panics, the
+    /// target panics.
     ///
     /// Any coroutine of these types can be a target, symmetric or not, started or not, but only a
     /// symmetric one can transfer. A transfer is one switch and grows no stack: two coroutines may
@@ -143,8 +144,8 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
     /// # Panics
     ///
     /// When the target is complete. As [`suspend`](Suspender::suspend) does, when this coroutine is
-    /// dropped. If this coroutine is being dropped and has caught the panic that unwinds it, that panic
-    /// is raised again: a coroutine that is being taken down cannot transfer.
+    /// dropped. If this coroutine is being dropped and has caught the panic that unwinds it, that
+    /// panic is raised again: a coroutine that is being taken down cannot transfer.
     ///
     /// # Aborts
     ///
@@ -158,10 +159,11 @@ impl<Input: 'static, Yield: 'static, Return: 'static> SymmetricSuspender<Input, 
         if target.is_done() {
             transferred_to_complete();
         }
-        // SAFETY: this coroutine is running (see `Suspender::suspend`), so its control block is its own.
-        // The target is suspended, and this function has its only handle, so the target's block is its own
-        // too. The resumer can wait for the target in place of this coroutine, since their types are the
-        // same. The target takes `hand_over` out of this frame before anything else.
+        // SAFETY: this coroutine is running (see `Suspender::suspend`), so its control block is its
+        // own. The target is suspended, and this function has its only handle, so the target's
+        // block is its own too. The resumer can wait for the target in place of this coroutine,
+        // since their types are the same. The target takes `hand_over` out of this frame before
+        // anything else.
         unsafe {
             if (*control).unwinding {
                 drop((target, hand_over));
@@ -215,9 +217,10 @@ where
     /// `message` is the head of a `Self` in the frame of a suspended sender, and is taken once.
     unsafe fn take(message: *mut HandOver<Input>) -> Input {
         let message = message.cast::<Self>();
-        // SAFETY: `head` is the first field, so this is the whole message, and it is alive while its sender
-        // is suspended. The closure is moved out before it is called, because it may drop the handle and
-        // with it the sender's stack; it borrows nothing from there, being 'static.
+        // SAFETY: `head` is the first field, so this is the whole message, and it is alive while
+        // its sender is suspended. The closure is moved out before it is called, because it may
+        // drop the handle and with it the sender's stack; it borrows nothing from there, being
+        // 'static.
         let (hand_over, from) =
             unsafe { ((&raw const (*message).hand_over).read(), (*message).from) };
         hand_over(Coroutine::from_control(from))

@@ -28,8 +28,8 @@ pub(super) fn unwrap<Return>(result: Result<Return, Box<dyn Any + Send>>) -> Ret
     }
 }
 
-/// Keeps the first of several panics, since only one can be raised again. The payloads of the others are
-/// leaked: dropping them might panic.
+/// Keeps the first of several panics, since only one can be raised again. The payloads of the
+/// others are leaked: dropping them might panic.
 pub(super) fn keep_first(first: &mut Option<Box<dyn Any + Send>>, payload: Box<dyn Any + Send>) {
     match first {
         None => *first = Some(payload),

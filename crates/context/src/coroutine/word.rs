@@ -35,8 +35,8 @@ pub(super) unsafe fn pack<T>(value: &ManuallyDrop<T>) -> Word {
 /// where it was.
 #[inline(always)]
 pub(super) unsafe fn unpack<T>(word: Word) -> T {
-    // SAFETY: `pack` stored a `T` in the word, or the address of one, by the same condition. The value is
-    // still there and is moved out once.
+    // SAFETY: `pack` stored a `T` in the word, or the address of one, by the same condition. The
+    // value is still there and is moved out once.
     unsafe {
         if size_of::<T>() <= size_of::<Word>() {
             word.as_ptr().cast::<T>().read_unaligned()

@@ -9,8 +9,8 @@ use crate::stack::sys;
 /// Gives the calling kernel thread an alternate signal stack if it has none; it is freed when the
 /// thread ends.
 ///
-/// Threads of the Rust standard library have one already. To be called on carriers, and on threads that
-/// C code started and that run coroutines.
+/// Threads of the Rust standard library have one already. To be called on carriers, and on threads
+/// that C code started and that run coroutines.
 ///
 /// ```
 /// // On a thread of std: does nothing.
@@ -28,8 +28,8 @@ pub fn ensure_alternate_stack() -> io::Result<()> {
     let bytes = alternate_bytes().next_multiple_of(page);
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this thread's
-    // alternate stack.
+    // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this
+    // thread's alternate stack.
     unsafe {
         let map = libc::mmap(ptr::null_mut(), page + bytes, protection, flags, -1, 0);
         if map == libc::MAP_FAILED {
@@ -73,16 +73,16 @@ impl Drop for OwnAlternate {
     fn drop(&mut self) {
         let Some(AlternateStack { map, bytes }) = self.0.get() else { return };
         let current = current_alternate();
-        // A fiber with thread-locals of its own may have called this on one kernel thread and end on
-        // another, and the program may have set another stack since. Then the mapping may be in use and
-        // is leaked.
+        // A fiber with thread-locals of its own may have called this on one kernel thread and end
+        // on another, and the program may have set another stack since. Then the mapping may be in
+        // use and is leaked.
         if current.ss_flags & libc::SS_DISABLE == 0
             && (map as usize..map as usize + bytes).contains(&(current.ss_sp as usize))
         {
             let disable =
                 libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-            // SAFETY: the memory is unmapped only after the kernel has stopped using it. The kernel refuses
-            // that while the thread is on this stack.
+            // SAFETY: the memory is unmapped only after the kernel has stopped using it. The kernel
+            // refuses that while the thread is on this stack.
             unsafe {
                 if libc::sigaltstack(&raw const disable, ptr::null_mut()) == 0 {
                     libc::munmap(map, bytes);
@@ -100,8 +100,9 @@ fn current_alternate() -> libc::stack_t {
     current
 }
 
-/// The size of an alternate stack: what the kernel pushes for a signal (which depends on the processor's
-/// registers), and room for the handler, a describer, and the handler that a signal is passed on to.
+/// The size of an alternate stack: what the kernel pushes for a signal (which depends on the
+/// processor's registers), and room for the handler, a describer, and the handler that a signal is
+/// passed on to.
 fn alternate_bytes() -> usize {
     const ROOM: usize = 32 * 1024;
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;

@@ -1,10 +1,10 @@
 //! Reports of stack overflows: which fiber, how large its stack, and what to do.
 //!
 //! A guard turns an overflow into SIGSEGV (or SIGBUS). Without a handler the program would die with
-//! no explanation. [`install`] puts a handler in front of the existing one, in most programs that of
-//! the Rust standard library, which reports the overflows of threads. It looks up the faulting
-//! address: for a guard of a [`stack`] it prints a line and aborts, as std does; any other fault is passed
-//! on to the earlier handler as if this one did not exist. (Except for SIGBUS in a mapped
+//! no explanation. [`install`] puts a handler in front of the existing one, in most programs that
+//! of the Rust standard library, which reports the overflows of threads. It looks up the faulting
+//! address: for a guard of a [`stack`] it prints a line and aborts, as std does; any other fault is
+//! passed on to the earlier handler as if this one did not exist. (Except for SIGBUS in a mapped
 //! [`mapped_file`] that was truncated.)
 //!
 //! The handler cannot run on the stack that has overflowed. It needs the kernel thread's
@@ -15,9 +15,9 @@
 //!
 //! The thread was stopped anywhere, even inside malloc or with a lock held, so the handler calls
 //! only what is async-signal-safe: `write`, `sigaction`, `abort`, system calls, and the lock-free
-//! [`stack::find`]. It formats numbers by hand and allocates nothing. On a fiber it runs under
-//! the fiber's thread pointer, which points to a complete thread-local block in which `errno` is a plain
-//! variable, so this makes no difference.
+//! [`stack::find`]. It formats numbers by hand and allocates nothing. On a fiber it runs under the
+//! fiber's thread pointer, which points to a complete thread-local block in which `errno` is a
+//! plain variable, so this makes no difference.
 //!
 //! # What a guard cannot catch
 //!
@@ -43,9 +43,9 @@ pub use report::{Describer, set_describer};
 
 /// Installs the handler that reports a stack overflow and aborts the program.
 ///
-/// Later calls find it installed. If the program has installed handlers of its own for SIGSEGV or SIGBUS
-/// before, they get all other faults; if it installs them later, they should pass faults that they do not
-/// know on to the handler that they replace, as this one does.
+/// Later calls find it installed. If the program has installed handlers of its own for SIGSEGV or
+/// SIGBUS before, they get all other faults; if it installs them later, they should pass faults
+/// that they do not know on to the handler that they replace, as this one does.
 ///
 /// The calling thread gets an alternate signal stack if it has none
 /// ([`ensure_alternate_stack`]).
@@ -70,8 +70,8 @@ pub fn install() -> io::Result<()> {
     ensure_alternate_stack()
 }
 
-/// The earlier handlers of SIGSEGV and SIGBUS. Each is set before [`on_fault`] can run, and what it points
-/// to is never freed.
+/// The earlier handlers of SIGSEGV and SIGBUS. Each is set before [`on_fault`] can run, and what it
+/// points to is never freed.
 static EARLIER: [AtomicPtr<libc::sigaction>; 2] =
     [AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut())];
 
@@ -111,8 +111,9 @@ unsafe extern "C" fn on_fault(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a complete siginfo_t. Positive codes are faults, which have an address;
-    // other codes come from kill(2) and the like, and the address is only used after the check below.
+    // SAFETY: the kernel passes a complete siginfo_t. Positive codes are faults, which have an
+    // address; other codes come from kill(2) and the like, and the address is only used after the
+    // check below.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code > 0 {
         if let Some(slot) = stack::find(address).filter(|slot| slot.is_guard(address)) {
@@ -143,9 +144,9 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
         // The kernel does not let a program ignore a fault: it would fault for ever.
         libc::SIG_DFL | libc::SIG_IGN => {
             let default = default_action();
-            // A fault happens again after this handler has returned, and then kills the program, with the
-            // registers of the fault in the core dump. A signal that was sent does not come again: it is
-            // raised once more, and delivered when the return unblocks it.
+            // A fault happens again after this handler has returned, and then kills the program,
+            // with the registers of the fault in the core dump. A signal that was sent does not
+            // come again: it is raised once more, and delivered when the return unblocks it.
             // SAFETY: both calls are async-signal-safe.
             unsafe {
                 libc::sigaction(signal, &raw const default, ptr::null_mut());
@@ -156,12 +157,13 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
         }
         handler => {
             if action.sa_flags & libc::SA_RESETHAND != 0 {
-                // The earlier handler runs once, now; from then on there is none. (Its box is leaked: a
-                // handler must not free memory, and other threads may be reading it.)
+                // The earlier handler runs once, now; from then on there is none. (Its box is
+                // leaked: a handler must not free memory, and other threads may be reading it.)
                 earlier(signal).store(default_for_good(), Ordering::Release);
             }
             let mut mask = action.sa_mask;
-            // When `on_fault` returns, the kernel restores the mask from before the signal, from `context`.
+            // When `on_fault` returns, the kernel restores the mask from before the signal, from
+            // `context`.
             // SAFETY: the masks are complete and the calls async-signal-safe. The handler takes the
             // arguments that its flags say.
             unsafe {

@@ -30,7 +30,8 @@ static DESCRIBER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 /// ```
 ///
 /// # Safety
-/// `describer` must be sound to call in a signal handler, for any stack that [`stack::find`](crate::stack::find) finds.
+/// `describer` must be sound to call in a signal handler, for any stack that
+/// [`stack::find`](crate::stack::find) finds.
 pub unsafe fn set_describer(describer: Describer) {
     DESCRIBER.store(describer as *mut (), Ordering::Release);
 }
@@ -43,8 +44,8 @@ pub(super) fn print(slot: &StackInfo) {
     if describer.is_null() {
         line.say(b"a coroutine");
     } else {
-        // SAFETY: only `set_describer` stores there. It stores a `Describer`, and requires that it is sound
-        // to call in a signal handler.
+        // SAFETY: only `set_describer` stores there. It stores a `Describer`, and requires that it
+        // is sound to call in a signal handler.
         unsafe {
             let describer: Describer = std::mem::transmute::<*mut (), Describer>(describer);
             describer(slot, &mut |piece| line.say(piece));

@@ -1,10 +1,11 @@
 //! A suspended computation as sanitizers know it.
 //!
-//! AddressSanitizer must be told the bounds of the stack that is switched to. For each computation that
-//! is left it returns a "fake stack", which holds the computation's locals so that a use after return is
-//! found. ThreadSanitizer represents each computation by a fiber of its own, with a clock and a call
-//! stack. Each switch counts as synchronization: nothing else orders the accesses of a carrier's fibers
-//! to their carrier's state. So races between fibers that only ever ran on one carrier are not found.
+//! AddressSanitizer must be told the bounds of the stack that is switched to. For each computation
+//! that is left it returns a "fake stack", which holds the computation's locals so that a use after
+//! return is found. ThreadSanitizer represents each computation by a fiber of its own, with a clock
+//! and a call stack. Each switch counts as synchronization: nothing else orders the accesses of a
+//! carrier's fibers to their carrier's state. So races between fibers that only ever ran on one
+//! carrier are not found.
 
 #[cfg(any(carefree_asan, carefree_tsan))]
 use std::ffi::c_void;
@@ -142,8 +143,8 @@ impl Mark {
     #[inline(always)]
     pub(crate) unsafe fn forget(&mut self) {
         #[cfg(carefree_asan)]
-        // SAFETY: the stack is free, so all of it may be written again. Frames that never returned have
-        // left parts of it poisoned.
+        // SAFETY: the stack is free, so all of it may be written again. Frames that never returned
+        // have left parts of it poisoned.
         unsafe {
             __asan_unpoison_memory_region(self.bottom, self.size);
         }
@@ -155,17 +156,17 @@ impl Mark {
     }
 }
 
-/// Announces the switch from the caller, of mark `from`, to the computation of mark `to`. Nothing but the
-/// switch may lie between this and [`arrive`] on the other side, not even a call or a return, which is
-/// why both are always inlined.
+/// Announces the switch from the caller, of mark `from`, to the computation of mark `to`. Nothing
+/// but the switch may lie between this and [`arrive`] on the other side, not even a call or a
+/// return, which is why both are always inlined.
 ///
 /// # Safety
 /// `from` is the caller's mark and `to` that of the computation that is switched to; both are valid.
 #[inline(always)]
 pub(crate) unsafe fn leave(_from: *mut Mark, _to: *const Mark) {
     #[cfg(carefree_asan)]
-    // SAFETY: both marks are valid, and `to`'s has the bounds of its stack: from `new`, or from when it
-    // was left.
+    // SAFETY: both marks are valid, and `to`'s has the bounds of its stack: from `new`, or from
+    // when it was left.
     unsafe {
         LEFT.set(_from);
         let frames = if (*_from).ends { ptr::null_mut() } else { &raw mut (*_from).frames };
@@ -186,8 +187,8 @@ pub(crate) unsafe fn leave(_from: *mut Mark, _to: *const Mark) {
 #[inline(always)]
 pub(crate) unsafe fn arrive(_own: *const Mark) {
     #[cfg(carefree_asan)]
-    // SAFETY: `own` is valid or null, and its `frames` were stored when it was left. `LEFT` holds a mark
-    // of a suspended computation, or null after one that has ended.
+    // SAFETY: `own` is valid or null, and its `frames` were stored when it was left. `LEFT` holds a
+    // mark of a suspended computation, or null after one that has ended.
     unsafe {
         let frames = if _own.is_null() { ptr::null_mut() } else { (*_own).frames };
         let (mut bottom, mut size) = (ptr::null(), 0);
@@ -200,8 +201,8 @@ pub(crate) unsafe fn arrive(_own: *const Mark) {
 
 type Entry = unsafe extern "C" fn(data: *mut u8) -> !;
 
-/// The stack, function and argument with which a fiber is to begin, given those that its creator wants;
-/// and its mark. They differ only where a sanitizer must be told of the beginning.
+/// The stack, function and argument with which a fiber is to begin, given those that its creator
+/// wants; and its mark. They differ only where a sanitizer must be told of the beginning.
 ///
 /// # Safety
 /// `top` is aligned to 16 bytes, and the 16 bytes below it are valid for writes.

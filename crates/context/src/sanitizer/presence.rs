@@ -2,8 +2,9 @@
 
 use std::ffi::CStr;
 
-/// The address of a symbol, or null if it does not exist. Unlike `dlsym` this also finds symbols that are
-/// linked into the program itself and not exported, such as those of Rust's and clang's sanitizers.
+/// The address of a symbol, or null if it does not exist. Unlike `dlsym` this also finds symbols
+/// that are linked into the program itself and not exported, such as those of Rust's and clang's
+/// sanitizers.
 macro_rules! weak {
     ($name:literal) => {{
         let address: *const u8;

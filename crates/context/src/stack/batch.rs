@@ -5,8 +5,9 @@ use super::slab::NIL;
 
 /// The most stacks in a batch.
 ///
-/// Larger batches than 32 save no measurable time. Each slot of a batch takes 16 bytes, and another 16 to
-/// tell the kernel of it, on the stack of the caller, which may itself be a fiber with a small one.
+/// Larger batches than 32 save no measurable time. Each slot of a batch takes 16 bytes, and another
+/// 16 to tell the kernel of it, on the stack of the caller, which may itself be a fiber with a
+/// small one.
 pub(super) const MOST: usize = 64;
 
 /// A slot that is on no list, and so belongs to its holder.

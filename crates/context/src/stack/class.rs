@@ -18,15 +18,17 @@
 //!
 //! Handing out prefers used stacks, the latest first, as they are in the cache and cost nothing;
 //! then clean ones; then a batch of dropped ones is populated; then a batch of bare or untaken
-//! slots is guarded and populated. A thread makes system calls outside of critical sections, after it
-//! has taken the batch off its list. Other threads continue meanwhile, at worst with a batch of their own.
+//! slots is guarded and populated. A thread makes system calls outside of critical sections, after
+//! it has taken the batch off its list. Other threads continue meanwhile, at worst with a batch of
+//! their own.
 //!
 //! # Shedding
 //!
-//! If every taken slot of a slab is on a list, the slab has no stack in use, nor one on its way between
-//! lists. Such slabs are unmapped when address space has run out ([`Class::shed`]): first their slots
-//! are taken off the lists, with the class locked, so that no thread can take one; then the slabs are
-//! unmapped, one by one, outside the lock. A vacant slab keeps the number for the next slab.
+//! If every taken slot of a slab is on a list, the slab has no stack in use, nor one on its way
+//! between lists. Such slabs are unmapped when address space has run out ([`Class::shed`]): first
+//! their slots are taken off the lists, with the class locked, so that no thread can take one; then
+//! the slabs are unmapped, one by one, outside the lock. A vacant slab keeps the number for the
+//! next slab.
 
 use super::batch::{Batch, MOST, Slot};
 use super::guard::{self, GuardMode};
@@ -62,8 +64,8 @@ struct State {
 }
 
 impl State {
-    /// By how much the watermark is exceeded before a batch is given back, so that a program that hovers
-    /// around it does not pay a system call for each stack.
+    /// By how much the watermark is exceeded before a batch is given back, so that a program that
+    /// hovers around it does not pay a system call for each stack.
     fn slack(&self) -> usize {
         (self.limit / 4).min(MOST - 1)
     }
@@ -122,8 +124,8 @@ impl Class {
         self.size
     }
 
-    /// Hands out `wanted` stacks, or as many as possible but at least one. `hand_out` is called with each,
-    /// and with whether the stack is fresh, that is, reads as zero.
+    /// Hands out `wanted` stacks, or as many as possible but at least one. `hand_out` is called
+    /// with each, and with whether the stack is fresh, that is, reads as zero.
     ///
     /// `hand_out` is called with the class locked and must be short.
     pub(super) fn acquire(
@@ -158,8 +160,8 @@ impl Class {
         Ok(())
     }
 
-    /// Makes a batch of stacks ready, hands out up to `wanted` of them, at least one, and puts the others
-    /// on the list of clean ones.
+    /// Makes a batch of stacks ready, hands out up to `wanted` of them, at least one, and puts the
+    /// others on the list of clean ones.
     #[cold]
     fn make_ready(
         &self,
@@ -173,7 +175,8 @@ impl Class {
         if !guarded {
             let guard = self.size.guard();
             (ready, refusal) = batch.ranges(0, guard, |ranges| {
-                // SAFETY: the slots are on no list, so they belong to this function, and they were never used.
+                // SAFETY: the slots are on no list, so they belong to this function, and they were
+                // never used.
                 unsafe { guard::install(self.mode, ranges) }
             });
         }
@@ -270,7 +273,8 @@ impl Class {
     /// Measures how much memory a stack that was just released holds, as a sample of idle ones.
     #[cold]
     fn sample(&self, slot: &Slot) {
-        // The stack may be in use again by now. Then this measures that use, which is as good a sample.
+        // The stack may be in use again by now. Then this measures that use, which is as good a
+        // sample.
         let held = self.resident(slot);
         let mut state = self.state.lock();
         state.held = if state.held == 0 { held } else { (state.held * 3 + held) / 4 };
@@ -333,8 +337,8 @@ impl Class {
         for slot in &batch.as_slice()[..given] {
             state.lists.push(Kind::Dropped, slot.id);
         }
-        // Locked memory is not given back. Some of these stacks may be clean, but listing them as used is
-        // always correct.
+        // Locked memory is not given back. Some of these stacks may be clean, but listing them as
+        // used is always correct.
         for slot in &batch.as_slice()[given..] {
             state.lists.push(Kind::Used, slot.id);
         }

@@ -1,4 +1,5 @@
-//! Guards, and other advice to the kernel on many slots at once: allocate their memory, or take it back.
+//! Guards, and other advice to the kernel on many slots at once: allocate their memory, or take it
+//! back.
 
 use super::slab::PAGE_TABLE_SPAN;
 use super::sys::{self, Errno};
@@ -44,8 +45,8 @@ pub struct Guards {
 pub(super) enum Batch {
     /// `process_madvise` on `PIDFD_SELF`: needs no descriptor, and is right in a forked child.
     Itself,
-    /// `process_madvise` on a pidfd opened for each batch: a pidfd kept open would name the parent after a
-    /// fork.
+    /// `process_madvise` on a pidfd opened for each batch: a pidfd kept open would name the parent
+    /// after a fork.
     Pidfd,
     /// One `madvise` a range.
     None,
@@ -53,8 +54,8 @@ pub(super) enum Batch {
 
 /// How stacks are guarded, as determined at the first call.
 ///
-/// If the kernel supports both, `CAREFREE_GUARDS=madvise` or `CAREFREE_GUARDS=mprotect` in the environment
-/// decides.
+/// If the kernel supports both, `CAREFREE_GUARDS=madvise` or `CAREFREE_GUARDS=mprotect` in the
+/// environment decides.
 ///
 /// ```
 /// let guards = carefree_context::stack::guards();
@@ -123,7 +124,8 @@ fn probe() -> Probed {
         .into_iter()
         .find(|batch| works(*batch))
         .unwrap_or(Batch::None);
-    // SAFETY: only this function uses the page. If unmapping fails it stays reserved, which is harmless.
+    // SAFETY: only this function uses the page. If unmapping fails it stays reserved, which is
+    // harmless.
     let _ = unsafe { sys::unmap(range, page) };
     Probed { guard, batch }
 }
@@ -189,14 +191,14 @@ pub(super) unsafe fn install(mode: GuardMode, ranges: &[Range]) -> (usize, Optio
     (done, None)
 }
 
-/// Allocates the memory of these ranges if that is possible for many at once. Otherwise their first users
-/// do, by page faults, and then meet failures as with any memory.
+/// Allocates the memory of these ranges if that is possible for many at once. Otherwise their first
+/// users do, by page faults, and then meet failures as with any memory.
 pub(super) fn populate(ranges: &[Range]) {
     if guards().batch == Batch::None || ranges.len() < 2 {
         return;
     }
-    // SAFETY: `MADV_POPULATE_WRITE` allocates pages as a write would, but changes no contents. It fails
-    // where nothing is mapped or a guard lies.
+    // SAFETY: `MADV_POPULATE_WRITE` allocates pages as a write would, but changes no contents. It
+    // fails where nothing is mapped or a guard lies.
     let _ = unsafe { process_madvise(guards().batch, ranges, sys::MADV_POPULATE_WRITE) };
 }
 
@@ -210,8 +212,8 @@ pub(super) unsafe fn give_back(ranges: &[Range]) -> usize {
     unsafe { advise(ranges, libc::MADV_DONTNEED) }.0
 }
 
-/// Gives the same advice on all ranges; returns for how many, from the first on, it worked, and the error
-/// that stopped it.
+/// Gives the same advice on all ranges; returns for how many, from the first on, it worked, and the
+/// error that stopped it.
 ///
 /// # Safety
 /// As for [`sys::madvise`], for every range.

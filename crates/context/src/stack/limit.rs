@@ -17,8 +17,8 @@ pub(super) fn explain(size: StackSize, call: &str, errno: Errno) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
-/// Which limit has just refused a mapping of this many bytes, and how to raise it, as a clause that follows
-/// "there is no memory: " or the like. Reads the present state of the process from `/proc`.
+/// Which limit has just refused a mapping of this many bytes, and how to raise it, as a clause that
+/// follows "there is no memory: " or the like. Reads the present state of the process from `/proc`.
 ///
 /// ```
 /// let why = carefree_context::stack::why_refused(1 << 20);

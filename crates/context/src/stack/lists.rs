@@ -118,7 +118,8 @@ impl Lists {
         }
     }
 
-    /// Condemns the slabs without a stack in use, and takes their slots off the lists. Allocates nothing.
+    /// Condemns the slabs without a stack in use, and takes their slots off the lists. Allocates
+    /// nothing.
     pub(super) fn condemn_idle(&mut self) {
         self.slabs.iter_mut().for_each(|slab| slab.idle = 0);
         for kind in KINDS {
@@ -129,8 +130,8 @@ impl Lists {
             }
         }
         for slab in self.slabs.iter_mut().filter(|slab| !slab.is_vacant()) {
-            // Also true of a slab without a taken slot: when two threads reserve a slab at the same time,
-            // the first may be enough for both.
+            // Also true of a slab without a taken slot: when two threads reserve a slab at the same
+            // time, the first may be enough for both.
             if slab.idle == slab.taken {
                 slab.condemned = true;
                 slab.taken = slab.slots();

@@ -8,10 +8,10 @@
 //!  ^ base   ^ limit                    ^ top = base of the next
 //! ```
 //!
-//! A stack has no mapping of its own, because the kernel allows a process only 65,530 of them. A parked
-//! fiber's stack costs the pages that the fiber has touched, its part of a page table (512 bytes for
-//! 256 KiB), and four bytes of bookkeeping, kept outside of the slab so that an idle stack is never
-//! touched.
+//! A stack has no mapping of its own, because the kernel allows a process only 65,530 of them. A
+//! parked fiber's stack costs the pages that the fiber has touched, its part of a page table (512
+//! bytes for 256 KiB), and four bytes of bookkeeping, kept outside of the slab so that an idle
+//! stack is never touched.
 //!
 //! # What a cold stack costs, and how that determined the design
 //!
@@ -28,10 +28,10 @@
 //! | the same, two pages populated | 630 | 3600 | 4250 |
 //!
 //! * **Guards in batches** take half the time. The rest is the kernel's page-table walk to each guard.
-//! * **The page** costs the remaining time, in which the kernel allocates and clears 4 KiB: populating in
-//!   batches only saves the entry to the page fault. One `readv` of /dev/zero into all top pages
-//!   would save 200 ns more, by taking the faults inside the kernel, but needs a file descriptor, which
-//!   the program might close or replace.
+//! * **The page** costs the remaining time, in which the kernel allocates and clears 4 KiB:
+//!   populating in batches only saves the entry to the page fault. One `readv` of /dev/zero into
+//!   all top pages would save 200 ns more, by taking the faults inside the kernel, but needs a file
+//!   descriptor, which the program might close or replace.
 //! * **A batch** is 64 at most: sizes above 32 gained nothing. It is never more than the
 //!   stacks already in use, so a program of one fiber pays for one. Guards and pages are made
 //!   for the same stacks at once: guarding all of a slab would allocate its page tables too early.

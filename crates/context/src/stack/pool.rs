@@ -15,8 +15,8 @@ use std::{fmt, io};
 /// memory of further ones is given back to the kernel, as is that of all on [`trim`](Self::trim).
 /// Their address space is kept until it is needed elsewhere: see [`shed`](Self::shed).
 ///
-/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are not held across
-/// system calls.
+/// A pool can be used from any thread and any fiber. Its locks never park a fiber and are not held
+/// across system calls.
 ///
 /// ```
 /// use carefree_context::stack::{StackPool, StackSize};
@@ -41,8 +41,9 @@ pub struct StackPool {
 /// Options of a [`StackPool`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolOptions {
-    /// How to guard stacks; by default as [`guards`](super::guards) says. With [`GuardMode::Madvise`] on a
-    /// kernel without such guards, [`StackPool::acquire`] falls back to mprotect.
+    /// How to guard stacks; by default as [`guards`](super::guards) says. With
+    /// [`GuardMode::Madvise`] on a kernel without such guards, [`StackPool::acquire`] falls back to
+    /// mprotect.
     pub guards: Option<GuardMode>,
     /// The watermark: how many bytes of memory idle stacks may hold, for each size. By default 1/64
     /// of the machine's memory, but at least 64 MiB: 16,384 stacks of which one page was touched.
@@ -92,7 +93,8 @@ impl StackPool {
         Ok(Stack::new(slot, fresh, class))
     }
 
-    /// Hands out many stacks at once and appends them to `stacks`: `wanted` ones, or as many as possible.
+    /// Hands out many stacks at once and appends them to `stacks`: `wanted` ones, or as many as
+    /// possible.
     ///
     /// # Errors
     /// When not even one is available; as for [`acquire`](Self::acquire).
@@ -157,14 +159,14 @@ impl StackPool {
 
     /// Unmaps slabs of which all stacks are idle; returns how many bytes of address space that frees.
     ///
-    /// [`acquire`](Self::acquire) does this when there is no address space for a stack, to take it from
-    /// idle ones of other sizes.
+    /// [`acquire`](Self::acquire) does this when there is no address space for a stack, to take it
+    /// from idle ones of other sizes.
     pub fn shed(&self) -> usize {
         self.classes.iter().map(|class| class.shed()).sum()
     }
 
-    /// Counts the stacks of all sizes. While other threads acquire and release stacks, each count is right
-    /// for some moment, and a stack between two states may be in neither count.
+    /// Counts the stacks of all sizes. While other threads acquire and release stacks, each count
+    /// is right for some moment, and a stack between two states may be in neither count.
     pub fn stats(&self) -> StackStats {
         let mut stats = StackStats::default();
         for class in &self.classes {
@@ -202,8 +204,8 @@ pub fn default_idle_bytes() -> usize {
 
 /// A stack, which goes back to its pool when dropped.
 ///
-/// The memory between [`limit`](Self::limit) and [`top`](Self::top) can be read and written. Below that
-/// is the guard.
+/// The memory between [`limit`](Self::limit) and [`top`](Self::top) can be read and written. Below
+/// that is the guard.
 pub struct Stack {
     // The fields of a `Slot` one by one, so that a stack takes three words.
     base: *mut u8,
@@ -236,7 +238,8 @@ impl Stack {
         self.base.wrapping_add(self.size().guard())
     }
 
-    /// The first address above the stack, where code begins to push; a multiple of the size up to 1 GiB.
+    /// The first address above the stack, where code begins to push; a multiple of the size up to 1
+    /// GiB.
     pub fn top(&self) -> *mut u8 {
         self.base.wrapping_add(self.size().bytes())
     }
@@ -258,8 +261,8 @@ impl Stack {
         self.size().guard()
     }
 
-    /// Whether the stack was never used since its memory came from the kernel, so that all of it reads as
-    /// zero.
+    /// Whether the stack was never used since its memory came from the kernel, so that all of it
+    /// reads as zero.
     ///
     /// This describes the stack when it was handed out; its owner's writes do not change the answer.
     pub fn is_fresh(&self) -> bool {
@@ -279,7 +282,8 @@ impl Stack {
     /// Gives up ownership without releasing the slot.
     fn into_slot(self) -> Slot {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the class is moved out of a value that is not dropped, and whose class is not used again.
+        // SAFETY: the class is moved out of a value that is not dropped, and whose class is not
+        // used again.
         drop(unsafe { std::ptr::read(&raw const this.class) });
         this.slot()
     }

@@ -8,9 +8,9 @@
 //! writer, at any point and still sees complete records only. The only field that changes is `live`,
 //! which is cleared before a slab is unmapped.
 //!
-//! Each slab ever made costs a few dozen bytes. Slabs grow geometrically to 1 GiB and the global pool
-//! keeps its own, so a million stacks make a few hundred records; only programs that make and drop pools
-//! of their own, or shed slabs, leave dead records behind.
+//! Each slab ever made costs a few dozen bytes. Slabs grow geometrically to 1 GiB and the global
+//! pool keeps its own, so a million stacks make a few hundred records; only programs that make and
+//! drop pools of their own, or shed slabs, leave dead records behind.
 
 use super::StackSize;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -75,8 +75,9 @@ impl Record {
 
 /// Finds the stack whose memory or guard holds an address; `None` for any other memory.
 ///
-/// Async-signal-safe: takes no lock, allocates nothing and touches no stack. Visits one record per slab
-/// (a few hundred for a million stacks), so it is meant for faults and dumps, not for every switch.
+/// Async-signal-safe: takes no lock, allocates nothing and touches no stack. Visits one record per
+/// slab (a few hundred for a million stacks), so it is meant for faults and dumps, not for every
+/// switch.
 ///
 /// ```
 /// use carefree_context::stack::{self, StackPool, StackSize};
@@ -92,10 +93,10 @@ impl Record {
 /// ```
 pub fn find(address: usize) -> Option<StackInfo> {
     let mut next = HEAD.load(Ordering::Acquire).cast_const();
-    // SAFETY: a non-null pointer in the list points to a record that was complete before it was linked,
-    // is never freed and, except for the atomic `live`, never changed. The acquire load pairs with the
-    // release that linked the head. The records behind it were linked earlier, by exchanges that belong
-    // to the head's release sequence.
+    // SAFETY: a non-null pointer in the list points to a record that was complete before it was
+    // linked, is never freed and, except for the atomic `live`, never changed. The acquire load
+    // pairs with the release that linked the head. The records behind it were linked earlier, by
+    // exchanges that belong to the head's release sequence.
     while let Some(record) = unsafe { next.as_ref() } {
         let offset = address.wrapping_sub(record.base);
         if offset < record.bytes && record.live.load(Ordering::Acquire) {

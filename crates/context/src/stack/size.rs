@@ -35,21 +35,23 @@ pub struct StackSize {
 
 /// Two to this power is the smallest class: 16 KiB.
 const MIN_EXPONENT: u8 = 14;
-/// Two to this power is the largest class: 64 TiB, half of a process's address space on x86-64 and aarch64.
+/// Two to this power is the largest class: 64 TiB, half of a process's address space on x86-64 and
+/// aarch64.
 const MAX_EXPONENT: u8 = 46;
-/// The largest guard unless `CAREFREE_GUARD` asks for more: as large as the gap that Linux keeps below a
-/// process's first stack.
+/// The largest guard unless `CAREFREE_GUARD` asks for more: as large as the gap that Linux keeps
+/// below a process's first stack.
 const MAX_GUARD: usize = 1 << 20;
 
 impl StackSize {
-    /// The smallest class: 16 KiB. On a machine with pages larger than 4 KiB, a stack requested with this
-    /// size has four pages (256 KiB with pages of 64 KiB).
+    /// The smallest class: 16 KiB. On a machine with pages larger than 4 KiB, a stack requested
+    /// with this size has four pages (256 KiB with pages of 64 KiB).
     pub const MIN: StackSize = StackSize { exponent: MIN_EXPONENT };
 
     /// The default size of a stack: 256 KiB, of which 64 KiB are guard.
     ///
-    /// Enough for most Rust and C code (musl's threads have 128 KiB), and small enough that a million of
-    /// them take 244 GiB of address space, a fraction of what a process has, and 512 MiB of page tables.
+    /// Enough for most Rust and C code (musl's threads have 128 KiB), and small enough that a
+    /// million of them take 244 GiB of address space, a fraction of what a process has, and 512 MiB
+    /// of page tables.
     pub const DEFAULT: StackSize = StackSize { exponent: 18 };
 
     /// The largest class: 64 TiB.
@@ -84,8 +86,8 @@ impl StackSize {
             })
     }
 
-    /// Whether a stack can have this size with pages of `page` bytes: it needs one page for the guard and
-    /// three for code.
+    /// Whether a stack can have this size with pages of `page` bytes: it needs one page for the
+    /// guard and three for code.
     const fn is_possible(self, page: usize) -> bool {
         self.bytes() >= 4 * page
     }
@@ -108,10 +110,10 @@ impl StackSize {
     /// The guard at the low end, in bytes: whole pages.
     ///
     /// Any guard catches code that touches every page on its way down (all of Rust; C compiled with
-    /// `-fstack-clash-protection`). Other C code may step over a guard with one larger frame, so the
-    /// guard is as large as is cheap: a quarter of the stack, at most 1 MiB, or what `CAREFREE_GUARD`
-    /// asks for, but never more than half of the stack ([`new`](Self::new) chooses a class large enough
-    /// for both).
+    /// `-fstack-clash-protection`). Other C code may step over a guard with one larger frame, so
+    /// the guard is as large as is cheap: a quarter of the stack, at most 1 MiB, or what
+    /// `CAREFREE_GUARD` asks for, but never more than half of the stack ([`new`](Self::new) chooses
+    /// a class large enough for both).
     ///
     /// The guard takes no memory: it is a mark in page-table entries that exist anyway, since guard
     /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. Moving

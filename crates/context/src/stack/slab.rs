@@ -7,8 +7,8 @@ use crate::valgrind;
 use std::alloc::{self, Layout};
 use std::ptr;
 
-/// Bytes of address space that one page table spans. A guard and the top page of its slot should be within
-/// one span: a page table is 4 KiB of memory, as much as a whole parked fiber.
+/// Bytes of address space that one page table spans. A guard and the top page of its slot should be
+/// within one span: a page table is 4 KiB of memory, as much as a whole parked fiber.
 pub(super) const PAGE_TABLE_SPAN: usize = 2 << 20;
 /// The smallest slab: fills one page table.
 const SMALLEST: usize = PAGE_TABLE_SPAN;
@@ -25,14 +25,15 @@ pub(super) struct Slab {
     slots: u32,
     /// `None` in a vacant slab.
     record: Option<&'static Record>,
-    /// For each slot, the next one in the list that it is on: the only record of a stack, four bytes. It is
-    /// not kept in the stack, as writing to an idle stack would allocate a page.
+    /// For each slot, the next one in the list that it is on: the only record of a stack, four
+    /// bytes. It is not kept in the stack, as writing to an idle stack would allocate a page.
     pub(super) links: Box<[u32]>,
     /// How many slots, from the lowest on, were ever taken.
     pub(super) taken: u32,
     /// How many slots are idle; only valid while `condemn_idle` runs.
     pub(super) idle: u32,
-    /// Whether the slab is about to be unmapped: none of its slots is on a list, and none may be taken.
+    /// Whether the slab is about to be unmapped: none of its slots is on a list, and none may be
+    /// taken.
     pub(super) condemned: bool,
 }
 
@@ -40,8 +41,8 @@ pub(super) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Reserves a slab, given the bytes that its class has reserved already: doubling keeps a program of
-    /// one fiber small and one of a million at a few hundred mappings.
+    /// Reserves a slab, given the bytes that its class has reserved already: doubling keeps a
+    /// program of one fiber small and one of a million at a few hundred mappings.
     ///
     /// If a limit refuses that size, a smaller slab is tried, down to a single slot.
     pub(super) fn reserve(size: StackSize, reserved: usize) -> Result<Slab, Errno> {
@@ -117,9 +118,9 @@ impl Drop for Slab {
         record.retire();
         let base = self.base as usize;
         valgrind::deregister(&(base..base + self.bytes()));
-        // SAFETY: a slab is dropped when it is condemned, without a stack in use, or with its class, when no
-        // stack refers to that any more. If unmapping fails, address space stays reserved, which is
-        // harmless.
+        // SAFETY: a slab is dropped when it is condemned, without a stack in use, or with its
+        // class, when no stack refers to that any more. If unmapping fails, address space stays
+        // reserved, which is harmless.
         let _ = unsafe { sys::unmap(self.base, self.bytes()) };
     }
 }
@@ -134,12 +135,13 @@ fn zeroed(slots: u32) -> Option<Box<[u32]>> {
     if links.is_null() {
         return None;
     }
-    // SAFETY: the global allocator has allocated it with the layout of this slice, and zero is a valid u32.
+    // SAFETY: the global allocator has allocated it with the layout of this slice, and zero is a
+    // valid u32.
     Some(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(links, slots as usize)) })
 }
 
-/// The alignment of a slab of this many bytes. Stacks larger than the largest slab of many stacks are not
-/// aligned to their size, because finding such a place may take twice the address space.
+/// The alignment of a slab of this many bytes. Stacks larger than the largest slab of many stacks
+/// are not aligned to their size, because finding such a place may take twice the address space.
 fn alignment(size: StackSize, bytes: usize) -> usize {
     let span = PAGE_TABLE_SPAN.min(bytes.next_power_of_two());
     if size.bytes() > LARGEST { span } else { size.bytes().max(span) }
@@ -157,8 +159,8 @@ fn map_aligned(bytes: usize, alignment: usize) -> Result<*mut u8, Errno> {
     }
     // SAFETY: the new mapping was never used.
     unsafe { sys::unmap(base, bytes) }?;
-    // The kernel fills the address space from above, so there usually is room a little further down. The
-    // last resort below briefly takes up to twice the size, which a limit may refuse.
+    // The kernel fills the address space from above, so there usually is room a little further
+    // down. The last resort below briefly takes up to twice the size, which a limit may refuse.
     let below = base as usize & !(alignment - 1);
     for lower in 0..DOWN {
         let place = below.saturating_sub(lower * alignment);

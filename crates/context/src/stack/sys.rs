@@ -1,7 +1,7 @@
 //! System calls on stacks: memory mapping, and advice on it.
 //!
-//! They do not go through libc, for the reasons given in `carefree_ground`. Also, a raw call leaves `errno`
-//! alone, so acquiring or dropping a stack is invisible to the code around it.
+//! They do not go through libc, for the reasons given in `carefree_ground`. Also, a raw call leaves
+//! `errno` alone, so acquiring or dropping a stack is invisible to the code around it.
 //!
 //! Tests make the n-th call of a kind fail here: see `inject`.
 
@@ -19,8 +19,8 @@ impl Errno {
 
 /// `MADV_POPULATE_WRITE` (Linux 5.14): allocates the pages of a range as a write to each would.
 pub(super) const MADV_POPULATE_WRITE: i32 = 23;
-/// `MADV_GUARD_INSTALL` (Linux 6.13): makes any access to the pages of a range fault, without a separate
-/// mapping.
+/// `MADV_GUARD_INSTALL` (Linux 6.13): makes any access to the pages of a range fault, without a
+/// separate mapping.
 pub(super) const MADV_GUARD_INSTALL: i32 = 102;
 /// `PIDFD_SELF_THREAD` (Linux 6.14): means this process in calls that take a pidfd.
 pub(super) const PIDFD_SELF: i32 = -10_000;
@@ -35,13 +35,14 @@ unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
     unsafe { kernel::call(number, args) }.map_err(Errno)
 }
 
-/// Reserves `bytes` of readable, writable, private memory that is not accounted for until it is touched.
+/// Reserves `bytes` of readable, writable, private memory that is not accounted for until it is
+/// touched.
 pub(super) fn reserve(bytes: usize) -> Result<*mut u8, Errno> {
     reserve_with(0, bytes, 0)
 }
 
-/// [`reserve`] at this address, which fails if the place is taken. Kernels before Linux 4.17 may choose
-/// another address instead.
+/// [`reserve`] at this address, which fails if the place is taken. Kernels before Linux 4.17 may
+/// choose another address instead.
 pub(super) fn reserve_at(address: usize, bytes: usize) -> Result<*mut u8, Errno> {
     reserve_with(address, bytes, libc::MAP_FIXED_NOREPLACE)
 }
@@ -56,12 +57,12 @@ fn reserve_with(address: usize, bytes: usize, flags: i32) -> Result<*mut u8, Err
     Ok(address as *mut u8)
 }
 
-/// Whether the word at `address`, which must not hold 1, can be read. The kernel reads it, so that this
-/// cannot fault.
+/// Whether the word at `address`, which must not hold 1, can be read. The kernel reads it, so that
+/// this cannot fault.
 pub(super) fn is_readable(address: *const u32) -> bool {
-    // The kernel reads the word and returns at once, since it differs from the expected 1. valgrind passes
-    // this call on without reading the memory itself, where it would fault; of others it does, for
-    // example of those that take paths.
+    // The kernel reads the word and returns at once, since it differs from the expected 1. valgrind
+    // passes this call on without reading the memory itself, where it would fault; of others it
+    // does, for example of those that take paths.
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
     // SAFETY: the kernel only reads the word. It does not wait, as the word is not 1.
     let answer = unsafe { call(libc::SYS_futex, [address as usize, operation, 1, 0, 0, 0]) };
@@ -80,8 +81,8 @@ pub(super) unsafe fn unmap(address: *mut u8, bytes: usize) -> Result<(), Errno> 
 /// Advises the kernel on a range.
 ///
 /// # Safety
-/// The range belongs to the caller, and contents that the advice destroys or makes inaccessible are not
-/// needed.
+/// The range belongs to the caller, and contents that the advice destroys or makes inaccessible are
+/// not needed.
 pub(super) unsafe fn madvise(address: *mut u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     inject::check(inject::Call::Madvise)?;
     // SAFETY: no code uses what the advice takes away.

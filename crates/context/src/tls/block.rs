@@ -12,9 +12,9 @@ use crate::arch;
 
 /// A block of thread-local storage at the top of a fiber's stack.
 ///
-/// Owns what the block refers to outside of itself (the dynamic thread vector, caches of libc), not the
-/// memory that it lies in. [`Block::retire`] must be called before that memory goes away, because loading
-/// a library writes to all blocks that are not retired.
+/// Owns what the block refers to outside of itself (the dynamic thread vector, caches of libc), not
+/// the memory that it lies in. [`Block::retire`] must be called before that memory goes away,
+/// because loading a library writes to all blocks that are not retired.
 #[derive(Debug)]
 pub struct Block {
     tp: NonNull<u8>,
@@ -36,8 +36,8 @@ impl Block {
     ///
     /// # Safety
     /// `stack` is writable memory that is not in use; the part of it that the block takes
-    /// ([`Layout::size`] bytes plus alignment at its end) reads as zero. That part stays mapped, and only
-    /// the block's user writes to it, until [`Block::retire`].
+    /// ([`Layout::size`] bytes plus alignment at its end) reads as zero. That part stays mapped,
+    /// and only the block's user writes to it, until [`Block::retire`].
     pub unsafe fn build(layout: &'static Layout, stack: Range<*mut u8>) -> io::Result<Block> {
         let after = layout.size - layout.tp;
         let highest = stack.end.wrapping_sub(after);
@@ -45,8 +45,8 @@ impl Block {
         let low = tp.wrapping_sub(layout.tp);
         let vector = allocate_vector(layout, low)?;
         let reserve = &layout.reserve;
-        // SAFETY: `low..low + size` lies in `stack`, is writable and not in use. All positions of a layout
-        // are within `size`, and words are aligned, as `tp` is.
+        // SAFETY: `low..low + size` lies in `stack`, is writable and not in use. All positions of a
+        // layout are within `size`, and words are aligned, as `tp` is.
         let number = unsafe {
             // The reserve is zero already and stays untouched.
             for part in [0..reserve.start, reserve.end..layout.size] {
@@ -66,7 +66,8 @@ impl Block {
             low.add(layout.stack_size).cast::<usize>().write(length);
             let (former, number) = {
                 let mut registry = registry::lock();
-                // Either `registry::fill` finds this block, or this finds what was published before `fill`.
+                // Either `registry::fill` finds this block, or this finds what was published before
+                // `fill`.
                 let latest = layout.libraries.current();
                 if !std::ptr::eq(values, latest) {
                     latest.write(low);
@@ -107,8 +108,8 @@ impl Block {
         self.low().wrapping_add(self.layout.pthread.start)
     }
 
-    /// The id by which libc knows the fiber, in place of a thread's. No thread has it, nor another block
-    /// of this process.
+    /// The id by which libc knows the fiber, in place of a thread's. No thread has it, nor another
+    /// block of this process.
     pub fn id(&self) -> u32 {
         // SAFETY: the word lies in the block, which is not retired.
         unsafe { self.low().add(self.layout.tid).cast::<u32>().read() }
@@ -125,9 +126,9 @@ impl Block {
     /// initial values. The former fiber must have run its destructors on it
     /// ([`Layout::run_destructors`]).
     ///
-    /// To be called right before the next fiber starts, not when the former one ends, and even for a
-    /// block that no fiber has run on: [`Layout::refresh`] may since have found a library whose initial
-    /// values the fiber must see.
+    /// To be called right before the next fiber starts, not when the former one ends, and even for
+    /// a block that no fiber has run on: [`Layout::refresh`] may since have found a library whose
+    /// initial values the fiber must see.
     #[inline]
     pub fn reset(&mut self) {
         let layout = self.layout;
@@ -148,9 +149,9 @@ impl Block {
     /// Frees the storage of modules that were given theirs at first use; the loader allocates it again
     /// when it is needed.
     ///
-    /// It does not matter whether the module is still loaded, or whether another has its number by now.
-    /// The loader would free the storage in the same way when it next updates the vector, and it
-    /// returns no address before it has updated the vector to the module's generation.
+    /// It does not matter whether the module is still loaded, or whether another has its number by
+    /// now. The loader would free the storage in the same way when it next updates the vector, and
+    /// it returns no address before it has updated the vector to the module's generation.
     #[inline]
     fn drop_dynamic_storage(&mut self) {
         let vector = self.vector();
@@ -176,9 +177,9 @@ impl Block {
     /// the caller's again.
     ///
     /// libc mainly keeps malloc's cache for a thread (some 700 bytes and the cached memory) if the
-    /// block's fibers ever called malloc; then values of pthread keys above the 32nd, name resolution,
-    /// texts of `strerror`, vDSO random state. So memory of this size stays allocated for each block of
-    /// the largest number that was ever in use.
+    /// block's fibers ever called malloc; then values of pthread keys above the 32nd, name
+    /// resolution, texts of `strerror`, vDSO random state. So memory of this size stays allocated
+    /// for each block of the largest number that was ever in use.
     pub fn retire(mut self) {
         self.reset();
         let layout = self.layout;
@@ -207,22 +208,23 @@ impl Block {
         }
         // In the child of a fork, the block of the forking fiber has the child's id, from the kernel.
         let id = Some(self.id()).filter(|id| is_fiber_id(*id)).unwrap_or_else(new_id);
-        // SAFETY: the vector was allocated with calloc (by `allocate_vector` or, enlarged, by libc), and
-        // nothing uses it after the block.
+        // SAFETY: the vector was allocated with calloc (by `allocate_vector` or, enlarged, by
+        // libc), and nothing uses it after the block.
         unsafe { libc::free(self.vector().sub(1).cast()) };
         registry::lock().retire(self.number, Retired { id, words: words.into() });
     }
 }
 
-/// Allocates a dynamic thread vector for the block at `low`: entry -1 is the number of modules that it has
-/// room for, entry 0 its generation; then comes one entry a module: its address, and what to free for it.
+/// Allocates a dynamic thread vector for the block at `low`: entry -1 is the number of modules that
+/// it has room for, entry 0 its generation; then comes one entry a module: its address, and what to
+/// free for it.
 ///
-/// The vector is what libc would make for a thread started when the pristine thread was. After a later
-/// change of the libraries, the loader finds an old generation at the fiber's next access to a variable
-/// through the vector, and updates it: for all modules of a later generation it frees what the entry says
-/// and marks it as not allocated, which gives a module with a fixed place that place, and any other new
-/// storage. It enlarges the vector with `realloc`, so the vector must come from `calloc`. (The loader calls
-/// the program's allocator, even if the program defines its own.)
+/// The vector is what libc would make for a thread started when the pristine thread was. After a
+/// later change of the libraries, the loader finds an old generation at the fiber's next access to
+/// a variable through the vector, and updates it: for all modules of a later generation it frees
+/// what the entry says and marks it as not allocated, which gives a module with a fixed place that
+/// place, and any other new storage. It enlarges the vector with `realloc`, so the vector must come
+/// from `calloc`. (The loader calls the program's allocator, even if the program defines its own.)
 fn allocate_vector(layout: &Layout, low: *mut u8) -> io::Result<*mut [usize; 2]> {
     let count = layout.vector.len();
     // SAFETY: no preconditions; the result is checked.

@@ -3,8 +3,8 @@
 //! What a copy of a thread's block must not share with the thread that it was copied from, by field of
 //! `struct pthread` (the names are glibc's; which of them exist, and where, differs by version):
 //!
-//! * `header.tcb`, `header.self`, `specific[0]`, `__resp`, `robust_prev` and all other pointers into the
-//!   block: rebased for every copy. Found by value.
+//! * `header.tcb`, `header.self`, `specific[0]`, `__resp`, `robust_prev` and all other pointers
+//!   into the block: rebased for every copy. Found by value.
 //! * `header.dtv`: a vector is allocated for each block.
 //! * `list`: linked to itself. libc does not know fibers; see the module `tls` for the consequences.
 //! * `tid`: an id that no thread can have.
@@ -12,12 +12,13 @@
 //! * `cleanup_jmp_buf` points into the pristine thread's frames: null.
 //! * `rseq_area`: marked as unregistered.
 //!
-//! And what it must share: `header.stack_guard` and `header.pointer_guard` (the process has one canary for
-//! the stack protector and one key with which pointers in `jmp_buf`s are mangled; on aarch64 they are
-//! global variables anyway), `header.multiple_threads` (true, as the pristine thread exists beside
-//! another one; it makes libc's locks atomic), `user_stack` (so that libc does not unmap the block if it
-//! comes to own it, in the child of a `fork`). `feature_1` and `ssp_base`, of shadow stacks, are 0: a
-//! Rust program is not marked as supporting shadow stacks, so the loader leaves them off.
+//! And what it must share: `header.stack_guard` and `header.pointer_guard` (the process has one
+//! canary for the stack protector and one key with which pointers in `jmp_buf`s are mangled; on
+//! aarch64 they are global variables anyway), `header.multiple_threads` (true, as the pristine
+//! thread exists beside another one; it makes libc's locks atomic), `user_stack` (so that libc does
+//! not unmap the block if it comes to own it, in the child of a `fork`). `feature_1` and
+//! `ssp_base`, of shadow stacks, are 0: a Rust program is not marked as supporting shadow stacks,
+//! so the loader leaves them off.
 
 use std::ffi::{CStr, c_void};
 
@@ -28,8 +29,8 @@ use super::libraries::{Changes, Libraries, Room};
 use super::pristine::{self, BLOCK_MAX, STACK, UNIT};
 use super::symbols::{STATIC, symbol};
 
-/// Bytes of a fiber's first page that the runtime's bookkeeping and the fiber's first frames get before
-/// the reserve does.
+/// Bytes of a fiber's first page that the runtime's bookkeeping and the fiber's first frames get
+/// before the reserve does.
 const FIRST_FRAMES: usize = 1280;
 /// The least reserve for libraries loaded later; libstdc++ and libgomp fit. On aarch64 the loader
 /// also places libraries there that do not need it, up to 512 bytes (`rtld.optional_static_tls`).
@@ -85,8 +86,8 @@ pub(super) fn discover() -> Result<Layout, String> {
     let mut image = vec![0u64; size / 8].into_boxed_slice();
     found.copy_to(&mut image, &(tp - found.below..tp + found.above), tp);
 
-    // The list entry links the threads that libc knows. A fiber's is alone in its list, so unlinking it
-    // writes nowhere else. libc's list nodes are two pointers.
+    // The list entry links the threads that libc knows. A fiber's is alone in its list, so
+    // unlinking it writes nowhere else. libc's list nodes are two pointers.
     let own_list = (found.tp - tp + list) as u64;
     image[list / 8] = own_list;
     image[list / 8 + 1] = own_list;

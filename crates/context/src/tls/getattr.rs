@@ -1,14 +1,14 @@
-//! `pthread_getattr_np` for fibers: garbage collectors and stack-depth checks call it to find the stack of
-//! the thread that they run on.
+//! `pthread_getattr_np` for fibers: garbage collectors and stack-depth checks call it to find the
+//! stack of the thread that they run on.
 //!
-//! libc's own function would answer from the block, which has the fiber's stack, but also asks the kernel
-//! for the thread's affinity by its id. The kernel does not know a fiber's id. So this definition
-//! interposes libc's: it answers for fibers and passes threads on.
+//! libc's own function would answer from the block, which has the fiber's stack, but also asks the
+//! kernel for the thread's affinity by its id. The kernel does not know a fiber's id. So this
+//! definition interposes libc's: it answers for fibers and passes threads on.
 //!
-//! A fiber or thread that asks for itself is told of the stack that it is using: a coroutine, or a call on
-//! a stack of its own, runs elsewhere than its fiber or thread. That stack is looked up by the stack
-//! pointer. It is not recorded at each switch, so it cannot get out of step with coroutines that are
-//! suspended within such calls.
+//! A fiber or thread that asks for itself is told of the stack that it is using: a coroutine, or a
+//! call on a stack of its own, runs elsewhere than its fiber or thread. That stack is looked up by
+//! the stack pointer. It is not recorded at each switch, so it cannot get out of step with
+//! coroutines that are suspended within such calls.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -31,8 +31,8 @@ static KNOWN: OnceLock<Known> = OnceLock::new();
 
 /// Which words of a `pthread_attr_t` hold the stack's end and its length.
 ///
-/// `pthread_attr_setstack` writes them, but refuses stacks shorter than a thread's minimum (16 KiB, and
-/// more where vector registers are long). A fiber's may be shorter.
+/// `pthread_attr_setstack` writes them, but refuses stacks shorter than a thread's minimum (16 KiB,
+/// and more where vector registers are long). A fiber's may be shorter.
 #[derive(Clone, Copy)]
 struct Words {
     end: usize,
@@ -46,8 +46,8 @@ impl Words {
         const SIZE: usize = 0x7654_3000;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: the attributes are initialised before use and destroyed after; the stack is only stored
-        // in them, and not accessed.
+        // SAFETY: the attributes are initialised before use and destroyed after; the stack is only
+        // stored in them, and not accessed.
         let words = unsafe {
             if libc::pthread_attr_init(attributes) != 0 {
                 return None;
@@ -120,8 +120,8 @@ fn stack_pointer() -> usize {
     here
 }
 
-/// The stack in use here, if `thread` is the caller and the stack a coroutine's or a call's own, as lowest
-/// address and length.
+/// The stack in use here, if `thread` is the caller and the stack a coroutine's or a call's own, as
+/// lowest address and length.
 fn other_stack(thread: libc::pthread_t) -> Option<(usize, usize)> {
     // SAFETY: no preconditions.
     if thread != unsafe { libc::pthread_self() } {
@@ -168,8 +168,8 @@ pub unsafe extern "C" fn pthread_getattr_np(
     let known = KNOWN.get();
     if let Some(Known { layout, words }) = known {
         let low = (thread as usize).wrapping_sub(layout.pthread.start) as *const u8;
-        // SAFETY: a pthread_t is the address of a live `struct pthread`, in which the three words lie. A
-        // fiber's are not written while it lives. `attributes` is writable.
+        // SAFETY: a pthread_t is the address of a live `struct pthread`, in which the three words
+        // lie. A fiber's are not written while it lives. `attributes` is writable.
         unsafe {
             if is_fiber_id(low.add(layout.tid).cast::<u32>().read()) {
                 let base = low.add(layout.stack_base).cast::<usize>().read();

@@ -1,7 +1,7 @@
 //! What glibc tells about its own structures, and what it declares in no header of the libc crate.
 //!
-//! Sizes and offsets come from the tables that glibc exports for debuggers (`_thread_db_*`) and from the
-//! symbols that describe the restartable-sequences area.
+//! Sizes and offsets come from the tables that glibc exports for debuggers (`_thread_db_*`) and
+//! from the symbols that describe the restartable-sequences area.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
@@ -66,9 +66,10 @@ pub(super) struct Constants {
     rseq_size: Option<u32>,
 }
 
-/// Looked up once, before there are fibers. Later it might deadlock: the loader looks symbols up under a
-/// lock, which a thread or fiber that is loading a library holds while it waits for this one. Nor may the
-/// pristine thread do it: a symbol that does not exist leaves traces in dlerror and errno.
+/// Looked up once, before there are fibers. Later it might deadlock: the loader looks symbols up
+/// under a lock, which a thread or fiber that is loading a library holds while it waits for this
+/// one. Nor may the pristine thread do it: a symbol that does not exist leaves traces in dlerror
+/// and errno.
 pub(super) fn constants() -> &'static Constants {
     static CONSTANTS: OnceLock<Constants> = OnceLock::new();
     CONSTANTS.get_or_init(|| {

@@ -37,8 +37,8 @@ pub(super) struct InitialValues {
 }
 
 impl InitialValues {
-    /// Gathers the values that the pristine thread saw, for blocks of `size` bytes whose thread pointer is at
-    /// `tp`.
+    /// Gathers the values that the pristine thread saw, for blocks of `size` bytes whose thread
+    /// pointer is at `tp`.
     pub(super) fn gather(
         found: &Findings,
         size: usize,
@@ -91,21 +91,22 @@ impl InitialValues {
     /// Gives the variables of all objects but libc their initial values.
     ///
     /// # Safety
-    /// `low` is the lowest address of a block of the layout that these values were gathered for, and no
-    /// fiber runs on it.
+    /// `low` is the lowest address of a block of the layout that these values were gathered for,
+    /// and no fiber runs on it.
     #[inline]
     pub(super) unsafe fn write(&self, low: *mut u8) {
         let image = self.image.as_ptr().cast::<u8>();
         for area in &self.areas {
-            // SAFETY: an area is a part of the image, whose beginning corresponds to `low`, and a block of
-            // this layout is as long as the image. No fiber runs on the block, so nothing else uses its
-            // variables. The image does not overlap with it.
+            // SAFETY: an area is a part of the image, whose beginning corresponds to `low`, and a
+            // block of this layout is as long as the image. No fiber runs on the block, so nothing
+            // else uses its variables. The image does not overlap with it.
             unsafe {
                 low.add(area.start).copy_from_nonoverlapping(image.add(area.start), area.len());
             }
         }
         for index in &self.rebase {
-            // SAFETY: the index is that of a word of the image, and so of the block, which no fiber uses.
+            // SAFETY: the index is that of a word of the image, and so of the block, which no fiber
+            // uses.
             unsafe { self.rebase(low, *index) };
         }
     }
@@ -125,8 +126,8 @@ impl InitialValues {
     /// Gives the variables of `module`, which is one of `modules`, their initial values.
     ///
     /// # Safety
-    /// `low` is the lowest address of a block of the layout that these values were gathered for, and no
-    /// fiber uses these variables.
+    /// `low` is the lowest address of a block of the layout that these values were gathered for,
+    /// and no fiber uses these variables.
     pub(super) unsafe fn write_module(&self, low: *mut u8, module: &Module) {
         let place = &module.place;
         let image = self.image.as_ptr().cast::<u8>();

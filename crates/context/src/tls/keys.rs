@@ -1,8 +1,8 @@
 //! pthread keys: where libc keeps a thread's values for them, and their destructors.
 //!
-//! glibc's function that runs the destructors of a thread (`__nptl_deallocate_tsd`) is not exported, so
-//! it is written out here as POSIX has it: values whose key still exists and has a destructor are cleared
-//! and then passed to it, in up to `PTHREAD_DESTRUCTOR_ITERATIONS` rounds.
+//! glibc's function that runs the destructors of a thread (`__nptl_deallocate_tsd`) is not
+//! exported, so it is written out here as POSIX has it: values whose key still exists and has a
+//! destructor are cleared and then passed to it, in up to `PTHREAD_DESTRUCTOR_ITERATIONS` rounds.
 //!
 //! The table of keys and its shape are described for debuggers; a key created for the purpose verifies
 //! the description.

@@ -1,5 +1,5 @@
-//! Where things lie in a block of thread-local storage, relative to its lowest address, and what a fiber
-//! does with them as it begins and ends.
+//! Where things lie in a block of thread-local storage, relative to its lowest address, and what a
+//! fiber does with them as it begins and ends.
 //!
 //! ```text
 //!   x86-64 (TLS variant II)                     aarch64 (TLS variant I)
@@ -61,8 +61,8 @@ pub struct Layout {
     pub(super) dlerror: Option<usize>,
     /// Position of the head of the list of robust mutexes held.
     pub(super) robust: Option<usize>,
-    /// The dynamic thread vector: position of module 1's variables, of module 2's, … `None` for modules
-    /// whose storage is allocated at first use.
+    /// The dynamic thread vector: position of module 1's variables, of module 2's, … `None` for
+    /// modules whose storage is allocated at first use.
     pub(super) vector: Box<[Option<usize>]>,
     /// Its generation when the pristine thread was examined.
     pub(super) generation: usize,
@@ -116,8 +116,8 @@ impl Layout {
         }
     }
 
-    /// The thread pointer of the kernel thread that the caller runs on: the carrier's, on a fiber. `None`
-    /// if the kernel does not say. Async-signal-safe.
+    /// The thread pointer of the kernel thread that the caller runs on: the carrier's, on a fiber.
+    /// `None` if the kernel does not say. Async-signal-safe.
     ///
     /// The kernel knows where the thread's robust mutexes are listed, and the list's head has a fixed
     /// place in the thread's `struct pthread`.
@@ -133,9 +133,10 @@ impl Layout {
     /// place in every block: blocks built or reset from now on get their initial values.
     ///
     /// Costs little when nothing was loaded or unloaded (`cargo run --release -p carefree-context
-    /// --example switch_costs` prints it), and starts a short-lived thread when something was, so call it
-    /// once for each batch of blocks built, and every so often where blocks are only reset. Any thread
-    /// may call it at any time, but not a fiber: it may block until another caller has finished.
+    /// --example switch_costs` prints it), and starts a short-lived thread when something was, so
+    /// call it once for each batch of blocks built, and every so often where blocks are only reset.
+    /// Any thread may call it at any time, but not a fiber: it may block until another caller has
+    /// finished.
     ///
     /// # Errors
     /// The thread to examine could not be started. The next call tries again.
@@ -147,9 +148,10 @@ impl Layout {
         self.libraries.refresh()
     }
 
-    /// Gives the variables of the library that contains `code` their initial values in all blocks, even if
-    /// fibers are running on them. To be called when the loader calls the library's `_init`, before its
-    /// constructors, on any thread or fiber. What it calls of libc must not switch to other fibers.
+    /// Gives the variables of the library that contains `code` their initial values in all blocks,
+    /// even if fibers are running on them. To be called when the loader calls the library's
+    /// `_init`, before its constructors, on any thread or fiber. What it calls of libc must not
+    /// switch to other fibers.
     ///
     /// # Errors
     /// The thread to examine could not be started.
@@ -163,15 +165,15 @@ impl Layout {
 
 /// A fiber's beginning and end.
 impl Layout {
-    /// Does what libc does when a thread starts, for state that a former fiber, or the program meanwhile,
-    /// may have changed: the locale becomes the process's.
+    /// Does what libc does when a thread starts, for state that a former fiber, or the program
+    /// meanwhile, may have changed: the locale becomes the process's.
     ///
     /// # Safety
     /// The caller has just begun to run on a [`Block`](super::Block) of this layout.
     #[inline]
     pub unsafe fn enter(&self) {
-        // Unconditionally: this also updates the tables of `isalpha` and the like after a setlocale that
-        // came after the pristine thread.
+        // Unconditionally: this also updates the tables of `isalpha` and the like after a setlocale
+        // that came after the pristine thread.
         // SAFETY: LC_GLOBAL_LOCALE, (locale_t) -1, is always valid.
         unsafe { libc::uselocale(usize::MAX as libc::locale_t) };
     }
@@ -187,9 +189,9 @@ impl Layout {
         arch::prefetch(low.wrapping_add(self.pthread.start + self.keys.first_read()));
     }
 
-    /// Does what libc and the kernel do when a thread ends: runs the destructors of the calling fiber's
-    /// thread-local variables (glibc's exported `__call_tls_dtors`) and of its pthread keys, releases
-    /// robust mutexes that it holds, clears `dlerror`.
+    /// Does what libc and the kernel do when a thread ends: runs the destructors of the calling
+    /// fiber's thread-local variables (glibc's exported `__call_tls_dtors`) and of its pthread
+    /// keys, releases robust mutexes that it holds, clears `dlerror`.
     ///
     /// # Safety
     /// The caller runs on a [`Block`](super::Block) of this layout whose thread pointer is `tp`,
@@ -198,15 +200,16 @@ impl Layout {
         let low = tp.wrapping_sub(self.tp);
         let destroy_variables = || {
             if let Some(call) = self.call_tls_dtors {
-                // SAFETY: runs destructors that the calling fiber has registered, each once; the fiber uses
-                // none of these variables afterwards.
+                // SAFETY: runs destructors that the calling fiber has registered, each once; the
+                // fiber uses none of these variables afterwards.
                 unsafe { call() };
             }
         };
         destroy_variables();
-        // A destructor of a key may be the first to use some thread-local variable, whose destructor is
-        // registered then; and one of those may set a key's value. A thread leaves those undestroyed. A
-        // fiber must not: the next one on the block would run their destructors.
+        // A destructor of a key may be the first to use some thread-local variable, whose
+        // destructor is registered then; and one of those may set a key's value. A thread leaves
+        // those undestroyed. A fiber must not: the next one on the block would run their
+        // destructors.
         for _ in 0..keys::ROUNDS {
             // SAFETY: this is the `struct pthread` of the block that the caller runs on.
             if !unsafe { self.keys.run_destructors(low.wrapping_add(self.pthread.start)) } {
@@ -222,8 +225,8 @@ impl Layout {
             }
         }
         if let Some(free) = self.free_libcs {
-            // SAFETY: libc's last step when a thread ends. Afterwards libc finds nothing cached, and what it
-            // caches again until the fiber's end, the next reset forgets.
+            // SAFETY: libc's last step when a thread ends. Afterwards libc finds nothing cached,
+            // and what it caches again until the fiber's end, the next reset forgets.
             return unsafe { free() };
         }
         // SAFETY: the word lies in the block that the caller runs on.

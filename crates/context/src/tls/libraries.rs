@@ -2,43 +2,45 @@
 //!
 //! A library that is present when the program starts has a fixed place in every thread's block. One
 //! that is loaded later by `dlopen` usually gets separate storage when a thread first touches a
-//! variable; the loader (`__tls_get_addr`) does that on a fiber as on a thread. But if the library's code
-//! uses the *initial-exec* model (or, on aarch64, TLS descriptors while the loader has room), the
-//! loader gives it a place in the block next to those taken, and writes the initial values into the
-//! blocks of all threads that it knows. It does not know fibers.
+//! variable; the loader (`__tls_get_addr`) does that on a fiber as on a thread. But if the
+//! library's code uses the *initial-exec* model (or, on aarch64, TLS descriptors while the loader
+//! has room), the loader gives it a place in the block next to those taken, and writes the initial
+//! values into the blocks of all threads that it knows. It does not know fibers.
 //!
-//! [`Libraries::begin`] does the same for fibers' blocks. It is called when the loader has given the
-//! library its place and its initial values in all threads, and none of the library's code has run: a
-//! library's function `_init`, which the linker makes of what libc provides (`crti.o`), first calls
-//! `__gmon_start__` if that exists. The crate that stands in for libc's functions defines it, and finds
-//! by the return address which library begins. So `dlopen` stays libc's own, wherever it is called
-//! from: how it searches for files, what `dlerror` says, on which thread constructors run.
+//! [`Libraries::begin`] does the same for fibers' blocks. It is called when the loader has given
+//! the library its place and its initial values in all threads, and none of the library's code has
+//! run: a library's function `_init`, which the linker makes of what libc provides (`crti.o`),
+//! first calls `__gmon_start__` if that exists. The crate that stands in for libc's functions
+//! defines it, and finds by the return address which library begins. So `dlopen` stays libc's own,
+//! wherever it is called from: how it searches for files, what `dlerror` says, on which thread
+//! constructors run.
 //!
-//! A library that was linked without `crti.o` (`-nostartfiles`) does not make that call, nor does one in a
-//! namespace of its own. [`Libraries::refresh`] notices it later, and blocks built or reset from then on
-//! have its initial values.
+//! A library that was linked without `crti.o` (`-nostartfiles`) does not make that call, nor does
+//! one in a namespace of its own. [`Libraries::refresh`] notices it later, and blocks built or
+//! reset from then on have its initial values.
 //!
 //! # Blocks that are in use
 //!
-//! `begin` writes to blocks on which fibers run. It only writes where the variables of this library lie,
-//! and no fiber uses these: the library's code has not run yet, and nothing else uses that part of the
-//! reserve. (It overwrites what a library in the same place, unloaded since, has left there. Of two
-//! libraries that need each other, one begins first: what its constructors make the other write before
-//! that one begins is overwritten as well.) It remains to show that each block has the values when
-//! `begin` returns, whatever happens to the block meanwhile. `begin` publishes the new
-//! [`InitialValues`] first and then visits the blocks under the registry's lock:
+//! `begin` writes to blocks on which fibers run. It only writes where the variables of this library
+//! lie, and no fiber uses these: the library's code has not run yet, and nothing else uses that
+//! part of the reserve. (It overwrites what a library in the same place, unloaded since, has left
+//! there. Of two libraries that need each other, one begins first: what its constructors make the
+//! other write before that one begins is overwritten as well.) It remains to show that each block
+//! has the values when `begin` returns, whatever happens to the block meanwhile. `begin` publishes
+//! the new [`InitialValues`] first and then visits the blocks under the registry's lock:
 //!
 //! * A block registered before that is visited.
-//! * A block registered later is built from the new `InitialValues`: `Block::build` reads under the lock
-//!   which are current.
-//! * A block that is reset meanwhile may be overwritten with what was current before, if a library that
-//!   was unloaded had variables in the same place. `reset` reads afterwards whether what it wrote is
-//!   still current, and if not, writes again. Its read may be performed before its writes are visible, as
-//!   a load may overtake stores. So `begin` has the kernel interrupt the process's other threads
-//!   (`membarrier`) after it has published: if `reset` has read before that, its writes are visible before
-//!   those of `begin`; if it reads after that, it sees what is current. (A kernel without
-//!   `membarrier` leaves it to the system calls in between, which take thousands of times as long as
-//!   stores take to become visible.) Both may write a word at the same time: they write the same value.
+//! * A block registered later is built from the new `InitialValues`: `Block::build` reads under the
+//!   lock which are current.
+//! * A block that is reset meanwhile may be overwritten with what was current before, if a library
+//!   that was unloaded had variables in the same place. `reset` reads afterwards whether what it
+//!   wrote is still current, and if not, writes again. Its read may be performed before its writes
+//!   are visible, as a load may overtake stores. So `begin` has the kernel interrupt the process's
+//!   other threads (`membarrier`) after it has published: if `reset` has read before that, its
+//!   writes are visible before those of `begin`; if it reads after that, it sees what is current.
+//!   (A kernel without `membarrier` leaves it to the system calls in between, which take thousands
+//!   of times as long as stores take to become visible.) Both may write a word at the same time:
+//!   they write the same value.
 //!
 //! # Locks
 //!
@@ -68,8 +70,8 @@ use crate::loader;
 
 /// For how long a change that looks unfinished is examined again.
 ///
-/// A library between its mapping and its relocation looks like one that asks for a fixed place and never
-/// gets it; no relocation takes this long.
+/// A library between its mapping and its relocation looks like one that asks for a fixed place and
+/// never gets it; no relocation takes this long.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// Makes all running threads of the process execute a memory barrier, if the kernel can.
@@ -125,7 +127,8 @@ impl Libraries {
     #[inline]
     pub(super) fn current(&self) -> &'static InitialValues {
         // Acquire pairs with the store in `publish`, so that the contents are visible, too.
-        // SAFETY: the first set was leaked, and so is every one that replaces it. None is ever changed.
+        // SAFETY: the first set was leaked, and so is every one that replaces it. None is ever
+        // changed.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
@@ -137,8 +140,8 @@ impl Libraries {
     pub(super) unsafe fn write_current(&self, low: *mut u8) {
         let mut values = self.current();
         loop {
-            // SAFETY: every set was gathered for the one layout of the process, which the block has, and
-            // no fiber runs on the block.
+            // SAFETY: every set was gathered for the one layout of the process, which the block
+            // has, and no fiber runs on the block.
             unsafe { values.write(low) };
             // The other side of `interrupt_others`: see the module.
             compiler_fence(Ordering::SeqCst);
@@ -189,7 +192,8 @@ impl Libraries {
         let Some(id) = number(code) else { return Ok(()) };
         // Held until the blocks are filled, so that the current set keeps this library's variables.
         let mut looking = self.looking.lock();
-        // Regardless of the counts: a library that is loaded again may have the same numbers as before.
+        // Regardless of the counts: a library that is loaded again may have the same numbers as
+        // before.
         self.publish(&mut looking)?;
         let current = self.current();
         if let Some(module) = current.modules.iter().find(|module| module.id == id) {

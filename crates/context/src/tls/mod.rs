@@ -18,8 +18,8 @@
 //!   glibc 2.33. With an older one fibers are threads.)
 //! * the place of each library's variables, from `dl_iterate_phdr` (`libraries.rs`);
 //! * contents, by copying the block of a *pristine thread*: one started with `pthread_create` on a
-//!   stack allocated here that has run nothing yet (`pristine.rs`). Words of it that point into the block
-//!   itself are rebased for every copy;
+//!   stack allocated here that has run nothing yet (`pristine.rs`). Words of it that point into the
+//!   block itself are rebased for every copy;
 //! * what no table describes, by changing it on that thread and comparing memory (`probe.rs`).
 //!
 //! Before the first use a self-test (`selftest.rs`) runs a function on a block and checks what libc
@@ -47,8 +47,8 @@
 //! built adopts them. (A resolver's options that a fiber set in `_res` do stay.)
 //!
 //! In a static program libc's variables lie among the program's own, and are reset with them. There
-//! the functions by which a thread frees libc's caches on exit can be called, being linked from the same
-//! archive, and `run_destructors` calls them.
+//! the functions by which a thread frees libc's caches on exit can be called, being linked from the
+//! same archive, and `run_destructors` calls them.
 //!
 //! # Designs that were rejected
 //!
@@ -57,7 +57,8 @@
 //!   in libc's lists too, and 20 us a block.
 //! * *Enter copies into libc's list of threads*, so that `dlopen` and `dlclose` know fibers. The
 //!   list's lock is not accessible.
-//! * *Switch the thread pointer lazily*, only for code that uses it: no analysis can tell which code does.
+//! * *Switch the thread pointer lazily*, only for code that uses it: no analysis can tell which
+//!   code does.
 //!
 //! # What is not as on a thread
 //!
@@ -133,8 +134,8 @@ pub(crate) fn renew() {
     registry::renew();
 }
 
-/// The place of a thread's restartable-sequences area, relative to its thread pointer; `None` if libc has
-/// none.
+/// The place of a thread's restartable-sequences area, relative to its thread pointer; `None` if
+/// libc has none.
 pub fn rseq_offset() -> Option<isize> {
     glibc::constants().rseq_offset
 }

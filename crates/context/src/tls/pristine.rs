@@ -1,9 +1,10 @@
 //! Examines a thread that has run nothing yet.
 //!
-//! The thread runs on memory allocated here, so its stack's address and length, which libc writes into
-//! `struct pthread`, are known and can be recognised. Until it has taken the snapshot the thread must not
-//! allocate (malloc would leave its thread cache in the snapshot), touch a `thread_local`, call a function
-//! that may set errno or dlerror, or panic; everything it needs is allocated and looked up before.
+//! The thread runs on memory allocated here, so its stack's address and length, which libc writes
+//! into `struct pthread`, are known and can be recognised. Until it has taken the snapshot the
+//! thread must not allocate (malloc would leave its thread cache in the snapshot), touch a
+//! `thread_local`, call a function that may set errno or dlerror, or panic; everything it needs is
+//! allocated and looked up before.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -22,7 +23,8 @@ const MODULES: usize = 512;
 pub(super) const BLOCK_MAX: usize = 64 * 1024;
 /// The sizes of blocks, and of their parts below and above the thread pointer, are multiples of this.
 pub(super) const UNIT: usize = 64;
-/// Bytes of the pristine thread's stack: an unusual number, so that it is recognised in `struct pthread`.
+/// Bytes of the pristine thread's stack: an unusual number, so that it is recognised in `struct
+/// pthread`.
 pub(super) const STACK: usize = 0x4_3000;
 
 /// The static thread-local storage of one object: the executable, or a library.
@@ -89,8 +91,8 @@ impl Findings {
         &self.vector[..self.entries]
     }
 
-    /// The position that corresponds to `address` in a block with the thread pointer at `tp`; `None` if
-    /// the address does not lie in the thread's block.
+    /// The position that corresponds to `address` in a block with the thread pointer at `tp`;
+    /// `None` if the address does not lie in the thread's block.
     pub(super) fn position(&self, address: usize, tp: usize) -> Option<usize> {
         (self.tp - self.below..self.tp + self.above)
             .contains(&address)
@@ -106,8 +108,8 @@ impl Findings {
         })
     }
 
-    /// Copies the thread's bytes at `place`, positions in a block with the thread pointer at `tp`, into that
-    /// block's `image`.
+    /// Copies the thread's bytes at `place`, positions in a block with the thread pointer at `tp`,
+    /// into that block's `image`.
     pub(super) fn copy_to(&self, image: &mut [u64], place: &Range<usize>, tp: usize) {
         let from = place.start + self.below() - tp;
         assert!(place.end <= size_of_val(image) && from + place.len() <= self.below() + self.above);
@@ -270,8 +272,8 @@ impl Findings {
         };
         let id = info.dlpi_tls_modid;
         if info.dlpi_tls_data.is_null() {
-            // The loader allocates this module's storage when a thread first uses it, unless the loader
-            // has not registered the module yet or will give it a fixed place.
+            // The loader allocates this module's storage when a thread first uses it, unless the
+            // loader has not registered the module yet or will give it a fixed place.
             self.unsettled |= id == 0
                 || self.vector().get(id - 1).is_none_or(|data| *data == 0)
                 || wants_fixed_place(info, headers);
@@ -367,7 +369,8 @@ fn wants_fixed_place(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr]) ->
     };
     let mut entry = (info.dlpi_addr + header.p_vaddr) as *const [u64; 2];
     loop {
-        // SAFETY: the dynamic section is mapped while the loader shows the object, and ends with DT_NULL.
+        // SAFETY: the dynamic section is mapped while the loader shows the object, and ends with
+        // DT_NULL.
         let [tag, value] = unsafe { entry.read() };
         match tag {
             DT_NULL => return false,

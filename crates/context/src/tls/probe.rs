@@ -1,7 +1,7 @@
 //! Finds where libc keeps a thread's state by changing the state and comparing memory.
 //!
-//! For state that glibc's tables do not describe and that a fiber must not inherit from the one that ran on
-//! its block before. Runs on the pristine thread, after the snapshot.
+//! For state that glibc's tables do not describe and that a fiber must not inherit from the one
+//! that ran on its block before. Runs on the pristine thread, after the snapshot.
 
 use std::ops::Range;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! All blocks of the process, so that variables of a library that is loaded can be initialised in each,
-//! and what blocks leave behind.
+//! All blocks of the process, so that variables of a library that is loaded can be initialised in
+//! each, and what blocks leave behind.
 
 use carefree_ground::lock::{Guard, Lock};
 
@@ -53,8 +53,8 @@ pub(super) unsafe fn release() {
     unsafe { REGISTRY.release() };
 }
 
-/// Gives blocks that are built from now on other ids than the parent's: in the child of a fork. Existing
-/// blocks keep their ids.
+/// Gives blocks that are built from now on other ids than the parent's: in the child of a fork.
+/// Existing blocks keep their ids.
 pub(super) fn renew() {
     ids::diverge();
     let mut registry = REGISTRY.lock();
@@ -68,7 +68,8 @@ pub(super) fn renew() {
 /// Initialises the variables of `module` in all blocks, even if fibers are running on them.
 ///
 /// # Safety
-/// All blocks are of the layout that `values` were gathered for, and no fiber uses these variables yet.
+/// All blocks are of the layout that `values` were gathered for, and no fiber uses these variables
+/// yet.
 pub(super) unsafe fn fill(values: &InitialValues, module: &Module) {
     // Holding the lock for this long is an exception. Blocks are added and removed under the lock, so
     // those found here exist.

@@ -1,10 +1,10 @@
 //! Robust mutexes: those that a fiber holds when it ends, and where the kernel looks for a thread's.
 //!
-//! A thread keeps a list of the robust mutexes that it holds, and has told the kernel where: when the
-//! thread dies, the kernel marks them as "owner died" and wakes a waiter. libc keeps such a list
-//! for a fiber too, in the fiber's block, but the kernel looks at the carrier's. So a fiber does the same
-//! for itself when it ends. If it left the list as it is, the next fiber on the block would link its own
-//! mutexes to one that may have been freed.
+//! A thread keeps a list of the robust mutexes that it holds, and has told the kernel where: when
+//! the thread dies, the kernel marks them as "owner died" and wakes a waiter. libc keeps such a
+//! list for a fiber too, in the fiber's block, but the kernel looks at the carrier's. So a fiber
+//! does the same for itself when it ends. If it left the list as it is, the next fiber on the block
+//! would link its own mutexes to one that may have been freed.
 //!
 //! The list's shape and the mutex word's bits are the kernel's interface with libc
 //! (`linux/futex.h`).

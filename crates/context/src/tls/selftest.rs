@@ -1,5 +1,5 @@
-//! Runs a function on a block before the first fiber does, and compares what libc and `std` say there with
-//! what they say on a thread.
+//! Runs a function on a block before the first fiber does, and compares what libc and `std` say
+//! there with what they say on a thread.
 
 use std::cell::Cell;
 use std::ptr;
@@ -105,8 +105,8 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
             mutex: &mut mutex,
             result: Err("nothing ran"),
         };
-        // SAFETY: nothing else uses the stack below the block; `on_block` switches back, so `test` and the
-        // stack outlive it, and it is never entered again.
+        // SAFETY: nothing else uses the stack below the block; `on_block` switches back, so `test`
+        // and the stack outlive it, and it is never entered again.
         unsafe {
             let test = &raw mut test;
             (*test).own = arch::prepare_thread(low, block.thread_pointer(), on_block, test.cast());
@@ -138,8 +138,8 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
 
 unsafe extern "C" fn on_block(data: *mut u8) -> ! {
     let test = data.cast::<Test>();
-    // SAFETY: `test` is alive, since its function waits in the switch. The block is of that layout, was
-    // just entered, and is left for good by the switch below.
+    // SAFETY: `test` is alive, since its function waits in the switch. The block is of that layout,
+    // was just entered, and is left for good by the switch below.
     unsafe {
         (*(*test).layout).enter();
         (*test).result = check(&*test);

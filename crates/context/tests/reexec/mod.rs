@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-/// A command that runs this program again, under the emulator that `CAREFREE_TEST_RUNNER` names with its
-/// arguments, if it is set.
+/// A command that runs this program again, under the emulator that `CAREFREE_TEST_RUNNER` names
+/// with its arguments, if it is set.
 pub(crate) fn this_program() -> Command {
     let program = std::env::current_exe().expect("the program has a path");
     let runner = std::env::var("CAREFREE_TEST_RUNNER").unwrap_or_default();

@@ -60,8 +60,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping. A slot drops its memory after its block, and no fiber runs on a slot
-        // that is dropped.
+        // SAFETY: the whole mapping. A slot drops its memory after its block, and no fiber runs on
+        // a slot that is dropped.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
@@ -82,8 +82,8 @@ impl Slot {
 
     fn in_memory(memory: Memory, hidden: usize) -> Slot {
         let (base, end) = (memory.0.wrapping_add(hidden), memory.0.wrapping_add(memory.1));
-        // SAFETY: the slot's own memory, fresh from the kernel and so zero, which stays mapped until the
-        // slot has retired the block.
+        // SAFETY: the slot's own memory, fresh from the kernel and so zero, which stays mapped
+        // until the slot has retired the block.
         let block = unsafe { Block::build(layout(), base..end) };
         Slot {
             stack: (base as usize, end as usize - base as usize),
@@ -143,8 +143,8 @@ impl Fiber {
         });
         let data = (&raw mut *fiber).cast();
         let block = fiber.slot.block();
-        // SAFETY: the stack below the block is the slot's and not in use yet. `entry` gets a pointer to the
-        // fiber, which is boxed and so stays in place.
+        // SAFETY: the stack below the block is the slot's and not in use yet. `entry` gets a
+        // pointer to the fiber, which is boxed and so stays in place.
         fiber.context = unsafe {
             arch::prepare_thread(block.low(), block.thread_pointer(), Fiber::entry, data)
         };
@@ -155,8 +155,9 @@ impl Fiber {
     pub(crate) fn enter(self: &mut Box<Self>) -> bool {
         assert!(!self.done);
         let fiber: *mut Fiber = &raw mut **self;
-        // SAFETY: it has not ended, and is borrowed by its only owner, so it is suspended with its context
-        // saved. It switches back here once, when it yields or ends; this thread has saved `back`.
+        // SAFETY: it has not ended, and is borrowed by its only owner, so it is suspended with its
+        // context saved. It switches back here once, when it yields or ends; this thread has saved
+        // `back`.
         unsafe {
             (*fiber).back = ThreadContext::of_this_thread();
             arch::switch_thread::<true>(&raw mut (*fiber).back, &raw const (*fiber).context);
@@ -173,8 +174,8 @@ impl Fiber {
 
     unsafe extern "C" fn entry(data: *mut u8) -> ! {
         let fiber = data.cast::<Fiber>();
-        // SAFETY: `data` is the fiber that was entered. Its caller waits in `enter` until the switch below
-        // and does not use the fiber meanwhile; it is boxed and stays in place.
+        // SAFETY: `data` is the fiber that was entered. Its caller waits in `enter` until the
+        // switch below and does not use the fiber meanwhile; it is boxed and stays in place.
         unsafe {
             layout().enter();
             CURRENT.set(fiber);
@@ -194,8 +195,8 @@ impl Fiber {
 pub(crate) fn yield_now() {
     let fiber = CURRENT.get();
     assert!(!fiber.is_null(), "not on a fiber");
-    // SAFETY: the caller runs on that fiber, so a thread waits in `enter`, where `back` leads; the fiber's
-    // own context is saved for the next entry.
+    // SAFETY: the caller runs on that fiber, so a thread waits in `enter`, where `back` leads; the
+    // fiber's own context is saved for the next entry.
     unsafe { arch::switch_thread::<true>(&raw mut (*fiber).context, &raw const (*fiber).back) };
 }
 
@@ -327,8 +328,8 @@ impl Library {
     }
 }
 
-/// Builds `source` of the fixtures as a shared library called `name`. Without a compiler it prints that, and
-/// returns `None`.
+/// Builds `source` of the fixtures as a shared library called `name`. Without a compiler it prints
+/// that, and returns `None`.
 pub(crate) fn build(name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let plus_plus = source.ends_with(".cpp");
     let (variable, usual) = if plus_plus { ("CXX", "c++") } else { ("CC", "cc") };
@@ -398,7 +399,8 @@ pub(crate) fn has_robust_lists() -> bool {
 
 /// A command that runs this program, under `runner` if that is not empty.
 ///
-/// `CAREFREE_TEST_RUNNER` names an emulator with its arguments, if the kernel cannot execute the program.
+/// `CAREFREE_TEST_RUNNER` names an emulator with its arguments, if the kernel cannot execute the
+/// program.
 pub(crate) fn myself(runner: &[&str]) -> Command {
     let executable = std::env::current_exe().unwrap();
     let emulator = std::env::var("CAREFREE_TEST_RUNNER").unwrap_or_default();

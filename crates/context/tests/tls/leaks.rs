@@ -71,8 +71,8 @@ fn keys() -> Vec<libc::pthread_key_t> {
 }
 
 /// Runs `step` `count` times after a warm-up, and checks that memory grew by less than 16 bytes
-/// each: by a quarter of that as malloc counts, where some kilobytes vary with its caches, and by half of it
-/// in resident memory.
+/// each: by a quarter of that as malloc counts, where some kilobytes vary with its caches, and by
+/// half of it in resident memory.
 fn check(count: usize, mut step: impl FnMut()) {
     for _ in 0..count / 20 {
         step();

@@ -50,8 +50,8 @@ impl Resources {
         until("the fibers have ended", || carefree::metrics().alive <= self.fibers);
         let before = |name: &String| self.files.get(name).copied().unwrap_or(0);
         let allowed = |name: &String| match name.as_str() {
-            // A carrier that had not waited for anything when they were counted may have made its driver
-            // since.
+            // A carrier that had not waited for anything when they were counted may have made its
+            // driver since.
             ANONYMOUS => before(name).max(files_of_a_carrier * carefree::metrics().carriers),
             _ => before(name),
         };
@@ -66,8 +66,8 @@ impl Resources {
 /// The kind of files without a name: rings, epoll instances, eventfds.
 const ANONYMOUS: &str = "anon_inode";
 
-/// How many files a carrier opens until it has waited for a connection and for data, including those that
-/// it shares with other carriers. To be called before there are other carriers.
+/// How many files a carrier opens until it has waited for a connection and for data, including
+/// those that it shares with other carriers. To be called before there are other carriers.
 fn files_of_a_carrier() -> usize {
     let count = || Resources::count().files.get(ANONYMOUS).copied().unwrap_or(0);
     let before = count();
@@ -85,8 +85,8 @@ fn files_of_a_carrier() -> usize {
     now - before
 }
 
-/// Runs as many fibers at once as any test here, with frames as deep: the pool keeps their stacks, with
-/// the memory that was touched.
+/// Runs as many fibers at once as any test here, with frames as deep: the pool keeps their stacks,
+/// with the memory that was touched.
 fn fill_pools() {
     on_a_fiber(|| {
         let all = Barrier::new(1500);
@@ -98,8 +98,8 @@ fn fill_pools() {
     });
 }
 
-/// Runs `round` twice, so that everything that is made once exists, counts, runs it `rounds` times more,
-/// and counts again. Caches may still grow, so this is repeated: a leak shows each time.
+/// Runs `round` twice, so that everything that is made once exists, counts, runs it `rounds` times
+/// more, and counts again. Caches may still grow, so this is repeated: a leak shows each time.
 fn expect_no_loss(rounds: usize, round: impl Fn(u64) + Send + Sync + Copy + 'static) {
     const TIMES: u64 = 5;
     let files_of_a_carrier = files_of_a_carrier();
@@ -128,7 +128,8 @@ fn expect_no_loss(rounds: usize, round: impl Fn(u64) + Send + Sync + Copy + 'sta
 /// How often a [`Service`] failed to accept a connection.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// A server whose connections are served by `serve`. Dropping it ends it and waits for its connections.
+/// A server whose connections are served by `serve`. Dropping it ends it and waits for its
+/// connections.
 struct Service {
     address: SocketAddr,
     accepting: Option<JoinHandle<Vec<JoinHandle<()>>>>,

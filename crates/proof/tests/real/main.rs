@@ -1,8 +1,8 @@
 //! Third-party code, unchanged, on fibers: `std`, clients of databases and of HTTP, a
 //! TLS library, C libraries, thread pools, an async runtime.
 //!
-//! `modes` runs all of it again over the other reactor and with shared thread-local storage. A test that
-//! needs a program or a library that is not installed prints `skipped`.
+//! `modes` runs all of it again over the other reactor and with shared thread-local storage. A test
+//! that needs a program or a library that is not installed prints `skipped`.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]

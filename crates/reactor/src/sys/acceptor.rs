@@ -114,8 +114,8 @@ impl Acceptor {
         const { assert!(size_of::<Entry>() == 64) };
         // SAFETY: an entry is a `struct io_uring_sqe`, of which `ioprio` is the second half-word.
         unsafe { (&raw mut entry).cast::<u16>().add(1).write(DONTWAIT) };
-        // SAFETY: the pointers are valid for the system call, which is complete when this function returns,
-        // unless the ring is never entered again.
+        // SAFETY: the pointers are valid for the system call, which is complete when this function
+        // returns, unless the ring is never entered again.
         let queued = unsafe { ring.submission().push(&entry) };
         queued.expect("the ring is empty");
         let args = [ring.as_raw_fd() as usize, 1, 0, 0, 0, 0];
@@ -131,14 +131,14 @@ impl Acceptor {
         }
     }
 
-    /// Discards the parent's ring in the child of a fork. A thread of the parent may have been replacing
-    /// it.
+    /// Discards the parent's ring in the child of a fork. A thread of the parent may have been
+    /// replacing it.
     pub(crate) fn abandon(self) {
         // The ring is not mapped here (`dontfork`), so it is not unmapped either.
         let acceptor = ManuallyDrop::new(self);
         let number = acceptor.number.load(Ordering::SeqCst) as usize;
-        // SAFETY: enters the ring, if the number is a ring's, to do nothing; then closes this process's copy
-        // of the descriptor, which nothing else uses.
+        // SAFETY: enters the ring, if the number is a ring's, to do nothing; then closes this
+        // process's copy of the descriptor, which nothing else uses.
         unsafe {
             if syscall(libc::SYS_io_uring_enter, [number, 0, 0, 0, 0, 0]) == Ok(0) {
                 let _ = syscall(libc::SYS_close, [number, 0, 0, 0, 0, 0]);
@@ -172,8 +172,8 @@ mod tests {
         (0..256).map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()).collect()
     }
 
-    /// Whether the child of a fork closes no file but the ring, at whatever point the thread was that makes
-    /// the ring.
+    /// Whether the child of a fork closes no file but the ring, at whatever point the thread was
+    /// that makes the ring.
     fn close_in_child(acceptor: *const Acceptor) -> bool {
         let before = files();
         // SAFETY: the child's copy, which no thread of the child uses.

@@ -10,8 +10,8 @@ use super::raw::syscall;
 use crate::op::{Attempt, CURRENT, Op};
 use carefree_ground::lock::Lock;
 
-/// Bytes that a writable terminal takes without waiting: its drivers report it writable while fewer than
-/// 256 bytes (`WAKEUP_CHARS`) are queued.
+/// Bytes that a writable terminal takes without waiting: its drivers report it writable while fewer
+/// than 256 bytes (`WAKEUP_CHARS`) are queued.
 const TERMINAL_WRITE: usize = 256;
 
 /// Bytes that a writable pipe takes without waiting: it is reported writable when a page is free.
@@ -19,9 +19,9 @@ const PIPE_WRITE: usize = libc::PIPE_BUF;
 /// The most vectors that a partial write takes from a list.
 const HEAD: usize = 16;
 
-/// Held from checking for a connection until it is accepted. Otherwise two carriers could find the same
-/// connection, and the slower one would block in `accept` with all its fibers. (For other processes see
-/// [`may_be_shared`].)
+/// Held from checking for a connection until it is accepted. Otherwise two carriers could find the
+/// same connection, and the slower one would block in `accept` with all its fibers. (For other
+/// processes see [`may_be_shared`].)
 static ACCEPTING: Lock<()> = Lock::new(());
 
 /// Whether the process has forked, or was forked from one that used Carefree.
@@ -32,16 +32,17 @@ pub(crate) fn before_fork() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Whether another process may accept from the same listener. Then [`ACCEPTING`] does not keep an attempt
-/// from waiting.
+/// Whether another process may accept from the same listener. Then [`ACCEPTING`] does not keep an
+/// attempt from waiting.
 ///
-/// `false` is not certain: this process may have sent the listener to another, or inherited it and set its
-/// close-on-exec flag since.
+/// `false` is not certain: this process may have sent the listener to another, or inherited it and
+/// set its close-on-exec flag since.
 pub(super) fn may_be_shared(listener: RawFd) -> bool {
     let args = [listener as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
     // SAFETY: F_GETFD accesses no memory.
     let flags = unsafe { syscall(libc::SYS_fcntl, args) };
-    // Without the flag it is inherited: by programs that this one starts, or from the one that started it.
+    // Without the flag it is inherited: by programs that this one starts, or from the one that
+    // started it.
     let passed_on = flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize == 0);
     passed_on || FORKED.load(Ordering::Relaxed)
 }
@@ -179,9 +180,10 @@ pub(crate) unsafe fn attempt(op: &Op) -> Attempt {
 
 /// The outcome of `receive`, a call on `fd` made without waiting, for a caller that `waits`.
 ///
-/// A datagram socket that was shut down returns `EAGAIN` but is readable: for a caller that waits this is
-/// its end. A message that arrived between the first try and the check for the end came before the
-/// end, so the call is made once more, and the end is reported only if that finds nothing.
+/// A datagram socket that was shut down returns `EAGAIN` but is readable: for a caller that waits
+/// this is its end. A message that arrived between the first try and the check for the end came
+/// before the end, so the call is made once more, and the end is reported only if that finds
+/// nothing.
 fn or_end(fd: RawFd, waits: bool, mut receive: impl FnMut() -> Attempt) -> Attempt {
     let ended = || ready(fd, libc::POLLRDHUP).is_ok_and(|ready| ready & libc::POLLRDHUP != 0);
     let tried = receive();

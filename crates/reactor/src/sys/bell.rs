@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
 /// An eventfd, made when a driver first listens. A ring could also wait for a futex, but only since
-/// Linux 6.7 and with a new entry for each wake-up; or get a message from another ring, but a waker need
-/// not have one. An eventfd works with epoll too.
+/// Linux 6.7 and with a new entry for each wake-up; or get a message from another ring, but a waker
+/// need not have one. An eventfd works with epoll too.
 ///
 /// It is never read. Rings and epoll instances watch it edge-triggered, so each write is reported,
 /// and its counter takes 2^64 of them.

@@ -24,8 +24,8 @@ pub(crate) fn poll(files: &mut [libc::pollfd], nanos: Option<u64>) -> Result<usi
     let [place, count] = [files.as_mut_ptr() as usize, files.len()];
     let span = nanos.map(clock::timespec);
     let limit = span.as_ref().map_or(0, |span| &raw const *span as usize);
-    // SAFETY: the kernel reads and writes `count` structures and reads the time, which live until the call
-    // returns. Without a mask it ignores the last argument.
+    // SAFETY: the kernel reads and writes `count` structures and reads the time, which live until
+    // the call returns. Without a mask it ignores the last argument.
     let polled = unsafe { syscall(libc::SYS_ppoll, [place, count, limit, 0, size_of::<u64>(), 0]) };
     #[cfg(target_arch = "x86_64")]
     if polled.is_err_and(is_refusal) {

@@ -33,8 +33,8 @@ unsafe fn hooked(
 ) -> Result<usize, i32> {
     match (hooks.call)(number, &mut args) {
         Some(errno) => Err(errno),
-        // SAFETY: what the kernel does with the arguments is sound; a hook changes them only to others for
-        // which this holds.
+        // SAFETY: what the kernel does with the arguments is sound; a hook changes them only to
+        // others for which this holds.
         None => unsafe { kernel::call(number, args) },
     }
 }

@@ -22,8 +22,9 @@ pub(crate) struct Waiting {
     _owned: Option<OwnedFd>,
 }
 
-// SAFETY: `attempt` uses the operation's pointers, on whichever thread has the driver. `Driver::submit`
-// requires that their memory stays valid until the completion, regardless of threads.
+// SAFETY: `attempt` uses the operation's pointers, on whichever thread has the driver.
+// `Driver::submit` requires that their memory stays valid until the completion, regardless of
+// threads.
 unsafe impl Send for Waiting {}
 
 impl Waiting {
@@ -32,8 +33,8 @@ impl Waiting {
     pub(crate) fn new(op: &Op, has_acceptor: bool) -> Option<Waiting> {
         let mut owned = None;
         let (fd, events, all) = match *op {
-            // These are always ready, but calls may wait for a disk. Most cannot be watched; some virtual
-            // files (in /proc and /sys) can, for events of another kind.
+            // These are always ready, but calls may wait for a disk. Most cannot be watched; some
+            // virtual files (in /proc and /sys) can, for events of another kind.
             Op::Read { fd, .. }
             | Op::ReadVectored { fd, .. }
             | Op::Write { fd, .. }
@@ -69,7 +70,8 @@ impl Waiting {
             | Op::Open { .. }
             | Op::Splice { .. }
             | Op::FutexWait { .. } => return None,
-            // A pidfd reports the end of one process, but not its stops, and there is none for a group.
+            // A pidfd reports the end of one process, but not its stops, and there is none for a
+            // group.
             Op::WaitId { kind: libc::P_PID, id, options, .. }
                 if options & (libc::WSTOPPED | libc::WCONTINUED) == 0 =>
             {
@@ -140,8 +142,8 @@ impl Waiting {
         }
     }
 
-    /// The result when `errno`, or 0, ends the operation: bytes received before count, as for a call that
-    /// a signal interrupts.
+    /// The result when `errno`, or 0, ends the operation: bytes received before count, as for a
+    /// call that a signal interrupts.
     pub(crate) fn end(&self, errno: i32) -> i32 {
         if self.received > 0 { self.received } else { -errno }
     }

@@ -1,11 +1,11 @@
 //! How a wheel's slots store their entries.
 //!
-//! A textbook timing wheel links the timers of a slot through the timers themselves. Once the timers
-//! outgrow the cache, each step along such a list is a cache miss that depends on the one before. Here a
-//! slot links *blocks* of fifteen entries, each entry a deadline and the index of its timer, so a walk
-//! reads neighbouring words and knows the next fifteen timers at once. Removing an entry from the middle
-//! moves the slot's last entry into the hole. That loses the order inside a slot; the wheel sorts
-//! timers that are due instead.
+//! A textbook timing wheel links the timers of a slot through the timers themselves. Once the
+//! timers outgrow the cache, each step along such a list is a cache miss that depends on the one
+//! before. Here a slot links *blocks* of fifteen entries, each entry a deadline and the index of
+//! its timer, so a walk reads neighbouring words and knows the next fifteen timers at once.
+//! Removing an entry from the middle moves the slot's last entry into the hole. That loses the
+//! order inside a slot; the wheel sorts timers that are due instead.
 //!
 //! ```text
 //!   slot: earliest, head, filled            block (192 bytes, three cache lines)

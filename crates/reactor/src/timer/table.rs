@@ -1,8 +1,8 @@
 //! A table that grows without moving its rows.
 //!
-//! A `Vec` that grows to a million rows is copied twenty times, the last time 16 MB at once: a pause of
-//! milliseconds, under the caller's lock, in an operation that should take nanoseconds. This table grows
-//! by one segment at a time.
+//! A `Vec` that grows to a million rows is copied twenty times, the last time 16 MB at once: a
+//! pause of milliseconds, under the caller's lock, in an operation that should take nanoseconds.
+//! This table grows by one segment at a time.
 
 use std::ops::{Index, IndexMut};
 

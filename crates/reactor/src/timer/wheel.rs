@@ -129,8 +129,8 @@ pub struct Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// An empty wheel whose time is `now`. Deadlines before `now` are allowed; the value only saves the
-    /// first entries some moves.
+    /// An empty wheel whose time is `now`. Deadlines before `now` are allowed; the value only saves
+    /// the first entries some moves.
     pub fn new(now: u64) -> Self {
         Wheel {
             tick: now >> TICK,
@@ -155,8 +155,9 @@ impl<T> Wheel<T> {
         self.len() == 0
     }
 
-    /// Sets a timer: the first [`expire`](Wheel::expire) at or after `deadline` returns `payload`. A
-    /// deadline that has passed is due at the next `expire`; one of `u64::MAX` is due only at `u64::MAX`.
+    /// Sets a timer: the first [`expire`](Wheel::expire) at or after `deadline` returns `payload`.
+    /// A deadline that has passed is due at the next `expire`; one of `u64::MAX` is due only at
+    /// `u64::MAX`.
     ///
     /// # Panics
     /// When four billion timers are already set.
@@ -200,7 +201,8 @@ impl<T> Wheel<T> {
         payload
     }
 
-    /// The time until which the caller may sleep: no timer is due earlier. `None` if there is no timer.
+    /// The time until which the caller may sleep: no timer is due earlier. `None` if there is no
+    /// timer.
     ///
     /// This is the earliest deadline, or may be that of a timer that was removed. Calling
     /// [`expire`](Wheel::expire) at this time either fires a timer or corrects the value, so a removed
@@ -216,10 +218,10 @@ impl<T> Wheel<T> {
     /// Advances the wheel to `now` and calls `fire` with the payload of every timer whose deadline is
     /// at or before `now`, and of no other. Returns their number.
     ///
-    /// Timers fire in the order of their deadlines, those with equal deadlines in the order of their
-    /// insertion. `now` may be less than in an earlier call (two callers may read the clock, then take
-    /// the lock in the other order): the wheel does not turn back, but deadlines are compared with this
-    /// `now`.
+    /// Timers fire in the order of their deadlines, those with equal deadlines in the order of
+    /// their insertion. `now` may be less than in an earlier call (two callers may read the clock,
+    /// then take the lock in the other order): the wheel does not turn back, but deadlines are
+    /// compared with this `now`.
     ///
     /// # Panics
     /// Only if `fire` does. The next call fires the remaining timers.
@@ -271,8 +273,8 @@ impl<T> Wheel<T> {
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
-    /// Empties a slot that the wheel has reached: timers due by `now` go to `self.due`, sorted; the others
-    /// are filed again, on a lower level.
+    /// Empties a slot that the wheel has reached: timers due by `now` go to `self.due`, sorted; the
+    /// others are filed again, on a lower level.
     fn empty_slot(&mut self, level: usize, number: usize, now: u64) {
         let mut slot = std::mem::replace(&mut self.slots[level * SLOTS + number], Slot::EMPTY);
         self.vacate(level, number);

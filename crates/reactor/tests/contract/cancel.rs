@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 
 over_all! {
     a_waiting_operation_ends_cancelled
-    one_not_yet_handed_over_ends_cancelled
-    one_that_is_done_keeps_its_result
-    only_the_one_named_is_cancelled
-    what_is_not_under_way_cannot_be_cancelled
-    one_about_to_be_tried_again_ends_cancelled
-    dropping_ends_those_about_to_be_tried_again
+    an_operation_not_yet_submitted_to_the_kernel_ends_cancelled
+    a_completed_operation_keeps_its_result
+    only_the_given_operation_is_cancelled
+    an_unknown_token_cannot_be_cancelled
+    an_operation_about_to_be_retried_ends_cancelled
+    dropping_ends_operations_about_to_be_retried
 }
 
 fn a_waiting_operation_ends_cancelled(kind: Kind) {
@@ -31,7 +31,7 @@ fn a_waiting_operation_ends_cancelled(kind: Kind) {
     assert_eq!(bench.run(read(&reader, &mut buffer)), 3);
 }
 
-fn one_not_yet_handed_over_ends_cancelled(kind: Kind) {
+fn an_operation_not_yet_submitted_to_the_kernel_ends_cancelled(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (reader, _writer) = pipe().unwrap();
     let mut buffer = [0; 4];
@@ -40,7 +40,7 @@ fn one_not_yet_handed_over_ends_cancelled(kind: Kind) {
     assert_eq!(bench.finish(1), -libc::ECANCELED);
 }
 
-fn one_that_is_done_keeps_its_result(kind: Kind) {
+fn a_completed_operation_keeps_its_result(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
     let mut buffer = [0; 4];
@@ -64,7 +64,7 @@ fn one_that_is_done_keeps_its_result(kind: Kind) {
     assert_eq!(bench.finish(1), 1);
 }
 
-fn only_the_one_named_is_cancelled(kind: Kind) {
+fn only_the_given_operation_is_cancelled(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
     let mut buffers = [[0u8; 1]; 3];
@@ -80,7 +80,7 @@ fn only_the_one_named_is_cancelled(kind: Kind) {
     assert_eq!((bench.finish(0), bench.finish(2)), (1, 1));
 }
 
-fn what_is_not_under_way_cannot_be_cancelled(kind: Kind) {
+fn an_unknown_token_cannot_be_cancelled(kind: Kind) {
     let mut bench = Bench::new(kind);
     bench.driver.cancel(9);
     bench.poll();
@@ -93,8 +93,8 @@ fn what_is_not_under_way_cannot_be_cancelled(kind: Kind) {
     assert_eq!(bench.finish(1), 1);
 }
 
-/// A socket that has one byte, and its readers: the kernel makes all of them try when it next processes
-/// them. Until then they are not where a cancel looks for them.
+/// A socket that has one byte, and its readers: the kernel makes all of them try when it next
+/// processes them. Until then they are not where a cancel looks for them.
 fn a_byte_for_many(driver: &mut Driver, buffers: &mut [[u8; 1]]) -> [UnixStream; 2] {
     let (reader, mut writer) = UnixStream::pair().unwrap();
     writer.write_all(b"x").unwrap();
@@ -106,7 +106,7 @@ fn a_byte_for_many(driver: &mut Driver, buffers: &mut [[u8; 1]]) -> [UnixStream;
     [reader, writer]
 }
 
-fn one_about_to_be_tried_again_ends_cancelled(kind: Kind) {
+fn an_operation_about_to_be_retried_ends_cancelled(kind: Kind) {
     let mut bench = Bench::new(kind);
     let mut buffers = [[0u8; 1]; 8];
     let _sockets = a_byte_for_many(&mut bench.driver, &mut buffers);
@@ -118,7 +118,7 @@ fn one_about_to_be_tried_again_ends_cancelled(kind: Kind) {
 }
 
 /// Hangs on failure.
-fn dropping_ends_those_about_to_be_tried_again(kind: Kind) {
+fn dropping_ends_operations_about_to_be_retried(kind: Kind) {
     let mut buffers = [[0u8; 1]; 8];
     let mut driver = driver(kind);
     let _sockets = a_byte_for_many(&mut driver, &mut buffers);

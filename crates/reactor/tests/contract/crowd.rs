@@ -15,7 +15,7 @@ use std::time::Duration;
 over_all! {
     a_crowd_is_served_byte_by_byte
     a_hang_up_ends_all_of_a_crowd
-    cancelling_those_in_front_keeps_nobody_waiting
+    cancelling_at_the_front_does_not_delay_others
     no_wake_up_is_lost_in_a_crowd
 }
 
@@ -45,8 +45,8 @@ impl Drop for Tries {
 }
 
 fn a_crowd_is_served_byte_by_byte(kind: Kind) {
-    // The mock tries all operations, in a random order; and after a hundred failed wake-ups a ring uses a
-    // kernel thread for an operation.
+    // The mock tries all operations, in a random order; and after a hundred failed wake-ups a ring
+    // uses a kernel thread for an operation.
     let crowd = if kind == Kind::Epoll { CROWD } else { 50 };
     let mut bench = Bench::new(kind);
     let (here, mut there) = UnixStream::pair().unwrap();
@@ -104,7 +104,7 @@ fn a_hang_up_ends_all_of_a_crowd(kind: Kind) {
     }
 }
 
-fn cancelling_those_in_front_keeps_nobody_waiting(kind: Kind) {
+fn cancelling_at_the_front_does_not_delay_others(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut buffers = vec![[0u8; 1]; 100];

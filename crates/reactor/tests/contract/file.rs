@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 over_all! {
     files_are_read_and_written_at_an_offset
-    files_that_could_be_watched_are_read
+    watchable_virtual_files_are_read
     files_are_opened
     bytes_are_spliced
     a_futex_waits_for_its_wake
@@ -47,7 +47,7 @@ fn files_are_read_and_written_at_an_offset(kind: Kind) {
 }
 
 /// epoll reports changes of this file, for which a read does not wait.
-fn files_that_could_be_watched_are_read(kind: Kind) {
+fn watchable_virtual_files_are_read(kind: Kind) {
     let mut bench = Bench::new(kind);
     let file = File::open("/proc/self/mounts").unwrap();
     let mut buffer = [0; 16];

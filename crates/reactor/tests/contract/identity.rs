@@ -9,10 +9,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 over_all! {
-    a_number_closed_and_used_again
-    a_number_used_again_while_the_old_file_lives_on
-    a_number_used_again_behind_our_back
-    an_idle_number_used_again
+    a_number_closed_and_reused
+    a_number_reused_while_the_old_file_lives_on
+    a_number_reused_without_notice
+    an_idle_number_reused
 }
 
 /// Duplicates `socket` to a number that no other test uses.
@@ -40,7 +40,7 @@ impl AsRawFd for Number {
     }
 }
 
-fn a_number_closed_and_used_again(kind: Kind) {
+fn a_number_closed_and_reused(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (here, mut old_peer) = UnixStream::pair().unwrap();
     let number = at_a_number_of_its_own(here);
@@ -60,8 +60,8 @@ fn a_number_closed_and_used_again(kind: Kind) {
         Kind::Uring if holds_files(kind) => {
             assert_eq!((bench.finish(1), &first[..3]), (3, &b"old"[..]));
         }
-        // The mock waits for numbers, and so is served by the files that have them. Its programs close no file
-        // that another fiber waits for.
+        // The mock waits for numbers, and so is served by the files that have them. Its programs
+        // close no file that another fiber waits for.
         Kind::Mock => bench.driver.cancel(1),
         Kind::Epoll | Kind::Uring => assert_eq!(bench.finish(1), -libc::EBADF),
     }
@@ -70,7 +70,7 @@ fn a_number_closed_and_used_again(kind: Kind) {
     }
 }
 
-fn a_number_used_again_while_the_old_file_lives_on(kind: Kind) {
+fn a_number_reused_while_the_old_file_lives_on(kind: Kind) {
     if kind == Kind::Mock {
         return;
     }
@@ -97,7 +97,7 @@ fn a_number_used_again_while_the_old_file_lives_on(kind: Kind) {
     drop(elsewhere);
 }
 
-fn a_number_used_again_behind_our_back(kind: Kind) {
+fn a_number_reused_without_notice(kind: Kind) {
     if kind == Kind::Mock {
         return;
     }
@@ -123,7 +123,7 @@ fn a_number_used_again_behind_our_back(kind: Kind) {
     drop(elsewhere);
 }
 
-fn an_idle_number_used_again(kind: Kind) {
+fn an_idle_number_reused(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (here, mut old_peer) = UnixStream::pair().unwrap();
     let number = at_a_number_of_its_own(here);

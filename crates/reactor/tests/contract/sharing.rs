@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 over_all! {
     two_drivers_wait_for_one_socket
     two_drivers_accept_from_one_listener
-    a_listener_that_others_may_have_is_not_waited_in
-    a_forked_child_leaves_its_parents_driver_alone
+    an_inherited_listener_is_not_blocked_in
+    a_forked_child_does_not_affect_its_parents_driver
 }
 
 fn two_drivers_wait_for_one_socket(kind: Kind) {
@@ -33,9 +33,9 @@ fn two_drivers_wait_for_one_socket(kind: Kind) {
     assert_eq!(&letters, b"ab");
 }
 
-/// Programs that this one starts inherit the listener: a thread that notices a connection may be too late, and
-/// only the kernel accepts without checking first.
-fn a_listener_that_others_may_have_is_not_waited_in(kind: Kind) {
+/// Programs that this one starts inherit the listener: a thread that notices a connection may be
+/// too late, and only the kernel accepts without checking first.
+fn an_inherited_listener_is_not_blocked_in(kind: Kind) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut bench = Bench::new(kind);
     bench.start(1, accept(&listener));
@@ -98,7 +98,7 @@ fn two_drivers_accept_from_one_listener(kind: Kind) {
     });
 }
 
-fn a_forked_child_leaves_its_parents_driver_alone(kind: Kind) {
+fn a_forked_child_does_not_affect_its_parents_driver(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
     let mut buffer = [0; 4];

@@ -12,13 +12,13 @@ over_all! {
     a_receive_waits_for_data
     both_directions_of_one_socket_wait_at_once
     many_wait_on_one_socket_and_each_gets_its_share
-    flags_are_kept
+    flags_are_respected
     an_accept_waits_for_a_connection
     a_connect_arrives_or_is_refused
     a_reset_is_an_error
-    messages_keep_their_bounds
+    datagrams_keep_their_boundaries
     a_shutdown_ends_a_receive
-    a_large_send_goes_on_while_the_peer_reads
+    a_large_send_continues_while_the_peer_reads
 }
 
 fn a_receive_waits_for_data(kind: Kind) {
@@ -85,7 +85,7 @@ fn many_wait_on_one_socket_and_each_gets_its_share(kind: Kind) {
     assert_eq!(&letters, b"abcde");
 }
 
-fn flags_are_kept(kind: Kind) {
+fn flags_are_respected(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut buffer = [0; 8];
@@ -190,7 +190,7 @@ fn a_reset_is_an_error(kind: Kind) {
     assert_eq!(bench.finish(1), -libc::ECONNRESET);
 }
 
-fn messages_keep_their_bounds(kind: Kind) {
+fn datagrams_keep_their_boundaries(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (here, there) = UnixDatagram::pair().unwrap();
     let mut buffer = [0u8; 3];
@@ -223,7 +223,7 @@ fn a_shutdown_ends_a_receive(kind: Kind) {
     assert_eq!(bench.finish(1), 0);
 }
 
-fn a_large_send_goes_on_while_the_peer_reads(kind: Kind) {
+fn a_large_send_continues_while_the_peer_reads(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (here, mut there) = UnixStream::pair().unwrap();
     let data: Vec<u8> = (0..2_000_000u32).map(|n| (n / 251) as u8).collect();

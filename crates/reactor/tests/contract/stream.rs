@@ -9,12 +9,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 over_all! {
     a_read_waits_for_data
-    a_read_gives_what_is_there_and_no_more
+    a_read_returns_the_available_bytes_only
     a_read_ends_when_the_writers_are_gone
     a_write_waits_for_space
     a_write_to_a_broken_pipe_fails
     vectors_are_filled_in_order
-    a_poll_names_what_happened
+    a_poll_reports_the_events
     a_closed_descriptor_is_an_error
     an_operation_that_must_not_wait_does_not
 }
@@ -30,7 +30,7 @@ fn a_read_waits_for_data(kind: Kind) {
     assert_eq!(&buffer, b"abc\0\0\0\0\0");
 }
 
-fn a_read_gives_what_is_there_and_no_more(kind: Kind) {
+fn a_read_returns_the_available_bytes_only(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
     writer.write_all(b"abcdef").unwrap();
@@ -113,7 +113,7 @@ fn vectors_are_filled_in_order(kind: Kind) {
     assert_eq!(&echo, b"hello\0\0\0\0\0");
 }
 
-fn a_poll_names_what_happened(kind: Kind) {
+fn a_poll_reports_the_events(kind: Kind) {
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
     assert_eq!(bench.run(poll(&writer, libc::POLLOUT)), libc::POLLOUT.into());

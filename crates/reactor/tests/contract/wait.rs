@@ -12,11 +12,11 @@ over_all! {
     a_deadline_ends_a_wait_and_never_early
     a_wake_up_before_the_wait_is_kept
     a_wake_up_ends_the_wait_under_way
-    wake_ups_by_turns_are_all_heard
-    more_than_the_queues_hold_is_not_lost
+    alternating_wake_ups_all_arrive
+    operations_beyond_the_queues_are_not_lost
     another_thread_can_harvest
-    dropping_a_driver_ends_what_is_pending
-    the_kernel_keeps_deadlines_and_not_only_our_loops
+    dropping_a_driver_ends_pending_operations
+    the_kernel_keeps_deadlines_itself
 }
 
 /// Waits until a wake-up or the deadline; returns whether it was a wake-up.
@@ -109,7 +109,7 @@ fn a_wake_up_ends_the_wait_under_way(kind: Kind) {
 }
 
 /// Two threads that wake each other, each sleeping alternately on its futex and in its driver.
-fn wake_ups_by_turns_are_all_heard(kind: Kind) {
+fn alternating_wake_ups_all_arrive(kind: Kind) {
     const TURNS: u64 = 5_000;
     let ball = Arc::new(AtomicU64::new(0));
     let (tell, told) = std::sync::mpsc::channel();
@@ -145,7 +145,7 @@ fn wake_ups_by_turns_are_all_heard(kind: Kind) {
     other.join().unwrap();
 }
 
-fn more_than_the_queues_hold_is_not_lost(kind: Kind) {
+fn operations_beyond_the_queues_are_not_lost(kind: Kind) {
     const MANY: u64 = 10_000;
     let mut bench = Bench::new(kind);
     let (reader, mut writer) = pipe().unwrap();
@@ -221,7 +221,7 @@ fn another_thread_can_harvest(kind: Kind) {
     }
 }
 
-fn dropping_a_driver_ends_what_is_pending(kind: Kind) {
+fn dropping_a_driver_ends_pending_operations(kind: Kind) {
     let mut driver = super::kit::driver(kind);
     let (reader, mut writer) = pipe().unwrap();
     let mut buffer = [0; 4];
@@ -240,7 +240,7 @@ fn dropping_a_driver_ends_what_is_pending(kind: Kind) {
     assert_eq!(bench.run(read(&reader, &mut buffer)), 3);
 }
 
-fn the_kernel_keeps_deadlines_and_not_only_our_loops(kind: Kind) {
+fn the_kernel_keeps_deadlines_itself(kind: Kind) {
     // If the deadline were passed as a duration, or for another clock, each wait would be off by the
     // uptime. A signal may end a wait early, so one in ten must be right.
     let mut bench = Bench::new(kind);

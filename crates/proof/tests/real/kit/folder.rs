@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 /// The user id (of `nobody`) for servers that refuse to run as root.
 const UNPRIVILEGED: u32 = 65_534;
 
-/// A program that does not run as root, and its folder. Dropping it kills the program and removes the folder.
+/// A program that does not run as root, and its folder. Dropping it kills the program and removes
+/// the folder.
 pub(crate) struct Server {
     process: Option<Child>,
     folder: tempfile::TempDir,

@@ -73,14 +73,14 @@ pub(crate) fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs the test `name` (its path in this program) alone in another process, where [`is_child`] is true;
-/// fails if that fails.
+/// Runs the test `name` (its path in this program) alone in another process, where [`is_child`] is
+/// true; fails if that fails.
 pub(crate) fn in_a_process(name: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
-        // malloc's caches for each thread or fiber would look like a leak, as would the symbols that the
-        // watchdog caches when it makes a report.
+        // malloc's caches for each thread or fiber would look like a leak, as would the symbols
+        // that the watchdog caches when it makes a report.
         .env("CAREFREE_WATCH", "off")
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
         .output()

@@ -1,5 +1,5 @@
-//! What `std`'s own tests check of `std::sync`, on fibers: poison, timeouts of any length, channels whose
-//! ends are dropped, hundreds of waits with a timeout for one condition.
+//! What `std`'s own tests check of `std::sync`, on fibers: poison, timeouts of any length, channels
+//! whose ends are dropped, hundreds of waits with a timeout for one condition.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

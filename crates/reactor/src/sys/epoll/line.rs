@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 /// Operations by place and token, in the order of their places.
 ///
-/// A cancelled operation leaves a vacant place. Closing the gap would move all operations on one side of
-/// it: a hundred thousand that are cancelled together, in any order, would be moved billions of times.
-/// Vacant places are skipped at the front, and removed when they are more than half of the line. The caller
-/// tells which places are vacant (`stands`).
+/// A cancelled operation leaves a vacant place. Closing the gap would move all operations on one
+/// side of it: a hundred thousand that are cancelled together, in any order, would be moved
+/// billions of times. Vacant places are skipped at the front, and removed when they are more than
+/// half of the line. The caller tells which places are vacant (`stands`).
 #[derive(Debug, Default)]
 pub(super) struct Line {
     members: VecDeque<(u64, u64)>,

@@ -77,8 +77,8 @@ impl Poller {
     pub(crate) fn collect<'e>(&self, events: &'e mut Events) -> &'e [libc::epoll_event] {
         loop {
             let count = epoll(self.fd.as_raw_fd(), &mut events.0, Some(0));
-            // A poll of this descriptor reports events only once, so an interrupted call must not be taken
-            // for one without events.
+            // A poll of this descriptor reports events only once, so an interrupted call must not
+            // be taken for one without events.
             if count != Err(libc::EINTR) {
                 return events.first(count);
             }
@@ -96,8 +96,8 @@ impl Poller {
             let span = limit.map(clock::timespec);
             let limit = span.as_ref().map_or(0, |span| &raw const *span as usize);
             let args = [self.number(), events.address(), BATCH, limit, 0, size_of::<u64>()];
-            // SAFETY: the kernel writes at most `BATCH` events, and reads the limit, which lives until the
-            // call returns or is null.
+            // SAFETY: the kernel writes at most `BATCH` events, and reads the limit, which lives
+            // until the call returns or is null.
             match unsafe { syscall(libc::SYS_epoll_pwait2, args) } {
                 // An old kernel, or a seccomp filter made for one.
                 Err(errno) if is_refusal(errno) => self.precise = false,

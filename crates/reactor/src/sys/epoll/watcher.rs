@@ -4,8 +4,8 @@
 //!
 //! A descriptor is registered when the first operation waits for it, with `EPOLLONESHOT`: it is
 //! reported once and must then be armed again. So a descriptor without waiting operations is never
-//! reported, and one registered in several carriers' drivers works in each. It stays registered, disarmed:
-//! arming takes one call and registering two.
+//! reported, and one registered in several carriers' drivers works in each. It stays registered,
+//! disarmed: arming takes one call and registering two.
 //!
 //! # Reused numbers
 //!
@@ -16,8 +16,8 @@
 //!   is another file's now: operations that waited for the old file end with `-EBADF`, and the new one
 //!   is registered, with a new *generation*.
 //! * An event carries number and generation. If the old file lives on through a duplicate, its
-//!   registration does too, and reports under the old generation. That event is ignored, and has disarmed
-//!   the registration.
+//!   registration does too, and reports under the old generation. That event is ignored, and has
+//!   disarmed the registration.
 //! * Before a call is made after an event, another registration must fail with `EEXIST`, which shows
 //!   that number and file still belong together. (Without waiting operations
 //!   there is no call to make.) If another thread changes the number between that and the call, plain
@@ -31,8 +31,8 @@
 //! behind it. So there is one try for each success, and one more for each event, however long
 //! the line is.
 //!
-//! *No wake-up is lost.* Outside of [`Watcher::happened`], each line that is not empty is armed with the
-//! kernel, or an event about it is still to be collected:
+//! *No wake-up is lost.* Outside of [`Watcher::happened`], each line that is not empty is armed
+//! with the kernel, or an event about it is still to be collected:
 //!
 //! * An operation that joins a line arms the descriptor afterwards. Arming checks at once whether the
 //!   descriptor is ready, so an earlier event is reported.
@@ -101,8 +101,8 @@ const LINES: usize = 3;
 const IN: usize = 0;
 /// Operations that write or send.
 const OUT: usize = 1;
-/// Operations that are independent of each other: they poll, or receive urgent data. Each is tried at each
-/// event.
+/// Operations that are independent of each other: they poll, or receive urgent data. Each is tried
+/// at each event.
 const EACH: usize = 2;
 
 /// The line in which an operation waits.
@@ -153,7 +153,8 @@ impl Watcher {
         self.poller.pollfd().fd
     }
 
-    /// Makes accepts not wait even if another process takes the connection, if the kernel supports that.
+    /// Makes accepts not wait even if another process takes the connection, if the kernel supports
+    /// that.
     pub(crate) fn make_acceptor(&mut self) {
         if !self.acceptor.is_there() {
             let _ = self.acceptor.make();
@@ -199,7 +200,8 @@ impl Watcher {
                 self.done.push(Completion { token, result: -libc::EBADF });
                 return Ok(());
             }
-            // EPERM: epoll refuses files on disks. Others: there is no memory for another registration.
+            // EPERM: epoll refuses files on disks. Others: there is no memory for another
+            // registration.
             Err(_) => return Err(Unsupported),
         }
         let watch = self.watches.get_mut(&fd).expect("just registered");
@@ -381,8 +383,8 @@ impl Watcher {
         });
         if wanted != 0 {
             if let Err(errno) = self.watch(fd, wanted) {
-                // Closed by another thread meanwhile, or a lack of memory. The operations must end, as no
-                // event would be reported for them.
+                // Closed by another thread meanwhile, or a lack of memory. The operations must end,
+                // as no event would be reported for them.
                 self.unwatch(fd, errno);
             }
         }

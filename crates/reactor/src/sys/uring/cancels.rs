@@ -1,24 +1,26 @@
 //! Cancels under way, which are repeated until their operations have completed.
 //!
-//! The kernel finds an operation to cancel where it waits, or while one of the kernel's threads executes
-//! it. In between it is in neither place: an operation whose socket has just become ready is queued to
-//! be tried again and, if another reader is faster, waits again. A cancel during that time finds nothing,
-//! and reports the same as for an operation that has completed. So an operation whose cancel has missed
-//! and which does not complete for a while is cancelled again: soon at first, then ever more rarely, since
-//! some operations cannot be cut short (a disk is being read).
+//! The kernel finds an operation to cancel where it waits, or while one of the kernel's threads
+//! executes it. In between it is in neither place: an operation whose socket has just become ready
+//! is queued to be tried again and, if another reader is faster, waits again. A cancel during that
+//! time finds nothing, and reports the same as for an operation that has completed. So an operation
+//! whose cancel has missed and which does not complete for a while is cancelled again: soon at
+//! first, then ever more rarely, since some operations cannot be cut short (a disk is being read).
 //!
-//! *No operation is forgotten.* From its cancel until its completion, an operation has either a cancel that
-//! the kernel has not yet answered, or a time at which it is cancelled again. A token can be reused while
-//! the answer about its former operation is under way. If that is taken for an answer about the new
-//! operation, it only sets the time, which the new one's own answer sets again later.
+//! *No operation is forgotten.* From its cancel until its completion, an operation has either a
+//! cancel that the kernel has not yet answered, or a time at which it is cancelled again. A token
+//! can be reused while the answer about its former operation is under way. If that is taken for an
+//! answer about the new operation, it only sets the time, which the new one's own answer sets again
+//! later.
 //!
 //! # Many at once
 //!
-//! A hundred thousand operations may be cancelled together, for example by a common deadline. There are
-//! few spans between two cancels of an operation, each twice the one before. Each span has a queue, in
-//! which operations are in the order of their times without sorting. An operation that completes is only
-//! removed from the table: its place in a queue is skipped when it reaches the front.
-//! So each step takes constant time, except for skipping places, each of which is skipped once.
+//! A hundred thousand operations may be cancelled together, for example by a common deadline. There
+//! are few spans between two cancels of an operation, each twice the one before. Each span has a
+//! queue, in which operations are in the order of their times without sorting. An operation that
+//! completes is only removed from the table: its place in a queue is skipped when it reaches the
+//! front. So each step takes constant time, except for skipping places, each of which is skipped
+//! once.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -67,7 +69,8 @@ impl Cancels {
         self.operations.insert(token, One { place: 0, span: 0 });
     }
 
-    /// Notes the kernel's answer to a cancel: whether it has `found` the operation, which then completes.
+    /// Notes the kernel's answer to a cancel: whether it has `found` the operation, which then
+    /// completes.
     pub(super) fn answered(&mut self, token: u64, found: bool) {
         if !self.operations.is_empty() {
             self.answered_at(clock::now(), token, found);
@@ -86,7 +89,8 @@ impl Cancels {
         self.queues[span].push_back(Place { token, number: self.places, again });
     }
 
-    /// Forgets the operation `token`, which has completed, or a former one when another begins under it.
+    /// Forgets the operation `token`, which has completed, or a former one when another begins
+    /// under it.
     #[inline]
     pub(super) fn forget(&mut self, token: u64) {
         if !self.operations.is_empty() {
@@ -114,8 +118,8 @@ impl Cancels {
         (0..SPANS).filter_map(|span| self.front(span)).min()
     }
 
-    /// The time at which the first operation of a queue is to be cancelled again. Removes places that are
-    /// no longer valid.
+    /// The time at which the first operation of a queue is to be cancelled again. Removes places
+    /// that are no longer valid.
     fn front(&mut self, span: usize) -> Option<u64> {
         loop {
             let place = self.queues[span].front()?;

@@ -1,5 +1,5 @@
-//! When io_uring finishes completions: which thread takes the last step of an operation that had to wait,
-//! and when.
+//! When io_uring finishes completions: which thread takes the last step of an operation that had to
+//! wait, and when.
 
 use once_cell::race::OnceBox;
 

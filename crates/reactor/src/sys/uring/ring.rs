@@ -3,8 +3,8 @@
 //! # Nothing is lost
 //!
 //! *Entries.* A full submission queue is submitted at once. If the kernel does not take it then
-//! (because it is out of memory, or wants its own backlog of completions fetched first), entries wait in
-//! `backlog`, in order, and follow at the next call.
+//! (because it is out of memory, or wants its own backlog of completions fetched first), entries
+//! wait in `backlog`, in order, and follow at the next call.
 //!
 //! *Completions.* When the completion queue is full the kernel keeps the rest (`NODROP`) and sets
 //! a flag in the ring; `reap` then makes it move them to the queue, until none is left.
@@ -152,8 +152,8 @@ impl Ring {
         out: &mut Vec<Completion>,
     ) -> bool {
         if self.pending() == 0 {
-            // Only a wake-up or the deadline can end the wait, and waking from a futex is cheaper. A cancel
-            // may be left in the queue, but its operation has completed.
+            // Only a wake-up or the deadline can end the wait, and waking from a futex is cheaper.
+            // A cancel may be left in the queue, but its operation has completed.
             self.cancels.clear();
             return idle.wait(deadline);
         }
@@ -207,8 +207,8 @@ impl Ring {
         unsafe { self.ring.submission().push(entry).is_ok() }
     }
 
-    /// Submits what is queued, and fetches what the kernel holds back. Makes no system call if there is
-    /// neither.
+    /// Submits what is queued, and fetches what the kernel holds back. Makes no system call if
+    /// there is neither.
     fn hand_over(&mut self) {
         self.cancel_again();
         loop {
@@ -241,9 +241,9 @@ impl Ring {
         cancels.for_each_due(|token| backlog.push_back(cancel(token)));
     }
 
-    /// Submits what is queued and sleeps until there is a completion, until `deadline`, or
-    /// until an operation is to be cancelled again. While entries wait in the backlog it only sleeps for
-    /// a millisecond: the kernel has refused them, and perhaps nothing else will ever happen.
+    /// Submits what is queued and sleeps until there is a completion, until `deadline`, or until an
+    /// operation is to be cancelled again. While entries wait in the backlog it only sleeps for a
+    /// millisecond: the kernel has refused them, and perhaps nothing else will ever happen.
     fn sleep(&mut self, deadline: Option<u64>) {
         let refused = (!self.backlog.is_empty()).then(|| clock::now() + 1_000_000);
         let deadline = deadline.into_iter().chain(self.cancels.next()).chain(refused).min();
@@ -352,9 +352,9 @@ fn cancel(token: u64) -> Entry {
 }
 
 impl Drop for Ring {
-    /// Cancels pending operations and waits for them, so that the kernel no longer uses the callers'
-    /// memory. (Linux before 5.19 has no way to cancel everything; there closing the ring does, slightly
-    /// later.)
+    /// Cancels pending operations and waits for them, so that the kernel no longer uses the
+    /// callers' memory. (Linux before 5.19 has no way to cancel everything; there closing the ring
+    /// does, slightly later.)
     fn drop(&mut self) {
         if self.pending > 0 {
             let mut out = Vec::new();

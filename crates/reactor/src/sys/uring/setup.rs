@@ -9,10 +9,10 @@ use crate::faults;
 
 /// Entries that can be queued without entering the kernel, 64 bytes each.
 const SUBMISSIONS: u32 = 256;
-/// Completions that the kernel can post before it holds them back, 16 bytes each. The kernel also derives
-/// from it the size of the table in which it looks for operations to cancel. This is the least number
-/// that gives the most buckets (256, Linux 6.18); with fewer, a hundred thousand cancels together take
-/// several times as long.
+/// Completions that the kernel can post before it holds them back, 16 bytes each. The kernel also
+/// derives from it the size of the table in which it looks for operations to cancel. This is the
+/// least number that gives the most buckets (256, Linux 6.18); with fewer, a hundred thousand
+/// cancels together take several times as long.
 pub(super) const COMPLETIONS: u32 = 32 * SUBMISSIONS;
 
 /// A new ring.
@@ -26,9 +26,10 @@ pub(super) struct Setup {
 
 /// The set-up flags, best first; a kernel that does not know one refuses the set.
 ///
-/// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step is delayed until
-///   the owner next enters the kernel.
-/// * `TASKRUN_FLAG` shows in shared memory that such a step is delayed, so that `poll` enters the kernel.
+/// * `COOP_TASKRUN` (Linux 5.19) saves an interrupt for each completion: its last step is delayed
+///   until the owner next enters the kernel.
+/// * `TASKRUN_FLAG` shows in shared memory that such a step is delayed, so that `poll` enters the
+///   kernel.
 /// * `SUBMIT_ALL` (5.18) continues after an entry that the kernel refuses.
 ///
 /// Not `SINGLE_ISSUER`: if the owner computes, another thread submits what the owner has queued. But

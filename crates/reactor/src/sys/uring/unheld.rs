@@ -6,10 +6,10 @@
 //! instance instead, which holds no file, and the ring watches the instance.
 //!
 //! *No event is missed.* The ring watches the instance with a multishot poll. The kernel posts a
-//! completion whenever the instance gets an event, and then all events are
-//! collected ([`collect`](Unheld::collect)), even if no operation waits for them any more: an event that
-//! is not collected would not be reported again. When the completion queue is
-//! full the poll ends and is renewed, which checks the instance at once.
+//! completion whenever the instance gets an event, and then all events are collected
+//! ([`collect`](Unheld::collect)), even if no operation waits for them any more: an event that is
+//! not collected would not be reported again. When the completion queue is full the poll ends and
+//! is renewed, which checks the instance at once.
 
 use std::os::fd::RawFd;
 
