@@ -1,14 +1,14 @@
 //! The watchdog: reports fibers that keep others from running.
 //!
-//! A carrier runs others whenever its fiber waits or yields. A fiber that computes for long, or makes
-//! a call that blocks the kernel thread without this crate knowing, holds up all that is ready on
-//! that carrier, its timers and its I/O. One thread of the process looks for that, every half of the
-//! threshold (10 ms; `CAREFREE_WATCH`), and says on standard error which fiber it was, and where.
+//! A carrier runs other fibers whenever its fiber waits or yields. A fiber that computes for long, or makes
+//! a call that blocks the kernel thread, holds up the ready fibers, the timers and the I/O of its carrier.
+//! One thread of the process looks for that, twice per threshold (10 ms; `CAREFREE_WATCH`), and reports on
+//! standard error which fiber it is, and where.
 //!
 //! # What is looked at
 //!
-//! Carriers count their switches anyway. Where the count has not changed since the last look, the
-//! kernel is asked, and after another threshold has passed a fiber
+//! Carriers count their switches. If a carrier's count has not changed since the last look, the kernel is
+//! asked for its times, and again when a threshold has passed. Then its fiber
 //!
 //! * *runs too long* if its carrier has used that much processor time since;
 //! * *blocks* if its carrier sleeps in the kernel, on a fiber's stack, and has neither run nor waited
@@ -18,22 +18,21 @@
 //! So a carrier that merely does not get a processor, on a busy machine, is not reported; and one
 //! that is in its own context, asleep because there is nothing to do, is not on a fiber's stack.
 //!
-//! In all these cases the completions that have come in for the carrier's fibers are seen to, so that
-//! other carriers can run them.
+//! In all these cases the fibers of the carrier whose operations are done are made ready, so that other
+//! carriers run them.
 //!
-//! # What it asks nothing of
+//! # Neither allocator nor loader
 //!
-//! The program may hang in its allocator, while it holds that one's lock, and the report should say
-//! so. So the watchdog asks neither the global allocator nor malloc nor the loader for anything, and
-//! takes no lock under which any of these is asked: what it needs is in memory mapped for it
-//! ([`carefree_ground::mapped`]). Nor does the thread that prints its reports ([`desk`]). They have been told so
-//! by a test, `tests/allocator.rs`. Seeing to completions does allocate; that is done by a thread of
-//! its own ([`rescue`]).
+//! The program may hang in its allocator, with the allocator's lock held, and the report should say so. So
+//! the watchdog calls neither the global allocator nor malloc nor the loader, and takes no lock under which
+//! one of these is called: its memory is mapped ([`carefree_ground::mapped`]). The same goes for the thread
+//! that prints its reports ([`desk`]). `tests/allocator.rs` checks both. Making fibers ready does allocate,
+//! and is done by another thread ([`rescue`]).
 //!
 //! # What it costs
 //!
-//! Running fibers: nothing. A carrier that wakes up looks whether the watchdog is to be woken too. The
-//! watchdog sleeps when all carriers do: an idle process is not woken.
+//! Running fibers: nothing. A carrier that wakes looks whether the watchdog rests, and wakes it. The
+//! watchdog rests while all carriers sleep, so an idle process stays idle.
 
 mod backtrace;
 mod capture;
@@ -45,6 +44,7 @@ mod kernel;
 mod name;
 mod report;
 mod rescue;
+mod rooms;
 mod symbols;
 mod thread;
 mod unwind;
@@ -66,13 +66,13 @@ use report::{Limiter, Report, Subject, Trouble};
 use thread::start_thread;
 pub(crate) use thread::threads;
 
-/// Nanoseconds that a fiber may keep its carrier, unless told otherwise.
+/// Nanoseconds for which a fiber may keep its carrier, by default.
 const THRESHOLD: u64 = 10_000_000;
-/// How many times that long a carrier may wait for a lock of libc's own, such as malloc's. Where its
-/// holder does not get a processor, there is nothing that the program could do better.
+/// How many thresholds a carrier may wait for a lock of libc's own, such as malloc's. (If the lock's holder
+/// does not get a processor, the program is not to blame.)
 const WITHIN_LIBC: u32 = 10;
-/// How often the watchdog tries to find out where a carrier is: one that does not answer holds up the
-/// looks at others.
+/// How often the watchdog asks a carrier where it is. (One that does not answer delays the looks at
+/// others.)
 const ASKED_AT_MOST: u32 = 200;
 /// No watchdog.
 const OFF: u64 = 0;
@@ -106,8 +106,8 @@ pub(crate) fn configure() -> io::Result<()> {
     Ok(())
 }
 
-/// A runtime's carriers have been started: they are watched from now on. Where no thread can be had,
-/// there is no watchdog.
+/// Has the carriers of a runtime that has been started watched. Where no thread can be had, there is no
+/// watchdog.
 pub(crate) fn start() {
     let threshold = ASKED.load(Ordering::Relaxed);
     if threshold == OFF {
@@ -168,7 +168,7 @@ struct Base {
 }
 
 impl Track {
-    /// Of a carrier that is seen for the first time, or again after it has switched.
+    /// For a carrier that is seen for the first time, or that has switched since the last look.
     fn of(carrier: CarrierGlance<'_>) -> Track {
         Track {
             carrier: carrier.address(),
@@ -181,7 +181,7 @@ impl Track {
         }
     }
 
-    /// Whether it is of this carrier, which has not switched since.
+    /// Whether it is `carrier`'s, and that has not switched since.
     fn is_of(&self, carrier: CarrierGlance<'_>) -> bool {
         self.thread == carrier.thread() && self.switches == carrier.switches()
     }
@@ -192,15 +192,15 @@ const FINDINGS: usize = report::PER_SECOND as usize;
 
 struct Watchdog {
     threshold: Duration,
-    /// Of the carriers of the last look, in its order.
+    /// Those of the last look, in its order.
     tracks: Mapped<Track>,
     visits: Visits,
     limiter: Limiter,
-    /// Without a thread that prints, the watchdog does.
+    /// Where the thread that prints gets its reports. Without that thread, the watchdog prints.
     desk: Option<&'static Desk>,
 }
 
-/// A report to be made when the runtime is not held any more.
+/// What a report is made from, when the look is over and keeps no runtime any more.
 struct Finding {
     capture: Capture,
     trouble: Trouble,
@@ -240,7 +240,7 @@ impl Watchdog {
         let mut findings: [Option<Finding>; FINDINGS] = [const { None }; FINDINGS];
         let mut visits = std::mem::replace(&mut self.visits, Visits::new());
         visits.for_each_carrier(|carrier| {
-            // The same place as before, as a rule.
+            // As a rule it is at the same index as in the last look.
             let address = carrier.address();
             let place = self.tracks.len().min(before.len());
             let (earlier, later) = before.split_at(place);
@@ -253,12 +253,12 @@ impl Watchdog {
                 }
                 _ => None,
             };
-            // What there is no memory for begins anew.
+            // Without memory for it, the carrier is seen for the first time by the next look.
             self.tracks.push(track);
             let Some(found) = found else { return };
             match findings.iter_mut().find(|place| place.is_none()) {
                 Some(free) => *free = Some(found),
-                // Those that were let through before may have been found now only.
+                // There may be more than the limiter lets through: some were let through earlier.
                 None => self.limiter.leave_out(),
             }
         });
@@ -279,7 +279,7 @@ impl Watchdog {
         if now - base.at < self.threshold {
             return None;
         }
-        // Whether it is to be blamed or not, others wait for it.
+        // Whatever the reason, other fibers wait for this carrier.
         rescue::ask(carrier, switches);
         if track.settled {
             return None;
@@ -290,11 +290,11 @@ impl Watchdog {
             if !self.may_ask(track, now) {
                 return None;
             }
-            // On a busy machine it may not get a processor in time to answer: it is asked again by the
-            // next look.
+            // Without an answer the next look asks again: on a busy machine the thread may not get a
+            // processor in time.
             let capture = capture::interrupt(thread)?;
             track.settled = true;
-            // If it has let others run meanwhile, it is not the one.
+            // If it has switched meanwhile, the capture may be of another fiber.
             let same = carrier.switches() == switches;
             return same.then_some(Finding { capture, trouble: Trouble::Runs, since });
         }
@@ -309,7 +309,7 @@ impl Watchdog {
             true => self.threshold * WITHIN_LIBC,
             false => self.threshold,
         };
-        // The same call as before the times were read, which are complete then.
+        // If it is in the same call as before the times were read, these are complete.
         if slept < patience || kernel::asleep(thread)? != asleep {
             return None;
         }
@@ -321,13 +321,13 @@ impl Watchdog {
         let capture = capture::look_at(fiber, number, asleep.program_counter, asleep.stack_pointer);
         let same = carrier.switches() == switches && kernel::asleep(thread)? == asleep;
         let trouble = Trouble::Blocks(asleep);
-        // Else it has ended that call, and may make another by the next look.
+        // Otherwise that call has ended, and the next look may find another.
         track.settled = same;
         same.then_some(Finding { capture, trouble, since })
     }
 
-    /// Whether to find out where a carrier is. If not, it has been dealt with, and its report is
-    /// counted as left out. One that is asked again makes one report, which the limiter has let through.
+    /// Whether to ask a carrier where it is. If not, its report is counted as left out. The limiter counts a
+    /// carrier that is asked several times once.
     fn may_ask(&mut self, track: &mut Track, now: Instant) -> bool {
         let may = match track.asked {
             0 => self.limiter.may_look(now),
@@ -348,14 +348,14 @@ impl Watchdog {
         let frames = unwind::walk(capture.registers, &capture.stack(), &mut images);
         let mut place = DefaultHasher::new();
         match trouble {
-            // Where it is just now says little; which it is, by its outermost functions, more.
+            // Each capture of a computation is elsewhere; its outermost functions are the same.
             Trouble::Runs => frames.iter().rev().take(4).for_each(|f| f.function.hash(&mut place)),
             Trouble::Blocks(_) => frames.iter().for_each(|frame| frame.address.hash(&mut place)),
         }
         if frames.is_empty() {
             trouble_code(trouble).hash(&mut place);
         }
-        // Before the place is remembered as reported.
+        // Asked before the place is noted as reported.
         if self.desk.is_some_and(|desk| !desk.has_room()) {
             return self.limiter.leave_out();
         }
@@ -372,7 +372,7 @@ impl Watchdog {
     }
 }
 
-/// A place of its own for each kind of trouble of which no more is known.
+/// What stands for the place of a trouble without a backtrace: a number for each kind.
 fn trouble_code(trouble: &Trouble) -> Option<i64> {
     match trouble {
         Trouble::Runs => None,

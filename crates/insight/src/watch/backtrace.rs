@@ -1,29 +1,28 @@
-//! A backtrace in words: what helps to find the place in one's own program.
+//! A backtrace in words, shortened to what helps to find the place in one's own program.
 //!
-//! With optimization, most of what is on a stack is of the standard library or of this crate: a
-//! `collect` alone is ten functions. Of each row of such functions only the outermost is shown, the
-//! one that was called by name, and how many there are within it. What lies around a fiber's own
-//! function is not shown at all.
+//! Most functions on a stack are the standard library's or the runtime's: a `collect` alone is ten. Of a row
+//! of such functions only the outermost is shown, which the program has called by name, with the number of
+//! those within it. What lies around a fiber's own function is not shown.
 //!
-//! Whose a function is, and where the fiber's own begins, is told by the *files* the functions are
-//! in. Names would not do: with line tables only, as in many release builds, a function's is `live`
-//! or `{closure#0}`. Addresses would not do either: a fiber's first functions are made anew for each
-//! type of closure, and may be inlined into each other. Where there are no line tables, there are the
-//! whole names of the symbol table, and these tell as well.
+//! Which code a function belongs to, and where the fiber's own begins, is told by the source *files*. Names do not
+//! tell: with line tables only, as in many release builds, a function is called `live` or `{closure#0}`. Nor
+//! do addresses: a fiber's first functions are compiled for each type of closure, and may be inlined into
+//! each other. Where there are no line tables, the symbol table has whole names, and these tell.
 
 use carefree_ground::mapped::Mapped;
 use carefree_ground::text::Text;
 
 use super::image::Images;
 use super::name::{narrow, without_types};
+use super::rooms::{OWN, ROOMS, Rooms};
 use super::symbols::{self, Symbol};
 use super::unwind::Frame;
 
 /// Functions shown at most: the innermost half and the outermost.
 const FUNCTIONS: usize = 32;
-/// Characters of a line at most, which its reader's terminal has as a rule.
+/// Characters of a line at most: most terminals are as wide.
 const WIDTH: usize = 120;
-/// Bytes of a function's name in a file at most; what is longer is none.
+/// Bytes of a function's name at most; what is longer is taken for damage.
 const NAME: usize = 64 * 1024;
 /// What stands before each function.
 const MARGIN: usize = 6;
@@ -45,9 +44,9 @@ struct Function {
     name: Piece,
     place: Option<(Piece, Option<u32>)>,
     whose: Whose,
-    /// A fiber's first function: outside it there is nothing of the program's.
+    /// A fiber's first function: those around it are not the program's.
     first: bool,
-    /// The name is but a place in a file, which was stripped of names.
+    /// Its name is a place in a file that was stripped of names.
     nameless: bool,
 }
 
@@ -98,49 +97,6 @@ fn functions(frames: &[Frame], images: &mut Images) -> Functions {
     functions
 }
 
-/// Where the sources of this crate and of its neighbours lie, as the line tables have it.
-#[derive(Debug)]
-struct Rooms {
-    /// This file, as the compiler was told.
-    here: &'static str,
-}
-
-const ROOMS: Rooms = Rooms { here: file!() };
-
-/// The rooms whose functions are the runtime's own; besides them, `carefree` itself.
-const OWN: [&str; 7] =
-    ["settings", "ground", "context", "reactor", "runtime", "insight", "interpose"];
-
-impl Rooms {
-    /// The room that `file` is of, if it is one of ours, and where in its `src`.
-    ///
-    /// This file is `crates/insight/src/watch/backtrace.rs`; or, as a package from elsewhere,
-    /// `.../carefree-insight-0.1.0/src/watch/backtrace.rs`, where `...` is the whole path.
-    fn locate<'f>(&self, file: &'f str) -> Option<(&'static str, &'f str)> {
-        let room = self.here.strip_suffix("/src/watch/backtrace.rs")?;
-        let (rooms, name) = room.rsplit_once('/').unwrap_or(("", room));
-        let (before, after) = name.split_once("insight")?;
-        // What was not compiled by its whole path is found by the end of that.
-        let within = match rooms.starts_with('/') {
-            true => file.strip_prefix(rooms)?.strip_prefix('/')?,
-            false => {
-                let begin = file.rfind(rooms)?;
-                let (outside, within) = file.split_at(begin);
-                if !(outside.is_empty() || outside.ends_with('/')) {
-                    return None;
-                }
-                within.strip_prefix(rooms)?.trim_start_matches('/')
-            }
-        };
-        let of = |before: &str, other: &str| {
-            let within = within.strip_prefix(before)?.strip_prefix(other)?.strip_prefix(after)?;
-            within.strip_prefix("/src/")
-        };
-        let found = OWN.into_iter().find_map(|other| Some((other, of(before, other)?)));
-        found.or_else(|| Some(("carefree", of("", "carefree")?)))
-    }
-}
-
 impl Functions {
     fn say(&mut self, arguments: std::fmt::Arguments<'_>) -> Piece {
         let begin = self.text.len();
@@ -177,8 +133,8 @@ impl Functions {
             None => Whose::Program,
         };
         let last = path.rsplit("::").next().unwrap_or_default();
-        let first = room == Some(("runtime", "api/spawn.rs")) && matches!(last, "live" | "entry")
-            || ["api::spawn::live", "api::spawn::entry"]
+        let first = room == Some(("runtime", "api/life.rs")) && matches!(last, "live" | "entry")
+            || ["api::life::live", "api::life::entry"]
                 .iter()
                 .any(|first| path.strip_prefix("carefree_runtime::") == Some(first));
         // Line tables have but the last part of a name.
@@ -194,7 +150,7 @@ impl Functions {
                 self.text.truncate(begin);
             }
         }
-        // Lines in the code of others do not help.
+        // Lines of other code do not help.
         let place = place.filter(|_| whose == Whose::Program);
         let place = place.map(|(file, line)| (self.say(format_args!("{file}")), line));
         let function = Function { name, place, whose, first, nameless: false };
@@ -224,7 +180,7 @@ impl Functions {
 }
 
 fn is_of_std(file: &str) -> bool {
-    // As it is compiled; as it is where its sources are installed; and what it depends on itself.
+    // std as it was compiled; with its sources installed; and std's own dependencies.
     file.starts_with("/rustc/")
         || file.contains("/lib/rustlib/src/rust/library/")
         || file.starts_with("/rust/deps/")
@@ -250,7 +206,7 @@ fn module(file: &str, to: &mut Text) -> Option<()> {
     Some(())
 }
 
-/// A line, or a row of functions of which one line tells.
+/// The functions that one line stands for.
 #[derive(Clone, Copy)]
 struct Row {
     /// The function that is named.
@@ -334,13 +290,8 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::rooms::tests::{LIFE, REGISTRY, WORKSPACE};
 
-    /// As in a workspace, and as a package from a registry.
-    const WORKSPACE: Rooms = Rooms { here: "crates/insight/src/watch/backtrace.rs" };
-    const REGISTRY: Rooms =
-        Rooms { here: "/home/me/registry/src/carefree-insight-0.1.0/src/watch/backtrace.rs" };
-
-    const SPAWN: &str = "/home/me/carefree/crates/runtime/src/api/spawn.rs";
     const CORE: &str = "/rustc/59807616/library/core/src/";
 
     /// From names, and files with lines: the lines, without their numbers.
@@ -374,7 +325,7 @@ mod tests {
                 ("__memcpy", "./string/memmove.S"),
                 ("copy<u8>", &format!("{CORE}ptr/mod.rs")),
                 ("build", "/home/me/carefree/crates/context/src/tls/block.rs"),
-                ("spawn<shop::{closure_env#0}, ()>", SPAWN),
+                ("place<shop::{closure_env#0}, ()>", LIFE),
                 ("{closure#1}", "/home/me/shop/main.rs"),
                 ("map<u8>", option),
                 ("fold<R, F>", iterator),
@@ -385,8 +336,8 @@ mod tests {
                 ("call_once<F, ()>", function),
                 ("{closure#0}<F>", "/home/me/carefree/crates/runtime/src/api/scope.rs"),
                 ("catch_unwind<F, ()>", &format!("{CORE}panic.rs")),
-                ("live<F, ()>", SPAWN),
-                ("entry<F, ()>", SPAWN),
+                ("live<F, ()>", LIFE),
+                ("entry<F, ()>", LIFE),
                 ("beyond", "/home/me/shop/main.rs"),
             ],
         );
@@ -394,7 +345,7 @@ mod tests {
             lines,
             [
                 "__memcpy\n             at ./string/memmove.S:7",
-                "carefree_runtime::api::spawn::spawn (and 2 frames of std and carefree within)",
+                "carefree_runtime::api::life::place (and 2 frames of std and carefree within)",
                 "{closure#1}\n             at /home/me/shop/main.rs:7",
                 "core::iter::traits::iterator::collect (and 2 frames of std within)",
                 "all_at_once\n             at /home/me/shop/main.rs:7",
@@ -410,7 +361,7 @@ mod tests {
     fn the_first_function_is_ours() {
         let lines = shown(
             &WORKSPACE,
-            &[("live", "/home/me/shop/src/spawn.rs"), ("outer", "/home/me/shop/src/spawn.rs")],
+            &[("live", "/home/me/shop/src/life.rs"), ("outer", "/home/me/shop/src/life.rs")],
         );
         assert_eq!(lines.len(), 2, "{lines:?}");
     }
@@ -431,8 +382,8 @@ mod tests {
                         "",
                     ),
                     ("__rust_try", ""),
-                    ("carefree_runtime::api::spawn::live::<F, ()>", ""),
-                    ("carefree_runtime::api::spawn::entry::<F, ()>", ""),
+                    ("carefree_runtime::api::life::live::<F, ()>", ""),
+                    ("carefree_runtime::api::life::entry::<F, ()>", ""),
                 ],
             );
             assert_eq!(lines, ["__nanosleep", "std::thread::sleep", "shop::wait", "0x1234"]);
@@ -444,7 +395,7 @@ mod tests {
     fn the_runtimes_own_are_shown_when_there_are_no_others() {
         let lines = shown(
             &WORKSPACE,
-            &[("put", "/home/me/carefree/crates/runtime/src/carrier/queue.rs"), ("live", SPAWN)],
+            &[("put", "/home/me/carefree/crates/runtime/src/carrier/queue.rs"), ("live", LIFE)],
         );
         assert_eq!(lines, ["carefree_runtime::carrier::queue::put"]);
     }
@@ -461,31 +412,6 @@ mod tests {
         assert_eq!(first.chars().count(), WIDTH - MARGIN);
         assert_eq!(place.chars().count(), WIDTH);
         assert!(place.ends_with("/main.rs:7"), "{place}");
-    }
-
-    #[test]
-    fn rooms_are_told_by_their_paths() {
-        let found = |file| REGISTRY.locate(file);
-        assert_eq!(
-            found("/home/me/registry/src/carefree-interpose-0.1.0/src/a/sleep.rs"),
-            Some(("interpose", "a/sleep.rs"))
-        );
-        assert_eq!(
-            found("/home/me/registry/src/carefree-ground-0.1.0/src/kernel.rs"),
-            Some(("ground", "kernel.rs"))
-        );
-        assert_eq!(
-            found("/home/me/registry/src/carefree-0.1.0/src/lib.rs"),
-            Some(("carefree", "lib.rs"))
-        );
-        assert_eq!(found("/home/me/registry/src/ureq-3.3.0/src/lib.rs"), None);
-        assert_eq!(found("/home/me/shop/src/spawn.rs"), None);
-        let found = |file| WORKSPACE.locate(file);
-        assert_eq!(found(SPAWN), Some(("runtime", "api/spawn.rs")));
-        assert_eq!(found("crates/carefree/src/lib.rs"), Some(("carefree", "lib.rs")));
-        assert_eq!(found("/home/me/carefree/crates/proof/src/lib.rs"), None);
-        assert_eq!(found("/home/me/notcrates/runtime/src/lib.rs"), None);
-        assert_eq!(Rooms { here: "elsewhere.rs" }.locate("elsewhere.rs"), None);
     }
 
     #[test]
@@ -507,11 +433,5 @@ mod tests {
         let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
         assert_eq!(place(kernels + 1), ("[vdso]+0x1".to_owned(), false));
         assert_eq!(place(7), ("0x7".to_owned(), false));
-    }
-
-    /// In this program, wherever it was compiled.
-    #[test]
-    fn our_own_sources_are_known() {
-        assert_eq!(ROOMS.locate(file!()), Some(("insight", "watch/backtrace.rs")));
     }
 }

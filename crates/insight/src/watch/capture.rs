@@ -4,10 +4,9 @@
 //! nothing else. A thread that *sleeps* in the kernel is not disturbed, for a signal would end some
 //! calls with `EINTR`, and cut others short: its stack is read from outside.
 //!
-//! The signal is SIGURG, the one signal that is ignored unless a program asks for it, and that is
-//! hardly ever sent; Go's runtime has chosen it for the same reasons. A handler that the
-//! program had installed before gets those that are not ours. One that it installs later takes ours
-//! too; then reports come without a backtrace.
+//! The signal is SIGURG, which is ignored by default and hardly ever sent; Go's runtime uses it for the same
+//! reasons. A handler that the program has installed before gets all but the watchdog's own signals. One
+//! that it installs later gets these, too, and reports come without a backtrace.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -24,7 +23,7 @@ use super::image::read_memory;
 use super::unwind::{Copy, Registers};
 
 const SIGNAL: libc::c_int = libc::SIGURG;
-/// How much of a stack is copied: enough for all frames a report shows, as a rule.
+/// How much of a stack is copied: as a rule enough for all frames that a report shows.
 const COPIED: usize = 64 * 1024;
 /// Time between two looks for the answer.
 const NAP: Duration = Duration::from_micros(50);
@@ -35,7 +34,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) fiber: FiberGlance,
-    /// [`ThreadId`](carefree_runtime::ThreadId), by which to tell that the header is another's by now.
+    /// The fiber's number, by which to tell that the header is another's by now.
     pub(super) number: u64,
     pub(super) registers: Registers,
     bytes: Mapped<u8>,
@@ -47,16 +46,16 @@ impl Capture {
     }
 }
 
-/// Where the handler writes. There is one, as there is one watchdog.
+/// Where the handler writes its answer. There is one slot, for there is one watchdog.
 struct Slot {
-    /// The number of the request, and in the lowest two bits how far it is.
+    /// The number of the request; in the lowest two bits, its state.
     state: AtomicU64,
     answer: UnsafeCell<Answer>,
 }
 
-/// No request, or one that is not wanted any more.
+/// There is no request, or it was withdrawn.
 const IDLE: u64 = 0;
-/// Waits for the handler.
+/// The handler is to answer.
 const ASKED: u64 = 1;
 /// The handler is writing.
 const WRITING: u64 = 2;
@@ -78,7 +77,7 @@ static SLOT: Slot = Slot {
     answer: UnsafeCell::new(Answer { taken: None, length: 0, bytes: [0; COPIED] }),
 };
 
-/// The handler there was before ours, if any: null, or [`FOUND`].
+/// The handler that the program had installed before: null, or [`FOUND`].
 static EARLIER: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 struct Found(UnsafeCell<MaybeUninit<libc::sigaction>>);
@@ -88,7 +87,7 @@ unsafe impl Sync for Found {}
 
 static FOUND: Found = Found(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// In a signal's field for an `errno`, which is 0 in others: it is ours.
+/// Marks the watchdog's signals, in the field for an `errno`, which is 0 in others.
 const MARK: i32 = 0x6361_7265;
 
 /// What a queued signal carries, as the kernel lays it out; libc's type has no fields for it.

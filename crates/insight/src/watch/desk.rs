@@ -1,19 +1,17 @@
-//! Where the watchdog leaves its reports, for a thread that finds the words for them.
+//! Reports on their way from the watchdog to the thread that prints them.
 //!
-//! Finding the names for a backtrace takes its time, in a large program that is not optimized most of
-//! a second; carriers are watched meanwhile, and what is left out is counted. There is room for few
-//! reports, and it is there from the start: neither side asks for memory to hand one over, or for a
-//! thread.
+//! To find the names for a backtrace may take most of a second, in a large program that is not optimized.
+//! So another thread does it, and the watchdog goes on; reports for which there is no room are counted. The
+//! room for a few reports and the thread are there from the start: to hand over a report asks for no memory.
 //!
 //! # Why no report is lost
 //!
 //! The watchdog alone adds reports, so where it has seen room, there is room until it adds one. It adds
 //! a report under the lock, and wakes the reporter thereafter. The reporter takes what is there, and
-//! waits when it has found nothing under the lock. A report added after that look comes with a wake
-//! that begins after the last wait has ended, and [`Idle`] keeps it: it ends the wait that follows, and
-//! the reporter looks again. One wake may stand for several reports, for the reporter takes all before
-//! it waits. Neither thread holds the lock for longer than it takes to move a report, so the watchdog
-//! never waits for one to be printed.
+//! waits when it has found nothing under the lock. A report that is added after that look comes with a wake
+//! after the reporter's last wait; [`Idle`] keeps it, so it ends the next wait at once, and the reporter
+//! looks again. One wake may stand for several reports, for the reporter takes all before it waits. Each
+//! thread holds the lock only while it moves a report, so the watchdog never waits for printing.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +21,7 @@ use carefree_reactor::Idle;
 use super::report::{PER_SECOND, REPORTS, Report};
 use super::thread::start_thread;
 
-/// Reports that wait, at most.
+/// The most reports that wait to be printed.
 const PLACES: usize = PER_SECOND as usize;
 
 pub(super) struct Desk {

@@ -9,8 +9,8 @@ use carefree_ground::text::Text;
 
 /// Nanoseconds of processor time a thread has used.
 pub(super) fn cpu_time(thread: i32) -> Option<u64> {
-    // How the kernel names the clock of any thread (`man 3 pthread_getcpuclockid` gives the same for
-    // a pthread_t, which we do not have): the inverted number, "per thread", "by the scheduler".
+    // The kernel's id for the clock of any thread: the inverted number, "per thread", "by the scheduler".
+    // (`pthread_getcpuclockid` computes the same, from a pthread_t.)
     const PER_THREAD: libc::clockid_t = 4;
     const SCHEDULER: libc::clockid_t = 2;
     let clock = (!thread << 3) | PER_THREAD | SCHEDULER;
@@ -53,7 +53,7 @@ pub(super) fn asleep(thread: i32) -> Option<Asleep> {
 
 fn parse(text: &str) -> Option<Asleep> {
     let mut words = text.split_ascii_whitespace();
-    // "running" is no number.
+    // Of a running thread there is only the word "running".
     let number = words.next()?.parse::<i64>().ok()?;
     let mut hexadecimal =
         || words.next()?.strip_prefix("0x").and_then(|word| u64::from_str_radix(word, 16).ok());
@@ -131,9 +131,8 @@ const CALLS: &[(libc::c_long, &str, bool)] = &[
     (libc::SYS_vfork, "vfork", false),
 ];
 
-/// Whether a thread waits for one of libc's own locks, such as malloc's. glibc waits for these by a
-/// system call of its own, without a time limit, on a word that is 2 while others wait. (Locks that
-/// programs know of park fibers.)
+/// Whether a thread waits for one of libc's internal locks, such as malloc's. (Other locks park fibers.)
+/// glibc waits for these by a futex call without a time limit, on a word that is 2 while others wait.
 pub(super) fn waits_within_libc(asleep: &Asleep) -> bool {
     const OPERATION: u64 = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as u64;
     matches!(asleep.call, Some((libc::SYS_futex, [_, OPERATION, 2, 0, _, _])))

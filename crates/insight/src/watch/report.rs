@@ -12,25 +12,25 @@ use super::image::Images;
 use super::kernel::Asleep;
 use super::unwind::Frames;
 
-/// The same place is reported once in this time.
+/// The same place is reported once in so much time.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Reports printed.
 pub(super) static REPORTS: AtomicU64 = AtomicU64::new(0);
-/// Reports a second, at most.
+/// The most reports in a second.
 pub(super) const PER_SECOND: u32 = 4;
-/// Places remembered; with more, all are forgotten and reported anew.
+/// Places that are noted; when there are more, all are forgotten.
 const PLACES: usize = 1024;
 
 /// What is the matter with a fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// It runs and runs.
+    /// It runs for too long.
     Runs,
-    /// It sleeps in the kernel, there.
+    /// It sleeps in the kernel, in this call.
     Blocks(Asleep),
 }
 
-/// Lets few reports through.
+/// Limits the number of reports.
 #[derive(Debug)]
 pub(super) struct Limiter {
     /// Each with the time of its last report.
@@ -38,7 +38,7 @@ pub(super) struct Limiter {
     /// When the second under way began, and the reports in it.
     second: Option<Instant>,
     looked: u32,
-    /// Not reported since the last report.
+    /// Reports left out since the last one.
     left_out: u64,
 }
 
@@ -47,8 +47,8 @@ impl Limiter {
         Limiter { places: Mapped::new(), second: None, looked: 0, left_out: 0 }
     }
 
-    /// Whether there is room for another report now. It is counted even if it turns out to be of a
-    /// place that was reported already, for finding that out is the dear part.
+    /// Whether a carrier may be asked where it is, for another report in this second. That counts even if
+    /// the place turns out to have been reported already, for the asking is what costs.
     pub(super) fn may_look(&mut self, now: Instant) -> bool {
         if self.second.is_none_or(|second| now - second >= Duration::from_secs(1)) {
             self.second = Some(now);
@@ -86,18 +86,18 @@ impl Limiter {
     }
 }
 
-/// What is reported.
+/// Which fiber a report is of, and what it does.
 #[derive(Debug)]
 pub(super) struct Subject {
     number: u64,
-    /// In quotation marks, or nothing.
+    /// A space and the name in quotation marks, or empty.
     name: Text,
     since: Duration,
     trouble: Trouble,
 }
 
 impl Subject {
-    /// The fiber with this number. It may have ended meanwhile; its name is lost then.
+    /// Of fiber `number`. If it has ended meanwhile, its name is lost.
     pub(super) fn new(
         fiber: FiberGlance,
         number: u64,
@@ -115,7 +115,7 @@ pub(super) struct Report {
     pub(super) subject: Subject,
     pub(super) frames: Frames,
     pub(super) images: Images,
-    /// Reports that were not made before this one.
+    /// Reports that were left out before this one.
     pub(super) left_out: u64,
 }
 
@@ -135,7 +135,8 @@ impl Report {
     }
 }
 
-/// A report, for which `backtrace` adds its lines and says whether some functions have no names.
+/// The text of a report. `backtrace` adds its lines, and returns whether functions without names are among
+/// them.
 fn text(subject: &Subject, backtrace: impl FnOnce(&mut Text) -> bool, left_out: u64) -> Text {
     let Subject { number, name, .. } = subject;
     let mut text = Text::of(format_args!("carefree: fiber {number}{name}"));

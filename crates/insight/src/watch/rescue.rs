@@ -1,9 +1,9 @@
-//! Help for carriers that a fiber keeps busy: the completions that have come in for their fibers are
-//! seen to, so that other carriers run them.
+//! Help for carriers that a fiber keeps busy: their fibers whose operations are done are made ready, so that
+//! other carriers run them.
 //!
-//! That allocates, and waits for the carrier where it is amid its driver; so a program that hangs in
-//! its allocator would hold up what does it. It is done by a thread of its own, and the watchdog, which
-//! finds which carrier needs help, goes on reporting.
+//! That allocates, and waits while the carrier is in its driver. If the program hangs in its allocator, so
+//! does the helping thread. So it is not the watchdog, which finds the carriers that need help, and goes on
+//! reporting.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -31,7 +31,7 @@ pub(super) fn renew() {
     BED.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// Has `carrier` helped for as long as it has made no more than so many switches.
+/// Has `carrier` helped until it makes another switch after its `switches`th.
 pub(super) fn ask(carrier: CarrierGlance<'_>, switches: u64) {
     carrier.mark_held_up(switches);
     // SAFETY: never freed.

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_runtime::launch::launch_with_stack;
 
-/// Those that have been started: the watchdog itself, `desk`'s and `rescue`'s.
+/// How many have been started, of three: the watchdog itself, `desk`'s and `rescue`'s.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts a thread that runs `f` for good; whether there is one to be had.
+/// Starts a thread that runs `f`, which does not return. False: no thread can be had.
 ///
-/// It handles no signals but faults of its own: a handler of the program's may ask for memory, or wait.
+/// The thread handles no signals but its own faults: a handler of the program's may allocate, or wait.
 pub(super) fn start_thread(name: &str, f: impl FnOnce() + Send + 'static) -> bool {
-    // Not what the program gives its threads, which may be little: RUST_MIN_STACK is for fibers too.
+    // Not the default: RUST_MIN_STACK is for fibers, too, and may be too little for this.
     const STACK: usize = 2 << 20;
     let runs = move || {
         let mut signals = MaybeUninit::uninit();

@@ -85,7 +85,7 @@ fn a_fiber_that_computes_is_reported() {
     assert!(said.contains("watching.rs:"), "{said}");
     assert!(said.contains("yield_now"), "{said}");
     // It ends where the program does.
-    assert!(!said.contains("spawn::live") && !said.contains("__rust_try"), "{said}");
+    assert!(!said.contains("life::live") && !said.contains("__rust_try"), "{said}");
     assert_eq!(said.matches("has run for").count(), 1, "once is enough:\n{said}");
 }
 
@@ -132,7 +132,7 @@ fn a_fiber_that_blocks_its_carrier_is_reported() {
     assert!(said.contains("carefree::offload"), "{said}");
     if cfg!(target_arch = "x86_64") {
         assert!(said.contains("watching::block"), "its backtrace is missing:\n{said}");
-        assert!(!said.contains("spawn::live"), "{said}");
+        assert!(!said.contains("life::live"), "{said}");
     }
 }
 

@@ -3,6 +3,8 @@
 #[cfg(not(loom))]
 pub(crate) mod large;
 #[cfg(not(loom))]
+pub(crate) mod life;
+#[cfg(not(loom))]
 pub(crate) mod rest;
 #[cfg(not(loom))]
 pub(crate) mod scope;

@@ -3,26 +3,23 @@
 use std::ffi::CString;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::sync::atomic::Ordering;
 
 use carefree_context::arch;
 use carefree_context::stack::StackSize;
-use carefree_context::tls;
 
-use crate::carrier::carrier::{self, Carrier, Next, Shared};
-use crate::carrier::switch;
-use crate::fiber::current::{current, is_spawned, set_current, without_parking};
-use crate::fiber::furnish::{self, CLOSURE_MAX, FiberStack, Furnished};
+use crate::api::life::place;
+use crate::carrier::carrier::{self, Carrier, Shared};
+use crate::fiber::current::{current, is_spawned, without_parking};
+use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::registry;
 use crate::fiber::size;
-use crate::handle::join::{self, JoinHandle, drop_quietly};
+use crate::handle::join::JoinHandle;
 use crate::process::native;
 use crate::process::runtime::{self, Runtime};
 use crate::process::shortage;
-use crate::protocol::generation;
-use crate::protocol::reason::Reason;
 
 /// Parameters of a fiber to be spawned: as `std::thread::Builder`.
 ///
@@ -235,132 +232,6 @@ fn begin(fiber: FiberRef, number: u64, name: Option<Box<str>>, stack: Furnished)
     fiber.stack.store(stack.into_raw(), Ordering::Relaxed);
     // One reference is the fiber's own, one the handle's.
     fiber.begin(Kind::Fiber, number, name, 2);
-}
-
-/// Where a closure lies on a fiber's stack.
-#[inline(always)]
-fn closure<F>(stack: *mut FiberStack) -> *mut F {
-    let top = stack.cast::<u8>();
-    let address = (top as usize - size_of::<F>()) & !(align_of::<F>().max(16) - 1);
-    top.wrapping_sub(top as usize - address).cast()
-}
-
-/// Writes the closure and the first frame to the fiber's stack.
-///
-/// # Safety
-/// The fiber is new, has a stack, and is known to the caller alone.
-#[inline(always)]
-unsafe fn place<F, T>(fiber: FiberRef, f: F)
-where
-    F: FnOnce() -> T,
-{
-    let stack = fiber.stack.load(Ordering::Relaxed);
-    let place = closure::<F>(stack);
-    // SAFETY: nothing else has the stack of the new fiber, and there is room for the closure (`size::of`).
-    // The context begins on it, below the closure, with the fiber's own thread pointer.
-    unsafe {
-        place.write(f);
-        let furnished = Furnished::from_raw(stack);
-        let tp = furnished.thread_pointer();
-        // The stack stays the fiber's.
-        let _ = furnished.into_raw();
-        let context = arch::prepare_thread(place.cast(), tp, entry::<F, T>, fiber.as_ptr());
-        fiber.context.get().write(context);
-    }
-}
-
-/// A fiber's first function.
-///
-/// # Safety
-/// To be entered by the switch to a context that [`place`] has made for the same types, once.
-unsafe extern "C" fn entry<F, T>(data: *mut u8) -> !
-where
-    F: FnOnce() -> T,
-{
-    // SAFETY: `place` has passed the fiber's `as_ptr`.
-    let me = unsafe { FiberRef::from_ptr(data) };
-    arrive(me);
-    // SAFETY: `place` has made this fiber for the same types, and it has just begun.
-    unsafe { live::<F, T>(me) }
-}
-
-/// Runs a fiber's closure, and ends the fiber. This is a function of its own for the sake of unoptimized
-/// programs: a large value makes this frame large, and not that of `entry`, so an overflow comes when the
-/// report can name the fiber.
-///
-/// # Safety
-/// The calling fiber is `me`, it was made by [`place`] for the same types, and this is its first
-/// call.
-unsafe fn live<F, T>(me: FiberRef) -> !
-where
-    F: FnOnce() -> T,
-{
-    // SAFETY: `place` has written the closure there, and this first call of the fiber reads it out once.
-    let f = unsafe { closure::<F>(me.stack.load(Ordering::Relaxed)).read() };
-    let run = || {
-        let result = panic::catch_unwind(AssertUnwindSafe(f));
-        if me.kind.get() == Kind::Thread {
-            // `f` has forked, and this is the child, in which this is the only thread. It must not return
-            // to std's function, which could wait for ever: see `launch`.
-            drop_quietly(result);
-            end_thread_locals(me);
-            generation::end();
-        }
-        result
-    };
-    let result = match me.take_prepared() {
-        None => run(),
-        Some(prepared) => prepared.run(run),
-    };
-    fetch_end(me);
-    // While a destructor of the result still finds the fiber's thread-local variables.
-    // SAFETY: the caller is `me`, calls this once, and FINISHED is set later.
-    unsafe { join::leave(me, result) };
-    finish(me)
-}
-
-/// Does what comes first when a fiber begins.
-fn arrive(me: FiberRef) {
-    set_current(Some(me));
-    carrier::of(me).entered(me);
-    me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
-    if let Some(layout) = tls::mode().layout() {
-        // SAFETY: the calling fiber has just begun, on a block of this layout.
-        unsafe { layout.enter() };
-    }
-}
-
-/// Ends the calling fiber.
-///
-/// Once [`end_thread_locals`] has returned, nothing here may access a thread-local variable with a
-/// destructor: that would be registered again, and run by the next fiber on this storage.
-fn finish(me: FiberRef) -> ! {
-    end_thread_locals(me);
-    join::finish(me);
-    // SAFETY: the caller is `me`, and nothing on its stack is needed any more.
-    unsafe { switch::leave(me, Next::End) };
-    unreachable!("a fiber that has ended was run again")
-}
-
-/// Fetches what the end of the fiber's thread-local storage accesses into the cache.
-#[inline(always)]
-fn fetch_end(me: FiberRef) {
-    if let Some(layout) = tls::mode().layout() {
-        // SAFETY: the calling fiber's own context, which nothing writes while it runs.
-        layout.prefetch_end(unsafe { (*me.context.get()).thread_pointer() });
-    }
-}
-
-/// Runs the destructors of the fiber's thread-local variables.
-fn end_thread_locals(me: FiberRef) {
-    if let Some(layout) = tls::mode().layout() {
-        // SAFETY: the calling fiber runs on its block, of this layout, and is about to end. Nothing writes
-        // its context while it runs.
-        unsafe {
-            let context = &*me.context.get();
-            layout.run_destructors(context.thread_pointer());
-        }
-    }
 }
 
 /// Starts a fiber that runs `f`: as `std::thread::spawn` starts a thread.
