@@ -178,7 +178,7 @@ pub enum Call {
         from: Vec<Buffer>,
         flags: i32,
     },
-    /// A message that carries files: so many numbers of one.
+    /// A message that carries `files` descriptors of one file.
     SendFiles {
         fd: Slot,
         from: Buffer,
@@ -186,7 +186,7 @@ pub enum Call {
         file: Slot,
         files: u8,
     },
-    /// Receives a message with room for so many files.
+    /// Receives a message, with room for `files` descriptors.
     ReceiveFiles {
         fd: Slot,
         to: Buffer,

@@ -36,7 +36,7 @@ enum Command {
         /// Programs that run at the same time.
         #[arg(long, default_value_t = 2)]
         jobs: usize,
-        /// Go on after differences, until there are so many.
+        /// Stop after this many differences.
         #[arg(long, default_value_t = 1)]
         until: usize,
         /// Seconds to make a program simpler that differs.

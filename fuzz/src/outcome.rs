@@ -6,7 +6,7 @@ use crate::call::Buffer;
 use crate::memory::Memory;
 use crate::system::name;
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// What was returned, or the error's name.

@@ -1,4 +1,4 @@
-//! Makes one call, and says what came of it.
+//! Makes one call, and describes its outcome.
 
 use std::ffi::{c_int, c_void};
 use std::{mem, ptr};

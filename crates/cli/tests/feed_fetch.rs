@@ -292,7 +292,7 @@ fn clients_that_do_other_work_than_ordered_are_refused_and_the_others_go_on() {
 }
 
 #[test]
-fn whoever_leaves_people_hungry_is_refused() {
+fn a_program_that_does_not_feed_all_people_is_refused() {
     let Some((output, failures)) = broken("feed", &["hungry", "honest"]) else { return };
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(failures.iter().all(|(unit, _)| unit == "hungry"), "{failures:?}");

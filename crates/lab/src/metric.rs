@@ -381,7 +381,7 @@ impl Quantity {
     }
 }
 
-/// A metric's name as one says it: `time per unit`.
+/// A metric's name in a sentence: `time per unit`.
 pub fn spoken(metric: &str) -> String {
     metric.replace('_', " ")
 }

@@ -29,7 +29,7 @@ pub struct Taken {
     pub sample: Sample,
 }
 
-/// What came of a plan.
+/// The outcome of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The samples, in the order in which they were taken.
@@ -259,7 +259,7 @@ impl Outcome {
     }
 }
 
-/// Of standard error, the report shows so many lines.
+/// Lines of standard error that the report shows.
 const LINES: usize = 12;
 
 fn last_lines(text: &str) -> String {

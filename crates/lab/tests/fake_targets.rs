@@ -1,4 +1,4 @@
-//! Targets of shell script: what programs may do wrong, and what becomes of it.
+//! Targets written in shell: the mistakes that programs may make, and what the lab says of them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -234,7 +234,7 @@ fn of_the_kernels_threads_no_more_switches_pass_than_the_kernel_counted() {
 }
 
 #[test]
-fn each_way_to_fail_is_named_and_stops_nobody_else() {
+fn each_way_to_fail_is_named_and_stops_no_other_unit() {
     let started = Instant::now();
     let units = ["good", "few", "garbage", "crash", "hang", "refuse"];
     let outcome = Fake::new().run(&units, 2, Duration::from_secs(3));
@@ -285,7 +285,7 @@ fn versions_stand_side_by_side() {
     }
 }
 
-/// Two builds of one version, each of which proves who it is by a file of its own.
+/// Two builds of one version; each writes a file of its own when it runs.
 #[test]
 fn builds_of_one_version_have_names_and_each_runs_its_own_program() {
     let fake = Fake::new();
@@ -374,7 +374,7 @@ fn a_program_that_was_named_takes_part() {
     let mine = format!("fake={}", fake.at("mine").display());
     let lineup = Lineup::find(&wish(mine), &targets).expect("it is there");
     let versions: Vec<String> = lineup.runtimes().iter().map(|r| r.version()).collect();
-    assert_eq!(versions, ["3.0-mine"], "and nobody else does");
+    assert_eq!(versions, ["3.0-mine"], "and no other does");
     let wrong = format!(
         "{:#}",
         Lineup::find(&wish("fake=/bin/true".into()), &targets).expect_err("no fake")

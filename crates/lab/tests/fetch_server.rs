@@ -1,4 +1,4 @@
-//! The server of `fetch`, against a client people use and against ones that misbehave.
+//! The server of `fetch` with a common client, and with clients that misbehave.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +16,7 @@ const QUICK: Settings = Settings {
     patience: Duration::from_secs(30),
 };
 
-/// No test waits longer for an answer that does not come.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: lab\r\n\r\n";
@@ -202,5 +202,5 @@ fn ending_waits_for_no_client() {
     for mut stream in idle {
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "the connection is closed");
     }
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).is_err(), "the port is closed");
 }

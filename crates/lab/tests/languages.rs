@@ -69,8 +69,8 @@ fn check(name: &str) {
         assert_eq!(sample.account.switches_asked, trial.parameters.switches_asked(), "{what}");
         assert!(sample.account.switches_made <= sample.account.switches_asked, "{what}");
         if trial.workload == Workload::Switch {
-            // On one core a yield has somebody to yield to. Some schedulers let one unit have two
-            // turns now and then, and a busy machine takes turns of its own.
+            // On one core a yield has another unit to yield to. Some schedulers give one unit two
+            // turns now and then, and a busy machine takes some of the turns.
             let share = sample.account.switches_made as f64 / sample.account.switches_asked as f64;
             assert!(share > 0.5, "{what}");
         }

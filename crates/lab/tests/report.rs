@@ -187,7 +187,7 @@ fn published_feeding_and_fetching() {
     insta::assert_snapshot!(render_all(&records[1..], Format::Text, false));
 }
 
-/// Several runtimes and two places in one report: who shares a row, and who is named.
+/// Several runtimes and two places in one report: which share a row, and how rows are named.
 #[test]
 fn a_report_of_ones_own_and_the_published_figures() {
     let records: Vec<Record> = [record()].into_iter().chain(published()).collect();

@@ -34,8 +34,8 @@ pub enum Verdict {
     Untested,
 }
 
-/// Whether so many samples on each side could show a difference at all: of as many ways to deal
-/// them, the two furthest apart have to be rare enough. Three and three have twenty.
+/// Whether these numbers of samples could show a difference at all: of all ways to deal them to the
+/// two sides, the two most extreme must be rare enough. Three and three can be dealt in 20 ways.
 pub(super) fn could_tell(old: usize, new: usize) -> bool {
     // Ways to choose the old ones among all, up to where it is enough.
     let (all, fewer) = (old + new, old.min(new));

@@ -1,9 +1,9 @@
 //! What changed from one set of records to another.
 //!
 //! Figures are compared where runtime, unit, workload, parameters and metric are the same. A
-//! difference is called one where two things say so that do not share their weaknesses: the 95%
-//! interval of the ratio of medians leaves out 1, and the Mann-Whitney test gives chance less than
-//! 5%. Otherwise no difference is shown, which is not to say that there is none.
+//! difference counts as shown where two methods with different weaknesses agree: the 95% interval of
+//! the ratio of medians leaves out 1, and the p of the Mann-Whitney test is below 5%. Otherwise no
+//! difference is shown, though there may be one.
 
 mod align;
 mod change;
@@ -14,9 +14,8 @@ use std::collections::BTreeSet;
 
 use crate::record::{self, Measurement, Record};
 
-/// A change in figures that no samples stand behind is told from this factor on: nothing says how far
-/// chance alone takes them. Published ones agree with each other to about a tenth where nothing
-/// changed.
+/// Changes in figures without samples are reported from this factor on, since nothing shows how far
+/// chance alone moves them. Published figures agree to about a tenth where nothing has changed.
 pub(crate) const UNTESTED: f64 = 1.4;
 
 /// What changed.

@@ -1,4 +1,4 @@
-//! What a run of `fetch` orders, and how what came of it is checked.
+//! The samples that a run of `fetch` orders, and the check of what they did.
 
 use std::io;
 use std::time::Duration;

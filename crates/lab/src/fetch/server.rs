@@ -139,7 +139,7 @@ impl Server {
         self.shared.address
     }
 
-    /// What a client is told to get.
+    /// The address to get.
     pub fn url(&self) -> String {
         format!("http://{}/", self.shared.address)
     }

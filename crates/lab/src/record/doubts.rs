@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn people_who_are_fed_alone_have_nobody_to_give_way_to() {
+    fn units_alone_on_their_core_miss_no_switches() {
         let fed = |people: u64| {
             let mut reading = taken("fiber", "feed", (0, 100), CGROUP);
             reading.subject.parameters = Parameters::default().with("people", people);

@@ -9,7 +9,7 @@ use crate::named::list;
 
 /// The name that stands for all published figures.
 const PUBLISHED: &str = "published";
-/// The name that stands for one's own.
+/// The name that stands for the user's own records.
 const MINE: &str = "mine";
 
 const FILES: [(&str, &str); 3] = [
@@ -94,7 +94,7 @@ fn of_folder(folder: &Path) -> Result<Vec<Record>> {
         "{}: there are no records in this folder (files named *.jsonl)",
         folder.display()
     );
-    // Names in a folder of one's own may begin with anything.
+    // File names in any other folder need not begin with the date.
     found.sort_by(|a, b| a.environment.started.cmp(&b.environment.started));
     Ok(found)
 }

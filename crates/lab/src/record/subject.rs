@@ -10,7 +10,7 @@ use crate::parameters::Parameters;
 use crate::trial::Trial;
 use crate::workload::Workload;
 
-/// The five things that figures are told apart by.
+/// The five keys of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Subject {
     /// The runtime of the unit: `carefree`, `rust`, `ruby`.

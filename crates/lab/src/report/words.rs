@@ -196,7 +196,7 @@ fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) ->
     format!("{said}{doubt} ({} against {}{}).", winner.shown(), loser.shown(), claim.remark)
 }
 
-/// A unit as one says it.
+/// A unit's noun in a sentence.
 fn noun(m: &Measurement) -> String {
     match m.subject.unit.as_str() {
         unit @ ("platform" | "virtual") => format!("{unit} thread"),
@@ -265,7 +265,7 @@ fn feeding(view: &View<'_>) -> Vec<String> {
     said
 }
 
-/// A way to feed, as one says it.
+/// A way to feed, in a sentence.
 fn spoken(m: &Measurement) -> String {
     let units = plural(&noun(m));
     match tables::how(m).as_str() {

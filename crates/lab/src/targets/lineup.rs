@@ -29,8 +29,8 @@ pub struct Wishes {
     pub runtimes: Vec<String>,
     /// Units by name, or roles; all where there are none.
     pub units: Vec<String>,
-    /// Programs that are found nowhere, `ruby=/path/to/ruby`, or that are told from others of the
-    /// same version by a name, `ruby@patch=/path/to/ruby`.
+    /// Programs by their paths, `ruby=/path/to/ruby`; two of the same version have names,
+    /// `ruby@patch=/path/to/ruby`.
     pub with: Vec<String>,
     /// Container images.
     pub images: Vec<String>,
@@ -184,8 +184,8 @@ impl Lineup {
         self.units.is_empty() || self.units.iter().any(wanted)
     }
 
-    /// Makes the kinds of samples, and has their programs built. `building` is told of each runtime
-    /// before that, and returns whether to go on.
+    /// Makes the kinds of samples, and has their programs built. `building` is called
+    /// with each runtime before that, and returns whether to go on.
     pub fn field(
         &self,
         sizes: &Sizes,

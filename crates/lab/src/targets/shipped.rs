@@ -28,7 +28,7 @@ impl Folders {
         Folders::open_in(&cache_folder(), more)
     }
 
-    /// The same, with a cache folder of one's own.
+    /// The same, with another cache folder.
     ///
     /// # Errors
     /// One line: that folder cannot be written.

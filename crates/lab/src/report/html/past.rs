@@ -97,7 +97,7 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
     let day = |date: &str| date.get(..10).map(str::to_owned);
     let names = places.iter().map(|(key, version, date)| {
         let same_day = places.iter().filter(|other| other.0 == *key && day(&other.2) == day(date));
-        // Two runs of one day are told apart by the minute.
+        // Runs of the same day are labelled with the minute.
         let time = match same_day.count() {
             1 => day(date),
             _ => date.get(..16).map(|minute| minute.replace('T', " ")),
