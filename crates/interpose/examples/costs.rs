@@ -1,4 +1,4 @@
-//! What standing in for libc costs, and what waiting for each other costs fibers:
+//! What the stand-ins add to libc's calls, and what it costs fibers to wait for each other:
 //!
 //! ```text
 //! cargo run --release -p carefree-interpose --example costs [WHAT]
@@ -15,7 +15,7 @@ use std::time::Instant;
 use carefree_interpose as _;
 use carefree_runtime::Runtime;
 
-/// Nanoseconds a turn of `f`, the best of several rounds: noise only ever adds.
+/// Nanoseconds per call of `f`: the best of several rounds, because noise only adds.
 fn time(turns: u32, mut f: impl FnMut()) -> f64 {
     (0..25)
         .map(|_| {
@@ -156,7 +156,7 @@ impl FileOf100Bytes {
 
 fn pipe() -> (File, File) {
     let mut ends = [0; 2];
-    // SAFETY: there is room for both, which nobody else owns.
+    // SAFETY: there is room for both; they are new, and owned here.
     unsafe {
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))

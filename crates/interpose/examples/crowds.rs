@@ -1,11 +1,11 @@
-//! What it takes to end the waits of many fibers at once, over each reactor:
+//! The time to end the waits of many fibers at once, over each reactor:
 //!
 //! ```text
 //! cargo run --release -p carefree-interpose --example crowds [FIBERS [WHAT]]
 //! ```
 //!
-//! The files are as many as the process may open (`ulimit -n`), so several fibers wait for each of
-//! them. Of twice as many fibers each row should take about twice as long.
+//! There are as many files as the process may open (`ulimit -n`), so several fibers wait for each. With twice
+//! as many fibers, each row should take about twice as long.
 
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::net::UnixDatagram;
@@ -18,7 +18,7 @@ use carefree_interpose as _;
 use carefree_runtime::{JoinHandle, Runtime, Semaphore, sleep, spawn, timeout};
 use libc::c_int;
 
-/// How many fibers have come so far.
+/// How many fibers have begun to wait.
 type Count = Arc<AtomicUsize>;
 
 /// Reads a byte that never comes; the `errno` it ends with.
@@ -292,7 +292,7 @@ fn main() {
         if asked.as_deref().is_some_and(|asked| asked != name) {
             continue;
         }
-        // In a process of its own, so that no row finds what another has left.
+        // In a process of its own, so that rows do not affect each other.
         let spent = ["uring", "epoll"].map(|reactor| {
             let program = std::env::current_exe().expect("this program");
             let output = Command::new(program)

@@ -1,5 +1,5 @@
-//! A program whose allocator takes a pthread mutex, as jemalloc's does, and is contended: what the
-//! runtime allocates in the midst of its own work must not lead back into it.
+//! A program whose allocator takes a contended pthread mutex, as jemalloc's does: when the runtime allocates
+//! in the middle of its own work, that must not lead back into the scheduler.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
@@ -23,26 +23,26 @@ struct Contended {
 unsafe impl Sync for Contended {}
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// How often the mutex was held by somebody else.
+/// How often another thread held the mutex.
 static BUSY: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// This fiber, and no other thread of the process, is given no memory any more.
+    /// Allocations of this fiber fail, those of other threads do not.
     static NO_MORE: Cell<bool> = const { Cell::new(false) };
-    /// The thread that keeps the mutex from others.
+    /// The thread that keeps the mutex contended.
     static HOLDS: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Contended {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: an initialized mutex, unlocked by who has locked it.
+        // SAFETY: an initialized mutex, unlocked by the thread or fiber that has locked it.
         unsafe {
             if libc::pthread_mutex_trylock(self.mutex.get()) != 0 {
                 BUSY.fetch_add(1, Relaxed);
                 assert_eq!(libc::pthread_mutex_lock(self.mutex.get()), 0);
             }
             if HOLDS.get() || TAKEN.fetch_add(1, Relaxed) % 64 == 0 {
-                // The holder loses its processor.
+                // The holder gives up its processor.
                 let time = libc::timespec { tv_sec: 0, tv_nsec: 1000 };
                 let arguments = [&raw const time as usize, 0, 0, 0, 0, 0];
                 let _ = carefree_ground::kernel::call(libc::SYS_nanosleep, arguments);
@@ -73,7 +73,7 @@ unsafe impl GlobalAlloc for Contended {
 #[global_allocator]
 static ALLOCATOR: Contended = Contended { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER) };
 
-/// What makes the runtime allocate: names, large closures, timers, growing queues, ends.
+/// Makes the runtime allocate: names, large closures, timers, growing queues, ends of fibers.
 fn busy(seed: u64) {
     let fibers: Vec<_> = (0..200)
         .map(|number| {
@@ -116,7 +116,7 @@ fn crowded() {
     });
 }
 
-/// Fibers start others elsewhere, with what the process has in common.
+/// Fibers start others on other carriers, with memory that the process shares.
 fn abroad(other: &Runtime) {
     scope(|s| {
         for number in 0..8 {
@@ -166,8 +166,8 @@ fn an_allocator_that_takes_a_contended_mutex() {
     assert!(BUSY.load(Relaxed) > 0, "the mutex was never contended");
 }
 
-/// Saying so is a call of `write`, which must do without memory itself. Other threads still get memory,
-/// so that none of them says so first.
+/// The report is a call of `write`, which must do without memory itself. Other threads still get memory, so
+/// that none of them reports first.
 #[test]
 fn a_fiber_without_memory_says_so() {
     const CHILD: &str = "CAREFREE_TEST_WITHOUT_MEMORY";

@@ -1,4 +1,4 @@
-//! Deadlocks of fibers in locks of `std` and of C are reported, and what is none is not.
+//! Deadlocks of fibers in locks of `std` and of C are reported, and other long waits are not.
 //!
 //! Each case runs in a process of its own, started from this program's `main`: any thread of a test
 //! harness could wake a fiber.
@@ -15,7 +15,7 @@ use carefree_runtime::{Builder, sleep};
 
 const CASE: &str = "CAREFREE_TEST_CASE";
 
-/// Name, what it does, and what is said of it on standard error, if it is a deadlock.
+/// A name, the program, and what standard error must contain if it is a deadlock.
 type Case = (&'static str, fn(), &'static [&'static str]);
 
 const CASES: &[Case] = &[
@@ -56,7 +56,7 @@ fn two_mutexes() {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// std unparks what is parked here.
+/// `std` parks and unparks these fibers.
 fn the_other_handle() {
     named("it", || {
         thread::current().unpark();
@@ -84,12 +84,12 @@ fn one_mutex_of_c() {
     .unwrap();
 }
 
-/// Nobody has it.
+/// A fiber waits for a semaphore that nothing will post.
 fn one_semaphore_of_c() {
     named("it", || wait_for(SEMAPHORE.get())).join().unwrap();
 }
 
-/// A handler of a signal may post: the one thing that ends a wait without a thread.
+/// A signal handler may post: the only thing that ends a wait without a thread.
 fn a_semaphore_that_a_handler_posts() {
     extern "C" fn post(_signal: libc::c_int) {
         // SAFETY: a semaphore; this may be called by a handler.
@@ -119,11 +119,11 @@ impl Semaphore {
     }
 }
 
-/// Zeros are a semaphore of one process that nobody has posted.
+/// Zeros are a semaphore of one process that was not posted.
 // SAFETY: plain data.
 static SEMAPHORE: Semaphore = Semaphore(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-/// A fiber waits for what a thread will do that waits in the kernel, where it cannot be seen.
+/// A fiber waits for a thread that sleeps in the kernel, unseen.
 fn a_thread_in_the_kernel() {
     let state = Arc::new((Mutex::new(false), Condvar::new()));
     let [theirs, others] = [0, 1].map(|_| Arc::clone(&state));

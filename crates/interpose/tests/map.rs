@@ -1,4 +1,4 @@
-//! `docs/calls.md` says what is true: of names, of files, and of tests.
+//! `docs/calls.md` agrees with the code: its names, files and tests exist, and none is missing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What stands between backticks.
+/// The words between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -32,7 +32,7 @@ fn stood_in_for() -> BTreeSet<String> {
     let program = object::File::parse(&*program).unwrap();
     let own = program.dynamic_symbols().filter(|symbol| symbol.is_definition());
     let own = own.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
-    // Others are defined here too: libc must have the name, behind ours.
+    // The program defines other functions too. libc must have one of the same name, behind ours.
     let of_libc = |name: &String| {
         let name = std::ffi::CString::new(name.as_str()).unwrap();
         // SAFETY: a name that is a string.
@@ -51,7 +51,7 @@ fn every_call_is_in_it_and_no_other() {
     assert_eq!(named.len(), once.len(), "a name stands in two rows");
     let mut here = stood_in_for();
     assert!(here.contains("read"), "where are they?\n{here:?}");
-    // The context's own, which does not wait: it says where a fiber's stack is.
+    // Defined by `context`, and does not wait: it tells where a fiber's stack is.
     here.remove("pthread_getattr_np");
     let missing: Vec<_> = here.difference(&once).collect();
     assert!(missing.is_empty(), "not in docs/calls.md: {missing:?}");

@@ -1,4 +1,8 @@
-//! Blocking calls of `std` on fibers.
+//! Blocking calls of `std` and libc on fibers, made as programs make them.
+//!
+//! They stand in `carefree` and not in `interpose` because they go by the public interface: a program links
+//! `carefree` alone, and that must bring the stand-ins along. `modes` runs them again over the other reactor,
+//! on one carrier, and with shared thread-local storage.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]

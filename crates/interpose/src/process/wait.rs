@@ -135,8 +135,8 @@ fn wait_for_child_by_id(kind: idtype_t, id: id_t, info: User<siginfo_t>, options
         let arguments = [kind.into(), id.into(), place.into(), at_once.into()];
         let tried = sys::call(Number::WAITID, arguments);
         // SAFETY: the kernel has filled in this part, or left it zero.
-        let nobody = tried == Ok(0) && unsafe { child.si_pid() } == 0;
-        if nobody && options & libc::WNOHANG == 0 {
+        let unchanged = tried == Ok(0) && unsafe { child.si_pid() } == 0;
+        if unchanged && options & libc::WNOHANG == 0 {
             return None;
         }
         if tried.is_ok() && !info.is_null() {

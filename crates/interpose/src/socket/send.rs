@@ -133,13 +133,13 @@ fn transmit_when_connected(
         return Err(libc::EBADF);
     }
     let flags = flags & !libc::MSG_FASTOPEN;
-    let nobody = (User::NULL, 0);
+    let connected = (User::NULL, 0);
     let on = On { fd, reason: Reason::Connect, limit: Some(Limit::Send) };
     match parking::perform(&UserOp::poll(fd, libc::POLLOUT), on) {
         Parked::Late => Err(libc::EINPROGRESS),
         Parked::Answered(Err(errno)) => Err(errno),
         // If the connection was refused, this call reports it.
-        Parked::Answered(Ok(_)) => transmit_as(fd, buffer, length, flags, nobody, steps),
+        Parked::Answered(Ok(_)) => transmit_as(fd, buffer, length, flags, connected, steps),
         Parked::Unsupported => {
             steps.offload(|| plain_send(fd, buffer, length, flags, User::NULL, 0))
         }

@@ -1,4 +1,4 @@
-//! Constructors that wait: the loader holds its lock meanwhile.
+//! Constructors that wait, while the loader holds its lock.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -64,8 +64,8 @@ fn others_go_on_while_a_constructor_waits() {
         let path = waiting.path.clone();
         let loads = spawn(move || Library::open(&path));
         waiting.begun.read_exact(&mut [0]).unwrap();
-        // These wait for the loader: to be told of a destructor, to load another library. (This fiber
-        // would, too, if it used what has a destructor for the first time: a channel, say.)
+        // These wait for the loader: to register a destructor, to load another library. (This fiber would
+        // wait too, if it first used something with a destructor now: a channel, for example.)
         let (mut there, says) = pipe();
         let says = Arc::new(says);
         let more = |_| {

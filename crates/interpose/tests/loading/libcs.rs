@@ -1,4 +1,4 @@
-//! What stays libc's own: how libraries are looked for, and what is said of those that cannot be loaded.
+//! What is left to libc: where it looks for libraries, and what it reports of those that it cannot load.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -72,8 +72,7 @@ fn a_library_loads_another_one_by_name() {
     Runtime::builder().carriers(1).build().unwrap().run(check);
 }
 
-/// libc keeps some room for variables with a fixed place, and says of a library for which it does not
-/// suffice that it cannot be loaded.
+/// libc has a little room for variables with a fixed place, and refuses to load a library that needs more.
 #[test]
 fn a_library_for_which_there_is_no_room_is_refused() {
     let _alone = alone();

@@ -27,7 +27,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Builds a library of `source`; `None`, and a word about it, where there is no compiler.
+/// Builds a library from `source`; `None`, and a message, if there is no compiler.
 fn build(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let path = directory.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loading").join(source);
@@ -96,7 +96,7 @@ impl Library {
     }
 }
 
-/// Fibers that are alive before libraries are loaded, and use those that they are sent.
+/// Fibers that start before libraries are loaded, and use the libraries that they are sent.
 struct Crowd(Vec<(JoinHandle<()>, mpsc::Sender<Library>, mpsc::Receiver<()>)>);
 
 impl Crowd {
@@ -133,7 +133,7 @@ impl Crowd {
     }
 }
 
-/// How libraries may have their variables.
+/// The ways in which libraries may have their variables.
 fn models() -> Vec<&'static [&'static str]> {
     let mut models: Vec<&[&str]> = vec![&[FIXED], &[DYNAMIC], &[]];
     if cfg!(target_arch = "x86_64") {
@@ -142,7 +142,7 @@ fn models() -> Vec<&'static [&'static str]> {
     models
 }
 
-/// What `dlerror` says, once.
+/// The message of `dlerror`, which it returns once.
 fn error() -> Option<String> {
     // SAFETY: the caller's own text, which is copied.
     unsafe {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use carefree_runtime::Runtime;
 
-/// Longer than anything takes here even on a machine with other things to do.
+/// Longer than anything takes here, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Whether each fiber has its own thread-local storage here. If not, fibers share their carrier's
-/// handle of `std::thread::current`, and `std::thread::park` is nothing for them.
+/// handle of `std::thread::current`, and `std::thread::park` does not work for them.
 pub(crate) fn own_tls() -> bool {
     carefree_context::tls::mode().layout().is_some()
 }
@@ -20,8 +20,7 @@ pub(crate) fn in_forced_mode() -> bool {
     std::env::var_os("CAREFREE_TEST_FORCED").is_some()
 }
 
-/// Runs `f` as a fiber, first where there is one carrier, then where there are two. Fails if it
-/// takes too long: for what could hang.
+/// Runs `f` as a fiber, first on one carrier, then on two. Fails if it takes too long, because it may hang.
 pub(crate) fn on_fibers(f: impl Fn() + Send + Sync + Copy + 'static) {
     for carriers in [1, 2] {
         let (send, receive) = mpsc::channel();

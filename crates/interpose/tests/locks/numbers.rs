@@ -1,4 +1,4 @@
-//! System calls by their numbers on fibers: those that wait let others run, the rest is the kernel's.
+//! System calls by their numbers on fibers: those that wait let other fibers run, all others are the kernel's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -169,7 +169,7 @@ fn futex_wakes_by_mask_and_moves() {
 
         let fibers = waiting(first, &[1; 5]);
         let other = second.as_ptr() as usize;
-        // The word is not what is expected.
+        // The word has another value.
         assert_eq!(futex(first, libc::FUTEX_CMP_REQUEUE, 1, [2, other, 7]), -1);
         assert_eq!(errno(), Some(libc::EAGAIN));
         assert_eq!(futex(first, libc::FUTEX_CMP_REQUEUE, 1, [2, other, 0]), 3);

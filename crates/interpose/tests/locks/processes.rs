@@ -1,10 +1,10 @@
-//! Objects that processes share: who wakes may be where no fiber can be seen.
+//! Objects that processes share: the waker may be in another process, which cannot see fibers.
 
 use std::time::Duration;
 
 use carefree_runtime::Runtime;
 
-/// Memory that a child shares.
+/// Memory that is shared with a child.
 fn shared<T>() -> *mut T {
     // SAFETY: a new mapping at an address of the kernel's choice, of zeros.
     let address = unsafe {
@@ -107,7 +107,7 @@ fn a_mutex_and_a_condition() {
             libc::pthread_mutex_lock(&raw mut (*both).mutex);
             (*both).set = true;
             libc::pthread_cond_signal(&raw mut (*both).condition);
-            // The fiber finds the mutex held by who is elsewhere.
+            // The fiber finds the mutex held by the other process.
             libc::usleep(10_000);
             libc::pthread_mutex_unlock(&raw mut (*both).mutex);
         },

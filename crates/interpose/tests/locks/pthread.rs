@@ -27,7 +27,7 @@ unsafe extern "C" {
     fn funlockfile(stream: *mut libc::FILE);
 }
 
-/// An object of libc's that many use at once.
+/// An object of libc's that fibers and threads share.
 struct Object<T>(UnsafeCell<T>);
 
 // SAFETY: libc's objects are made for it.
@@ -55,7 +55,7 @@ macro_rules! c {
 
 fn mutex(set: impl FnOnce(*mut libc::pthread_mutexattr_t)) -> Arc<Object<libc::pthread_mutex_t>> {
     let object = Object::new(libc::PTHREAD_MUTEX_INITIALIZER);
-    // SAFETY: set up before anybody uses it.
+    // SAFETY: set up before it is used.
     unsafe {
         let mut attributes = std::mem::zeroed();
         libc::pthread_mutexattr_init(&raw mut attributes);
@@ -107,7 +107,7 @@ fn every_kind_of_mutex_lets_one_at_a_time_in() {
         contend(&of_type(libc::PTHREAD_MUTEX_NORMAL), true);
         contend(&of_type(3 /* adaptive */), true);
         if !own_tls() {
-            // The others go by the number of the thread.
+            // Other kinds identify their owner by the thread number.
             return;
         }
         contend(&of_type(libc::PTHREAD_MUTEX_RECURSIVE), true);
@@ -182,7 +182,7 @@ fn a_robust_mutex_outlives_its_owner() {
         let robust = mutex(|attributes| {
             c!(libc::pthread_mutexattr_setrobust, attributes, libc::PTHREAD_MUTEX_ROBUST);
         });
-        // A fiber ends with it, and then a thread, while another fiber waits.
+        // A fiber ends while it holds the mutex, and then a thread does, while another fiber waits.
         for number in [0, 2] {
             let (theirs, locked) = (Arc::clone(&robust), Arc::new(AtomicBool::new(false)));
             let signal = Arc::clone(&locked);
@@ -226,7 +226,7 @@ fn a_wait_for_a_mutex_times_out() {
         assert!(begun.elapsed() >= 2 * SHORT);
         let wrong = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000_000 };
         assert_eq!(c!(libc::pthread_mutex_timedlock, mutex.get(), &raw const wrong), libc::EINVAL);
-        // Time enough, and it is given back.
+        // With enough time, because the mutex is unlocked.
         let theirs = Arc::clone(&mutex);
         let waits = spawn(move || {
             let time = from_now(libc::CLOCK_REALTIME, Duration::from_secs(50));
@@ -275,7 +275,7 @@ fn conditions_between_fibers_and_threads() {
             })
             .collect();
         units.into_iter().for_each(Unit::join);
-        // SAFETY: nobody else is left.
+        // SAFETY: it is not used any more.
         assert_eq!(unsafe { (*state.get()).turn }, 270);
     });
 }
@@ -341,7 +341,7 @@ fn one_signal_for_each_item_of_a_queue() {
             .collect();
         producers.into_iter().for_each(Unit::join);
         consumers.into_iter().for_each(Unit::join);
-        // SAFETY: nobody else is left.
+        // SAFETY: it is not used any more.
         assert_eq!(unsafe { (*state.get()).taken }, 6 * EACH);
     });
 }

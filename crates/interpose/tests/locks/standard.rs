@@ -1,4 +1,4 @@
-//! `std::sync`, as its own tests have it, on fibers.
+//! Tests of `std::sync` from std's own, on fibers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
@@ -23,7 +23,7 @@ fn a_mutex_lets_one_at_a_time_in() {
                         let mut pair = pair.lock().unwrap();
                         pair.0 += 1;
                         if turn % 10 == 0 {
-                            // Others find it held by one that does not run.
+                            // Other fibers find it held by one that does not run.
                             std::thread::yield_now();
                         }
                         pair.1 += 1;

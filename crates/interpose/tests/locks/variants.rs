@@ -86,7 +86,7 @@ fn now(clock: clockid_t) -> timespec {
     time
 }
 
-/// A moment from now by `clock`.
+/// A moment later than now by `clock`.
 fn soon(clock: clockid_t) -> timespec {
     let mut time = now(clock);
     time.tv_nsec += SHORT.as_nanos() as i64;
@@ -117,7 +117,7 @@ fn by_a_clock_of_choice() {
                 libc::sem_init(semaphore.get(), 0, 0);
                 libc::pthread_mutex_lock(mutex.get());
                 libc::pthread_rwlock_wrlock(lock.get());
-                // Nobody comes.
+                // No signal comes.
                 let begun = Instant::now();
                 let wait = |time: timespec| {
                     pthread_cond_clockwait(condition.get(), mutex.get(), clock, &raw const time)
@@ -141,7 +141,7 @@ fn by_a_clock_of_choice() {
                 while TOO_LATE.load(SeqCst) < waiting.len() {
                     sleep(SHORT);
                 }
-                // Somebody comes.
+                // A signal comes.
                 libc::pthread_rwlock_unlock(lock.get());
                 let other = spawn(move || {
                     sleep(SHORT);
@@ -170,7 +170,7 @@ fn c11() {
         let (mutex, condition) =
             unsafe { (Object::new(std::mem::zeroed()), Object::new(std::mem::zeroed())) };
         let count = Object::new(0usize);
-        // SAFETY: objects that stay; the count is touched by who holds the mutex.
+        // SAFETY: objects that stay; the count is accessed with the mutex held.
         unsafe {
             assert_eq!(mtx_init(mutex.get(), MTX_TIMED), THRD_SUCCESS);
             assert_eq!(cnd_init(condition.get()), THRD_SUCCESS);
@@ -271,7 +271,7 @@ fn threads_are_joined_while_other_fibers_run() {
                 TURN.fetch_add(1, SeqCst);
             })
         };
-        // SAFETY: threads that nobody else joins.
+        // SAFETY: threads that are joined here only.
         unsafe {
             let mut time = soon(libc::CLOCK_REALTIME);
             let early = pthread_timedjoin_np(first, ptr::null_mut(), &raw const time);

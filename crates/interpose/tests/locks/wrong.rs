@@ -1,4 +1,4 @@
-//! What C's locks say when they are called wrongly, or would wait for themselves.
+//! What C's locks answer to invalid calls, and to callers that would wait for themselves.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ unsafe extern "C" {
     fn pthread_rwlock_timedwrlock(lock: *mut libc::pthread_rwlock_t, time: *const timespec) -> i32;
 }
 
-/// No time: its nanoseconds are a second.
+/// Invalid: its nanoseconds make a second.
 static NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 1_000_000_000 };
-/// A time that has passed.
+/// A time in the past.
 static PAST: timespec = timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// An object of libc's that fibers share: its address.
@@ -22,7 +22,7 @@ fn shared<T>(value: T) -> usize {
     Box::into_raw(Box::new(value)) as usize
 }
 
-/// What `f` says on a fiber of its own.
+/// What `f` returns on a fiber of its own.
 fn elsewhere(f: impl FnOnce() -> i32 + Send + 'static) -> i32 {
     spawn(f).join().unwrap()
 }
@@ -41,7 +41,7 @@ fn a_time_that_is_none() {
         unsafe {
             let mut semaphore = std::mem::zeroed();
             libc::sem_init(&raw mut semaphore, 0, 1);
-            // What is free is taken whatever the time.
+            // A free lock is taken whatever the time.
             assert_eq!(libc::pthread_mutex_timedlock(m as _, &raw const NO_TIME), 0);
             assert_eq!(pthread_rwlock_timedwrlock(l as _, &raw const NO_TIME), 0);
             assert_eq!(libc::sem_timedwait(&raw mut semaphore, &raw const NO_TIME), 0);
@@ -71,7 +71,7 @@ fn a_time_that_is_none() {
             assert_eq!(errno(), libc::EINVAL);
             assert_eq!(libc::sem_timedwait(&raw mut semaphore, &raw const PAST), -1);
             assert_eq!(errno(), libc::ETIMEDOUT);
-            // The mutex stays with who has it.
+            // The mutex keeps its owner.
             let wait = |time: &timespec| libc::pthread_cond_timedwait(c as _, m as _, time);
             assert_eq!(wait(&NO_TIME), libc::EINVAL);
             assert_eq!(wait(&PAST), libc::ETIMEDOUT);
@@ -88,7 +88,7 @@ fn a_time_that_is_none() {
 #[test]
 fn a_writer_that_would_wait_for_itself_is_told() {
     if !own_tls() {
-        // Fibers of a carrier have one number then, and nobody can tell.
+        // Fibers of a carrier share its number then, and cannot be told apart.
         return;
     }
     on_fibers(|| {
@@ -98,7 +98,7 @@ fn a_writer_that_would_wait_for_itself_is_told() {
             assert_eq!(libc::pthread_rwlock_wrlock(lock as _), 0);
             assert_eq!(libc::pthread_rwlock_wrlock(lock as _), libc::EDEADLK);
             assert_eq!(libc::pthread_rwlock_rdlock(lock as _), libc::EDEADLK);
-            // Others wait, and get it.
+            // Other fibers wait, and get it.
             let others: Vec<_> = (0..20)
                 .map(|index| {
                     spawn(move || {
@@ -136,7 +136,7 @@ fn waiting_for_a_condition_without_its_mutex() {
             let time = timespec { tv_sec: i64::MAX, tv_nsec: 0 };
             let waited = libc::pthread_cond_timedwait(&raw mut condition, m as _, &raw const time);
             assert_eq!(waited, libc::EPERM);
-            // Nobody waits: it can be signalled and destroyed.
+            // Without waiters it can be signalled and destroyed.
             assert_eq!(libc::pthread_cond_signal(&raw mut condition), 0);
             assert_eq!(libc::pthread_cond_destroy(&raw mut condition), 0);
             assert_eq!(libc::pthread_mutex_lock(m as _), 0);
