@@ -85,7 +85,7 @@ fn plain() {
         there.write_all(b"x").unwrap();
         here.read_exact(&mut [0]).unwrap();
     }
-    report("write and read, nobody waits", started, ROUNDS);
+    report("write and read without waiting", started, ROUNDS);
 }
 
 /// Two threads that wake each other, each sleeping with an operation pending.

@@ -142,7 +142,7 @@ fn crossbeam_selects_and_times_out() {
         let begun = Instant::now();
         assert_eq!(from_left.recv_timeout(limit), Err(RecvTimeoutError::Timeout));
         select! {
-            recv(from_right) -> _ => panic!("nobody sends"),
+            recv(from_right) -> _ => panic!("no message is sent"),
             recv(after(limit)) -> _ => {}
         }
         assert!(begun.elapsed() >= 2 * limit);

@@ -61,7 +61,7 @@ fn a_crowd_is_served_byte_by_byte(kind: Kind) {
         there.write_all(&[number as u8]).unwrap();
         let end = clock::after(PATIENCE);
         while served.len() <= number {
-            assert!(clock::now() < end, "byte {number} reaches nobody");
+            assert!(clock::now() < end, "byte {number} is not read");
             let mut out = Vec::new();
             bench.driver.wait((kind != Kind::Mock).then_some(end), &mut out);
             served.extend(out);
@@ -196,7 +196,7 @@ impl Crowd {
     }
 
     fn waits(&self, what: What) -> bool {
-        self.under_way.values().any(|(who, _)| *who == what)
+        self.under_way.values().any(|(operation, _)| *operation == what)
     }
 
     fn is_ready(&self, events: i16) -> bool {
@@ -216,7 +216,7 @@ impl Crowd {
             if !forgotten {
                 return;
             }
-            assert!(clock::now() < end, "somebody waits for what is there, seed {seed}");
+            assert!(clock::now() < end, "an operation waits though it could complete, seed {seed}");
         }
     }
 
