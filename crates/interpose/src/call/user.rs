@@ -18,6 +18,8 @@
 //! * It is not used after the stand-in has returned, or after what was lent by [`User::lend`] is gone. A
 //!   thread of the offload pool is waited for, and an operation too, whatever ends its fiber's wait.
 //!
+//! For an object of libc's, such as a lock, the program has promised also that libc has set it up.
+//!
 //! So what takes a `User` need not be `unsafe`. What makes one is: see [`User::new`]. (A stand-in's own are
 //! made by its callers, which is why a stand-in is `unsafe`.)
 //!

@@ -32,6 +32,7 @@ use carefree_context::loader;
 use carefree_runtime::Reason;
 use carefree_runtime::clock::NEVER;
 
+use crate::call::user::User;
 use crate::locks::mutex::{pthread_mutex_lock, pthread_mutex_unlock};
 use crate::locks::object::{Unseen, Wait};
 
@@ -99,10 +100,10 @@ fn held_by_caller() -> Option<[u32; WORDS]> {
         libc::pthread_mutexattr_settype(&raw mut attributes, libc::PTHREAD_MUTEX_RECURSIVE);
         let mutex = UnsafeCell::new(std::mem::zeroed::<libc::pthread_mutex_t>());
         libc::pthread_mutex_init(mutex.get(), &raw const attributes);
-        let locked = pthread_mutex_lock::original(mutex.get()) == 0;
+        let locked = pthread_mutex_lock::original(User::new(mutex.get())) == 0;
         let words = mutex.get().cast::<[u32; WORDS]>().read_volatile();
         if locked {
-            pthread_mutex_unlock::original(mutex.get());
+            pthread_mutex_unlock::original(User::new(mutex.get()));
         }
         libc::pthread_mutex_destroy(mutex.get());
         libc::pthread_mutexattr_destroy(&raw mut attributes);
@@ -140,7 +141,7 @@ struct Taken(*mut libc::pthread_mutex_t);
 impl Drop for Taken {
     fn drop(&mut self) {
         // SAFETY: the caller has taken it.
-        unsafe { pthread_mutex_unlock::original(self.0) };
+        pthread_mutex_unlock::original(unsafe { User::new(self.0) });
     }
 }
 

@@ -5,13 +5,14 @@ use std::ptr;
 
 use carefree_reactor::clock::NEVER;
 
+use crate::call::user::User;
 use crate::locks::{condition, mutex, object, once};
 use crate::thread::join;
-use crate::time::deadline::{Clock, absolute};
+use crate::time::deadline::{Clock, absolute_of};
 
 type Mutex = libc::pthread_mutex_t;
 type Condition = libc::pthread_cond_t;
-type Time = *const libc::timespec;
+type Time = User<libc::timespec>;
 
 /// C11's result for an `errno`: `thrd_success` and its kin, by their values in glibc and musl.
 fn result(errno: c_int) -> c_int {
@@ -26,60 +27,57 @@ fn result(errno: c_int) -> c_int {
 
 interpose! { lean
     /// `mtx_lock(3)`.
-    fn mtx_lock(mutex: *mut Mutex) -> c_int, linked "__mtx_lock" {
-        // SAFETY: the caller's promise.
-        result(unsafe { mutex::lock(mutex, || Ok(NEVER)) })
+    safe fn mtx_lock(mutex: User<Mutex>) -> c_int, linked "__mtx_lock" {
+        result(mutex::lock(mutex, || Ok(NEVER)))
     }
 }
 
 interpose! { lean
     /// `mtx_timedlock(3)`.
-    fn mtx_timedlock(mutex: *mut Mutex, time: Time) -> c_int, linked "__mtx_timedlock" {
-        // SAFETY: the caller's promise.
-        result(unsafe { mutex::lock(mutex, || absolute(&*time, Clock::Realtime)) })
+    safe fn mtx_timedlock(mutex: User<Mutex>, time: Time) -> c_int, linked "__mtx_timedlock" {
+        result(mutex::lock(mutex, || absolute_of(time, Clock::Realtime)))
     }
 }
 
 interpose! { lean anywhere
     /// `mtx_unlock(3)`.
-    fn mtx_unlock(mutex: *mut Mutex) -> c_int, linked "__mtx_unlock" {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(mutex) };
-        object::wake_one(mutex as usize);
+    safe fn mtx_unlock(mutex: User<Mutex>) -> c_int, linked "__mtx_unlock" {
+        let result = original(mutex);
+        object::wake_one(mutex.address());
         result
     }
 }
 
 interpose! { lean anywhere
     /// `cnd_wait(3)`.
-    fn cnd_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int, linked "__cnd_wait" {
-        // SAFETY: the caller's promise.
+    safe fn cnd_wait(condition: User<Condition>, mutex: User<Mutex>) -> c_int, linked "__cnd_wait" {
+        // SAFETY: the same objects, which are pthread's.
         result(unsafe { condition::pthread_cond_wait(condition, mutex) })
     }
 }
 
 interpose! { lean anywhere
     /// `cnd_timedwait(3)`.
-    fn cnd_timedwait(condition: *mut Condition, mutex: *mut Mutex, time: Time) -> c_int,
+    safe fn cnd_timedwait(condition: User<Condition>, mutex: User<Mutex>, time: Time) -> c_int,
         linked "__cnd_timedwait"
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: the same objects, which are pthread's.
         result(unsafe { condition::pthread_cond_timedwait(condition, mutex, time) })
     }
 }
 
 interpose! { lean anywhere
     /// `cnd_signal(3)`.
-    fn cnd_signal(condition: *mut Condition) -> c_int, linked "__cnd_signal" {
-        // SAFETY: the caller's promise.
+    safe fn cnd_signal(condition: User<Condition>) -> c_int, linked "__cnd_signal" {
+        // SAFETY: the same objects, which are pthread's.
         result(unsafe { condition::pthread_cond_signal(condition) })
     }
 }
 
 interpose! { lean anywhere
     /// `cnd_broadcast(3)`.
-    fn cnd_broadcast(condition: *mut Condition) -> c_int, linked "__cnd_broadcast" {
-        // SAFETY: the caller's promise.
+    safe fn cnd_broadcast(condition: User<Condition>) -> c_int, linked "__cnd_broadcast" {
+        // SAFETY: the same objects, which are pthread's.
         result(unsafe { condition::pthread_cond_broadcast(condition) })
     }
 }
@@ -89,7 +87,7 @@ interpose! { lean anywhere
     fn call_once(flag: *mut libc::pthread_once_t, routine: once::Routine) -> (),
         linked "__call_once"
     {
-        // SAFETY: the caller's promise. There is no error that it could have.
+        // SAFETY: the caller's promise. It cannot fail.
         unsafe { once::pthread_once(flag, routine) };
     }
 }

@@ -25,11 +25,12 @@ use carefree_runtime::wait::{Until, park_after};
 use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::fiber;
+use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::mutex;
 use crate::locks::object::RECHECK;
 use crate::locks::unseen_unlock::giving_back;
-use crate::time::deadline::{Clock, absolute};
+use crate::time::deadline::{Clock, absolute_of};
 
 type Condition = libc::pthread_cond_t;
 type Mutex = libc::pthread_mutex_t;
@@ -39,10 +40,9 @@ const TURNS: u32 = 128;
 
 interpose! { lean anywhere
     /// `pthread_cond_wait(3)`.
-    fn pthread_cond_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int,
+    safe fn pthread_cond_wait(condition: User<Condition>, mutex: User<Mutex>) -> c_int,
         version "GLIBC_2.3.2", linked "__pthread_cond_wait" {
-        // SAFETY: the caller's promise.
-        unsafe {
+        {
             if !fiber::on_fiber() {
                 return giving_back(mutex, || original(condition, mutex));
             }
@@ -53,22 +53,18 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_cond_timedwait(3)`.
-    fn pthread_cond_timedwait(
-        condition: *mut Condition,
-        mutex: *mut Mutex,
-        time: *const libc::timespec,
+    safe fn pthread_cond_timedwait(
+        condition: User<Condition>,
+        mutex: User<Mutex>,
+        time: User<libc::timespec>,
     ) -> c_int, version "GLIBC_2.3.2", linked "__pthread_cond_timedwait" {
         if !fiber::on_fiber() {
-            // SAFETY: the caller's promise.
-            return giving_back(mutex, || unsafe { original(condition, mutex, time) });
+            return giving_back(mutex, || original(condition, mutex, time));
         }
-        // SAFETY: a condition variable, says the caller.
-        let monotonic = unsafe { kinds().condition_monotonic.is_set(condition, false) };
+        let monotonic = kinds().condition_monotonic.is_set(condition, false);
         let clock = if monotonic { Clock::Monotonic } else { Clock::Realtime };
-        // SAFETY: the caller's promise.
-        match absolute(unsafe { &*time }, clock) {
-            // SAFETY: the caller's promise.
-            Ok(deadline) => unsafe { wait(condition, mutex, deadline) },
+        match absolute_of(time, clock) {
+            Ok(deadline) => wait(condition, mutex, deadline),
             Err(errno) => errno,
         }
     }
@@ -76,20 +72,17 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_cond_clockwait(3)`.
-    fn pthread_cond_clockwait(
-        condition: *mut Condition,
-        mutex: *mut Mutex,
+    safe fn pthread_cond_clockwait(
+        condition: User<Condition>,
+        mutex: User<Mutex>,
         clock: libc::clockid_t,
-        time: *const libc::timespec,
+        time: User<libc::timespec>,
     ) -> c_int, linked "__pthread_cond_clockwait" {
         if !fiber::on_fiber() {
-            // SAFETY: the caller's promise.
-            return giving_back(mutex, || unsafe { original(condition, mutex, clock, time) });
+            return giving_back(mutex, || original(condition, mutex, clock, time));
         }
-        // SAFETY: the caller's promise.
-        match Clock::from_id(clock).and_then(|clock| absolute(unsafe { &*time }, clock)) {
-            // SAFETY: the caller's promise.
-            Ok(deadline) => unsafe { wait(condition, mutex, deadline) },
+        match Clock::from_id(clock).and_then(|clock| absolute_of(time, clock)) {
+            Ok(deadline) => wait(condition, mutex, deadline),
             Err(errno) => errno,
         }
     }
@@ -97,10 +90,10 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_cond_signal(3)`.
-    fn pthread_cond_signal(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2",
+    safe fn pthread_cond_signal(condition: User<Condition>) -> c_int, version "GLIBC_2.3.2",
         linked "__pthread_cond_signal"
     {
-        let key = condition as usize;
+        let key = condition.address();
         if lot::is_waited(key) {
             static TURN: AtomicU32 = AtomicU32::new(0);
             let turn = TURN.load(Ordering::Relaxed).wrapping_add(1);
@@ -109,20 +102,18 @@ interpose! { lean anywhere
                 return 0;
             }
         }
-        // SAFETY: the caller's promise.
-        unsafe { original(condition) }
+        original(condition)
     }
 }
 
 interpose! { lean anywhere
     /// `pthread_cond_broadcast(3)`.
-    fn pthread_cond_broadcast(condition: *mut Condition) -> c_int, version "GLIBC_2.3.2",
+    safe fn pthread_cond_broadcast(condition: User<Condition>) -> c_int, version "GLIBC_2.3.2",
         linked "__pthread_cond_broadcast"
     {
         // First libc's: as soon as all waiters are woken, one of them may destroy the condition.
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(condition) };
-        let key = condition as usize;
+        let result = original(condition);
+        let key = condition.address();
         if lot::is_waited(key) {
             lot::unpark(key, usize::MAX);
         }
@@ -131,28 +122,23 @@ interpose! { lean anywhere
 }
 
 /// Parks the calling fiber until it is signalled.
-///
-/// # Safety
-/// A condition variable and the mutex that belongs to it.
-unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: u64) -> c_int {
-    // SAFETY: the caller's promise.
-    let shared = unsafe { kinds().condition_shared.is_set(condition, true) };
+fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int {
+    let shared = kinds().condition_shared.is_set(condition, true);
     // Another process cannot wake a fiber, so the fiber wakes spuriously now and then.
     let look_again = if shared { clock::now() + RECHECK } else { NEVER };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
     let mut unlocked = 0;
     let unlock = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: the mutex of the wait that the program has given and libc has set up.
         unlocked = unsafe { mutex::pthread_mutex_unlock(mutex) };
         unlocked == 0
     };
     let outcome =
-        fiber::guarded(|| park_after(condition as usize, unlock, Reason::Condition, until));
+        fiber::guarded(|| park_after(condition.address(), unlock, Reason::Condition, until));
     if unlocked != 0 {
         return unlocked;
     }
-    // SAFETY: the caller's promise.
-    match unsafe { mutex::lock(mutex, || Ok(NEVER)) } {
+    match mutex::lock(mutex, || Ok(NEVER)) {
         0 if outcome == Outcome::TimedOut && deadline <= look_again => libc::ETIMEDOUT,
         result => result,
     }

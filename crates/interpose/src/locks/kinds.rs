@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::call::user::User;
+
 /// A bit in an object of libc's that distinguishes one kind from the usual one.
 ///
 /// Its place differs between versions of libc. So it is not taken from a header, but found by comparing two
@@ -31,7 +33,7 @@ impl Bit {
     /// As for [`Known::is_set`].
     ///
     /// # Safety
-    /// As there.
+    /// Libc has set the object up.
     unsafe fn is_set<T>(self, object: *const T, unknown: bool) -> bool {
         if self.mask == 0 {
             return unknown;
@@ -62,12 +64,9 @@ impl Known {
     }
 
     /// Whether `object` is of the special kind. `unknown` if this libc has no such bit.
-    ///
-    /// # Safety
-    /// `object` was set up by libc.
-    pub(crate) unsafe fn is_set<T>(&self, object: *const T, unknown: bool) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { self.bit().is_set(object, unknown) }
+    pub(crate) fn is_set<T>(&self, object: User<T>, unknown: bool) -> bool {
+        // SAFETY: the program has given it for an object of this type, which libc has set up.
+        unsafe { self.bit().is_set(object.pointer(), unknown) }
     }
 
     fn bit(&self) -> Bit {

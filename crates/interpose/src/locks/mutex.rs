@@ -11,90 +11,76 @@ use std::ffi::c_int;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 
+use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Unseen, Wait, wake_one};
 use crate::locks::unseen_unlock;
-use crate::time::deadline::{Clock, absolute};
+use crate::time::deadline::{Clock, absolute_of};
 
 type Mutex = libc::pthread_mutex_t;
 
 interpose! { lean
     /// `pthread_mutex_lock(3)`.
-    fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int, linked "__pthread_mutex_lock" {
-        // SAFETY: the caller's promise.
-        unsafe { lock(mutex, || Ok(NEVER)) }
+    safe fn pthread_mutex_lock(mutex: User<Mutex>) -> c_int, linked "__pthread_mutex_lock" {
+        lock(mutex, || Ok(NEVER))
     }
 }
 
 interpose! { lean
     /// `pthread_mutex_timedlock(3)`.
-    fn pthread_mutex_timedlock(mutex: *mut Mutex, time: *const libc::timespec) -> c_int,
+    safe fn pthread_mutex_timedlock(mutex: User<Mutex>, time: User<libc::timespec>) -> c_int,
         linked "__pthread_mutex_timedlock"
     {
-        // SAFETY: the caller's promise.
-        unsafe { lock(mutex, || absolute(&*time, Clock::Realtime)) }
+        lock(mutex, || absolute_of(time, Clock::Realtime))
     }
 }
 
 interpose! { lean
     /// `pthread_mutex_clocklock(3)`.
-    fn pthread_mutex_clocklock(
-        mutex: *mut Mutex,
+    safe fn pthread_mutex_clocklock(
+        mutex: User<Mutex>,
         clock: libc::clockid_t,
-        time: *const libc::timespec,
+        time: User<libc::timespec>,
     ) -> c_int, linked "__pthread_mutex_clocklock" {
-        // SAFETY: the caller's promise.
-        unsafe { lock(mutex, || absolute(&*time, Clock::from_id(clock)?)) }
+        lock(mutex, || absolute_of(time, Clock::from_id(clock)?))
     }
 }
 
 interpose! { lean anywhere
     /// `pthread_mutex_unlock(3)`.
-    fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int, linked "__pthread_mutex_unlock" {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(mutex) };
+    safe fn pthread_mutex_unlock(mutex: User<Mutex>) -> c_int, linked "__pthread_mutex_unlock" {
+        let result = original(mutex);
         // Uses only the address: the next owner may destroy the mutex.
-        wake_one(mutex as usize);
+        wake_one(mutex.address());
         result
     }
 }
 
 /// Locks a mutex for the calling fiber. `deadline` is computed only if the fiber must wait.
-///
-/// # Safety
-/// It is a mutex.
-pub(crate) unsafe fn lock(
-    mutex: *mut Mutex,
-    deadline: impl FnOnce() -> Result<u64, c_int>,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let result = unsafe { libc::pthread_mutex_trylock(mutex) };
+pub(crate) fn lock(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
+    // SAFETY: a mutex that the program has given and libc has set up.
+    let result = unsafe { libc::pthread_mutex_trylock(mutex.pointer()) };
     if result != libc::EBUSY {
         return result;
     }
-    // SAFETY: the caller's promise.
-    unsafe { wait(mutex, deadline) }
+    wait(mutex, deadline)
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn wait(mutex: *mut Mutex, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
+fn wait(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
     let kinds = kinds();
-    // SAFETY: a mutex, says the caller.
-    let (shared, robust, checked, inherits) = unsafe {
-        (
-            kinds.mutex_shared.is_set(mutex, true),
-            kinds.mutex_robust.is_set(mutex, true),
-            kinds.mutex_checked.is_set(mutex, false),
-            kinds.mutex_inherits.is_set(mutex, true),
-        )
-    };
+    let (shared, robust, checked, inherits) = (
+        kinds.mutex_shared.is_set(mutex, true),
+        kinds.mutex_robust.is_set(mutex, true),
+        kinds.mutex_checked.is_set(mutex, false),
+        kinds.mutex_inherits.is_set(mutex, true),
+    );
     if checked && !inherits {
         // `trylock` does not report that the caller holds the mutex already. `timedlock` does, and with a
         // time in the past it does not wait.
-        let long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
-        // SAFETY: as above.
-        match unsafe { pthread_mutex_timedlock::original(mutex, &raw const long_ago) } {
+        let mut long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
+        match pthread_mutex_timedlock::original(mutex, User::lend(&mut long_ago)) {
             libc::ETIMEDOUT | libc::EINVAL => {}
             result => return result,
         }
@@ -104,7 +90,7 @@ unsafe fn wait(mutex: *mut Mutex, deadline: impl FnOnce() -> Result<u64, c_int>)
         Err(errno) => return errno,
     };
     let wait = Wait {
-        key: mutex as usize,
+        key: mutex.address(),
         tag: 0,
         reason: Reason::Mutex,
         deadline,
@@ -114,8 +100,9 @@ unsafe fn wait(mutex: *mut Mutex, deadline: impl FnOnce() -> Result<u64, c_int>)
         },
     };
     let taken = wait.until(|| {
-        // SAFETY: as above.
-        Some(unsafe { libc::pthread_mutex_trylock(mutex) }).filter(|result| *result != libc::EBUSY)
+        // SAFETY: a mutex, as above.
+        Some(unsafe { libc::pthread_mutex_trylock(mutex.pointer()) })
+            .filter(|result| *result != libc::EBUSY)
     });
     taken.unwrap_or(libc::ETIMEDOUT)
 }

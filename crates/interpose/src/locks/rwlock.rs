@@ -9,12 +9,13 @@ use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::{Reason, lot};
 
+use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Unseen, Wait, is_waited_after_release};
-use crate::time::deadline::{Clock, absolute};
+use crate::time::deadline::{Clock, absolute_of};
 
 type Lock = libc::pthread_rwlock_t;
-type Time = *const libc::timespec;
+type Time = User<libc::timespec>;
 type Try = unsafe extern "C" fn(*mut Lock) -> c_int;
 
 const READER: u32 = 1;
@@ -27,49 +28,44 @@ unsafe extern "C" {
 
 interpose! { lean
     /// `pthread_rwlock_rdlock(3)`.
-    fn pthread_rwlock_rdlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_rdlock" {
-        // SAFETY: the caller's promise.
-        unsafe { take(lock, READER, || Ok(NEVER)) }
+    safe fn pthread_rwlock_rdlock(lock: User<Lock>) -> c_int, linked "__pthread_rwlock_rdlock" {
+        take(lock, READER, || Ok(NEVER))
     }
 }
 
 interpose! { lean
     /// `pthread_rwlock_wrlock(3)`.
-    fn pthread_rwlock_wrlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_wrlock" {
-        // SAFETY: the caller's promise.
-        unsafe { take(lock, WRITER, || Ok(NEVER)) }
+    safe fn pthread_rwlock_wrlock(lock: User<Lock>) -> c_int, linked "__pthread_rwlock_wrlock" {
+        take(lock, WRITER, || Ok(NEVER))
     }
 }
 
 interpose! { lean
     /// `pthread_rwlock_timedrdlock(3)`.
-    fn pthread_rwlock_timedrdlock(lock: *mut Lock, time: Time) -> c_int,
+    safe fn pthread_rwlock_timedrdlock(lock: User<Lock>, time: Time) -> c_int,
         linked "___pthread_rwlock_timedrdlock"
     {
-        // SAFETY: the caller's promise.
-        unsafe { take(lock, READER, || absolute(&*time, Clock::Realtime)) }
+        take(lock, READER, || absolute_of(time, Clock::Realtime))
     }
 }
 
 interpose! { lean
     /// `pthread_rwlock_clockrdlock(3)`.
-    fn pthread_rwlock_clockrdlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int,
+    safe fn pthread_rwlock_clockrdlock(lock: User<Lock>, clock: libc::clockid_t, time: Time) -> c_int,
         linked "___pthread_rwlock_clockrdlock"
     {
-        // SAFETY: the caller's promise.
-        unsafe { take(lock, READER, || absolute(&*time, Clock::from_id(clock)?)) }
+        take(lock, READER, || absolute_of(time, Clock::from_id(clock)?))
     }
 }
 
 interpose! { lean anywhere
     /// `pthread_rwlock_timedwrlock(3)`.
-    fn pthread_rwlock_timedwrlock(lock: *mut Lock, time: Time) -> c_int,
+    safe fn pthread_rwlock_timedwrlock(lock: User<Lock>, time: Time) -> c_int,
         linked "___pthread_rwlock_timedwrlock"
     {
-        // SAFETY: the caller's promise.
-        unsafe {
+        {
             if crate::call::fiber::on_fiber() {
-                return take(lock, WRITER, || absolute(&*time, Clock::Realtime));
+                return take(lock, WRITER, || absolute_of(time, Clock::Realtime));
             }
             wake_if_given_up(lock, original(lock, time))
         }
@@ -78,13 +74,12 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_rwlock_clockwrlock(3)`.
-    fn pthread_rwlock_clockwrlock(lock: *mut Lock, clock: libc::clockid_t, time: Time) -> c_int,
+    safe fn pthread_rwlock_clockwrlock(lock: User<Lock>, clock: libc::clockid_t, time: Time) -> c_int,
         linked "___pthread_rwlock_clockwrlock"
     {
-        // SAFETY: the caller's promise.
-        unsafe {
+        {
             if crate::call::fiber::on_fiber() {
-                return take(lock, WRITER, || absolute(&*time, Clock::from_id(clock)?));
+                return take(lock, WRITER, || absolute_of(time, Clock::from_id(clock)?));
             }
             wake_if_given_up(lock, original(lock, clock, time))
         }
@@ -93,16 +88,15 @@ interpose! { lean anywhere
 
 interpose! { lean anywhere
     /// `pthread_rwlock_unlock(3)`.
-    fn pthread_rwlock_unlock(lock: *mut Lock) -> c_int, linked "__pthread_rwlock_unlock" {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(lock) };
+    safe fn pthread_rwlock_unlock(lock: User<Lock>) -> c_int, linked "__pthread_rwlock_unlock" {
+        let result = original(lock);
         wake(lock);
         result
     }
 }
 
 /// A waiting writer may keep readers out, if the lock is of that kind. If it gives up, they can go on.
-fn wake_if_given_up(lock: *mut Lock, result: c_int) -> c_int {
+fn wake_if_given_up(lock: User<Lock>, result: c_int) -> c_int {
     if result != 0 {
         wake(lock);
     }
@@ -110,8 +104,8 @@ fn wake_if_given_up(lock: *mut Lock, result: c_int) -> c_int {
 }
 
 #[inline(always)]
-fn wake(lock: *mut Lock) {
-    let key = lock as usize;
+fn wake(lock: User<Lock>) {
+    let key = lock.address();
     if is_waited_after_release(key) {
         lot::unpark_matching(key, usize::MAX, |tag| tag == READER);
         lot::unpark_matching(key, 1, |tag| tag == WRITER);
@@ -122,20 +116,16 @@ fn wake(lock: *mut Lock) {
 ///
 /// The trying functions do not report that. `timedrdlock` does, and with a time in the past it does not wait.
 /// (Fibers that share their carrier's number cannot be told apart, so this is not asked.)
-///
-/// # Safety
-/// It is a lock.
-unsafe fn is_writer(lock: *mut Lock) -> bool {
+fn is_writer(lock: User<Lock>) -> bool {
     if tls::mode().layout().is_none() {
         return false;
     }
-    let long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
-    // SAFETY: the caller's promise.
-    match unsafe { pthread_rwlock_timedrdlock::original(lock, &raw const long_ago) } {
+    let mut long_ago = libc::timespec { tv_sec: -1, tv_nsec: 0 };
+    match pthread_rwlock_timedrdlock::original(lock, User::lend(&mut long_ago)) {
         libc::EDEADLK => true,
         0 => {
             // It has become free. It is unlocked again, because the caller may want it for writing.
-            // SAFETY: as above, and it was just taken.
+            // SAFETY: the same lock, which was just taken.
             unsafe { pthread_rwlock_unlock(lock) };
             false
         }
@@ -144,33 +134,29 @@ unsafe fn is_writer(lock: *mut Lock) -> bool {
 }
 
 /// Locks it for the calling fiber.
-///
-/// # Safety
-/// It is a lock.
-unsafe fn take(lock: *mut Lock, tag: u32, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
+fn take(lock: User<Lock>, tag: u32, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
     let attempt: Try = match tag {
         READER => pthread_rwlock_tryrdlock,
         _ => pthread_rwlock_trywrlock,
     };
-    // SAFETY: the caller's promise.
-    let result = unsafe { attempt(lock) };
+    // SAFETY: a lock that the program has given and libc has set up.
+    let result = unsafe { attempt(lock.pointer()) };
     if result != libc::EBUSY {
         return result;
     }
-    // SAFETY: as above.
-    if unsafe { is_writer(lock) } {
+    if is_writer(lock) {
         return libc::EDEADLK;
     }
     let deadline = match deadline() {
         Ok(deadline) => deadline,
         Err(errno) => return errno,
     };
-    // SAFETY: the caller's promise.
-    let shared = unsafe { kinds().lock_shared.is_set(lock, true) };
+    let shared = kinds().lock_shared.is_set(lock, true);
     let unseen = Unseen::if_shared(shared);
-    let key = lock as usize;
+    let key = lock.address();
     let wait = Wait { key, tag, reason: Reason::ReadWriteLock, deadline, unseen };
-    // SAFETY: the caller's promise.
-    let taken = wait.until(|| Some(unsafe { attempt(lock) }).filter(|r| *r != libc::EBUSY));
+    // SAFETY: a lock that the program has given and libc has set up.
+    let taken =
+        wait.until(|| Some(unsafe { attempt(lock.pointer()) }).filter(|r| *r != libc::EBUSY));
     taken.unwrap_or(libc::ETIMEDOUT)
 }

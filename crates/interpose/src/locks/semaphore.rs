@@ -9,57 +9,52 @@ use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 
 use crate::call::answer::set_errno;
+use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::object::{Unseen, Wait, wake_one};
-use crate::time::deadline::{Clock, absolute};
+use crate::time::deadline::{Clock, absolute_of};
 
 type Semaphore = libc::sem_t;
 
 interpose! { lean
     /// `sem_wait(3)`.
-    fn sem_wait(semaphore: *mut Semaphore) -> c_int, linked "__new_sem_wait" {
-        // SAFETY: the caller's promise.
-        unsafe { take(semaphore, || Ok(NEVER)) }
+    safe fn sem_wait(semaphore: User<Semaphore>) -> c_int, linked "__new_sem_wait" {
+        take(semaphore, || Ok(NEVER))
     }
 }
 
 interpose! { lean
     /// `sem_timedwait(3)`.
-    fn sem_timedwait(semaphore: *mut Semaphore, time: *const libc::timespec) -> c_int,
+    safe fn sem_timedwait(semaphore: User<Semaphore>, time: User<libc::timespec>) -> c_int,
         linked "___sem_timedwait"
     {
-        // SAFETY: the caller's promise.
-        unsafe { take(semaphore, || absolute(&*time, Clock::Realtime)) }
+        take(semaphore, || absolute_of(time, Clock::Realtime))
     }
 }
 
 interpose! { lean
     /// `sem_clockwait(3)`.
-    fn sem_clockwait(
-        semaphore: *mut Semaphore,
+    safe fn sem_clockwait(
+        semaphore: User<Semaphore>,
         clock: libc::clockid_t,
-        time: *const libc::timespec,
+        time: User<libc::timespec>,
     ) -> c_int, linked "___sem_clockwait" {
-        // SAFETY: the caller's promise.
-        unsafe { take(semaphore, || absolute(&*time, Clock::from_id(clock)?)) }
+        take(semaphore, || absolute_of(time, Clock::from_id(clock)?))
     }
 }
 
 interpose! { lean anywhere
     /// `sem_post(3)`.
-    fn sem_post(semaphore: *mut Semaphore) -> c_int, linked "__new_sem_post" {
-        // SAFETY: the caller's promise.
-        let result = unsafe { original(semaphore) };
-        wake_one(semaphore as usize);
+    safe fn sem_post(semaphore: User<Semaphore>) -> c_int, linked "__new_sem_post" {
+        let result = original(semaphore);
+        wake_one(semaphore.address());
         result
     }
 }
 
-/// # Safety
-/// It is a semaphore.
-unsafe fn take(semaphore: *mut Semaphore, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
-    // SAFETY: the caller's promise.
-    let attempt = || unsafe { libc::sem_trywait(semaphore) == 0 };
+fn take(semaphore: User<Semaphore>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
+    // SAFETY: a semaphore that the program has given and libc has set up.
+    let attempt = || unsafe { libc::sem_trywait(semaphore.pointer()) == 0 };
     if attempt() {
         return 0;
     }
@@ -70,10 +65,9 @@ unsafe fn take(semaphore: *mut Semaphore, deadline: impl FnOnce() -> Result<u64,
             return -1;
         }
     };
-    // SAFETY: the caller's promise.
-    let shared = unsafe { kinds().semaphore_shared.is_set(semaphore, true) };
+    let shared = kinds().semaphore_shared.is_set(semaphore, true);
     let unseen = Unseen::if_shared(shared);
-    let key = semaphore as usize;
+    let key = semaphore.address();
     let wait = Wait { key, tag: 0, reason: Reason::PosixSemaphore, deadline, unseen };
     match wait.until(|| attempt().then_some(())) {
         Some(()) => 0,

@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 
+use crate::call::user::User;
 use crate::locks::object::{Unseen, Wait, wake_one};
 
 unsafe extern "C" {
@@ -20,11 +21,11 @@ type Nothing = ();
 
 interpose! { lean
     /// `flockfile(3)`.
-    fn flockfile(stream: *mut libc::FILE) -> Nothing, linked "__flockfile" {
-        // SAFETY: the caller's promise.
-        let attempt = || unsafe { ftrylockfile(stream) == 0 };
+    safe fn flockfile(stream: User<libc::FILE>) -> Nothing, linked "__flockfile" {
+        // SAFETY: a stream that the program has given and libc has set up.
+        let attempt = || unsafe { ftrylockfile(stream.pointer()) == 0 };
         if !attempt() {
-            let key = stream as usize;
+            let key = stream.address();
             // libc's own functions unlock it unseen.
             let unseen = Unseen::Always;
             let wait = Wait { key, tag: 0, reason: Reason::Stream, deadline: NEVER, unseen };
@@ -35,9 +36,8 @@ interpose! { lean
 
 interpose! { lean anywhere
     /// `funlockfile(3)`.
-    fn funlockfile(stream: *mut libc::FILE) -> Nothing, linked "__funlockfile" {
-        // SAFETY: the caller's promise.
-        unsafe { original(stream) };
-        wake_one(stream as usize);
+    safe fn funlockfile(stream: User<libc::FILE>) -> Nothing, linked "__funlockfile" {
+        original(stream);
+        wake_one(stream.address());
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_runtime::lot;
 
+use crate::call::user::User;
+
 const PLACES: usize = 256;
 
 /// How many threads are in libc's waiting functions, by the place of their mutex.
@@ -23,10 +25,10 @@ pub(crate) fn gives_back(mutex: usize) -> bool {
 /// Calls `wait`, libc's function, for a thread. Nothing here needs to be dropped: a thread that is cancelled
 /// while it waits stays counted, which only costs others a look now and then.
 pub(crate) fn giving_back(
-    mutex: *mut libc::pthread_mutex_t,
+    mutex: User<libc::pthread_mutex_t>,
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
-    let key = mutex as usize;
+    let key = mutex.address();
     let place = place(key);
     place.fetch_add(1, Ordering::SeqCst);
     lot::fence_before_look();

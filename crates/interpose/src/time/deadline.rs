@@ -4,6 +4,8 @@ use std::ffi::c_int;
 
 use carefree_runtime::clock::{self, NEVER};
 
+use crate::call::user::User;
+
 /// The clock that a time refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clock {
@@ -38,6 +40,15 @@ fn nanoseconds(time: &libc::timespec) -> Result<i128, c_int> {
 
 fn clamp(nanoseconds: i128) -> u64 {
     u64::try_from(nanoseconds.max(0)).unwrap_or(NEVER)
+}
+
+/// [`absolute`] of a time that the caller of a lock's function has given, which libc's reads unasked.
+///
+/// # Errors
+/// As for that.
+pub(crate) fn absolute_of(time: User<libc::timespec>, clock: Clock) -> Result<u64, c_int> {
+    // SAFETY: libc's function would read it unasked.
+    absolute(&unsafe { time.read_seen() }, clock)
 }
 
 /// The moment at which `clock` shows `time`. A negative time is in the past, as for libc's locks.
