@@ -73,7 +73,8 @@
 //! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
 //! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
 //! place. `CAREFREE_WATCH` sets how long is too long, or switches this off. [`dump`] says what each
-//! fiber waits for, and [`dump_to`] writes that even where the program hangs in its allocator.
+//! fiber waits for, and [`dump_to`] writes that even where the program hangs in its allocator. (Of a
+//! `staticlib` linked by C's linker, the watchdog is a part only with `--whole-archive`.)
 //!
 //! # Processes
 //!
