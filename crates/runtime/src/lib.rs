@@ -1,7 +1,7 @@
 //! Fibers on carriers: spawning, switching, waiting, timers.
 //!
-//! This room knows no symbol of libc that a program calls; it gives those who do (`interpose`, and
-//! the `carefree` crate that users see) one way to wait, [`wait::park`], and one to wake,
+//! This room knows no symbol of libc that a program calls. The crates that do (`interpose`, and the
+//! `carefree` crate that users see) have one way to wait, [`wait::park`], and one to wake,
 //! [`lot::unpark`].
 //!
 //! # Floors

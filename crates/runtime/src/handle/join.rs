@@ -215,8 +215,8 @@ pub(crate) type Stored<T> = Result<T, Box<dyn Any + Send>>;
 /// Leaves the result of `me`'s function to its handle, or drops it here when the handle is gone.
 ///
 /// A value is dropped where `std` drops it: by the fiber, before its thread-local variables, if the
-/// handle was dropped before the function returned; otherwise by the handle's owner, by whom it may
-/// be dropped while the fiber still runs the destructors of its thread-local variables.
+/// handle was dropped before the function returned; otherwise by the handle's owner, perhaps while the
+/// fiber still runs the destructors of its thread-local variables.
 ///
 /// Both sides set their bit by one read-modify-write of one word, [`STORED`] here and [`DETACHED`]
 /// in the handle's destructor, so exactly one of them comes second, sees the other's bit, and drops
