@@ -72,10 +72,9 @@ fn take_part(stream: TcpStream, room: &Room) -> io::Result<()> {
     writer.write_all(b"What is your name? ")?;
     let Some(name) = line(&mut lines)? else { return Ok(()) };
     let (send, receive) = mpsc::sync_channel::<Arc<str>>(BEHIND);
-    let others = match room.enter(&name, send) {
-        Ok(others) => others,
-        Err(why) => return writeln!(writer, "{why}"),
-    };
+    if let Err(why) = room.enter(&name, send) {
+        return writeln!(writer, "{why}");
+    }
     // It ends when the connection is closed, or when the room has dropped the sender.
     carefree::spawn(move || -> io::Result<()> {
         for text in receive {
@@ -83,8 +82,6 @@ fn take_part(stream: TcpStream, room: &Room) -> io::Result<()> {
         }
         Ok(())
     });
-    room.tell(&name, &format!("here are {others}\n"));
-    room.tell_others(&name, &format!("* {name} is here\n"));
     let talked = talk(&mut lines, &name, room);
     room.leave(&name);
     room.tell_others(&name, &format!("* {name} has left\n"));
@@ -116,8 +113,9 @@ struct Room {
 }
 
 impl Room {
-    /// Adds a name, and returns the names of the others.
-    fn enter(&self, name: &str, sender: SyncSender<Arc<str>>) -> Result<String, &'static str> {
+    /// Adds a name; tells it which others are here, and tells them. All at once: one that enters next
+    /// hears only of what comes after.
+    fn enter(&self, name: &str, sender: SyncSender<Arc<str>>) -> Result<(), &'static str> {
         if name.is_empty() {
             return Err("Please give a name.");
         }
@@ -128,27 +126,26 @@ impl Room {
         let mut others: Vec<&str> = here.keys().map(String::as_str).collect();
         others.sort();
         let others = if others.is_empty() { "you alone".to_owned() } else { others.join(", ") };
+        let _ = sender.try_send(format!("here are {others}\n").into());
+        send_to(here.values(), &format!("* {name} is here\n"));
         here.insert(name.to_owned(), sender);
-        Ok(others)
+        Ok(())
     }
 
     fn leave(&self, name: &str) {
         self.here.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    fn tell(&self, name: &str, text: &str) {
-        let here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = here.get(name) {
-            // Full: a connection that does not read misses it.
-            let _ = sender.try_send(text.into());
-        }
-    }
-
     fn tell_others(&self, name: &str, text: &str) {
-        let text: Arc<str> = text.into();
         let here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, sender) in here.iter().filter(|(other, _)| *other != name) {
-            let _ = sender.try_send(text.clone());
-        }
+        send_to(here.iter().filter(|(other, _)| *other != name).map(|(_, sender)| sender), text);
+    }
+}
+
+fn send_to<'a>(senders: impl Iterator<Item = &'a SyncSender<Arc<str>>>, text: &str) {
+    let text: Arc<str> = text.into();
+    for sender in senders {
+        // Full: a connection that does not read misses it.
+        let _ = sender.try_send(text.clone());
     }
 }
