@@ -41,7 +41,7 @@ pub(crate) fn parse(received: &[u8]) -> Parsed {
 
 fn judge(head: usize, request: &httparse::Request<'_, '_>) -> Option<Request> {
     let chunks = request.version == Some(1);
-    let (mut close, mut keep, mut body) = (false, false, false);
+    let (mut close, mut keep, mut body, mut hosts) = (false, false, false, 0);
     for field in request.headers.iter() {
         let value = field.value.trim_ascii();
         match field.name.to_ascii_lowercase().as_str() {
@@ -51,10 +51,13 @@ fn judge(head: usize, request: &httparse::Request<'_, '_>) -> Option<Request> {
             }
             "content-length" => body |= value != b"0",
             "transfer-encoding" => body = true,
+            "host" => hosts += 1,
             _ => {}
         }
     }
-    let get = request.method == Some("GET") && !body;
+    // RFC 9112, 3.2: one Host in HTTP/1.1, at most one in 1.0.
+    let host = hosts == 1 || hosts == 0 && !chunks;
+    let get = request.method == Some("GET") && !body && host;
     get.then_some(Request { head, chunks, keep: !close && (chunks || keep) })
 }
 
@@ -106,6 +109,8 @@ mod tests {
             with("Transfer-Encoding: chunked"),
             with(&"X: 1\r\n".repeat(FIELDS_MOST + 1)),
             with(&format!("X: {}", "x".repeat(HEAD_MOST))),
+            with("Host: b"),
+            "GET / HTTP/1.1\r\n\r\n".to_owned(),
             "\u{1}\u{2}\r\n\r\n".to_owned(),
             "GET / HTTP/2.0\r\n\r\n".to_owned(),
             "POST / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
