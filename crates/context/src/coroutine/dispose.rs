@@ -8,11 +8,11 @@ use super::switch;
 use super::unwind::{self, keep_first};
 use super::word::{self, Word};
 
-/// Takes a coroutine down that is not complete, and gives its stack back, even if it panics.
+/// Takes down a coroutine that is not complete, and gives its stack back, even if it panics.
 ///
 /// # Safety
 ///
-/// `control` is of a suspended coroutine with these types, whose closure is an `F`. Nothing enters
+/// `control` belongs to a suspended coroutine with these types and an `F` as its closure. Nothing enters
 /// it or takes it down afterwards: this was its only handle, or the handle is lost.
 #[cold]
 pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
@@ -57,7 +57,7 @@ pub(super) unsafe fn dispose<Yield, Return, F>(control: *mut Control) {
     }
 }
 
-/// Takes a coroutine down that was never started, whose closure is an `F`.
+/// Takes down a coroutine that was never started. Its closure is an `F`.
 ///
 /// # Safety
 ///

@@ -63,8 +63,8 @@ pub(super) unsafe fn leave(control: *mut Control, word: Word) -> Message {
 /// As for [`enter`].
 #[inline(always)]
 unsafe fn switch_to(control: *mut Control, message: Message) -> Message {
-    // SAFETY: the caller owns the suspended coroutine's control block, whose `pair.own` is entered
-    // once after it was saved. Both marks are valid: the resumer's lies in this frame, which waits.
+    // SAFETY: the caller owns the suspended coroutine's control block. Its `pair.own` is entered once
+    // after it was saved. Both marks are valid: the resumer's lies in this frame, which waits.
     unsafe {
         let mut mark = Mark::running();
         (*control).resumer_mark = MarkRef::to(&mut mark);

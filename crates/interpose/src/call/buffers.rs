@@ -152,7 +152,7 @@ unsafe fn slice<'a>(first: User<iovec>, count: usize) -> &'a [iovec] {
     if count == 0 || first.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null and not empty, so `count` descriptions lie there, as this function asks.
     unsafe { std::slice::from_raw_parts(first.pointer(), count) }
 }
 

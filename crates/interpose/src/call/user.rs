@@ -58,10 +58,10 @@ impl<T> PartialEq for User<T> {
     }
 }
 
-// SAFETY: it is handed to the kernel and to libc, which do not ask which thread calls; and a thread that
-// calls for a fiber does so while the fiber waits.
+// SAFETY: the kernel and libc take it from any thread. A thread that makes a fiber's call does so while
+// the fiber waits.
 unsafe impl<T> Send for User<T> {}
-// SAFETY: as above; it is a number that nothing is read by.
+// SAFETY: shared, it only hands out its address.
 unsafe impl<T> Sync for User<T> {}
 
 impl User {

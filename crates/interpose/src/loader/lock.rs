@@ -140,7 +140,8 @@ struct Taken(*mut libc::pthread_mutex_t);
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // SAFETY: the caller has taken it.
+        // SAFETY: the loader's own mutex, which lives as long as the process, and which the thread that
+        // made this value has locked.
         pthread_mutex_unlock::original(unsafe { User::new(self.0) });
     }
 }

@@ -96,10 +96,11 @@ interpose! {
     /// `thrd_join(3)` of a thread.
     fn thrd_join(thread: libc::pthread_t, code: *mut c_int) -> c_int, linked "__thrd_join" {
         let mut returned: *mut c_void = ptr::null_mut();
-        // SAFETY: the caller's promise.
+        // SAFETY: `thrd_join` asks for a thread that is joined once, as `pthread_join` does; the place for
+        // the result is ours.
         let joined = unsafe { join::pthread_join(thread, &raw mut returned) };
         if joined == 0 && !code.is_null() {
-            // SAFETY: as above.
+            // SAFETY: `thrd_join` asks for room for an `int` there, or a null pointer.
             unsafe { *code = returned as usize as c_int };
         }
         result(joined)
