@@ -1,0 +1,210 @@
+//! What more carriers gain or cost: the same work on one carrier and on two, or as many as are asked
+//! for, in turn.
+//!
+//!     cargo run --release -p carefree --example carriers [-- CARRIERS [ROW]]
+//!
+//! Each row has the median of the time on one carrier and on more, their ratio (below 1: more carriers
+//! are faster), the processor time of both, and for more carriers how often fibers were taken from
+//! another carrier.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use carefree::{JoinHandle, Runtime, spawn, yield_now};
+
+const SAMPLES: usize = 9;
+
+/// A row: its name, the unit of its time, and the work, which returns how many of it were done.
+type Row = (&'static str, fn() -> u64);
+
+const ROWS: &[Row] = &[
+    ("yield, two fibers", yields),
+    ("hand-over by std's mpsc, two fibers", hand_overs),
+    ("alloc: 10,000 fibers that allocate and end, spawned by one", allocating),
+    ("warm: 100 fibers, 2 yields each", || crowd(100, 2, 100)),
+    ("warm: 1,000 fibers, 2 yields each", || crowd(1_000, 2, 20)),
+    ("warm: 10,000 fibers, 2 yields each", || crowd(10_000, 2, 2)),
+    ("throughput: 1,000 fibers, 100 yields each", || crowd(1_000, 100, 1)),
+    ("2,000 fibers that compute 20 us", computing),
+    ("fork and join of 2 x 200 us", forking),
+    ("16 pairs that send a byte to and fro by sockets", sockets),
+];
+
+fn yields() -> u64 {
+    const ROUNDS: u64 = 500_000;
+    let all = [(); 2].map(|()| spawn(|| (0..ROUNDS).for_each(|_| yield_now())));
+    join(all);
+    2 * ROUNDS
+}
+
+fn hand_overs() -> u64 {
+    const ROUNDS: u64 = 20_000;
+    let (to, from) = channel::<u64>();
+    let (back, answers) = channel::<u64>();
+    let other = spawn(move || {
+        for value in from {
+            back.send(value + 1).expect("the asking fiber waits");
+        }
+    });
+    for round in 0..ROUNDS {
+        to.send(round).expect("the answering fiber waits");
+        assert_eq!(answers.recv(), Ok(round + 1));
+    }
+    drop(to);
+    other.join().expect("it does not panic");
+    2 * ROUNDS
+}
+
+fn allocating() -> u64 {
+    const FIBERS: u64 = 10_000;
+    let all: Vec<_> = (0..FIBERS)
+        .map(|n| {
+            spawn(move || {
+                let text = vec![n as u8; 64 + n as usize % 512];
+                text.iter().map(|&byte| u64::from(byte)).sum::<u64>()
+            })
+        })
+        .collect();
+    join(all);
+    FIBERS
+}
+
+fn crowd(fibers: u64, yields: u64, rounds: u64) -> u64 {
+    for _ in 0..rounds {
+        let body = move || (0..yields).for_each(|_| yield_now());
+        join((0..fibers).map(|_| spawn(body)).collect::<Vec<_>>());
+    }
+    fibers * rounds
+}
+
+fn computing() -> u64 {
+    const FIBERS: u64 = 2_000;
+    join((0..FIBERS).map(|_| spawn(|| compute(Duration::from_micros(20)))).collect::<Vec<_>>());
+    FIBERS
+}
+
+fn forking() -> u64 {
+    const ROUNDS: u64 = 50;
+    for _ in 0..ROUNDS {
+        let other = spawn(|| compute(Duration::from_micros(200)));
+        compute(Duration::from_micros(200));
+        other.join().expect("it does not panic");
+    }
+    ROUNDS
+}
+
+/// Computes what takes about so long on a processor of its own. (Not by the clock: two that share a
+/// processor must take twice as long.)
+fn compute(span: Duration) {
+    static RATE: std::sync::OnceLock<f64> = std::sync::OnceLock::new();
+    let spin =
+        |steps: u64| (0..steps).fold(1u64, |sum, n| std::hint::black_box(sum.wrapping_mul(n | 1)));
+    let rate = RATE.get_or_init(|| {
+        const STEPS: u64 = 1_000_000;
+        let fastest = (0..5).map(|_| {
+            let start = Instant::now();
+            std::hint::black_box(spin(STEPS));
+            start.elapsed()
+        });
+        STEPS as f64 / fastest.min().expect("five samples").as_secs_f64()
+    });
+    std::hint::black_box(spin((rate * span.as_secs_f64()) as u64));
+}
+
+fn sockets() -> u64 {
+    const ROUNDS: u64 = 500;
+    const PAIRS: u64 = 16;
+    let bounce = |mut socket: UnixStream, first: bool| {
+        let mut byte = [0];
+        for _ in 0..ROUNDS {
+            if first {
+                socket.write_all(&byte).expect("the other end is open");
+            }
+            socket.read_exact(&mut byte).expect("the other end answers");
+            if !first {
+                socket.write_all(&byte).expect("the other end is open");
+            }
+        }
+    };
+    let all = (0..PAIRS).flat_map(|_| {
+        let (one, other) = UnixStream::pair().expect("two sockets");
+        [spawn(move || bounce(one, true)), spawn(move || bounce(other, false))]
+    });
+    join(all.collect::<Vec<_>>());
+    PAIRS * ROUNDS * 2
+}
+
+fn join(all: impl IntoIterator<Item = JoinHandle<impl Send>>) {
+    for handle in all {
+        let _ = handle.join().expect("it does not panic");
+    }
+}
+
+/// Nanoseconds, processor time, and steals, each of one piece of work.
+#[derive(Clone, Copy)]
+struct Sample {
+    time: f64,
+    cpu: f64,
+    steals: f64,
+}
+
+fn cpu() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+fn sample(runtime: &Runtime, work: fn() -> u64) -> Sample {
+    let (cpu_before, steals) = (cpu(), carefree::metrics().steals);
+    let start = Instant::now();
+    let done = runtime.run(work) as f64;
+    let time = start.elapsed().as_secs_f64() * 1e9;
+    Sample {
+        time: time / done,
+        cpu: (cpu() - cpu_before) / done,
+        steals: (carefree::metrics().steals - steals) as f64 / done,
+    }
+}
+
+fn median(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
+    let mut values: Vec<_> = samples.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let many = arguments.next().map_or(2, |text| text.parse().expect("a number of carriers"));
+    let only = arguments.next().unwrap_or_default();
+    let [one, more] = [1, many].map(|n| Runtime::builder().carriers(n).build().expect("carriers"));
+    compute(Duration::ZERO);
+    println!(
+        "| {:<58} | {:>10} | {many:>4} carriers | ratio | worst | CPU, 1 | CPU, {many} | a steal in |",
+        "what (ns each)", "1 carrier"
+    );
+    for (name, work) in ROWS.iter().filter(|(name, _)| name.contains(&only)) {
+        let mut samples = [const { Vec::new() }; 2];
+        for round in 0..=SAMPLES {
+            for (runtime, samples) in [&one, &more].into_iter().zip(&mut samples) {
+                let sample = sample(runtime, *work);
+                if round > 0 {
+                    samples.push(sample);
+                }
+            }
+        }
+        let [one, more] = &samples;
+        let (before, after) = (median(one, |s| s.time), median(more, |s| s.time));
+        let worst = more.iter().map(|s| s.time).fold(0.0, f64::max);
+        println!(
+            "| {name:<58} | {before:>10.0} | {after:>13.0} | {:>5.2} | {:>5.2} | {:>6.0} | {:>6.0} | {:>10.0} |",
+            after / before,
+            worst / before,
+            median(one, |s| s.cpu),
+            median(more, |s| s.cpu),
+            1.0 / median(more, |s| s.steals),
+        );
+    }
+}
