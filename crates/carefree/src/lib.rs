@@ -38,7 +38,7 @@
 //! | [`JoinHandle::join`], [`sleep`], [`park`] | also end when the calling fiber is cancelled or its [`timeout`] is over |
 //! | `std::thread::current()` | a handle of std's own to the fiber: it has the same name, and another number than [`current`]'s |
 //! | its `unpark` | ends `std::thread::park`, not [`park`]; [`Thread::unpark`] ends both |
-//! | [`available_parallelism`] | the carriers: `CAREFREE_CARRIERS`, or `std`'s answer, up to 64 |
+//! | [`available_parallelism`] | the carriers: `CAREFREE_CARRIERS`, or `std`'s answer, up to 1024 |
 //! | [`Builder::stack_size`] | without it a fiber has 256 KiB |
 //! | names | 15 bytes of them in `pthread_getname_np`, as ever; `/proc`, `ps` and debuggers show carriers |
 //! | `JoinHandleExt` of `std::os::unix` | its `pthread_t`s are good for `pthread_join` and `pthread_detach`; libc refuses to signal or schedule a fiber |
@@ -70,10 +70,11 @@
 //! * [`coroutine_scope`] and [`Coroutine`]: the bare resumable function, which does not need the
 //!   runtime.
 //!
-//! A fiber that keeps its carrier for more than 10 milliseconds, by computing or by a call that
-//! blocks, is reported on standard error, with a backtrace of where it was: once a minute for each
-//! place. `CAREFREE_WATCH` sets how long is too long, or switches this off. [`dump`] says what each
-//! fiber waits for, and [`dump_to`] writes that even where the program hangs in its allocator. (Of a
+//! A fiber that computes, or makes a call that blocks, keeps its carrier. The other fibers run on the
+//! other carriers; where all are kept, carriers are added after some milliseconds. With
+//! `CAREFREE_WATCH=10`, a fiber that keeps its carrier for more than 10 milliseconds is reported on
+//! standard error, with a backtrace of where it was: once a minute for each place. [`dump`] says what
+//! each fiber waits for, and [`dump_to`] writes that even where the program hangs in its allocator. (Of a
 //! `staticlib` linked by C's linker, the watchdog is a part only with `--whole-archive`.)
 //!
 //! # Processes

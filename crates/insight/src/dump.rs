@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use carefree_ground::text::Text;
-use carefree_runtime::inspect::{self, FiberGlance};
+use carefree_runtime::inspect::{self, CarrierState, FiberGlance};
 
 /// Lines at most.
 const NAMED: usize = 100;
@@ -60,10 +60,18 @@ fn written() -> Text {
             runtime.alive()
         ));
         for carrier in runtime.carriers() {
-            let state = if carrier.sleeps() { "sleeps" } else { "is up" };
+            let state = match carrier.state() {
+                CarrierState::Up => "is up",
+                CarrierState::Dozing => "dozes",
+                CarrierState::Asleep => "sleeps",
+                CarrierState::InReserve => "is in reserve",
+                CarrierState::Ended => "has no thread",
+            };
             let (thread, switches) = (carrier.thread(), carrier.switches());
+            let (steals, requests, forced) = carrier.steals();
             text.say(format_args!(
-                "  carrier {} (thread {thread}) {state}, {switches} switches, {}, {}\n",
+                "  carrier {} (thread {thread}) {state}, {switches} switches, {steals} steals \
+                 ({requests} requests, {forced} forced), {}, {}\n",
                 carrier.index(),
                 if carrier.has_queued() { "fibers queued" } else { "nothing queued" },
                 if carrier.has_operations() { "operations under way" } else { "no operations" },

@@ -2,7 +2,7 @@
 //!
 //! A carrier runs other fibers whenever its fiber waits or yields. A fiber that computes for long, or makes
 //! a call that blocks the kernel thread, holds up the ready fibers, the timers and the I/O of its carrier.
-//! One thread of the process looks for that, twice per threshold (10 ms; `CAREFREE_WATCH`), and reports on
+//! One thread of the process looks for that, twice per threshold (`CAREFREE_WATCH`), and reports on
 //! standard error which fiber it is, and where.
 //!
 //! # What is looked at
@@ -18,16 +18,14 @@
 //! So a carrier that merely does not get a processor, on a busy machine, is not reported; and one
 //! that is in its own context, asleep because there is nothing to do, is not on a fiber's stack.
 //!
-//! In all these cases the fibers of the carrier whose operations are done are made ready, so that other
-//! carriers run them.
+//! Meanwhile other carriers run what waits there, added ones if need be: a report is advice.
 //!
 //! # Neither allocator nor loader
 //!
 //! The program may hang in its allocator, with the allocator's lock held, and the report should say so. So
 //! the watchdog calls neither the global allocator nor malloc nor the loader, and takes no lock under which
 //! one of these is called: its memory is mapped ([`carefree_ground::mapped`]). The same goes for the thread
-//! that prints its reports ([`desk`]). `tests/allocator.rs` checks both. Making fibers ready does allocate,
-//! and is done by another thread ([`rescue`]).
+//! that prints its reports ([`desk`]). `tests/allocator.rs` checks both.
 //!
 //! # What it costs
 //!
@@ -43,7 +41,6 @@ mod image;
 mod kernel;
 mod name;
 mod report;
-mod rescue;
 mod rooms;
 mod symbols;
 mod thread;
@@ -66,8 +63,6 @@ use report::{Limiter, Report, Subject, Trouble};
 use thread::start_thread;
 pub(crate) use thread::threads;
 
-/// Nanoseconds for which a fiber may keep its carrier, by default.
-const THRESHOLD: u64 = 10_000_000;
 /// How many thresholds a carrier may wait for a lock of libc's own, such as malloc's. (If the lock's holder
 /// does not get a processor, the program is not to blame.)
 const WITHIN_LIBC: u32 = 10;
@@ -77,7 +72,7 @@ const ASKED_AT_MOST: u32 = 200;
 /// No watchdog.
 const OFF: u64 = 0;
 
-static ASKED: AtomicU64 = AtomicU64::new(THRESHOLD);
+static ASKED: AtomicU64 = AtomicU64::new(OFF);
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Reads `CAREFREE_WATCH`.
@@ -115,11 +110,9 @@ pub(crate) fn start() {
     }
     if !STARTED.swap(true, Ordering::SeqCst) {
         let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
-        lookout::set(bed);
+        lookout::WATCHDOG.set(bed);
         let desk = Desk::start();
-        if start_thread("carefree-watch", move || Watchdog::new(threshold, desk).watch(bed)) {
-            rescue::start(threshold);
-        }
+        start_thread("carefree-watch", move || Watchdog::new(threshold, desk).watch(bed));
     }
 }
 
@@ -127,7 +120,6 @@ pub(crate) fn start() {
 pub(crate) fn renew() {
     STARTED.store(false, Ordering::SeqCst);
     thread::renew();
-    rescue::renew();
 }
 
 /// Reports printed so far.
@@ -138,7 +130,7 @@ pub(crate) fn reports() -> u64 {
 fn all_sleep() -> bool {
     let mut all = true;
     inspect::for_each_runtime(|runtime| {
-        all &= runtime.has_stopped() || runtime.sleeping() == runtime.carriers().len();
+        all &= runtime.has_stopped() || runtime.all_sleep();
     });
     all
 }
@@ -220,7 +212,7 @@ impl Watchdog {
 
     fn watch(mut self, bed: &Idle) {
         loop {
-            lookout::rest(bed, || {
+            lookout::WATCHDOG.rest(bed, || {
                 let all = all_sleep();
                 if all {
                     self.tracks.truncate(0);
@@ -279,8 +271,6 @@ impl Watchdog {
         if now - base.at < self.threshold {
             return None;
         }
-        // Whatever the reason, other fibers wait for this carrier.
-        rescue::ask(carrier, switches);
         if track.settled {
             return None;
         }

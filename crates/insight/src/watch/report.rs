@@ -144,7 +144,7 @@ fn text(subject: &Subject, backtrace: impl FnOnce(&mut Text) -> bool, left_out: 
     let help = match &subject.trouble {
         Trouble::Blocks(place) => {
             text.say(format_args!(" has blocked its carrier for {since} ms, {place}\n"));
-            "no other fiber runs there meanwhile: make this call within carefree::offload"
+            "no other fiber runs on this carrier meanwhile: make this call within carefree::offload"
         }
         Trouble::Runs => {
             text.say(format_args!(" has run for {since} ms without letting others run\n"));

@@ -261,7 +261,7 @@ fn its_threads_handle_no_signals() {
         run(|| ());
         let blocks = |blocked: u64, signal: libc::c_int| blocked & 1 << (signal - 1) != 0;
         // They see to that when they begin.
-        while !["carefree-watch", "carefree-report", "carefree-rescue"].iter().all(|name| {
+        while !["carefree-watch", "carefree-report", "carefree-mon"].iter().all(|name| {
             tasks().filter_map(of).any(|(task, blocked)| {
                 let faults = blocks(blocked, libc::SIGSEGV) || blocks(blocked, libc::SIGBUS);
                 *name == task && blocks(blocked, libc::SIGTERM) && !faults

@@ -68,7 +68,7 @@ impl Builder {
     /// # Errors
     /// When there is no memory for its stack, naming the limit that was reached; when the size asked
     /// for is out of range; or when the process's runtime cannot be started, for instance because
-    /// `CAREFREE_CARRIERS` is not a number from 1 to 64.
+    /// `CAREFREE_CARRIERS` is not a number from 1 to 1024.
     ///
     /// # Panics
     /// If the name has a NUL byte in it.

@@ -10,16 +10,20 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::ptr;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use carefree_context::arch::ThreadContext;
+use carefree_ground::lock::Lock;
 use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::carrier::bucket::Held;
 use crate::carrier::errand::ErrandRef;
 use crate::carrier::io::Io;
+use crate::carrier::launch::{Launched, Signals};
+use crate::carrier::pace::Pace;
 use crate::carrier::policy::{Place, SPAWNED};
 use crate::carrier::queue::Queue;
+use crate::carrier::table::Table;
 use crate::carrier::timers::Shard;
 use crate::fiber::current::{current_fiber, try_current, without_parking};
 use crate::fiber::furnish;
@@ -45,7 +49,7 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) this: Weak<Shared>,
-    pub(crate) carriers: Box<[Box<Carrier>]>,
+    pub(crate) carriers: Table<Carrier>,
     pub(crate) sleepers: Sleepers,
     /// Fibers made ready by others than carriers, for any carrier.
     pub(crate) injector: Injector<FiberRef>,
@@ -59,6 +63,19 @@ pub(crate) struct Shared {
     /// Of these threads, those that have ended.
     pub(crate) threads_ended: AtomicU64,
     pub(crate) stopping: AtomicBool,
+    /// Carriers that fibers keep, by the last look of the monitor.
+    pub(crate) stuck: AtomicU32,
+    pub(crate) spares: Lock<Spares>,
+    /// Times that a carrier was added, or recalled from the reserve.
+    pub(crate) added: AtomicU64,
+    /// How many looks in a row have added carriers.
+    pub(crate) ramp: AtomicU32,
+    /// Wake-ups that were missing, by the monitor's count.
+    pub(crate) missed: AtomicU64,
+    /// The signals that added carriers block: the same as the first ones.
+    pub(crate) signals: Signals,
+    /// The name of its carriers' threads, before their number.
+    pub(crate) name: String,
     /// Threads that use the runtime without owning a part of it; it is not freed before they have left.
     /// They put a fiber into a queue here, where it may run and end at once, and be the last; or they
     /// look at the carriers, as the watchdog does.
@@ -70,6 +87,14 @@ pub(crate) struct Shared {
     pub(crate) time_kept: AtomicU64,
     /// The address of the next runtime in the list of `runtimes`, or 0; under that list's lock.
     pub(crate) next: AtomicUsize,
+}
+
+/// The threads of added carriers.
+#[derive(Debug, Default)]
+pub(crate) struct Spares {
+    pub(crate) threads: Vec<Launched>,
+    /// Carriers whose threads could not be started.
+    pub(crate) vacant: Vec<usize>,
 }
 
 /// A carrier of a runtime, and all that its thread needs to run fibers.
@@ -98,10 +123,19 @@ pub(crate) struct Carrier {
     pub(crate) thread: AtomicI32,
     runtime: Cell<*const Shared>,
     pub(crate) stats: Stats,
-    /// For the watchdog: one more than the number of its switches when it was found to be kept busy, or 0.
-    pub(crate) held_up: AtomicU64,
+    /// It lies asleep, or is about to get up: by the protocol of the sleepers, or in reserve without
+    /// operations under way.
+    pub(crate) sleeps: AtomicBool,
+    /// For the monitor: one more than the number of its switches at the last look.
+    pub(crate) looked_at: AtomicU64,
+    /// For the monitor: its processor time when it was first seen with that number.
+    pub(crate) cpu_time: AtomicU64,
 
     pub(crate) queue: Queue,
+    pub(crate) pace: Pace,
+    /// Another carrier that has fibers queued and may be stuck: its index, the number of its switches,
+    /// and since when that is the same.
+    pub(crate) suspect: Cell<(usize, u64, u64)>,
     /// In shared mode: fibers of this carrier that were made ready from elsewhere.
     pub(crate) inbox: Injector<FiberRef>,
     /// Its timers.
@@ -126,6 +160,12 @@ pub(crate) struct Stats {
     pub(crate) switches: AtomicU64,
     pub(crate) parks: AtomicU64,
     pub(crate) steals: AtomicU64,
+    /// Of these, from a carrier that did not answer.
+    pub(crate) forced: AtomicU64,
+    /// Times it asked another carrier for fibers.
+    pub(crate) requests: AtomicU64,
+    /// Times it went to sleep, with a fence that interrupts the others.
+    pub(crate) sleeps: AtomicU64,
 }
 
 #[inline(always)]
@@ -247,8 +287,12 @@ impl Carrier {
             thread: AtomicI32::new(0),
             runtime: Cell::new(ptr::null()),
             stats: Stats::default(),
-            held_up: AtomicU64::new(0),
+            sleeps: AtomicBool::new(false),
+            looked_at: AtomicU64::new(0),
+            cpu_time: AtomicU64::new(0),
             queue: Queue::new(),
+            pace: Pace::new(),
+            suspect: Cell::new((index, 0, 0)),
             inbox: Injector::new(),
             shard: Shard::new(now),
             io: Io::new(time.clone()),
@@ -340,7 +384,7 @@ impl Carrier {
         // SAFETY: the caller runs on this carrier; and the queue is not locked, which it is only from the
         // leaving of a stack until `settle`.
         unsafe { self.queue.push(fiber, place) };
-        self.runtime().notify();
+        self.announce();
     }
 
     /// Queues `fiber`, which a fiber that runs on this carrier has spawned.
@@ -352,7 +396,23 @@ impl Carrier {
         }
         // SAFETY: as in `make_ready`.
         unsafe { self.queue.push(fiber, SPAWNED) };
-        self.runtime().notify();
+        self.announce();
+    }
+
+    /// A fiber was queued here, or waits here still: another carrier is woken if it could make use of it.
+    #[inline(always)]
+    pub(crate) fn announce(&self) {
+        let runtime = self.runtime();
+        let sleeper = runtime.sleepers.notify(|| self.has_backlog());
+        if sleeper.is_some() {
+            runtime.wake(sleeper);
+        }
+    }
+
+    /// Whether fibers wait here for long.
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.pace.is_backlog(self.queue.len())
     }
 
     /// In shared mode: queues a fiber of this carrier that was made ready from elsewhere.
@@ -407,7 +467,8 @@ impl Carrier {
     /// The operation's record stays until the errand was run, and no other errand was sent for it.
     pub(crate) unsafe fn send_errand(&self, errand: ErrandRef) {
         self.io.leave_errand(errand);
-        if self.runtime().sleepers.claim_one(self.index) {
+        let sleepers = &self.runtime().sleepers;
+        if sleepers.claim_one(self.index) || sleepers.is_in_reserve(self.index) {
             self.wake();
         }
     }

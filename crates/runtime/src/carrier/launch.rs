@@ -8,7 +8,7 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::os::unix::thread::JoinHandleExt;
 use std::ptr;
 use std::thread;
@@ -55,17 +55,59 @@ pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<La
     unsafe { launch_unchecked(Some(name), None, body) }
 }
 
-/// Starts a thread that runs `body`, with at least `bytes` of stack.
+/// Starts a thread that runs `body` and handles no signals but faults of its own: a handler of the
+/// program's may ask for memory, or wait.
 ///
 /// # Errors
 /// As for [`launch`].
-pub fn launch_with_stack(
+pub fn launch_undisturbed(
     name: &str,
-    bytes: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Launched> {
-    // SAFETY: the body is 'static, so it borrows nothing that could end.
-    unsafe { launch_unchecked(Some(name), Some(bytes), body) }
+    // Not what the program gives its threads, which may be little: RUST_MIN_STACK is for fibers too.
+    const BYTES: usize = 2 << 20;
+    let body = move || {
+        let mut signals = MaybeUninit::uninit();
+        // SAFETY: `signals` is written by the first call, and changed or read by the others.
+        unsafe {
+            libc::sigfillset(signals.as_mut_ptr());
+            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+                libc::sigdelset(signals.as_mut_ptr(), fault);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, signals.as_ptr(), ptr::null_mut());
+        }
+        body();
+    };
+    // SAFETY: the body borrows nothing.
+    unsafe { launch_unchecked(Some(name), Some(BYTES), body) }
+}
+
+/// The signals that a thread blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Signals(libc::sigset_t);
+
+impl Signals {
+    /// Those of the calling thread.
+    pub(crate) fn blocked() -> Signals {
+        let mut signals = MaybeUninit::zeroed();
+        // SAFETY: it writes a set of signals, of which zeros are one.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), signals.as_mut_ptr());
+            Signals(signals.assume_init())
+        }
+    }
+
+    /// Has the calling thread block these.
+    pub(crate) fn block(&self) {
+        // SAFETY: a set of signals.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Signals").finish_non_exhaustive()
+    }
 }
 
 /// Starts a thread that runs `body`, with `stack_size` bytes of stack at least.

@@ -1,47 +1,73 @@
-//! The watchdog's rest: while all carriers sleep there is nothing to watch, and the first carrier to wake
-//! wakes the watchdog. (The watchdog itself is in the crate `insight`.)
+//! The sleep of what watches carriers: while all of them sleep there is nothing to be watched, and the
+//! first that wakes up wakes what watches.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use carefree_reactor::Idle;
 
-/// Whether the watchdog rests, or is about to.
-static RESTS: AtomicBool = AtomicBool::new(false);
-/// Where the watchdog sleeps; null if there is none. Never freed.
-static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
-
-/// Sets where the watchdog sleeps.
-pub fn set(bed: &'static Idle) {
-    BED.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
+/// Where a thread that watches carriers sleeps.
+#[derive(Debug)]
+pub struct Lookout {
+    /// Whether the thread is about to sleep until a carrier wakes.
+    rests: AtomicBool,
+    /// Its place, if there is such a thread; never freed.
+    bed: AtomicPtr<Idle>,
 }
 
-/// Forgets the watchdog: in the child of a fork.
-pub(crate) fn renew() {
-    RESTS.store(false, Ordering::SeqCst);
-    BED.store(ptr::null_mut(), Ordering::SeqCst);
-}
+/// Of the watchdog, which reports.
+pub static WATCHDOG: Lookout = Lookout::new();
+/// Of the monitor, which starts spare carriers.
+pub(crate) static MONITOR: Lookout = Lookout::new();
 
-/// Lets the calling watchdog wait on `bed` until a carrier wakes, if `all_sleep` says that all carriers
-/// sleep.
-pub fn rest(bed: &Idle, all_sleep: impl FnOnce() -> bool) {
-    RESTS.store(true, Ordering::SeqCst);
-    if all_sleep() {
-        bed.wait(None);
+impl Lookout {
+    const fn new() -> Lookout {
+        Lookout { rests: AtomicBool::new(false), bed: AtomicPtr::new(ptr::null_mut()) }
     }
-    RESTS.store(false, Ordering::SeqCst);
-}
 
-/// To be called by a carrier that has just woken, and cleared its bit among the sleepers'.
-///
-/// The watchdog sets [`RESTS`] before it looks at those bits. All these are sequentially consistent
-/// operations, so either this sees the flag, or the watchdog sees that the carrier is awake.
-#[inline]
-pub(crate) fn carrier_woke() {
-    if RESTS.load(Ordering::SeqCst) && RESTS.swap(false, Ordering::SeqCst) {
-        // SAFETY: `set` has put it there, a reference to what is never freed.
-        if let Some(bed) = unsafe { BED.load(Ordering::SeqCst).as_ref() } {
-            bed.wake();
+    /// Says where the thread sleeps.
+    pub fn set(&self, bed: &'static Idle) {
+        self.bed.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
+    }
+
+    fn renew(&self) {
+        self.rests.store(false, Ordering::SeqCst);
+        self.bed.store(ptr::null_mut(), Ordering::SeqCst);
+    }
+
+    /// The thread waits on `bed` if `all_sleep` says so of the carriers, until one of them wakes.
+    pub fn rest(&self, bed: &Idle, all_sleep: impl FnOnce() -> bool) {
+        self.rests.store(true, Ordering::SeqCst);
+        if all_sleep() {
+            bed.wait(None);
+        }
+        self.rests.store(false, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn carrier_woke(&self) {
+        if self.rests.load(Ordering::SeqCst) && self.rests.swap(false, Ordering::SeqCst) {
+            // SAFETY: never freed.
+            if let Some(bed) = unsafe { self.bed.load(Ordering::SeqCst).as_ref() } {
+                bed.wake();
+            }
         }
     }
+}
+
+/// Forgets what watches: in the child of a fork.
+pub(crate) fn renew() {
+    WATCHDOG.renew();
+    MONITOR.renew();
+}
+
+/// A carrier has got up.
+///
+/// It has just left the count of those that sleep, and what watches sets `rests` before it looks at that
+/// count: both by sequentially consistent operations, so either this sees the flag or the watching
+/// thread sees that the carrier is up.
+#[inline]
+pub(crate) fn carrier_woke() {
+    WATCHDOG.carrier_woke();
+    MONITOR.carrier_woke();
 }

@@ -22,10 +22,14 @@ pub(crate) mod io;
 pub mod launch;
 #[cfg(not(loom))]
 pub mod lookout;
+#[cfg(not(loom))]
+pub(crate) mod pace;
 pub(crate) mod policy;
 #[cfg(not(loom))]
 pub(crate) mod queue;
 pub(crate) mod record;
+#[cfg(not(loom))]
+pub(crate) mod reserve;
 #[cfg(not(loom))]
 pub(crate) mod round;
 #[cfg(not(loom))]
@@ -34,5 +38,7 @@ pub(crate) mod runtimes;
 pub(crate) mod shared;
 #[cfg_attr(loom, path = "../model/switch.rs")]
 pub(crate) mod switch;
+#[cfg(not(loom))]
+pub(crate) mod table;
 pub(crate) mod timers;
 pub(crate) mod wake;

@@ -1,5 +1,8 @@
 //! Scheduling's choices and constants: where a ready fiber is queued, and the numbers that were tuned.
 
+#[cfg(not(loom))]
+use std::time::Duration;
+
 /// Where a ready fiber is put in its carrier's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -43,9 +46,40 @@ pub(crate) const STAGGER: u64 = 1_000_000;
 /// Turns in a row that the LIFO slot gets before the queue is served.
 #[cfg(not(loom))]
 pub(crate) const LIFO_RUNS: u32 = 3;
-/// Fibers that a thief takes at most.
+/// Nanoseconds that a fiber waits in a queue before another carrier is worth its wake-up.
 #[cfg(not(loom))]
-pub(crate) const STEAL_MAX: usize = 128;
+pub(crate) const BACKLOG: u64 = 4_000;
+/// So many fibers are a backlog if they have been there for long, however soon each has its turn.
+#[cfg(not(loom))]
+pub(crate) const CROWD: u32 = 8;
+/// How many nanoseconds that is.
+#[cfg(not(loom))]
+pub(crate) const CROWDED: u64 = 40_000;
+/// Rounds between two looks at the clock, where fibers switch so fast that it would cost something.
+#[cfg(not(loom))]
+pub(crate) const PACED_AFRESH: u32 = 15;
+/// Nanoseconds that a carrier with nothing to do dozes before it looks at the others again.
+#[cfg(not(loom))]
+pub(crate) const DOZE: u64 = 1_000_000;
+/// Between two looks of the monitor, while carriers run.
+#[cfg(not(loom))]
+pub(crate) const LOOK: Duration = Duration::from_millis(3);
+/// The same while fibers keep carriers and others wait.
+#[cfg(not(loom))]
+pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
+/// The longest time between two looks while fibers keep carriers and none waits.
+#[cfg(not(loom))]
+pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
+/// How often the number of carriers that are added at once is doubled, look by look.
+#[cfg(not(loom))]
+pub(crate) const RAMP: u32 = 5;
+/// Nanoseconds without a switch after which a carrier is not asked for its fibers any longer, but they
+/// are taken.
+#[cfg(not(loom))]
+pub(crate) const UNANSWERED: u64 = 50_000;
+/// The same where fibers run for long as it is: more than one switch will hardly come sooner.
+#[cfg(not(loom))]
+pub(crate) const UNANSWERED_SLOW: u64 = 5_000;
 /// Fibers that a queue has room for at first.
 #[cfg(not(loom))]
 pub(crate) const CAPACITY: usize = 512;

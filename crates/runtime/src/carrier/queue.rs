@@ -4,9 +4,11 @@
 //! because what it needs is still in the cache. Two fibers that wake each other would keep all others from
 //! running, so after [`LIFO_RUNS`] turns in a row the slot is passed over once.
 //!
-//! The queue is under a [`Bias`]: its carrier, the owner, gets it by plain memory accesses. Another carrier
-//! takes half of the queue (or the slot, if there is nothing else) as a thief, so a fiber that runs for
-//! long does not hold up those behind it.
+//! The queue is under a [`Bias`]: its carrier, the owner, gets it by plain memory accesses. A carrier that
+//! has nothing to run [asks](Queue::ask) the owner for fibers; the owner answers at its next use of the
+//! queue, with half of those that wait. Only where the owner does not come to that, because its fiber
+//! runs for long, are they [taken](Queue::take_from) as by a thief, which interrupts every processor
+//! that runs the process.
 //!
 //! # The bias is held over a switch
 //!
@@ -14,16 +16,21 @@
 //! So the yielding fiber calls [`Queue::lock`], takes the next fiber, queues itself, and switches; what
 //! runs next calls [`Locked::unlock`]. Until then no thief sees the queue.
 
-use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place, STEAL_MAX};
+use std::ptr::NonNull;
+
+use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place};
 use crate::fiber::current::prefetch_stack;
 use crate::fiber::header::FiberRef;
 use crate::protocol::bias::Bias;
+use crate::protocol::parcel::{Parcel, ROOM};
 use crate::protocol::ring::Ring;
 use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell};
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    bias: Bias,
+    bias: Bias<Parcel<FiberRef>>,
+    /// By which the owner asks for fibers of other queues.
+    parcel: Parcel<FiberRef>,
     /// Queued fibers: exact for the owner, a hint for others.
     len: AtomicUsize,
     inner: UnsafeCell<Inner>,
@@ -43,6 +50,7 @@ impl Queue {
     pub(crate) fn new() -> Self {
         Queue {
             bias: Bias::new(),
+            parcel: Parcel::new(),
             len: AtomicUsize::new(0),
             inner: UnsafeCell::new(Inner { lifo: None, lifo_runs: 0, ring: Ring::new(CAPACITY) }),
         }
@@ -66,8 +74,12 @@ impl Queue {
     #[inline(always)]
     pub(crate) unsafe fn lock(&self) -> Locked<'_> {
         // SAFETY: the caller is on the owning carrier's thread, and has not locked the queue.
-        unsafe { self.bias.enter() };
-        Locked { queue: self }
+        let letter = unsafe { self.bias.enter() };
+        let mut locked = Locked { queue: self };
+        if let Some(letter) = letter {
+            locked.answer(letter);
+        }
+        locked
     }
 
     /// The queue, for a caller to which a switch has come that left it locked.
@@ -91,38 +103,78 @@ impl Queue {
         locked.unlock();
     }
 
-    /// Takes half of the queued fibers: returns the first of them and puts the others into `to`.
+    /// Asks the owner of `other` for half of its queued fibers, and waits for the answer as long as
+    /// `patient` says so. Returns the first of them and queues the others here.
     ///
     /// # Safety
-    /// The caller runs on the carrier that owns `to`, which is another queue and not locked.
-    pub(crate) unsafe fn steal_into(&self, to: &Queue) -> Option<FiberRef> {
-        if self.is_empty() {
+    /// The caller runs on the carrier that owns this queue, which is another than `other` and not locked.
+    pub(crate) unsafe fn ask(&self, other: &Queue, mut patient: impl FnMut() -> bool) -> Answer {
+        self.parcel.expect();
+        if !other.bias.ask(&self.parcel) {
+            return Answer::Nothing;
+        }
+        while !self.parcel.is_filled() {
+            // (If it is being answered just now, that takes a moment.)
+            if (other.is_empty() || !patient()) && other.bias.take_back(&self.parcel) {
+                return if other.is_empty() { Answer::Nothing } else { Answer::None };
+            }
+        }
+        let mut first = None;
+        // SAFETY: asked above, and filled. And the caller's promise.
+        unsafe {
+            let mut mine = self.lock();
+            self.parcel.open(|fiber| match first {
+                None => first = Some(fiber),
+                Some(_) => mine.push(fiber, Place::Last),
+            });
+            mine.unlock();
+        }
+        first.map_or(Answer::Nothing, Answer::Fiber)
+    }
+
+    /// Takes half of what waits at `other`, whose owner does not answer: returns the first of it and
+    /// puts the rest here.
+    ///
+    /// # Safety
+    /// As for [`ask`](Self::ask).
+    pub(crate) unsafe fn take_from(&self, other: &Queue) -> Option<FiberRef> {
+        if other.is_empty() {
             return None;
         }
-        let mut loot = [None; STEAL_MAX];
-        let first = self.bias.steal(|| {
-            self.inner.with_mut(|inner| {
+        let mut loot = [None; ROOM];
+        let first = other.bias.steal(|| {
+            other.inner.with_mut(|inner| {
                 // SAFETY: the bias keeps the owner and other thieves out.
                 let inner = unsafe { &mut *inner };
-                let half = inner.ring.len().div_ceil(2).min(STEAL_MAX);
+                let half = inner.ring.len().div_ceil(2).min(ROOM);
                 let first = if half == 0 { inner.lifo.take() } else { inner.ring.pop() };
                 for place in loot.iter_mut().take(half.saturating_sub(1)) {
                     *place = inner.ring.pop();
                 }
-                self.len.store(inner.len(), Ordering::Relaxed);
+                other.len.store(inner.len(), Ordering::Relaxed);
                 first
             })
         })??;
         if loot[0].is_some() {
-            // SAFETY: the caller is on the carrier that owns `to`, and has not locked it.
-            let mut to = unsafe { to.lock() };
+            // SAFETY: the caller is on the carrier that owns this queue, and has not locked it.
+            let mut mine = unsafe { self.lock() };
             for fiber in loot.into_iter().map_while(|place| place) {
-                to.push(fiber, Place::Last);
+                mine.push(fiber, Place::Last);
             }
-            to.unlock();
+            mine.unlock();
         }
         Some(first)
     }
+}
+
+/// What comes of asking another queue's owner.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Fiber(FiberRef),
+    /// There is none to be had, or another carrier is asking.
+    Nothing,
+    /// The owner has not answered, though fibers are queued there.
+    None,
 }
 
 /// A queue locked by its owner. Dropping this does not unlock it: the lock outlasts a switch.
@@ -140,6 +192,19 @@ impl Locked<'_> {
         let result = f(inner);
         self.queue.len.store(inner.len(), Ordering::Relaxed);
         result
+    }
+
+    /// Answers another carrier that asks for fibers: half of the ring, from the front, where those are
+    /// that have waited the longest. Never the only one, which would run here next.
+    #[cold]
+    fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>) {
+        self.with(|inner| {
+            let half = inner.ring.len() / 2;
+            let fibers = std::iter::from_fn(|| inner.ring.pop()).take(half);
+            // SAFETY: the asking carrier waits, so its parcel is there; it was taken out of the letter
+            // box just now, by the owner alone.
+            unsafe { letter.as_ref().fill(fibers) };
+        });
     }
 
     #[inline(always)]

@@ -1,21 +1,30 @@
 //! What a carrier does in its own context: it fires timers, completes operations, takes fibers that other
 //! threads have submitted, steals, and sleeps.
 
+use std::hint;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
 use carefree_context::arch::ThreadContext;
 use carefree_context::{overflow, tls};
+use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::calls;
 use crate::carrier::carrier::{CARRIER, Carrier, assign, count};
 use crate::carrier::lookout;
-use crate::carrier::policy::{INJECTED, REFRESH, ROUND, STAGGER, SUBMITTED};
+use crate::carrier::policy::{
+    DOZE, INJECTED, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED, UNANSWERED_SLOW,
+};
+use crate::carrier::queue::Answer;
 use crate::carrier::wake::wake_timed_out;
 use crate::fiber::current::set_current;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
+
+/// Looks for an answer between two of which nothing else is done; after that, others may have the
+/// processor.
+const SPINS: u32 = 100;
 
 impl Carrier {
     /// The body of the carrier's thread.
@@ -47,16 +56,17 @@ impl Carrier {
                 }
             }
         }
-        self.with_local(|local| {
-            local.headers.clear();
-            local.stacks.clear();
-        });
-        CARRIER.set(ptr::null());
+        self.leave();
     }
 
     /// Runs fibers, this one first, until one of them comes back here.
     fn enter(&self, fiber: FiberRef) {
         assign(fiber, self);
+        let measured = if self.runtime().sleepers.active() == 1 {
+            None
+        } else {
+            self.pace.begin(self.switches())
+        };
         // SAFETY: this is the carrier's thread, in its own context, and the queue is not locked; what is
         // entered unlocks it (`settle`). The fiber is suspended and in no queue, so nothing else enters
         // it. It has thread-local storage of its own in own mode.
@@ -68,9 +78,12 @@ impl Carrier {
             set_current(None);
         }
         self.settle();
-        if self.own_tls && self.queue.len() > 1 {
-            // A thief that looked while the queue was locked has got nothing, and may sleep by now.
-            self.runtime().notify();
+        if let Some(begun) = measured {
+            self.pace.end(begun, self.switches());
+        }
+        self.pace.left(self.queue.len());
+        if self.own_tls && self.has_backlog() {
+            self.announce();
         }
     }
 
@@ -101,6 +114,8 @@ impl Carrier {
         let runtime = self.runtime();
         let sleepers = &runtime.sleepers;
         sleepers.search();
+        // Whether a whole doze went by, and brought nothing.
+        let mut is_calm = false;
         loop {
             self.hear_calls();
             self.fire_timers();
@@ -108,12 +123,32 @@ impl Carrier {
             unsafe { self.poll() };
             let found = self.find_here().or_else(|| self.steal());
             if found.is_some() || runtime.has_stopped() {
-                runtime.wake(sleepers.found());
+                runtime.wake(sleepers.found(|| runtime.has_submissions()));
                 return found;
             }
-            sleepers.lie_down(self.index);
-            if !self.something_came() {
-                self.sleep();
+            if (is_calm || !sleepers.some_run()) && self.retire() {
+                if !self.wait_in_reserve() {
+                    return None;
+                }
+                is_calm = false;
+                continue;
+            }
+            // Fibers that wait at others for a moment are left alone, but looked at again: by this carrier,
+            // or by one that dozes anyway.
+            let left_alone = || !self.others_have_fibers() || sleepers.some_doze();
+            // While others run, another look is worth the while; and to lie down would interrupt them.
+            if (is_calm || !sleepers.some_run()) && left_alone() {
+                sleepers.lie_down(self.index);
+                count(&self.stats.sleeps);
+                if !self.something_came() && left_alone() {
+                    self.sleeps.store(true, Ordering::SeqCst);
+                    self.sleep();
+                    self.sleeps.store(false, Ordering::SeqCst);
+                }
+                is_calm = false;
+            } else {
+                sleepers.doze(self.index);
+                is_calm = !self.something_came() && self.doze();
             }
             // Counts the carrier as searching, unless a waker has done so.
             sleepers.wake_up(self.index);
@@ -122,7 +157,7 @@ impl Carrier {
     }
 
     /// Gives back the stacks kept for the next fibers, if they have been [called in](calls).
-    fn hear_calls(&self) {
+    pub(crate) fn hear_calls(&self) {
         let calls = calls::made();
         if self.calls_heard.load(Ordering::Relaxed) != calls {
             self.with_local(|local| local.stacks.clear());
@@ -142,7 +177,27 @@ impl Carrier {
             || !self.inbox.is_empty()
             || self.io.has_errands()
             || !runtime.injector.is_empty()
-            || (self.own_tls && runtime.carriers.iter().any(|c| !c.queue.is_empty()))
+    }
+
+    /// Whether fibers wait at other carriers, for however short a time.
+    fn others_have_fibers(&self) -> bool {
+        self.own_tls && self.runtime().carriers.iter().any(|c| !c.queue.is_empty())
+    }
+
+    /// Sleeps for as long as a doze may last. False: something else came before.
+    fn doze(&self) -> bool {
+        let runtime = self.runtime();
+        let until = carefree_reactor::clock::now().saturating_add(DOZE);
+        let next = runtime.next_timer();
+        // SAFETY: this is the carrier's own context.
+        let lie = |deadline| unsafe { self.lie(Some(deadline)) };
+        if next < until && runtime.keep_time(next) {
+            lie(next);
+            runtime.kept_time(next);
+        } else {
+            lie(until);
+        }
+        carefree_reactor::clock::now() >= until
     }
 
     fn sleep(&self) {
@@ -170,19 +225,70 @@ impl Carrier {
             return None;
         }
         let start = self.random() as usize % carriers.len();
+        let mut slow = None;
         for offset in 0..carriers.len() {
-            let victim = &carriers[(start + offset) % carriers.len()];
-            if ptr::eq(&**victim, self) {
+            let other = &carriers[(start + offset) % carriers.len()];
+            if ptr::eq(other, self) || other.queue.is_empty() {
                 continue;
             }
-            // SAFETY: this is the thread that owns `self.queue`, in its own context, so that is not locked;
-            // the victim's is another queue.
-            if let Some(fiber) = unsafe { victim.queue.steal_into(&self.queue) } {
-                count(&self.stats.steals);
+            if !other.has_backlog() {
+                // The one that is suspected already, if it is among them.
+                if slow.is_none() || other.index == self.suspect.get().0 {
+                    slow = Some(other);
+                }
+            } else if let Some(fiber) = self.steal_from(other) {
                 return Some(fiber);
             }
         }
-        None
+        // Where fibers wait for a moment only, unless their carrier does not go on.
+        slow.filter(|other| self.suspects(other)).and_then(|other| self.take_from(other))
+    }
+
+    /// Asks `other` for fibers, and takes some if it does not answer.
+    fn steal_from(&self, other: &Carrier) -> Option<FiberRef> {
+        count(&self.stats.requests);
+        let begun = carefree_reactor::clock::now();
+        let most = if other.pace.is_slow() { UNANSWERED_SLOW } else { UNANSWERED };
+        let mut looks = 0;
+        let patient = || {
+            looks += 1;
+            if looks < SPINS {
+                hint::spin_loop();
+                return true;
+            }
+            // It may need this processor to answer. Not libc's call, which is another fiber's turn.
+            // SAFETY: takes nothing and touches nothing.
+            let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
+            carefree_reactor::clock::now() - begun < most
+        };
+        // SAFETY: this is the carrier's thread, and the other carrier is another.
+        match unsafe { self.queue.ask(&other.queue, patient) } {
+            Answer::Fiber(fiber) => {
+                count(&self.stats.steals);
+                Some(fiber)
+            }
+            Answer::Nothing => None,
+            Answer::None => self.take_from(other),
+        }
+    }
+
+    fn take_from(&self, other: &Carrier) -> Option<FiberRef> {
+        // SAFETY: this is the carrier's thread, and the other carrier is another.
+        let fiber = unsafe { self.queue.take_from(&other.queue) }?;
+        count(&self.stats.steals);
+        count(&self.stats.forced);
+        Some(fiber)
+    }
+
+    /// Whether `other` has made no switch for long.
+    fn suspects(&self, other: &Carrier) -> bool {
+        let (now, switches) = (carefree_reactor::clock::now(), other.switches());
+        let (suspect, seen, since) = self.suspect.get();
+        if (suspect, seen) == (other.index, switches) {
+            return now - since > UNANSWERED;
+        }
+        self.suspect.set((other.index, switches, now));
+        false
     }
 
     fn random(&self) -> u64 {

@@ -1,37 +1,49 @@
 //! What a runtime does for its carriers together: queueing fibers from outside, timers, counts, its end.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 
 use carefree_context::tls;
+use carefree_ground::lock::Lock;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::carrier::{self, Carrier, Shared, Stats};
+use crate::carrier::launch::Signals;
 use crate::carrier::runtimes;
+use crate::carrier::table::Table;
 use crate::fiber::header::FiberRef;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::generation;
 use crate::protocol::injector::Injector;
-use crate::protocol::sleepers::Sleepers;
+use crate::protocol::sleepers::{CARRIERS_MAX, Sleepers};
 use crate::protocol::sync::light;
 
 impl Shared {
-    pub(crate) fn new(carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {
+    pub(crate) fn new(name: &str, carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {
         let own_tls = tls::mode().layout().is_some();
         let shared = Arc::new_cyclic(|this| Shared {
             this: Weak::clone(this),
-            carriers: (0..carriers)
-                .map(|i| Box::new(Carrier::new(i, own_tls, time.clone())))
-                .collect(),
-            sleepers: Sleepers::new(0),
+            carriers: Table::new(
+                (0..carriers).map(|i| Box::new(Carrier::new(i, own_tls, time.clone()))),
+                // Where all time is the runtime's own, and where fibers cannot move, it has these.
+                if own_tls && time.is_none() && carriers > 0 { CARRIERS_MAX } else { carriers },
+            ),
+            sleepers: Sleepers::new(carriers as u32, 0),
             injector: Injector::new(),
             own_tls,
             homes: AtomicUsize::new(0),
             submitted: AtomicU64::new(0),
             threads_ended: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            stuck: AtomicU32::new(0),
+            spares: Lock::default(),
+            added: AtomicU64::new(0),
+            ramp: AtomicU32::new(0),
+            missed: AtomicU64::new(0),
+            name: name.to_owned(),
+            signals: Signals::blocked(),
             visitors: AtomicUsize::new(0),
             process: generation::current(),
             time_kept: AtomicU64::new(NEVER),
@@ -43,13 +55,10 @@ impl Shared {
         shared
     }
 
-    /// To be called when a fiber was queued: wakes a carrier, unless one searches.
-    #[inline(always)]
-    pub(crate) fn notify(&self) {
-        let sleeper = self.sleepers.notify();
-        if sleeper.is_some() {
-            self.wake(sleeper);
-        }
+    /// To be called when a thread other than a carrier of this runtime has queued a fiber: wakes a
+    /// carrier, unless one searches.
+    fn notify(&self) {
+        self.wake(self.sleepers.notify_fenced());
     }
 
     /// Wakes the carrier that a function of [`Sleepers`] has returned.
@@ -107,8 +116,8 @@ impl Shared {
 
     /// Queues a fiber that has not run yet; in shared mode on the carrier whose turn it is.
     pub(crate) fn inject_anywhere(&self, fiber: FiberRef) {
-        let turn = self.homes.fetch_add(1, Ordering::Relaxed) % self.carriers.len();
-        let carrier = &*self.carriers[turn];
+        let turn = self.homes.fetch_add(1, Ordering::Relaxed) % self.carriers.base();
+        let carrier = &self.carriers[turn];
         carrier::assign(fiber, carrier);
         if self.own_tls {
             self.injector.push(fiber);
@@ -174,7 +183,11 @@ impl Shared {
     /// due, so a sleeping carrier is woken to take note of the time, unless one wakes earlier anyway.
     pub(crate) fn sooner(&self, deadline: u64) {
         light();
-        if self.sleepers.sleeping() != 0 && deadline < self.time_kept.load(Ordering::Relaxed) {
+        // A carrier that dozes looks at the timers soon.
+        if self.sleepers.sleeping() != 0
+            && !self.sleepers.some_doze()
+            && deadline < self.time_kept.load(Ordering::Relaxed)
+        {
             self.wake(self.sleepers.claim());
         }
     }
@@ -225,14 +238,35 @@ impl Shared {
         self.carriers.iter().map(|c| c.stats.switches.load(Ordering::Relaxed)).sum()
     }
 
+    /// Whether every carrier sleeps that is not in reserve.
+    pub(crate) fn all_sleep(&self) -> bool {
+        self.sleepers.sleeping() == self.sleepers.active()
+    }
+
+    /// How many carriers there should be: as many as at first, and one for each that a fiber keeps.
+    pub(crate) fn wanted(&self) -> u32 {
+        self.carriers.base() as u32 + self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Whether fibers wait that any carrier may take.
+    pub(crate) fn has_submissions(&self) -> bool {
+        !self.injector.is_empty()
+    }
+
     /// Whether every carrier sleeps, no timer is set, and nothing is queued or under way. Always, where
     /// there are no carriers.
     pub(crate) fn is_dormant(&self) -> bool {
-        let all_sleep = || self.sleepers.sleeping() as usize == self.carriers.len();
+        let all_sleep = || self.all_sleep();
         all_sleep()
             && self.next_timer() == NEVER
             && self.injector.is_empty()
-            && self.carriers.iter().all(|c| c.is_empty() && !c.has_operations())
+            && self.carriers.iter().all(|c| {
+                // One in reserve may be handing on what it has waited for.
+                let rests = || !self.sleepers.is_in_reserve(c.index()) || c.sleeps.load(Ordering::SeqCst);
+                c.is_empty() && !c.has_operations() && rests()
+            })
+            // Nor does the monitor hand on anything.
+            && self.visitors.load(Ordering::SeqCst) == 0
             // Asked again: a carrier may have taken a fiber from a queue after the look at the carrier and
             // before that at the queue.
             && all_sleep()

@@ -19,6 +19,21 @@ pub struct CarrierGlance<'a> {
     carrier: &'a Carrier,
 }
 
+/// What a carrier is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CarrierState {
+    /// It runs a fiber, or looks for one.
+    Up,
+    /// It waits, and looks for fibers again within a millisecond.
+    Dozing,
+    /// It waits to be woken.
+    Asleep,
+    /// It is not needed just now.
+    InReserve,
+    /// Its thread has not begun, or has ended with the runtime.
+    Ended,
+}
+
 /// Calls `visit` for each runtime of this process, with the list of runtimes locked: `visit` must
 /// neither allocate nor wait.
 pub fn for_each_runtime(mut visit: impl FnMut(RuntimeGlance<'_>)) {
@@ -39,6 +54,11 @@ impl<'a> RuntimeGlance<'a> {
     /// Fibers, or threads in their place, that have not ended.
     pub fn alive(self) -> u64 {
         self.0.alive()
+    }
+
+    /// Whether all its carriers sleep that are not in reserve.
+    pub fn all_sleep(self) -> bool {
+        self.0.all_sleep()
     }
 
     /// Carriers that sleep. A carrier that wakes leaves this count before it tells the
@@ -80,6 +100,31 @@ impl CarrierGlance<'_> {
         self.runtime.sleepers.is_sleeping(self.carrier.index())
     }
 
+    /// What it is doing.
+    pub fn state(self) -> CarrierState {
+        let (sleepers, index) = (&self.runtime.sleepers, self.carrier.index());
+        if self.thread() == 0 {
+            CarrierState::Ended
+        } else if sleepers.is_in_reserve(index) {
+            CarrierState::InReserve
+        } else if sleepers.is_sleeping(index) {
+            CarrierState::Asleep
+        } else if sleepers.is_down(index) {
+            CarrierState::Dozing
+        } else {
+            CarrierState::Up
+        }
+    }
+
+    /// How often it has taken fibers from another carrier, how often it has asked for some, and how often
+    /// it has taken them without an answer.
+    pub fn steals(self) -> (u64, u64, u64) {
+        let stats = &self.carrier.stats;
+        let counts = [&stats.steals, &stats.requests, &stats.forced];
+        let [steals, requests, forced] = counts.map(|count| count.load(Ordering::Relaxed));
+        (steals, requests, forced)
+    }
+
     /// Whether fibers are queued here.
     pub fn has_queued(self) -> bool {
         !self.carrier.is_empty()
@@ -88,24 +133,6 @@ impl CarrierGlance<'_> {
     /// Whether fibers wait for the kernel here.
     pub fn has_operations(self) -> bool {
         self.carrier.has_operations()
-    }
-
-    /// Notes that it has been in the same fiber for long, since its switch number `switches`.
-    pub fn mark_held_up(self, switches: u64) {
-        // 0 is for none.
-        self.carrier.held_up.store(switches + 1, Ordering::Relaxed);
-    }
-
-    /// Whether it is still in the fiber for which it was [marked](Self::mark_held_up).
-    pub fn is_held_up(self) -> bool {
-        self.carrier.held_up.load(Ordering::Relaxed) == self.carrier.switches() + 1
-    }
-
-    /// Wakes the fibers of this carrier whose operations are done, so that other carriers run them: for
-    /// a carrier that has been in one fiber for long. Unlike the rest of this module this allocates,
-    /// and waits while the carrier is in its driver.
-    pub fn rescue(self) {
-        self.carrier.rescue();
     }
 }
 

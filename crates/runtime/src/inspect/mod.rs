@@ -9,6 +9,6 @@ pub(crate) mod fibers;
 pub(crate) mod hooks;
 
 pub use crate::carrier::lookout;
-pub use carriers::{CarrierGlance, RuntimeGlance, Visits, for_each_runtime};
+pub use carriers::{CarrierGlance, CarrierState, RuntimeGlance, Visits, for_each_runtime};
 pub use fibers::{FiberGlance, fiber_on, for_each_fiber, running_at};
 pub use hooks::{Hooks, register};

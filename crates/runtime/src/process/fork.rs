@@ -48,6 +48,7 @@ use crate::fiber::registry;
 use crate::handle::pthread;
 use crate::inspect::hooks;
 use crate::process::global;
+use crate::process::monitor;
 use crate::protocol::generation;
 use crate::protocol::sync::membarrier;
 use crate::wait::offload;
@@ -101,6 +102,7 @@ unsafe extern "C" fn in_child() {
     runtimes::renew();
     census::renew();
     lookout::renew();
+    monitor::renew();
     if let Some(hooks) = hooks::get() {
         (hooks.forked)();
     }

@@ -11,8 +11,10 @@ use crate::inspect::hooks;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Kernel threads that run fibers.
+    /// Kernel threads that run fibers, those in reserve left out.
     pub carriers: usize,
+    /// Carriers added because fibers kept all others.
+    pub added: u64,
     /// Fibers spawned.
     pub spawned: u64,
     /// Fibers spawned that have not ended.
@@ -23,6 +25,13 @@ pub struct Metrics {
     pub parks: u64,
     /// Times a carrier took fibers from another.
     pub steals: u64,
+    /// Of these, times that the other carrier did not answer a request, so that its queue was taken from.
+    pub forced: u64,
+    /// Times a carrier asked another for fibers.
+    pub requests: u64,
+    /// Times that a fiber was found to wait at a kept carrier while another slept and none looked for
+    /// work: a fault of this crate's, and made good.
+    pub missed: u64,
     /// Fibers reported because they kept others from running: see `CAREFREE_WATCH`.
     pub reports: u64,
 }
@@ -37,7 +46,9 @@ pub fn metrics() -> Metrics {
     let reports = hooks::get().map_or(0, |hooks| (hooks.reports)());
     let mut sum = Metrics { reports, ..Metrics::default() };
     runtimes::for_each(|runtime: &Shared| {
-        sum.carriers += runtime.carriers.len();
+        sum.carriers += runtime.sleepers.active() as usize;
+        sum.missed += runtime.missed.load(Ordering::Relaxed);
+        sum.added += runtime.added.load(Ordering::Relaxed);
         sum.alive += runtime.alive();
         sum.spawned += runtime.submitted();
         for carrier in &runtime.carriers {
@@ -45,6 +56,8 @@ pub fn metrics() -> Metrics {
             sum.switches += carrier.stats.switches.load(Ordering::Relaxed);
             sum.parks += carrier.stats.parks.load(Ordering::Relaxed);
             sum.steals += carrier.stats.steals.load(Ordering::Relaxed);
+            sum.forced += carrier.stats.forced.load(Ordering::Relaxed);
+            sum.requests += carrier.stats.requests.load(Ordering::Relaxed);
         }
     });
     sum

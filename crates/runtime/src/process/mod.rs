@@ -9,6 +9,7 @@ pub(crate) mod global;
 #[cfg(not(loom))]
 pub(crate) mod metrics;
 #[cfg(not(loom))]
+pub(crate) mod monitor;
 pub(crate) mod native;
 #[cfg(not(loom))]
 pub(crate) mod runtime;

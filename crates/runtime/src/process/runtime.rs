@@ -28,6 +28,7 @@ use crate::inspect::hooks;
 use crate::process::deadlock;
 use crate::process::fork;
 use crate::process::global;
+use crate::process::monitor;
 use crate::process::native;
 use crate::process::shortage;
 use crate::protocol::sleepers::CARRIERS_MAX;
@@ -63,7 +64,7 @@ impl Runtime {
     /// How much virtual time has passed since the runtime was built, if it has
     /// [such](RuntimeBuilder::virtual_time).
     pub fn virtual_time(&self) -> Option<Duration> {
-        let time = self.shared().carriers.first()?.virtual_time()?;
+        let time = self.shared().carriers.get(0)?.virtual_time()?;
         Some(clock::between(Virtual::new().now(), time.clock.now()))
     }
 
@@ -92,6 +93,11 @@ impl Drop for Runtime {
         for thread in self.threads.drain(..) {
             thread.join();
         }
+        // No more are added.
+        let spares = mem::take(&mut shared.spares.lock().threads);
+        for thread in spares {
+            thread.join();
+        }
     }
 }
 
@@ -105,7 +111,7 @@ pub struct RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// Kernel threads to run fibers on, 1 to 64. By default as many as
+    /// Kernel threads to run fibers on, 1 to 1024. By default as many as
     /// [`available_parallelism`](crate::available_parallelism) says.
     pub fn carriers(mut self, carriers: usize) -> Self {
         self.carriers = Some(carriers);
@@ -157,7 +163,7 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When the number of carriers is not 1 to 64, or not 1 where time is virtual; time is to be virtual
+    /// When the number of carriers is not 1 to 1024, or not 1 where time is virtual; time is to be virtual
     /// and there are threads in place of fibers; `CAREFREE_OFFLOAD`,
     /// `CAREFREE_WATCH` or `CAREFREE_REACTOR` is set to what it cannot be, or no kernel thread can be
     /// started. Where some can, the runtime has fewer carriers than asked for.
@@ -199,12 +205,15 @@ impl RuntimeBuilder {
         };
         let (threads, begin): (Vec<_>, Vec<_>) =
             start_threads(&self.name, carriers)?.into_iter().unzip();
-        let shared = Shared::new(threads.len(), time);
+        let shared = Shared::new(&self.name, threads.len(), time);
         for begin in begin {
             // The thread waits for this.
             let _ = begin.send(Arc::clone(&shared));
         }
         runtimes::register(&shared);
+        if carriers > 0 {
+            monitor::start();
+        }
         if carriers > 0 {
             if let Some(hooks) = hooks::get() {
                 (hooks.carriers_started)();
@@ -263,7 +272,7 @@ fn available_carriers() -> usize {
 /// When the number of processors cannot be determined, as for `std::thread`'s function.
 pub fn available_parallelism() -> io::Result<NonZero<usize>> {
     if let Some(carrier) = carrier::here() {
-        let carriers = NonZero::new(carrier.runtime().carriers.len());
+        let carriers = NonZero::new(carrier.runtime().carriers.base());
         return Ok(carriers.expect("a runtime has a carrier"));
     }
     match asked_carriers() {
@@ -284,7 +293,7 @@ fn asked_carriers() -> Option<Result<NonZero<usize>, String>> {
 /// The process's runtime; started by the first call.
 ///
 /// # Errors
-/// When no kernel thread can be started, or `CAREFREE_CARRIERS` is not a number from 1 to 64.
+/// When no kernel thread can be started, or `CAREFREE_CARRIERS` is not a number from 1 to 1024.
 pub(crate) fn global() -> io::Result<&'static Shared> {
     if let Some(runtime) = global::started() {
         return Ok(runtime);

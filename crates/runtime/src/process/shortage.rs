@@ -70,8 +70,8 @@ fn patience_with_carriers(call: u64) -> Duration {
     let here = carrier::here().map(ptr::from_ref);
     let mut patience = Duration::ZERO;
     runtimes::for_each(|runtime| {
-        let others = runtime.carriers.iter().filter(|other| Some(ptr::from_ref(&***other)) != here);
-        for other in others.filter(|other| other.calls_heard() < call) {
+        let others = runtime.carriers.iter().filter(|other| Some(ptr::from_ref(*other)) != here);
+        for other in others.filter(|other| other.thread() != 0 && other.calls_heard() < call) {
             patience = patience.max(if runtime.has_stopped() {
                 Duration::ZERO
             } else if runtime.sleepers.is_sleeping(other.index()) {

@@ -31,6 +31,11 @@ struct List<T> {
 }
 
 impl<T: Linked> Injector<T> {
+    /// How many are in the list, as a hint.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
     pub(crate) const fn new() -> Self {
         Injector { list: Lock::new(List { first: None, last: None }), len: AtomicUsize::new(0) }
     }

@@ -8,6 +8,7 @@ pub(crate) mod flight;
 pub(crate) mod generation;
 #[cfg(not(loom))]
 pub(crate) mod injector;
+pub(crate) mod parcel;
 pub(crate) mod reason;
 #[cfg(not(loom))]
 pub(crate) mod ring;

@@ -1,100 +1,269 @@
-//! Which carriers look for work and which sleep, without a lost wake-up.
+//! Which carriers look for work and which are down, without a lost wake-up.
 //!
-//! A carrier is *running* a fiber, *searching* for one, or *sleeping*. What makes a fiber ready
-//! calls [`notify`](Sleepers::notify), which wakes a sleeper if no carrier searches: more searchers would
-//! only compete for the same fiber. The last searcher to find a fiber wakes the next sleeper
-//! ([`found`](Sleepers::found)), so wake-ups spread as long as there is work.
+//! A carrier is *running* a fiber, *searching* for one, *dozing* or *asleep*. One that dozes looks again
+//! by itself after [`DOZE`](crate::carrier::policy::DOZE) at most; one that is asleep must be woken.
+//! Carriers doze first: what makes fibers ready need not wake a dozing carrier for each of them, but
+//! only when fibers wait for so long that another carrier is worth its wake-up (a *backlog*); and
+//! going to doze needs no fence that interrupts the carriers that run.
+//!
+//! What queues a fiber calls [`notify`](Sleepers::notify). It wakes a carrier that is asleep, or, given
+//! a backlog, one that dozes, unless a carrier searches. More than one searcher would only fight over
+//! the same fiber, so each searcher that finds one and was the last hands on ([`found`](Sleepers::found)):
+//! wake-ups spread as long as there is work.
 //!
 //! # Proof that no fiber waits while all carriers sleep
 //!
-//! Producer: `push; light; read searching, sleeping`.
-//! Carrier that found nothing: `sleeping bit set; searching -= 1; heavy; look everywhere again`.
+//! Producer, a carrier that runs: `queue; light; read the counts`.
+//! Carrier that found nothing: `asleep += 1; searching -= 1; heavy; look everywhere again`.
 //!
-//! Suppose that P pushes fiber F, and that every carrier sleeps afterwards. Take each carrier C when it
-//! last lay down, and compare its heavy fence with P's light one; these order as `SeqCst` fences do.
+//! Let P queue fiber F, and let every carrier be asleep afterwards. Consider each carrier C at its last
+//! transition to sleep, and order its heavy fence with P's light fence (they order as `SeqCst` fences
+//! do).
 //!
-//! 1. C's fence comes first. Then P sees C's sleeping bit, or that it was cleared since. If P also
-//!    sees `searching == 0`, it wakes a sleeper. If it sees a searcher S instead, then S had not lain
-//!    down for the last time, for its `searching -= 1` comes before its fence. Either S does so later,
-//!    and case 2 holds for it; or S finds other work and, as the last searcher, looks for a sleeper to
-//!    wake after P's push.
-//! 2. P's fence comes first. Then C's second look, after its own fence, sees F, and C does not sleep.
+//! 1. C's fence first: P sees C asleep, or that it was woken since. If P also sees that none searches
+//!    and none dozes, it wakes a sleeper. If it sees a searcher or a dozing carrier S, then S had not
+//!    yet gone to sleep for the last time, so for S case 2 holds; or S found other work, and,
+//!    being the last searcher, handed on after P's push, for it saw P running.
+//! 2. P's fence first: C's second look comes after its fence and sees F in its queue. C does not
+//!    sleep.
 //!
-//! A woken carrier counts as searching from when its bit is cleared. So between the decision to wake it
-//! and its return from sleep, others see a searcher and wake no more. Both a waker and the sleeper itself
-//! may clear the bit; the one that does is the one whose count stays. A waker that finds the bit cleared
-//! has counted in vain. Until it counts back it looks like a searcher S of case 1, so it ends as S does:
-//! the last one looks for a sleeper to wake.
+//! A carrier that dozes when P looks covers F: within its doze it looks at P's queue, and goes to sleep
+//! only after a heavy fence and another look. In between it leaves F alone as long as P's carrier goes
+//! on from fiber to fiber, for then F's turn comes there. So where a carrier dozes, the others may
+//! go to sleep though they see F. A carrier that looks whether another dozes searches itself, so of
+//! two that look each other up none takes the other for dozing; and one that dozed and found
+//! other work hands on, as above.
+//!
+//! What is queued by a thread that is no carrier, or for one carrier only, goes by
+//! [`notify_fenced`](Sleepers::notify_fenced) and [`claim_one`](Sleepers::claim_one). There both sides
+//! have a full fence between what they write and what they read, also a carrier that goes to doze; so
+//! the proof holds for all that are down, with "down" for "asleep".
+//!
+//! A woken carrier counts as searching from before its bit is cleared in the set of those that are down,
+//! by whichever side clears it, the waker or the carrier itself; so between a wake-up's decision and
+//! the carrier's return others see a searcher and do not wake more. Exactly one party clears the bit. A
+//! waker that finds it cleared has counted in vain, and for that moment was a searcher S of case 1 that
+//! searches for nothing; it makes up for it as S does, by looking for another to wake.
+//!
+//! # Carriers in reserve
+//!
+//! A searching carrier can [retire](Sleepers::retire), and be [recalled](Sleepers::recall). In reserve it
+//! is none of the above: `active` counts the others. It retires as a search ends that has found
+//! something: the last searcher hands on. So what was left to it is seen to by another that is down; and
+//! if none is down, all that are active run.
+//!
+//! # Counts
+//!
+//! A carrier is counted as down before its bit is set and until its bit was cleared, and as searching
+//! until the one and from before the other. So a carrier on its way is counted twice, never not at
+//! all, and a last searcher that sees all others down is right about it.
 
-use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, heavy, light};
+use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, fence, heavy, light};
 
-/// Carriers a runtime can have: one bit each.
-pub(crate) const CARRIERS_MAX: usize = 64;
+/// Carriers a runtime can have.
+pub(crate) const CARRIERS_MAX: usize = 64 * WORDS;
+/// Words of a [`Set`].
+#[cfg(not(loom))]
+const WORDS: usize = 16;
+#[cfg(loom)]
+const WORDS: usize = 1;
+
+/// One that dozes, and one that is asleep, in the word of those that are down.
+const DOZING: u64 = 1;
+const ASLEEP: u64 = 1 << 32;
+
+/// How many carriers are down.
+#[derive(Clone, Copy)]
+struct Down(u64);
+
+impl Down {
+    fn dozing(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    fn asleep(self) -> u64 {
+        self.0 >> 32
+    }
+
+    fn all(self) -> u64 {
+        self.dozing() + self.asleep()
+    }
+}
+
+/// Some carriers, by index.
+#[derive(Debug)]
+struct Set([AtomicU64; WORDS]);
+
+impl Set {
+    fn new() -> Set {
+        Set(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    fn insert(&self, carrier: usize) {
+        self.0[carrier / 64].fetch_or(1 << (carrier % 64), Ordering::SeqCst);
+    }
+
+    /// False: it is not in the set, perhaps not any more.
+    fn remove(&self, carrier: usize) -> bool {
+        let bit = 1 << (carrier % 64);
+        self.0[carrier / 64].fetch_and(!bit, Ordering::SeqCst) & bit != 0
+    }
+
+    /// One that is in the set.
+    fn first(&self) -> Option<usize> {
+        self.0.iter().enumerate().find_map(|(index, word)| {
+            let bits = word.load(Ordering::SeqCst);
+            (bits != 0).then(|| index * 64 + bits.trailing_zeros() as usize)
+        })
+    }
+
+    fn contains(&self, carrier: usize) -> bool {
+        self.0[carrier / 64].load(Ordering::SeqCst) & 1 << (carrier % 64) != 0
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Sleepers {
+    /// Carriers that are not in reserve.
+    active: AtomicU32,
     searching: AtomicU32,
-    sleeping: AtomicU64,
+    down: AtomicU64,
+    dozing: Set,
+    asleep: Set,
+    reserve: Set,
 }
 
 impl Sleepers {
-    /// None sleeps; `searching` carriers search.
-    pub(crate) fn new(searching: u32) -> Self {
-        Sleepers { searching: AtomicU32::new(searching), sleeping: AtomicU64::new(0) }
-    }
-
-    /// To be called after a fiber was put where searchers look. Returns the carrier that the
-    /// caller must wake, if any.
-    #[inline(always)]
-    #[must_use]
-    pub(crate) fn notify(&self) -> Option<usize> {
-        light();
-        if self.sleeping.load(Ordering::Relaxed) == 0 {
-            return None;
+    /// Of so many carriers none is down, and so many search.
+    pub(crate) fn new(active: u32, searching: u32) -> Self {
+        Sleepers {
+            active: AtomicU32::new(active),
+            searching: AtomicU32::new(searching),
+            down: AtomicU64::new(0),
+            dozing: Set::new(),
+            asleep: Set::new(),
+            reserve: Set::new(),
         }
-        self.notify_slow()
     }
 
-    #[cold]
-    fn notify_slow(&self) -> Option<usize> {
-        if self.searching.load(Ordering::Relaxed) != 0 {
-            return None;
+    /// Carriers that are not in reserve.
+    pub(crate) fn active(&self) -> u32 {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// A carrier was added, which runs; or it could not be started.
+    pub(crate) fn set_out(&self, has_begun: bool) {
+        if has_begun {
+            self.active.fetch_add(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        } else {
+            self.active.fetch_sub(1, Ordering::SeqCst);
         }
-        self.claim()
     }
 
-    /// Turns some sleeper into a searcher and returns it; the caller must wake it.
-    pub(crate) fn claim(&self) -> Option<usize> {
-        let mut sleeping = self.sleeping.load(Ordering::Relaxed);
-        while sleeping != 0 {
-            let carrier = sleeping.trailing_zeros() as usize;
-            // Counted before the bit is cleared: otherwise a thread could see, in between, neither a
-            // searcher nor a sleeper where there is one.
-            self.searching.fetch_add(1, Ordering::SeqCst);
-            let bit = 1 << carrier;
-            let seen = self.sleeping.fetch_and(!bit, Ordering::SeqCst);
-            if seen & bit != 0 {
+    /// A searching carrier goes into reserve if more than `most` are active. Returns whether it did, and
+    /// a carrier to wake, if any, as [`found`](Self::found) does. In reserve it does nothing until it is
+    /// [recalled](Self::recall), after which it searches.
+    pub(crate) fn retire(
+        &self,
+        carrier: usize,
+        most: u32,
+        more: impl FnOnce() -> bool,
+    ) -> (bool, Option<usize>) {
+        let less = |active: u32| (active > most).then(|| active - 1);
+        if self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
+            return (false, None);
+        }
+        let sleeper = self.ended_search(0, more);
+        self.reserve.insert(carrier);
+        fence(Ordering::SeqCst);
+        (true, sleeper)
+    }
+
+    /// Turns a carrier in reserve into one that searches; the caller must wake it.
+    pub(crate) fn recall(&self) -> Option<usize> {
+        while let Some(carrier) = self.reserve.first() {
+            if self.reserve.remove(carrier) {
+                self.active.fetch_add(1, Ordering::SeqCst);
+                self.searching.fetch_add(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
                 return Some(carrier);
             }
-            // The carrier woke by itself. A producer may have taken this attempt for a search and have
-            // woken no sleeper. So the attempt ends as a search does: the last one looks for a sleeper
-            // to wake, which may be the same carrier again.
-            sleeping = match self.searching.fetch_sub(1, Ordering::SeqCst) {
-                1 => self.sleeping.load(Ordering::SeqCst),
-                _ => seen & !bit,
-            };
         }
         None
     }
 
-    /// Turns a given carrier into a searcher if it sleeps; the caller must wake it then.
+    /// Whether a carrier is in reserve.
+    pub(crate) fn is_in_reserve(&self, carrier: usize) -> bool {
+        self.reserve.contains(carrier)
+    }
+
+    /// Takes a carrier out of the reserve for good. False: it was recalled.
+    pub(crate) fn discharge(&self, carrier: usize) -> bool {
+        self.reserve.remove(carrier)
+    }
+
+    fn down(&self) -> Down {
+        Down(self.down.load(Ordering::SeqCst))
+    }
+
+    /// To be called after a carrier that runs has queued a fiber; `backlog` says whether fibers wait
+    /// there for long. Returns the carrier that the caller must wake, if any.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn notify(&self, backlog: impl FnOnce() -> bool) -> Option<usize> {
+        light();
+        let down = Down(self.down.load(Ordering::Relaxed));
+        if down.0 == 0 { None } else { self.notify_slow(down, backlog()) }
+    }
+
+    #[cold]
+    fn notify_slow(&self, down: Down, backlog: bool) -> Option<usize> {
+        if (backlog || down.dozing() == 0) && self.searching.load(Ordering::Relaxed) == 0 {
+            self.claim()
+        } else {
+            None
+        }
+    }
+
+    /// To be called after a fiber was put where all carriers look that are about to go down. Returns the
+    /// carrier that the caller must wake, if any.
+    #[must_use]
+    pub(crate) fn notify_fenced(&self) -> Option<usize> {
+        fence(Ordering::SeqCst);
+        if self.searching.load(Ordering::SeqCst) == 0 { self.claim() } else { None }
+    }
+
+    /// Turns some carrier that is down into a searcher; the caller must wake it.
+    pub(crate) fn claim(&self) -> Option<usize> {
+        // Those that doze were up last.
+        self.claim_of(&self.dozing, DOZING).or_else(|| self.claim_of(&self.asleep, ASLEEP))
+    }
+
+    fn claim_of(&self, set: &Set, counted: u64) -> Option<usize> {
+        while let Some(carrier) = set.first() {
+            // Counted before the bit is cleared: otherwise a thread could see, in between, neither a
+            // searcher nor a carrier that is down where there is one.
+            self.searching.fetch_add(1, Ordering::SeqCst);
+            if set.remove(carrier) {
+                self.down.fetch_sub(counted, Ordering::SeqCst);
+                return Some(carrier);
+            }
+            // It woke by itself. A thread that has pushed meanwhile may have taken this attempt for a search
+            // and left those that are down, that one perhaps among them again, to it. So it ends as a
+            // search does: the last one hands on.
+            if self.searching.fetch_sub(1, Ordering::SeqCst) != 1 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Turns a given carrier into a searcher if it is down; the caller must wake it then.
     #[must_use]
     pub(crate) fn claim_one(&self, carrier: usize) -> bool {
-        light();
-        if self.sleeping.load(Ordering::Relaxed) & 1 << carrier == 0 {
-            return false;
-        }
-        self.wake_up(carrier)
+        fence(Ordering::SeqCst);
+        (self.dozing.contains(carrier) || self.asleep.contains(carrier)) && self.wake_up(carrier)
     }
 
     /// A running carrier starts to search.
@@ -102,47 +271,98 @@ impl Sleepers {
         self.searching.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A searching carrier has found a fiber and runs it. If it was the last searcher, this turns a
-    /// sleeper into one and returns it; the caller must wake it.
+    /// A searching carrier has found a fiber and runs it; `more` says whether something waits that any
+    /// carrier could take. Returns a carrier to wake, if any: the last searcher hands the search on.
     #[must_use]
-    pub(crate) fn found(&self) -> Option<usize> {
-        if self.searching.fetch_sub(1, Ordering::SeqCst) == 1
-            && self.sleeping.load(Ordering::SeqCst) != 0
-        {
-            self.claim()
-        } else {
-            None
+    pub(crate) fn found(&self, more: impl FnOnce() -> bool) -> Option<usize> {
+        self.ended_search(1, more)
+    }
+
+    /// A search has ended; of the active carriers so many are the caller.
+    fn ended_search(&self, caller: u32, more: impl FnOnce() -> bool) -> Option<usize> {
+        if self.searching.fetch_sub(1, Ordering::SeqCst) != 1 {
+            return None;
         }
+        let down = self.down();
+        // A carrier that ran meanwhile may have queued a fiber, and left it to this search.
+        let others_ran = down.all() + u64::from(caller) < u64::from(self.active());
+        fence(Ordering::SeqCst);
+        if others_ran && down.dozing() == 0 || more() { self.claim() } else { None }
+    }
+
+    /// Whether a carrier searches.
+    pub(crate) fn some_search(&self) -> bool {
+        self.searching.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether a carrier runs a fiber.
+    pub(crate) fn some_run(&self) -> bool {
+        let searching = self.searching.load(Ordering::SeqCst);
+        self.down().all() + u64::from(searching) < u64::from(self.active())
+    }
+
+    /// Whether a carrier dozes or is asleep, or is on its way.
+    pub(crate) fn is_down(&self, carrier: usize) -> bool {
+        self.dozing.contains(carrier) || self.asleep.contains(carrier)
+    }
+
+    /// Whether some carrier is down.
+    pub(crate) fn some_are_down(&self) -> bool {
+        self.down().all() != 0
+    }
+
+    /// A searching carrier has found nothing and is about to doze: it must look once more at what is
+    /// announced with a full fence, and then doze no longer than it may. In either case it calls
+    /// [`wake_up`](Self::wake_up) afterwards.
+    pub(crate) fn doze(&self, carrier: usize) {
+        self.down.fetch_add(DOZING, Ordering::SeqCst);
+        self.dozing.insert(carrier);
+        self.searching.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     /// A searching carrier has found nothing and is about to sleep: it must look everywhere once
     /// more, and may sleep then. In either case it calls [`wake_up`](Self::wake_up) afterwards.
     pub(crate) fn lie_down(&self, carrier: usize) {
-        self.sleeping.fetch_or(1 << carrier, Ordering::SeqCst);
+        self.down.fetch_add(ASLEEP, Ordering::SeqCst);
+        self.asleep.insert(carrier);
         self.searching.fetch_sub(1, Ordering::SeqCst);
-        heavy();
+        // Where no other carrier is active, none queues fibers. One that becomes active later sees this one
+        // down: a full fence follows the count of those that are active.
+        if self.active() == 1 {
+            fence(Ordering::SeqCst);
+        } else {
+            heavy();
+        }
     }
 
-    /// Turns the carrier from a sleeper into a searcher, on behalf of itself or of a waker. False:
-    /// another thread has done that.
+    /// The carrier is down no more and counts as searching: from now on, or since another thread
+    /// decided so (then the result is false).
     pub(crate) fn wake_up(&self, carrier: usize) -> bool {
-        let bit = 1 << carrier;
         self.searching.fetch_add(1, Ordering::SeqCst);
-        if self.sleeping.fetch_and(!bit, Ordering::SeqCst) & bit != 0 {
-            return true;
+        for (set, counted) in [(&self.dozing, DOZING), (&self.asleep, ASLEEP)] {
+            if set.contains(carrier) && set.remove(carrier) {
+                self.down.fetch_sub(counted, Ordering::SeqCst);
+                return true;
+            }
         }
         self.searching.fetch_sub(1, Ordering::SeqCst);
         false
     }
 
-    /// Whether a carrier sleeps, or is just lying down or getting up.
+    /// Whether a carrier is asleep, or is just lying down or getting up.
     pub(crate) fn is_sleeping(&self, carrier: usize) -> bool {
-        self.sleeping.load(Ordering::SeqCst) & 1 << carrier != 0
+        self.asleep.contains(carrier)
     }
 
     /// Carriers asleep.
     pub(crate) fn sleeping(&self) -> u32 {
-        self.sleeping.load(Ordering::SeqCst).count_ones()
+        self.down().asleep() as u32
+    }
+
+    /// Whether a carrier dozes, or is on its way.
+    pub(crate) fn some_doze(&self) -> bool {
+        self.down().dozing() != 0
     }
 }
 
@@ -163,7 +383,11 @@ mod model {
     impl World {
         fn push(&self) {
             self.ready.fetch_add(1, Ordering::Relaxed);
-            self.wake(self.sleepers.notify());
+            self.wake(self.sleepers.notify(|| false));
+        }
+
+        fn found(&self) {
+            self.wake(self.sleepers.found(|| false));
         }
 
         fn wake(&self, carrier: Option<usize>) {
@@ -181,13 +405,22 @@ mod model {
         /// A searching carrier until it sleeps for good; before that, something other than a
         /// wake-up (a timer) gets it up `rouses` times. Returns the fibers it ran and how many
         /// tokens it was given, or will be, for sleeps that are over.
-        fn carry(&self, me: usize, mut rouses: usize) -> (usize, usize) {
+        fn carry(&self, me: usize, mut rouses: usize, dozes: bool) -> (usize, usize) {
             let (mut ran, mut used) = (0, 0);
+            let mut has_dozed = !dozes;
             loop {
                 if self.take() {
-                    self.wake(self.sleepers.found());
+                    self.found();
                     ran += 1;
                     self.sleepers.search();
+                    continue;
+                }
+                if !has_dozed {
+                    self.sleepers.doze(me);
+                    if !self.sleepers.wake_up(me) {
+                        used += 1;
+                    }
+                    has_dozed = true;
                     continue;
                 }
                 self.sleepers.lie_down(me);
@@ -201,7 +434,7 @@ mod model {
                 if !came {
                     // Runs what the timer has made ready.
                     rouses -= 1;
-                    self.wake(self.sleepers.found());
+                    self.found();
                     self.sleepers.search();
                 }
             }
@@ -210,7 +443,8 @@ mod model {
 
     fn world(carriers: u32) -> Arc<World> {
         Arc::new(World {
-            sleepers: Sleepers::new(carriers),
+            // The producers are carriers that run.
+            sleepers: Sleepers::new(4, carriers),
             ready: AtomicUsize::new(0),
             tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
         })
@@ -237,7 +471,7 @@ mod model {
             let world = world(1);
             let carrier = {
                 let world = world.clone();
-                loom::thread::spawn(move || world.carry(0, 0))
+                loom::thread::spawn(move || world.carry(0, 0, false))
             };
             world.push();
             let (ran, used) = carrier.join().unwrap();
@@ -252,7 +486,7 @@ mod model {
             let world = world(2);
             let carriers = [0, 1].map(|me| {
                 let world = world.clone();
-                loom::thread::spawn(move || world.carry(me, 0))
+                loom::thread::spawn(move || world.carry(me, 0, me == 0))
             });
             world.push();
             let used = carriers.map(|carrier| carrier.join().unwrap().1);
@@ -260,10 +494,57 @@ mod model {
         });
     }
 
-    /// Two fibers that never end. The second is pushed while a carrier searches, which will run the
-    /// first for ever: it must have woken the other carrier.
+    /// A push during a doze wakes nothing; it is found after the doze.
     #[test]
-    fn a_searcher_that_finds_a_fiber_hands_the_search_on() {
+    fn a_push_during_a_doze_is_found_after_it() {
+        bounded(3, || {
+            let world = world(1);
+            let carrier = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.carry(0, 0, true))
+            };
+            world.push();
+            let (ran, used) = carrier.join().unwrap();
+            check(&world, used);
+            assert!(ran <= 1);
+        });
+    }
+
+    /// What another thread queues, with a full fence, wakes a carrier that dozes as well, for as long as
+    /// it likes.
+    #[test]
+    fn a_fenced_push_reaches_a_carrier_that_dozes() {
+        bounded(3, || {
+            let world = world(1);
+            let carrier = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    if world.take() {
+                        world.found();
+                        return 0;
+                    }
+                    world.sleepers.doze(0);
+                    if world.ready.load(Ordering::Relaxed) > 0 {
+                        return usize::from(!world.sleepers.wake_up(0));
+                    }
+                    // Dozes until it is woken.
+                    usize::from(world.tokens[0].load(Ordering::Acquire) > 0)
+                })
+            };
+            world.ready.fetch_add(1, Ordering::Relaxed);
+            world.wake(world.sleepers.notify_fenced());
+            let saw = carrier.join().unwrap();
+            let woken = world.tokens[0].load(Ordering::Acquire);
+            let waiting = world.ready.load(Ordering::Relaxed);
+            let up = world.sleepers.down().all() == 0;
+            assert!(waiting == 0 || up || woken > 0, "{waiting} waits, seen {saw}");
+        });
+    }
+
+    /// Two fibers that never end, the second pushed when one carrier searches already: that one runs
+    /// the first for ever, and must have seen to it that the other carrier is awake.
+    #[test]
+    fn the_last_searcher_hands_the_search_on() {
         bounded(3, || {
             let world = world(1);
             // The second one sleeps.
@@ -273,16 +554,16 @@ mod model {
                 let world = world.clone();
                 loom::thread::spawn(move || {
                     if world.take() {
-                        world.wake(world.sleepers.found());
+                        world.found();
                         return;
                     }
                     world.sleepers.lie_down(0);
                     if world.ready.load(Ordering::Relaxed) > 0 {
                         let by_itself = world.sleepers.wake_up(0);
                         assert!(world.take());
-                        world.wake(world.sleepers.found());
+                        world.found();
                         if !by_itself {
-                            // It has used its token.
+                            // The token was for this.
                             return;
                         }
                     }
@@ -298,24 +579,71 @@ mod model {
         });
     }
 
-    /// A waker finds the carrier asleep and comes too late to wake it. The producer that takes this
-    /// attempt for a search must not leave its fiber without a carrier.
+    /// One producer finds the carrier asleep and comes too late to wake it; the other must not take
+    /// the first one's attempt for a search.
     #[test]
     fn a_failed_claim_hides_no_sleeper() {
         bounded(3, || {
             let world = world(1);
             let carrier = {
                 let world = world.clone();
-                loom::thread::spawn(move || world.carry(0, 1))
+                loom::thread::spawn(move || world.carry(0, 1, false))
             };
             let rival = {
                 let world = world.clone();
-                loom::thread::spawn(move || world.wake(world.sleepers.notify()))
+                loom::thread::spawn(move || world.wake(world.sleepers.notify(|| false)))
             };
             world.push();
             rival.join().unwrap();
             let (_, used) = carrier.join().unwrap();
             check(&world, used);
+        });
+    }
+
+    /// What was left to a searcher that retires is seen to by a carrier that it wakes.
+    #[test]
+    fn a_searcher_that_retires_hands_on() {
+        bounded(3, || {
+            let world = world(1);
+            // The second one sleeps.
+            world.sleepers.search();
+            world.sleepers.lie_down(1);
+            let carrier = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    if world.take() {
+                        world.found();
+                        return false;
+                    }
+                    let (retired, sleeper) = world.sleepers.retire(0, 1, || false);
+                    world.wake(sleeper);
+                    retired
+                })
+            };
+            world.push();
+            let retired = carrier.join().unwrap();
+            let woken = world.tokens[1].load(Ordering::Acquire);
+            let waiting = world.ready.load(Ordering::Relaxed);
+            assert!(waiting == 0 || woken > 0, "{waiting} waits, and retired: {retired}");
+            assert_eq!(world.sleepers.is_in_reserve(0), retired);
+        });
+    }
+
+    /// A carrier is recalled once, or ends; it is never lost between the two.
+    #[test]
+    fn a_carrier_is_recalled_or_discharged() {
+        bounded(3, || {
+            let world = world(1);
+            assert!(world.sleepers.retire(0, 1, || false).0);
+            let recalling = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.sleepers.recall())
+            };
+            let discharged = world.sleepers.discharge(0);
+            let recalled = recalling.join().unwrap().is_some();
+            assert!(discharged != recalled);
+            assert_eq!(world.sleepers.some_search(), recalled);
+            assert_eq!(world.sleepers.active(), 3 + u32::from(recalled));
         });
     }
 }

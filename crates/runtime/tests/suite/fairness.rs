@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_runtime::{
-    Runtime, Semaphore, check, current, park, sleep, spawn, timeout, yield_now,
+    Runtime, Semaphore, check, current, metrics, park, sleep, spawn, timeout, yield_now,
 };
 
 use crate::common::{FOREVER, LONG, in_forced_mode, own_tls, within_reason};
@@ -187,6 +187,32 @@ fn by_one_that_computes_while_another_carrier_is_free() {
             hog(&flag);
             asleep.join().unwrap();
         });
+    });
+}
+
+/// Not found by the monitor's look, but because the fiber that computes has woken the other carrier.
+#[test]
+fn a_sleeping_carrier_is_woken_for_what_a_computing_fiber_spawns() {
+    if !own_tls() {
+        return;
+    }
+    within_reason(|| {
+        runtime(2).run(|| {
+            for _ in 0..20 {
+                // Until the other carrier sleeps.
+                sleep(Duration::from_millis(3));
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(5) {
+                    std::hint::spin_loop();
+                }
+                let flag = Arc::new(AtomicBool::new(false));
+                let theirs = flag.clone();
+                let behind = spawn(move || theirs.store(true, Ordering::Release));
+                hog(&flag);
+                behind.join().unwrap();
+            }
+        });
+        assert_eq!(metrics().missed, 0);
     });
 }
 

@@ -16,11 +16,13 @@ fn runtime(carriers: usize) -> Runtime {
 
 #[test]
 fn the_number_of_carriers_is_checked() {
-    for wrong in [0, 65, usize::MAX] {
+    for wrong in [0, 1025, usize::MAX] {
         let error = Runtime::builder().carriers(wrong).build().unwrap_err();
-        assert!(error.to_string().contains("1 to 64"), "{error}");
+        assert!(error.to_string().contains("1 to 1024"), "{error}");
     }
-    assert_eq!(runtime(3).run(|| available_parallelism().unwrap().get()), 3);
+    for carriers in [3, 65, 200] {
+        assert_eq!(runtime(carriers).run(|| available_parallelism().unwrap().get()), carriers);
+    }
 }
 
 #[test]

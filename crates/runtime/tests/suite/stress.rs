@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{
-    Outcome, Reason, Runtime, Semaphore, Thread, check, clock, current, lot, park_timeout, scope,
-    shield, sleep, spawn, timeout, yield_now,
+    Outcome, Reason, Runtime, Semaphore, Thread, check, clock, current, lot, metrics, park_timeout,
+    scope, shield, sleep, spawn, timeout, yield_now,
 };
 
 use crate::common::{Random, in_forced_mode, within_reason};
@@ -37,7 +37,7 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
     world.begun.fetch_add(1, Ordering::Relaxed);
     let mut random = Random(seed);
     for _ in 0..steps {
-        match random.below(13) {
+        match random.below(14) {
             0..=2 => yield_now(),
             3 => sleep(micros(&mut random)),
             4 => park_timeout(micros(&mut random)),
@@ -87,6 +87,17 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
                     check()
                 });
             }
+            12 => {
+                // Now and then for so long that the carrier counts as kept.
+                let micros = match random.below(32) {
+                    0 => 8_000,
+                    _ => random.below(100),
+                };
+                let end = std::time::Instant::now() + Duration::from_micros(micros);
+                while std::time::Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            }
             _ => {
                 std::hint::black_box(vec![seed; random.below(200) as usize]);
             }
@@ -127,6 +138,8 @@ fn stress(carriers: usize) {
             for handle in handles {
                 assert!(handle.join().unwrap());
             }
+            // While this runtime is there, or in none of those of other tests.
+            assert_eq!(metrics().missed, 0);
             drop(runtime);
             let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
             assert_eq!(count(&world.begun), count(&world.ended));
@@ -148,6 +161,16 @@ fn on_two_carriers() {
 #[test]
 fn on_four_carriers() {
     stress(4);
+}
+
+#[test]
+fn on_sixteen_carriers() {
+    stress(16);
+}
+
+#[test]
+fn on_a_hundred_carriers() {
+    stress(100);
 }
 
 /// An unpark may find a waiter whose deadline has passed, and must not end the next wait, to which that

@@ -1,0 +1,154 @@
+//! What fibers that keep their carriers leave to the others.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use carefree::{Runtime, metrics, spawn, yield_now};
+
+#[macro_use]
+extern crate carefree_testing;
+
+/// One test at a time: they count carriers of the process, and need the processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn runtime(carriers: usize) -> Runtime {
+    Runtime::builder().carriers(carriers).name("elastic").build().unwrap()
+}
+
+/// Computes, without a call that could be seen, until `end`.
+fn spin_until(end: &AtomicBool) {
+    while !end.load(Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn fibers_that_spin_for_a_later_one_see_it() {
+    let _alone = alone();
+    for carriers in [1, 2] {
+        let runtime = runtime(carriers);
+        runtime.run(|| {
+            let end = Arc::new(AtomicBool::new(false));
+            let spinning = [(); 4].map(|()| {
+                let end = Arc::clone(&end);
+                spawn(move || spin_until(&end))
+            });
+            let later = spawn(move || end.store(true, Ordering::Release));
+            spinning.into_iter().for_each(|fiber| fiber.join().unwrap());
+            later.join().unwrap();
+        });
+    }
+}
+
+/// Each spins until all have begun: as many carriers as fibers are needed.
+#[test]
+fn more_spin_than_there_are_bits_in_a_word() {
+    let _alone = alone();
+    const FIBERS: usize = 80;
+    let runtime = runtime(1);
+    runtime.run(|| {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let all: Vec<_> = (0..FIBERS)
+            .map(|_| {
+                let begun = Arc::clone(&begun);
+                spawn(move || {
+                    begun.fetch_add(1, Ordering::AcqRel);
+                    while begun.load(Ordering::Acquire) < FIBERS {
+                        std::hint::spin_loop();
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}
+
+#[test]
+fn what_has_come_for_a_kept_carriers_fibers_reaches_them() {
+    let _alone = alone();
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let runtime = runtime(1);
+    runtime.run(|| {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let reading = spawn(move || {
+            let mut byte = [0];
+            one.read_exact(&mut byte).unwrap();
+            byte
+        });
+        // It waits on this carrier, which is kept from now on.
+        yield_now();
+        let stop = Arc::clone(&end);
+        let spinning = spawn(move || spin_until(&stop));
+        let writing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            other.write_all(b"x").unwrap();
+        });
+        assert_eq!(reading.join().unwrap(), *b"x");
+        end.store(true, Ordering::Release);
+        spinning.join().unwrap();
+        writing.join().unwrap();
+    });
+}
+
+#[test]
+fn timers_go_off_while_all_carriers_are_kept() {
+    let _alone = alone();
+    let runtime = runtime(1);
+    runtime.run(|| {
+        let end = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&end);
+        let sleeping = spawn(move || {
+            carefree::sleep(Duration::from_millis(20));
+            stop.store(true, Ordering::Release);
+        });
+        yield_now();
+        spawn(move || spin_until(&end)).join().unwrap();
+        sleeping.join().unwrap();
+    });
+}
+
+/// Afterwards there are as many as before; and they come again.
+#[test]
+fn carriers_that_are_not_needed_retire() {
+    let _alone = alone();
+    let runtime = runtime(1);
+    let active = || metrics().carriers;
+    for _ in 0..3 {
+        runtime.run(|| {
+            let end = Arc::new(AtomicBool::new(false));
+            let all: Vec<_> = (0..6)
+                .map(|_| {
+                    let end = Arc::clone(&end);
+                    spawn(move || spin_until(&end))
+                })
+                .collect();
+            spawn(move || end.store(true, Ordering::Release)).join().unwrap();
+            all.into_iter().for_each(|fiber| fiber.join().unwrap());
+        });
+        let start = Instant::now();
+        while active() > 1 {
+            assert!(start.elapsed() < Duration::from_secs(20), "{} are active", active());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What is left to be done when a runtime is dropped has help as before.
+#[test]
+fn a_runtime_that_is_dropped_is_helped() {
+    let _alone = alone();
+    let end = Arc::new(AtomicBool::new(false));
+    let runtime = runtime(1);
+    let stop = Arc::clone(&end);
+    drop(runtime.spawn(move || spin_until(&stop)));
+    let stop = Arc::clone(&end);
+    drop(runtime.spawn(move || stop.store(true, Ordering::Release)));
+    drop(runtime);
+    assert!(end.load(Ordering::Acquire));
+}

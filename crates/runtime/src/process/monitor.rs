@@ -1,0 +1,292 @@
+//! The monitor: has others run what waits behind fibers that keep their carriers.
+//!
+//! A fiber that computes, spins, or waits in a way that is not seen (for a lock of libc's own, for a
+//! page, in a raw system call) keeps its carrier. Alone it holds up what waits there for a moment, until
+//! other carriers have taken that. But where such fibers keep all carriers, nothing else would run: not
+//! even the one that they spin for. So one thread of the process looks at all carriers from time to
+//! time. One that is up and has made no switch since the last look is *stuck*. While fewer carriers than
+//! the runtime began with are free of that, and something waits, another carrier is added, and the
+//! kernel shares the processors out among them: a fiber that behaves like a thread becomes one. A carrier
+//! that finds nothing, while there are more than wanted, goes into [reserve](crate::carrier::reserve).
+//!
+//! Completions that have come in at a stuck carrier are handed on at each look, and a carrier that is
+//! down while something waits at a stuck one is woken.
+//!
+//! Running fibers pay nothing for it. The monitor sleeps while all carriers do.
+
+use std::ffi::CStr;
+use std::io::{self, Write as _};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use carefree_ground::{file, nap};
+use carefree_reactor::{Idle, clock};
+
+use crate::carrier::carrier::{Carrier, Shared};
+use crate::carrier::launch::{launch, launch_undisturbed};
+use crate::carrier::lookout::MONITOR;
+use crate::carrier::policy::{LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP};
+use crate::carrier::runtimes;
+
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// Its thread runs.
+static RUNS: AtomicBool = AtomicBool::new(false);
+/// No carrier could be started: none is tried before this time.
+static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// How long to leave it alone then.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Runtimes looked at in one look, at most.
+const RUNTIMES: usize = 64;
+
+/// A runtime's carriers have been started. Where no thread can be had, there is no monitor.
+pub(crate) fn start() {
+    if STARTED.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
+    MONITOR.set(bed);
+    if launch_undisturbed("carefree-mon", move || watch(bed)).is_err() {
+        STARTED.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Forgets the monitor: in the child of a fork, where the next runtime starts one.
+pub(crate) fn renew() {
+    STARTED.store(false, Ordering::SeqCst);
+    RUNS.store(false, Ordering::SeqCst);
+}
+
+/// Threads of the monitor.
+pub(crate) fn threads() -> usize {
+    usize::from(RUNS.load(Ordering::SeqCst))
+}
+
+fn watch(bed: &Idle) {
+    RUNS.store(true, Ordering::SeqCst);
+    let mut runtimes = Vec::with_capacity(RUNTIMES);
+    let mut pause = LOOK;
+    loop {
+        MONITOR.rest(bed, all_sleep);
+        let next = clock::after(pause);
+        while clock::now() < next {
+            bed.wait(Some(next));
+        }
+        // None ends while it is looked at, and the list is not kept from changing. Without a place for
+        // it, a runtime has no help this time.
+        runtimes::for_each(|runtime| {
+            if runtimes.len() < RUNTIMES {
+                runtimes.extend(runtime.this.upgrade());
+            }
+        });
+        let found = runtimes.drain(..).map(|runtime| {
+            // Meanwhile it is not dormant.
+            runtime.visit();
+            let found = look_at(&runtime);
+            runtime.leave();
+            found
+        });
+        pause = match found.max().unwrap_or(Found::Nothing) {
+            Found::Nothing => LOOK,
+            Found::Kept => (2 * pause).min(LOOK_SELDOM),
+            Found::Waiting => LOOK_CLOSELY,
+        };
+    }
+}
+
+/// Whether there is nothing to be watched: all carriers sleep, and none of them is to retire.
+fn all_sleep() -> bool {
+    let mut all = true;
+    runtimes::for_each(|runtime| {
+        let rests = || runtime.all_sleep() && runtime.sleepers.active() <= runtime.wanted();
+        all &= runtime.has_stopped() || rests() && runtime.stuck.load(Ordering::Relaxed) == 0;
+    });
+    all
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    Nothing,
+    /// Fibers keep carriers, and no other waits.
+    Kept,
+    /// Others wait.
+    Waiting,
+}
+
+/// Looks at the carriers of one runtime.
+fn look_at(runtime: &Arc<Shared>) -> Found {
+    let sleepers = &runtime.sleepers;
+    if runtime.has_stopped() {
+        return Found::Nothing;
+    }
+    let (mut stuck, mut queued) = (0, 0);
+    for carrier in &runtime.carriers {
+        if is_stuck(runtime, carrier) {
+            stuck += 1;
+            carrier.rescue();
+            queued += carrier.queue.len();
+        } else if sleepers.is_in_reserve(carrier.index()) {
+            queued += carrier.queue.len();
+        }
+    }
+    runtime.stuck.store(stuck, Ordering::Relaxed);
+    if sleepers.active() > runtime.wanted() && !sleepers.some_search() {
+        // One that is up retires when it finds nothing; one that is down must look for that.
+        runtime.wake(sleepers.claim());
+    }
+    queued += runtime.injector.len() + usize::from(runtime.next_timer() <= clock::now());
+    let found = match (stuck, queued) {
+        (0, _) => Found::Nothing,
+        (_, 0) => Found::Kept,
+        _ => Found::Waiting,
+    };
+    if found != Found::Waiting || sleepers.some_search() || !runtime.carriers.has_room() {
+        runtime.ramp.store(0, Ordering::Relaxed);
+        return found;
+    }
+    if sleepers.some_are_down() {
+        if is_missed(runtime) {
+            runtime.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        runtime.wake(sleepers.claim());
+        return found;
+    }
+    let free = sleepers.active().saturating_sub(stuck);
+    let missing = (runtime.carriers.base() as u32).saturating_sub(free);
+    // More of them from look to look, for each may be kept at once; but no more than have something to do.
+    let ramp = runtime.ramp.load(Ordering::Relaxed);
+    let more = (missing << ramp).min(u32::try_from(queued).unwrap_or(u32::MAX));
+    runtime.ramp.store(if more > 0 { (ramp + 1).min(RAMP) } else { 0 }, Ordering::Relaxed);
+    for _ in 0..more {
+        match add(runtime) {
+            Ok(true) => _ = runtime.added.fetch_add(1, Ordering::Relaxed),
+            Ok(false) => break,
+            Err(_) => {
+                REFUSED_UNTIL.store(clock::after(PAUSE), Ordering::Relaxed);
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// Whether a fiber keeps `carrier`: it has made no switch since the last look, and that not because it
+/// has got no processor since.
+fn is_stuck(runtime: &Shared, carrier: &Carrier) -> bool {
+    /// Nanoseconds of a processor, after which it has had one.
+    const SOME: u64 = 200_000;
+    let (sleepers, index, thread) = (&runtime.sleepers, carrier.index(), carrier.thread());
+    if thread == 0 || sleepers.is_down(index) || sleepers.is_in_reserve(index) {
+        return false;
+    }
+    let time = cpu_time(thread);
+    // 0 is for none.
+    let switches = carrier.switches() + 1;
+    if carrier.looked_at.swap(switches, Ordering::Relaxed) != switches {
+        carrier.cpu_time.store(time, Ordering::Relaxed);
+        return false;
+    }
+    time >= carrier.cpu_time.load(Ordering::Relaxed) + SOME || !waits_for_a_processor(thread)
+}
+
+/// Whether a thread could run, and perhaps does.
+fn waits_for_a_processor(thread: i32) -> bool {
+    let mut path = [0; 48];
+    let written = write!(&mut path[..47], "/proc/self/task/{thread}/stat");
+    let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
+    let stat = written.ok().and_then(|()| file::read(path));
+    let stat = stat.as_deref().unwrap_or_default();
+    // The name, in brackets, may hold anything.
+    let end = stat.iter().rposition(|&byte| byte == b')');
+    end.and_then(|end| stat.get(end + 2)) == Some(&b'R')
+}
+
+/// Whether fibers wait at a kept carrier though another one sleeps, none dozes and none searches: what
+/// queued them should have woken it.
+fn is_missed(runtime: &Shared) -> bool {
+    /// Between two looks at the same.
+    const MOMENT: Duration = Duration::from_micros(200);
+    /// Nanoseconds in which a carrier that has queued a fiber, and runs, has long announced it.
+    const LONG: u64 = 50_000;
+    let sleepers = &runtime.sleepers;
+    let kept = || {
+        let sleeps = runtime.carriers.iter().any(|carrier| {
+            carrier.sleeps.load(Ordering::SeqCst) && sleepers.is_sleeping(carrier.index())
+        });
+        let waits = |carrier: &&Carrier| {
+            // (See above: one more than the switches.)
+            let same = carrier.looked_at.load(Ordering::Relaxed) == carrier.switches() + 1;
+            same && !carrier.is_empty() && !sleepers.is_down(carrier.index())
+        };
+        let none_comes = !sleepers.some_doze() && !sleepers.some_search();
+        (sleeps && none_comes).then(|| runtime.carriers.iter().find(waits)).flatten()
+    };
+    let Some(first) = kept() else { return false };
+    let before = cpu_time(first.thread());
+    nap::sleep(MOMENT);
+    kept().is_some_and(|then| ptr::eq(then, first)) && cpu_time(first.thread()) >= before + LONG
+}
+
+/// The processor time of a thread of this process, in nanoseconds.
+fn cpu_time(thread: i32) -> u64 {
+    // As pthread_getcpuclockid makes it of a thread's number.
+    let clock = !thread << 3 | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for the answer; where there is no such thread, it is left as it is.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Has another carrier run: one from the reserve, or a new one. False: there can be no more.
+///
+/// # Errors
+/// When no thread can be started.
+fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
+    if let Some(recalled) = runtime.sleepers.recall() {
+        runtime.wake(Some(recalled));
+        return Ok(true);
+    }
+    if clock::now() < REFUSED_UNTIL.load(Ordering::Relaxed) {
+        return Ok(false);
+    }
+    let mut spares = runtime.spares.lock();
+    // Once it has stopped, no more are started, and those that were are joined. (While it only is to stop,
+    // its fibers go on.)
+    if runtime.has_stopped() {
+        return Ok(false);
+    }
+    let carrier = match spares.vacant.pop() {
+        Some(index) => &runtime.carriers[index],
+        None => {
+            let make = |index| {
+                let new = Box::new(Carrier::new(index, true, None));
+                new.join_runtime(Arc::as_ptr(runtime));
+                new
+            };
+            match runtime.carriers.add(make) {
+                Some(new) => new,
+                None => return Ok(false),
+            }
+        }
+    };
+    let index = carrier.index();
+    runtime.sleepers.set_out(true);
+    let shared = Arc::clone(runtime);
+    let name = format!("{}-{index}", runtime.name);
+    match launch(&name, move || {
+        shared.signals.block();
+        shared.carriers[index].run();
+    }) {
+        Ok(thread) => {
+            spares.threads.push(thread);
+            Ok(true)
+        }
+        Err(error) => {
+            runtime.sleepers.set_out(false);
+            spares.vacant.push(index);
+            Err(error)
+        }
+    }
+}
