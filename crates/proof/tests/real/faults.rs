@@ -51,8 +51,12 @@ impl Resources {
         let before = |name: &String| self.files.get(name).copied().unwrap_or(0);
         let allowed = |name: &String| match name.as_str() {
             // A carrier that had not waited for anything when they were counted may have made its
-            // driver since.
-            ANONYMOUS => before(name).max(files_of_a_carrier * carefree::metrics().carriers),
+            // driver since. One that was added keeps its driver in reserve.
+            ANONYMOUS => {
+                let counts = carefree::metrics();
+                let carriers = counts.carriers + counts.added as usize;
+                before(name).max(files_of_a_carrier * carriers)
+            }
             _ => before(name),
         };
         until("the files are closed", || {
