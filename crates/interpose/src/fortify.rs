@@ -18,18 +18,15 @@ use crate::socket::receive;
 macro_rules! checked {
     ($(
         $name:ident($($argument:ident: $type:ty),*; $length:ident >= $needed:expr) -> $result:ty
-            = $way:path;
+            = $($way:ident)::+;
     )*) => {$(
         interpose! {
-            #[doc = concat!("`", stringify!($name), "`: ", stringify!($way), "`, checked.")]
+            #[doc = concat!("`", stringify!($name), "`: ", stringify!($($way)::+), "`, checked.")]
             safe fn $name($($argument: $type,)* $length: usize) -> $result {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    if $length < $needed {
-                        return original($($argument,)* $length);
-                    }
-                    $way($($argument),*)
+                if $length < $needed {
+                    return original($($argument,)* $length);
                 }
+                $($way)::+::stand_in($($argument),*)
             }
         }
     )*};
@@ -55,13 +52,10 @@ interpose! {
     safe fn __recv_chk(fd: c_int, buffer: User<c_void>, count: usize, length: usize, flags: c_int)
         -> isize
     {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if length < count {
-                return original(fd, buffer, count, length, flags);
-            }
-            receive::recv(fd, buffer, count, flags)
+        if length < count {
+            return original(fd, buffer, count, length, flags);
         }
+        receive::recv::stand_in(fd, buffer, count, flags)
     }
 }
 
@@ -76,12 +70,9 @@ interpose! {
         address: User<sockaddr>,
         address_length: User<socklen_t>,
     ) -> isize {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if length < count {
-                return original(fd, buffer, count, length, flags, address, address_length);
-            }
-            receive::recvfrom(fd, buffer, count, flags, address, address_length)
+        if length < count {
+            return original(fd, buffer, count, length, flags, address, address_length);
         }
+        receive::recvfrom::stand_in(fd, buffer, count, flags, address, address_length)
     }
 }

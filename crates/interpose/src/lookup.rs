@@ -17,8 +17,8 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::ptr;
 
+use carefree_runtime::offload;
 use carefree_runtime::{Builder, Cancelled, Interrupted, TimedOut};
-use carefree_runtime::{offload, offload_unchecked};
 use libc::{addrinfo, gid_t, sockaddr, socklen_t, uid_t};
 
 use crate::call::answer::{interruption, set_errno};
@@ -30,32 +30,33 @@ unsafe extern "C" {
 
 interpose! {
     /// `getaddrinfo(3)`.
-    fn getaddrinfo(
-        node: *const c_char,
-        service: *const c_char,
-        hints: *const addrinfo,
-        found: *mut *mut addrinfo,
+    safe fn getaddrinfo(
+        node: User<c_char>,
+        service: User<c_char>,
+        hints: User<addrinfo>,
+        found: User<*mut addrinfo>,
     ) -> c_int {
-        // SAFETY: the caller's promise; the caller waits, or has what is used later copied.
-        unsafe {
-            if needs_no_lookup(node, service, hints) {
-                return original(node, service, hints, found);
+        // SAFETY: the program has given two strings and hints, or null pointers, to be read until this returns;
+        // libc's function would read them unasked.
+        let asked = unsafe { Asked::new(node, service, hints) };
+        if asked.needs_no_lookup() {
+            return original(node, service, hints, found);
+        }
+        let question = asked.copied();
+        match until_interrupted(move || question.ask()) {
+            Ok((0, errno, answer)) => {
+                set_errno(errno);
+                // SAFETY: libc's function would write there unasked.
+                unsafe { found.write_seen(answer.take()) };
+                0
             }
-            let question = Question::new(node, service, hints);
-            match until_interrupted(move || question.ask()) {
-                Ok((0, errno, answer)) => {
-                    set_errno(errno);
-                    found.write(answer.take());
-                    0
-                }
-                Ok((failure, errno, _)) => {
-                    set_errno(errno);
-                    failure
-                }
-                Err(why) => {
-                    set_errno(interruption(why));
-                    libc::EAI_SYSTEM
-                }
+            Ok((failure, errno, _)) => {
+                set_errno(errno);
+                failure
+            }
+            Err(why) => {
+                set_errno(interruption(why));
+                libc::EAI_SYSTEM
             }
         }
     }
@@ -63,74 +64,62 @@ interpose! {
 
 interpose! {
     /// `getnameinfo(3)`.
-    fn getnameinfo(
-        address: *const sockaddr,
+    safe fn getnameinfo(
+        address: User<sockaddr>,
         length: socklen_t,
-        host: *mut c_char,
+        host: User<c_char>,
         host_length: socklen_t,
-        service: *mut c_char,
+        service: User<c_char>,
         service_length: socklen_t,
         flags: c_int,
     ) -> c_int {
-        // SAFETY: the caller's promise, and the caller waits.
-        unsafe {
-            let numbers = libc::NI_NUMERICHOST | libc::NI_NUMERICSERV;
-            if flags & numbers == numbers {
-                return original(
-                    address, length, host, host_length, service, service_length, flags,
-                );
-            }
-            offload_unchecked(|| {
-                original(address, length, host, host_length, service, service_length, flags)
-            })
-        }
+        let look_up =
+            || original(address, length, host, host_length, service, service_length, flags);
+        let numbers = libc::NI_NUMERICHOST | libc::NI_NUMERICSERV;
+        if flags & numbers == numbers { look_up() } else { offload(look_up) }
     }
 }
 
-/// Whether a call of `getaddrinfo` asks no server and reads no file.
-///
-/// # Safety
-/// As for `getaddrinfo`.
-unsafe fn needs_no_lookup(
-    node: *const c_char,
-    service: *const c_char,
-    hints: *const addrinfo,
-) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let flags = hints.as_ref().map_or(0, |hints| hints.ai_flags);
-        let text = |text: *const c_char| (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes());
-        let host = text(node).is_none_or(|name| {
+/// What `getaddrinfo` is asked.
+struct Asked<'u> {
+    node: Option<&'u CStr>,
+    service: Option<&'u CStr>,
+    hints: Option<&'u addrinfo>,
+}
+
+impl<'u> Asked<'u> {
+    /// # Safety
+    /// Each leads to a string, or to hints, that stay as they are during `'u`; or is null.
+    unsafe fn new(
+        node: User<'u, c_char>,
+        service: User<'u, c_char>,
+        hints: User<'u, addrinfo>,
+    ) -> Asked<'u> {
+        let text = |text: User<'u, c_char>| {
+            // SAFETY: a string, as `new` asks, since it is not null.
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text.pointer()) })
+        };
+        // SAFETY: hints, or null, as `new` asks.
+        let hints = unsafe { hints.pointer().as_ref() };
+        Asked { node: text(node), service: text(service), hints }
+    }
+
+    /// Whether the call asks no server and reads no file.
+    fn needs_no_lookup(&self) -> bool {
+        let flags = self.hints.map_or(0, |hints| hints.ai_flags);
+        let host = self.node.map(CStr::to_bytes).is_none_or(|name| {
             flags & libc::AI_NUMERICHOST != 0
                 || std::str::from_utf8(name).is_ok_and(|name| name.parse::<IpAddr>().is_ok())
         });
-        let port = text(service).is_none_or(|name| {
+        let port = self.service.map(CStr::to_bytes).is_none_or(|name| {
             flags & libc::AI_NUMERICSERV != 0 || name.iter().all(u8::is_ascii_digit)
         });
         host && port
     }
-}
 
-/// A copy of what `getaddrinfo` is asked, which may outlive the fiber's call.
-struct Question {
-    node: Option<CString>,
-    service: Option<CString>,
-    hints: Option<addrinfo>,
-}
-
-// SAFETY: the pointers in `hints` are null.
-unsafe impl Send for Question {}
-
-impl Question {
-    /// # Safety
-    /// As for `getaddrinfo`.
-    unsafe fn new(node: *const c_char, service: *const c_char, hints: *const addrinfo) -> Question {
-        let copy = |text: *const c_char| {
-            // SAFETY: the caller's promise.
-            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
-        };
-        // SAFETY: the caller's promise.
-        let hints = unsafe { hints.as_ref() }.map(|hints| {
+    /// A copy that may outlive the fiber's call.
+    fn copied(&self) -> Question {
+        let hints = self.hints.map(|hints| {
             // SAFETY: zeros and null pointers are hints.
             let mut copy: addrinfo = unsafe { MaybeUninit::zeroed().assume_init() };
             copy.ai_flags = hints.ai_flags;
@@ -139,19 +128,36 @@ impl Question {
             copy.ai_protocol = hints.ai_protocol;
             copy
         });
-        Question { node: copy(node), service: copy(service), hints }
+        Question {
+            node: self.node.map(CStr::to_owned),
+            service: self.service.map(CStr::to_owned),
+            hints,
+        }
     }
+}
 
+/// A copy of what `getaddrinfo` is asked.
+struct Question {
+    node: Option<CString>,
+    service: Option<CString>,
+    hints: Option<addrinfo>,
+}
+
+// SAFETY: the strings are its own, and the pointers in `hints` are null: see `Asked::copied`.
+unsafe impl Send for Question {}
+
+impl Question {
     /// The result, `errno`, and the addresses.
-    fn ask(self) -> (c_int, c_int, Addresses) {
-        let text = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
-        let mut found = Addresses(ptr::null_mut());
-        let hints = self.hints.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: strings and hints that stay meanwhile, and a place for the answer.
-        let failed = unsafe {
-            getaddrinfo::original(text(&self.node), text(&self.service), hints, &raw mut found.0)
+    fn ask(mut self) -> (c_int, c_int, Addresses) {
+        let text = |text: &Option<CString>| {
+            // SAFETY: a string of ours, which stays until this function returns; libc only reads it.
+            text.as_ref().map_or(User::NULL, |text| unsafe { User::new(text.as_ptr()) })
         };
-        // SAFETY: the calling thread's own.
+        let (node, service) = (text(&self.node), text(&self.service));
+        let mut found = Addresses(ptr::null_mut());
+        let place = User::lend(&mut found.0);
+        let failed = getaddrinfo::original(node, service, User::lend_some(&mut self.hints), place);
+        // SAFETY: it is this thread's own.
         (failed, unsafe { *libc::__errno_location() }, found)
     }
 }
@@ -205,26 +211,25 @@ macro_rules! elsewhere {
         interpose! {
             #[doc = concat!("`", stringify!($name), "(3)`, on a thread that may block.")]
             safe fn $name($($argument: $type),*) -> $result {
-                // SAFETY: the locations are those of the thread that makes the call, and of the fiber.
-                unsafe {
-                    let (result, h_errno) =
-                        offload(|| (original($($argument),*), *__h_errno_location()));
-                    *__h_errno_location() = h_errno;
-                    result
-                }
+                let (result, h_errno) =
+                    // SAFETY: it is the own location of the thread that makes the call.
+                    offload(|| (original($($argument),*), unsafe { *__h_errno_location() }));
+                // SAFETY: it is the fiber's own location.
+                unsafe { *__h_errno_location() = h_errno };
+                result
             }
         }
     )*};
 }
 
-/// A record that libc's headers describe, or room for one.
-type Record = User<c_void>;
-type Text = User<c_char>;
+/// A record that libc's headers describe, or room for one. (A result is in libc's own memory.)
+type Record<'u> = User<'u, c_void>;
+type Text<'u> = User<'u, c_char>;
 
 elsewhere! {
-    gethostbyname(name: Text) -> Record;
-    gethostbyname2(name: Text, family: c_int) -> Record;
-    gethostbyaddr(address: User<c_void>, length: socklen_t, family: c_int) -> Record;
+    gethostbyname(name: Text) -> Record<'static>;
+    gethostbyname2(name: Text, family: c_int) -> Record<'static>;
+    gethostbyaddr(address: User<c_void>, length: socklen_t, family: c_int) -> Record<'static>;
     gethostbyname_r(name: Text, host: Record, buffer: User<c_char>, length: usize,
         found: User<Record>, h_errno: User<c_int>) -> c_int;
     gethostbyname2_r(name: Text, family: c_int, host: Record, buffer: User<c_char>, length: usize,
@@ -232,29 +237,29 @@ elsewhere! {
     gethostbyaddr_r(address: User<c_void>, address_length: socklen_t, family: c_int, host: Record,
         buffer: User<c_char>, length: usize, found: User<Record>, h_errno: User<c_int>) -> c_int;
 
-    getservbyname(name: Text, protocol: Text) -> Record;
-    getservbyport(port: c_int, protocol: Text) -> Record;
+    getservbyname(name: Text, protocol: Text) -> Record<'static>;
+    getservbyport(port: c_int, protocol: Text) -> Record<'static>;
     getservbyname_r(name: Text, protocol: Text, service: Record, buffer: User<c_char>,
         length: usize, found: User<Record>) -> c_int;
     getservbyport_r(port: c_int, protocol: Text, service: Record, buffer: User<c_char>,
         length: usize, found: User<Record>) -> c_int;
-    getprotobyname(name: Text) -> Record;
-    getprotobynumber(number: c_int) -> Record;
+    getprotobyname(name: Text) -> Record<'static>;
+    getprotobynumber(number: c_int) -> Record<'static>;
     getprotobyname_r(name: Text, protocol: Record, buffer: User<c_char>, length: usize,
         found: User<Record>) -> c_int;
     getprotobynumber_r(number: c_int, protocol: Record, buffer: User<c_char>, length: usize,
         found: User<Record>) -> c_int;
-    getnetbyname(name: Text) -> Record;
-    getnetbyaddr(network: u32, family: c_int) -> Record;
+    getnetbyname(name: Text) -> Record<'static>;
+    getnetbyaddr(network: u32, family: c_int) -> Record<'static>;
 
-    getpwnam(name: Text) -> Record;
-    getpwuid(user: uid_t) -> Record;
+    getpwnam(name: Text) -> Record<'static>;
+    getpwuid(user: uid_t) -> Record<'static>;
     getpwnam_r(name: Text, user: Record, buffer: User<c_char>, length: usize,
         found: User<Record>) -> c_int;
     getpwuid_r(user_id: uid_t, user: Record, buffer: User<c_char>, length: usize,
         found: User<Record>) -> c_int;
-    getgrnam(name: Text) -> Record;
-    getgrgid(group: gid_t) -> Record;
+    getgrnam(name: Text) -> Record<'static>;
+    getgrgid(group: gid_t) -> Record<'static>;
     getgrnam_r(name: Text, group: Record, buffer: User<c_char>, length: usize,
         found: User<Record>) -> c_int;
     getgrgid_r(group_id: gid_t, group: Record, buffer: User<c_char>, length: usize,

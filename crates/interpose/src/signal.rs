@@ -34,7 +34,7 @@ use crate::wait::user_op::UserOp;
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
 
-unsafe extern "C-unwind" fn raw_sigtimedwait(
+extern "C-unwind" fn raw_sigtimedwait(
     set: User<sigset_t>,
     info: User<siginfo_t>,
     timeout: User<timespec>,
@@ -43,14 +43,14 @@ unsafe extern "C-unwind" fn raw_sigtimedwait(
     answer(sys::call(Number::RT_SIGTIMEDWAIT, arguments)) as c_int
 }
 
-unsafe extern "C-unwind" fn raw_sigwaitinfo(set: User<sigset_t>, info: User<siginfo_t>) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { raw_sigtimedwait(set, info, User::NULL) }
+extern "C-unwind" fn raw_sigwaitinfo(set: User<sigset_t>, info: User<siginfo_t>) -> c_int {
+    raw_sigtimedwait(set, info, User::NULL)
 }
 
-unsafe extern "C-unwind" fn raw_sigsuspend(mask: User<sigset_t>) -> c_int {
+extern "C-unwind" fn raw_sigsuspend(mask: User<sigset_t>) -> c_int {
     let arguments = [mask.address(), SIGNALS, 0, 0, 0, 0];
-    // SAFETY: the caller's promise.
+    // SAFETY: the kernel reads the mask, which the program has given and the kernel checks; the thread's own
+    // mask is put back when the call returns.
     answer(unsafe { kernel::call(libc::SYS_rt_sigsuspend, arguments) }) as c_int
 }
 
@@ -202,7 +202,7 @@ fn until_handled(mask: Option<u64>) -> Answer {
         return Err(watch.ended.load(Ordering::Acquire));
     }
     let mut one = 1u64;
-    let arguments = [watch.stop.fd().into(), User::lend(&mut one).into(), size_of_val(&one).into()];
+    let arguments = [watch.stop.fd().into(), User::lend(&mut one).into(), size_of::<u64>().into()];
     let _ = sys::call(Number::WRITE, arguments);
     while waits() {
         wait::park(key, waits, Reason::Signal, Until::WOKEN_ONLY);

@@ -11,6 +11,7 @@
 use std::ffi::{c_int, c_long};
 
 use crate::call::answer::answer;
+use crate::call::sys::Word;
 use crate::call::user::{User, word};
 use crate::call::{fiber, uninterrupted};
 use crate::file::{close, control, lock, open, sync};
@@ -24,6 +25,8 @@ use crate::time::sleep;
 use crate::transfer::{sendfile, splice};
 use crate::{futex, signal};
 
+/// # Safety
+/// As for the system call.
 unsafe extern "C-unwind" fn raw_syscall(
     number: c_long,
     a: usize,
@@ -33,7 +36,7 @@ unsafe extern "C-unwind" fn raw_syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's promise.
+    // SAFETY: the program makes this call of the kernel's, with these arguments, and vouches for it.
     answer(unsafe { carefree_ground::kernel::call(number, [a, b, c, d, e, f]) }) as c_long
 }
 
@@ -51,17 +54,18 @@ interpose! { lean anywhere
         // The seventh argument lies on the stack, where the caller may have written less than a whole
         // word, or nothing. To read what was just written in another size takes a processor about as long
         // as two locked instructions. So it is not read for a plain wake-up.
-        // SAFETY: the caller's promise, in each case.
-        unsafe {
-            if number != libc::SYS_futex {
-                return no_futex(number, a, b, c, d, e, f);
-            }
-            let (operation, value) = (b as c_int, c as u32);
-            if futex::call::command(operation) == libc::FUTEX_WAKE {
-                return futex::wake::wake::<LibcSyscall>(a, operation, value, futex::call::ANY);
-            }
-            futex::perform::futex::<LibcSyscall>(a, operation, value, d, e, f as u32)
+        if number != libc::SYS_futex {
+            // SAFETY: number and arguments are handed on as the program has given them.
+            return unsafe { no_futex(number, a, b, c, d, e, f) };
         }
+        let (operation, value) = (b as c_int, c as u32);
+        // SAFETY: the words and the time of a `futex`, which the program vouches for, until it returns. Where
+        // the operation has a number in one of these places, it is only handed on.
+        let (word, fourth, second_word) = unsafe { (word(a), word(d), word(e)) };
+        if futex::call::command(operation) == libc::FUTEX_WAKE {
+            return futex::wake::wake::<LibcSyscall>(word, operation, value, futex::call::ANY);
+        }
+        futex::perform::futex::<LibcSyscall>(word, operation, value, fourth, second_word, f as u32)
     }
 }
 
@@ -70,8 +74,10 @@ struct LibcSyscall;
 
 impl futex::call::Kernel for LibcSyscall {
     #[inline(always)]
-    unsafe fn futex([a, b, c, d, e, f]: [usize; 6]) -> c_long {
-        // SAFETY: the caller's promise.
+    fn futex(arguments: [Word<'_>; 6]) -> c_long {
+        let [a, b, c, d, e, f] = arguments.map(Word::number);
+        // SAFETY: `futex` goes to no memory but where its arguments point, and the pointers among these are
+        // `User`s, of a program that has made this call.
         unsafe { syscall::original(libc::SYS_futex, a, b, c, d, e, f) }
     }
 }
@@ -90,7 +96,7 @@ unsafe extern "C-unwind" fn no_futex(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's promise, in each case.
+    // SAFETY: all three ask for what the system call does, which this function's callers vouch for.
     unsafe {
         if fiber::on_fiber() {
             return by_a_fiber(number, [a, b, c, d, e, f]);
@@ -106,7 +112,8 @@ unsafe extern "C-unwind" fn no_futex(
 unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
     let [a, b, c, d, e, f] = arguments;
     let fd = a as c_int;
-    // SAFETY: the functions take what the system calls of the same names take.
+    // SAFETY: the program vouches for the arguments of the system call until that returns, and the functions
+    // take what the system calls of the same names take.
     unsafe {
         match number {
             libc::SYS_read => read_write::read(fd, word(b), c) as c_long,
@@ -160,7 +167,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_setsockopt => {
                 control::setsockopt(fd, b as c_int, c as c_int, word(d), word(e)).into()
             }
-            libc::SYS_ioctl => control::ioctl(fd, word(b), c).into(),
+            libc::SYS_ioctl => control::ioctl(fd, word(b), word(c)).into(),
             libc::SYS_sched_yield => sched_yield::sched_yield().into(),
             libc::SYS_nanosleep => sleep::nanosleep(word(a), word(b)).into(),
             libc::SYS_clock_nanosleep => {
@@ -207,7 +214,7 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
             libc::SYS_open => open::open(word(a), b as c_int, word(c)).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_creat => open::creat(word(a), word(b)).into(),
-            libc::SYS_fcntl => control::fcntl(fd, b as c_int, c).into(),
+            libc::SYS_fcntl => control::fcntl(fd, b as c_int, word(c)).into(),
             libc::SYS_sendfile => sendfile::sendfile(fd, b as c_int, word(c), d) as c_long,
             libc::SYS_splice => {
                 splice::splice(fd, word(b), c as c_int, word(d), e, word(f)) as c_long

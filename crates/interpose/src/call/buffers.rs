@@ -20,17 +20,17 @@ const NEAR: usize = 1 << 46;
 ///
 /// Usually a call uses all or ends early, so they are copied only when a part was used. And usually the
 /// kernel reads their descriptions before we do, and so checks whether they can be read.
-pub(crate) struct Buffers {
-    first: User<iovec>,
+pub(crate) struct Buffers<'u> {
+    first: User<'u, iovec>,
     count: usize,
     /// Bytes left in them; `None` while their descriptions have not been read.
     left: Option<usize>,
     copy: Vec<iovec>,
 }
 
-impl Buffers {
+impl<'u> Buffers<'u> {
     /// `count` descriptions at `first`, as the caller says: not read yet.
-    pub(crate) fn new(first: User<iovec>, count: usize) -> Buffers {
+    pub(crate) fn new(first: User<'u, iovec>, count: usize) -> Buffers<'u> {
         Buffers { first, count, left: None, copy: Vec::new() }
     }
 
@@ -53,7 +53,7 @@ impl Buffers {
     pub(crate) fn look(&mut self) -> Result<(), c_int> {
         if self.left.is_none() {
             self.first.check(self.count)?;
-            // SAFETY: they can be read.
+            // SAFETY: `check` has found them readable.
             unsafe { self.seen() };
         }
         Ok(())
@@ -65,13 +65,13 @@ impl Buffers {
     /// They are there: the kernel has read them, or they are of our own making.
     pub(crate) unsafe fn seen(&mut self) {
         if self.left.is_none() {
-            // SAFETY: the caller's promise.
+            // SAFETY: they are there, as `seen` asks.
             let all = unsafe { slice(self.first, self.count) };
             self.left = Some(all.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len)));
         }
     }
 
-    pub(crate) fn first(&self) -> User<iovec> {
+    pub(crate) fn first(&self) -> User<'_, iovec> {
         self.first
     }
 
@@ -140,7 +140,8 @@ impl Buffers {
             first.iov_len -= used;
         }
         self.copy = rest;
-        // SAFETY: our own, which stays as long as this.
+        // SAFETY: our own. It stays until the next `advance`, which sets `first` anew, or the end of this; and
+        // `first()` gives it out for no longer than it borrows this.
         self.first = unsafe { User::new(self.copy.as_ptr()) };
         self.count = self.copy.len();
     }
@@ -148,7 +149,7 @@ impl Buffers {
 
 /// # Safety
 /// `first` points to `count` buffers' descriptions, or `count` is 0.
-unsafe fn slice<'a>(first: User<iovec>, count: usize) -> &'a [iovec] {
+unsafe fn slice<'a>(first: User<'_, iovec>, count: usize) -> &'a [iovec] {
     if count == 0 || first.is_null() {
         return &[];
     }
@@ -156,7 +157,7 @@ unsafe fn slice<'a>(first: User<iovec>, count: usize) -> &'a [iovec] {
     unsafe { std::slice::from_raw_parts(first.pointer(), count) }
 }
 
-impl std::fmt::Debug for Buffers {
+impl std::fmt::Debug for Buffers<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Buffers").field("count", &self.count).field("left", &self.left).finish()
     }
@@ -173,7 +174,7 @@ mod tests {
         // SAFETY: made from arrays of the tests.
         unsafe { slice(buffers.first, buffers.count) }
             .iter()
-            // SAFETY: as above.
+            // SAFETY: each describes a text of the tests.
             .flat_map(|one| unsafe {
                 std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len).to_vec()
             })

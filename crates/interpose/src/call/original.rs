@@ -107,7 +107,7 @@ impl<F: Copy> Original<F> {
                 return address;
             }
         }
-        // SAFETY: as above.
+        // SAFETY: a string; the loader answers with an address or null.
         unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
     }
 
@@ -132,8 +132,10 @@ impl<F: Copy> Original<F> {
 ///     /// Reads from a file descriptor.
 ///     safe fn read(fd: c_int, buffer: User, length: usize) -> isize,
 ///         version "GLIBC_2.3.2",      // optional: which of libc's
-///         else raw_read               // optional: used as libc's in a static program
-///         linked "__read"             // or: its other name in glibc, for a static program
+///         // Optional, one of three: what a static program has in place of libc's function.
+///         number SYS_read             // the system call that takes the same arguments
+///         else raw_read               // a function of ours
+///         linked "__read"             // libc's own by its other name in glibc
 ///     {
 ///         …                           // what a call on a fiber does
 ///     }
@@ -145,11 +147,12 @@ impl<F: Copy> Original<F> {
 /// need to be dropped. A fallback has the same ABI.
 ///
 /// Off a fiber, and within the runtime's own code, the call is passed on to libc's function. That
-/// function can also be called by the name `read::original`.
+/// function can also be called by the name `read::original`, and ours, as a program calls it, by the name
+/// `read::stand_in`.
 ///
 /// A `safe fn` takes nothing but numbers and [`User`](crate::call::user::User)s. Its body is safe code, and
-/// so is a call of its `original`. The exported function is `unsafe` all the same: its callers vouch for the
-/// pointers. Without `safe`, body and `original` are `unsafe` too.
+/// so is a call of its `original` or `stand_in`. The exported function is `unsafe` all the same: its callers
+/// vouch for the pointers. Without `safe`, all of them are `unsafe`.
 ///
 /// `anywhere` before all that: the body is used off a fiber as well. `lean` (before `anywhere`, if both):
 /// the floating-point control words are left alone, because saving them takes as long as a whole call that
@@ -191,7 +194,7 @@ macro_rules! interpose {
     (@check [] $($type:ty,)*) => {
         const _: fn() = || {
             #[allow(dead_code, reason = "there may be no arguments")]
-            fn is_word<T: Into<$crate::call::sys::Word>>() {}
+            fn is_word<'u, T: Into<$crate::call::sys::Word<'u>>>() {}
             $(is_word::<$type>();)*
         };
     };
@@ -199,7 +202,8 @@ macro_rules! interpose {
         @define ($condition:expr) $inline:ident $float:ident [$($unsafety:tt)?]
         $(#[$meta:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
-            $(, version $version:literal)? $(, else $fallback:path)? $(, linked $linked:literal)?
+            $(, version $version:literal)? $(, else $fallback:path)? $(, number $number:ident)?
+            $(, linked $linked:literal)?
         $body:block
     ) => {
         #[doc = concat!("libc's own `", stringify!($name), "`.")]
@@ -225,23 +229,10 @@ macro_rules! interpose {
                     Ok(version) => Some(version),
                     Err(_) => unreachable!(),
                 };)?
-                let mut fallback: Option<Function> = None;
-                $(fallback = Some($fallback);)?
-                $(
-                    #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
-                    {
-                        unsafe extern "C-unwind" {
-                            #[link_name = $linked]
-                            fn linked();
-                        }
-                        // SAFETY: libc's function by its other name, of the type beside this one.
-                        fallback = Some(unsafe {
-                            std::mem::transmute::<unsafe extern "C-unwind" fn(), Function>(linked)
-                        });
-                    }
-                    #[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
-                    let _ = $linked;
-                )?
+                let fallback: Option<Function> = interpose! {
+                    @fallback [$(else $fallback)? $(number $number)? $(linked $linked)?]
+                        ($($argument: $type),*) -> $result
+                };
                 // SAFETY: the type is written beside the name, as the manual has it.
                 unsafe {
                     Original::new(
@@ -302,7 +293,9 @@ macro_rules! interpose {
             #[inline(always)]
             #[allow(dead_code, reason = "a body may do without it")]
             pub(crate) $($unsafety)? fn original($($argument: $type),*) -> $result {
-                // SAFETY: the caller's promise; or, in a safe one, that of its `User`s.
+                // SAFETY: what was found has this name and this type. Where `original` is unsafe, its callers
+                // vouch for the rest; where it is safe, it takes only numbers and `User`s, and what libc's
+                // function does with these is what the program has asked for.
                 unsafe { ORIGINAL.get()($($argument),*) }
             }
 
@@ -311,27 +304,60 @@ macro_rules! interpose {
             #[inline($inline)]
             pub(super) $($unsafety)? fn on_fiber($($argument: $type),*) -> $result $body
 
+            /// What a program gets that calls this function, for calls within this crate.
+            ///
+            /// # Safety
+            /// As for libc's function.
+            #[inline(always)]
+            #[allow(dead_code, reason = "of the symbol alone, where that is not defined")]
+            pub(crate) $($unsafety)? fn stand_in($($argument: $type),*) -> $result {
+                // SAFETY: `on_fiber` and `original` ask for no more than this function does.
+                $($unsafety)? {
+                    if $condition {
+                        interpose! { @call $float on_fiber($($argument),*) }
+                    } else {
+                        original($($argument),*)
+                    }
+                }
+            }
+
             interpose! { @check [$($unsafety)?] $($type,)* }
         }
 
-        interpose! { @symbol [$($fallback)? $($linked)?]
+        interpose! { @symbol [$($fallback)? $($number)? $($linked)?]
             $(#[$meta])*
             ///
             /// # Safety
             /// As for libc's function of this name.
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-                // SAFETY: the caller's promise.
-                #[allow(unused_unsafe, reason = "a safe one needs none")]
-                unsafe {
-                    if $condition {
-                        interpose! { @call $float $name::on_fiber($($argument),*) }
-                    } else {
-                        $name::original($($argument),*)
-                    }
-                }
+                // SAFETY: `stand_in` asks for what libc's function asks of its callers.
+                $($unsafety)? { $name::stand_in($($argument),*) }
             }
         }
     };
+    // What a static program has in place of libc's function.
+    (@fallback [] $($rest:tt)*) => { None };
+    (@fallback [else $fallback:path] $($rest:tt)*) => { Some($fallback) };
+    (@fallback [number $number:ident] ($($parameters:tt)*) -> $result:ty) => {{
+        system_call!(fn raw($($parameters)*) -> $result = $number);
+        Some(raw)
+    }};
+    (@fallback [linked $linked:literal] $($rest:tt)*) => {{
+        #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
+        {
+            unsafe extern "C-unwind" {
+                #[link_name = $linked]
+                fn linked();
+            }
+            // SAFETY: libc's function by its other name, of the type beside this one.
+            Some(unsafe { std::mem::transmute::<unsafe extern "C-unwind" fn(), Function>(linked) })
+        }
+        #[cfg(not(all(target_feature = "crt-static", target_env = "gnu")))]
+        {
+            let _ = $linked;
+            None
+        }
+    }};
     // Without a stand-in for the original, a static program keeps libc's function.
     (@symbol [] $item:item) => {
         #[cfg_attr(not(target_feature = "crt-static"), unsafe(no_mangle))]

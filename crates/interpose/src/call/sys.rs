@@ -4,6 +4,7 @@
 //! pointer is a [`User`], about which see there. The others fill in something of our own.
 
 use std::ffi::{c_int, c_long, c_uint};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use carefree_ground::kernel;
@@ -56,7 +57,6 @@ numbers! {
     RECVMMSG = SYS_recvmmsg;
     RECVMSG = SYS_recvmsg;
     RT_SIGTIMEDWAIT = SYS_rt_sigtimedwait;
-    SCHED_YIELD = SYS_sched_yield;
     SEMTIMEDOP = SYS_semtimedop;
     SENDFILE = SYS_sendfile;
     SENDMMSG = SYS_sendmmsg;
@@ -77,54 +77,54 @@ numbers! {
 
 /// An argument of a system call: a number, or what the caller of a stand-in has pointed to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Word(usize);
+pub(crate) struct Word<'u>(usize, PhantomData<User<'u>>);
 
-impl Word {
+impl Word<'_> {
     #[inline]
     pub(crate) fn number(self) -> usize {
         self.0
     }
 }
 
-impl From<usize> for Word {
+impl From<usize> for Word<'_> {
     #[inline]
-    fn from(number: usize) -> Word {
-        Word(number)
+    fn from(number: usize) -> Self {
+        Word(number, PhantomData)
     }
 }
 
-impl From<c_int> for Word {
+impl From<c_int> for Word<'_> {
     #[inline]
-    fn from(number: c_int) -> Word {
-        Word(number as usize)
+    fn from(number: c_int) -> Self {
+        Word(number as usize, PhantomData)
     }
 }
 
-impl From<c_uint> for Word {
+impl From<c_uint> for Word<'_> {
     #[inline]
-    fn from(number: c_uint) -> Word {
-        Word(number as usize)
+    fn from(number: c_uint) -> Self {
+        Word(number as usize, PhantomData)
     }
 }
 
-impl From<i64> for Word {
+impl From<i64> for Word<'_> {
     #[inline]
-    fn from(number: i64) -> Word {
-        Word(number as usize)
+    fn from(number: i64) -> Self {
+        Word(number as usize, PhantomData)
     }
 }
 
-impl From<u64> for Word {
+impl From<u64> for Word<'_> {
     #[inline]
-    fn from(number: u64) -> Word {
-        Word(number as usize)
+    fn from(number: u64) -> Self {
+        Word(number as usize, PhantomData)
     }
 }
 
-impl<T> From<User<T>> for Word {
+impl<'u, T> From<User<'u, T>> for Word<'u> {
     #[inline]
-    fn from(pointer: User<T>) -> Word {
-        Word(pointer.address())
+    fn from(pointer: User<'u, T>) -> Word<'u> {
+        Word(pointer.address(), PhantomData)
     }
 }
 
@@ -133,8 +133,8 @@ impl<T> From<User<T>> for Word {
 pub(crate) fn call<const N: usize>(number: Number, given: [Word; N]) -> Answer {
     const { assert!(N <= 6) };
     let mut arguments = [0; 6];
-    for (argument, Word(word)) in arguments.iter_mut().zip(given) {
-        *argument = word;
+    for (argument, word) in arguments.iter_mut().zip(given) {
+        *argument = word.number();
     }
     // SAFETY: the pointers among the arguments are `User`s, and what the call does there is what the
     // program has asked for; it does nothing to other memory.

@@ -15,8 +15,9 @@
 //!   after a part; and [`User::skip`] moves by what was done.
 //! * A `User` is used for the call it was given to, and for others that libc's function could have been
 //!   made of: `readv` for `read`, not `munmap`.
-//! * It is not used after the stand-in has returned, or after what was lent by [`User::lend`] is gone. A
-//!   thread of the offload pool is waited for, and an operation too, whatever ends its fiber's wait.
+//! * It is not used after the stand-in has returned: its lifetime ends with the stand-in's arguments. What is
+//!   lent by [`User::lend`] stays borrowed as long. A thread of the offload pool is waited for, and an
+//!   operation too, whatever ends its fiber's wait.
 //!
 //! For an object of libc's, such as a lock, the program has promised also that libc has set it up.
 //!
@@ -28,71 +29,75 @@
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr;
+
+use carefree_runtime::kernel_name::KernelName;
 
 use crate::call::memory;
 
 /// A pointer that the caller of a stand-in has given, to one or several `T`.
 ///
-/// In a stand-in's signature it is what a pointer is in C.
+/// In a stand-in's signature it is what a pointer is in C. The kernel and libc's functions may use it during
+/// `'u`.
 #[repr(transparent)]
-pub struct User<T = c_void>(*mut T);
+pub struct User<'u, T = c_void>(*mut T, PhantomData<&'u ()>);
 
-impl<T> Clone for User<T> {
-    fn clone(&self) -> User<T> {
+impl<T> Clone for User<'_, T> {
+    fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for User<T> {}
+impl<T> Copy for User<'_, T> {}
 
-impl<T> fmt::Debug for User<T> {
+impl<T> fmt::Debug for User<'_, T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
     }
 }
 
-impl<T> PartialEq for User<T> {
-    fn eq(&self, other: &User<T>) -> bool {
+impl<T> PartialEq for User<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
         ptr::eq(self.0, other.0)
     }
 }
 
 // SAFETY: the kernel and libc take it from any thread. A thread that makes a fiber's call does so while
 // the fiber waits.
-unsafe impl<T> Send for User<T> {}
+unsafe impl<T> Send for User<'_, T> {}
 // SAFETY: shared, it only hands out its address.
-unsafe impl<T> Sync for User<T> {}
+unsafe impl<T> Sync for User<'_, T> {}
 
-impl User {
+impl<'u> User<'u> {
     /// [`lend`](User::lend), for calls that take as many bytes at the most.
-    pub(crate) fn lend_bytes(own: &mut [u8]) -> User {
-        User(own.as_mut_ptr().cast())
+    pub(crate) fn lend_bytes(own: &'u mut [u8]) -> User<'u> {
+        User(own.as_mut_ptr().cast(), PhantomData)
     }
 }
 
-impl<T> User<T> {
+impl<'u, T> User<'u, T> {
     /// No memory: what C calls a null pointer.
-    pub(crate) const NULL: User<T> = User(ptr::null_mut());
+    pub(crate) const NULL: User<'u, T> = User(ptr::null_mut(), PhantomData);
 
     /// A pointer for calls that are made in a program's stead.
     ///
     /// # Safety
-    /// For the calls that it is given to, with the lengths beside it, it is what libc's functions of these
-    /// names ask for, until they return.
-    pub(crate) const unsafe fn new(pointer: *const T) -> User<T> {
-        User(pointer.cast_mut())
+    /// During `'u`, for the calls that it is given to, with the lengths beside it, it is what libc's functions
+    /// of these names ask for.
+    pub(crate) const unsafe fn new(pointer: *const T) -> User<'u, T> {
+        User(pointer.cast_mut(), PhantomData)
     }
 
-    /// Something of our own, for calls that are over while it is there and take a `T`.
+    /// Something of our own, for calls that take a `T`. It stays borrowed until the last of them is over.
     #[inline]
-    pub(crate) fn lend(own: &mut T) -> User<T> {
-        User(own)
+    pub(crate) fn lend(own: &'u mut T) -> User<'u, T> {
+        User(own, PhantomData)
     }
 
     /// [`lend`](User::lend), or no memory.
     #[inline]
-    pub(crate) fn lend_some(own: &mut Option<T>) -> User<T> {
+    pub(crate) fn lend_some(own: &'u mut Option<T>) -> User<'u, T> {
         own.as_mut().map_or(User::NULL, User::lend)
     }
 
@@ -115,20 +120,20 @@ impl<T> User<T> {
 
     /// The same address, of another type.
     #[inline]
-    pub(crate) const fn cast<U>(self) -> User<U> {
-        User(self.0.cast())
+    pub(crate) const fn cast<U>(self) -> User<'u, U> {
+        User(self.0.cast(), PhantomData)
     }
 
     /// What comes after so many bytes, which have been dealt with.
     #[inline]
-    pub(crate) fn skip(self, bytes: usize) -> User<T> {
-        User(self.0.wrapping_byte_add(bytes))
+    pub(crate) fn skip(self, bytes: usize) -> User<'u, T> {
+        User(self.0.wrapping_byte_add(bytes), PhantomData)
     }
 
     /// What comes after so many `T`.
     #[inline]
-    pub(crate) fn after(self, count: usize) -> User<T> {
-        User(self.0.wrapping_add(count))
+    pub(crate) fn after(self, count: usize) -> User<'u, T> {
+        User(self.0.wrapping_add(count), PhantomData)
     }
 
     /// Whether `count` values can be read.
@@ -146,43 +151,35 @@ impl<T> User<T> {
 /// It has no invalid values.
 pub unsafe trait Plain: Copy {}
 
-// SAFETY: numbers.
-unsafe impl Plain for c_int {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
-// SAFETY: as above.
-unsafe impl Plain for i64 {}
-// SAFETY: as above.
-unsafe impl Plain for u64 {}
-// SAFETY: a pointer, which to have is no danger.
-unsafe impl<T> Plain for User<T> {}
-// SAFETY: structures of numbers and pointers.
-unsafe impl Plain for libc::timespec {}
-// SAFETY: as above.
-unsafe impl Plain for libc::timeval {}
-// SAFETY: as above.
-unsafe impl Plain for libc::pollfd {}
-// SAFETY: as above.
-unsafe impl Plain for libc::sembuf {}
-// SAFETY: as above.
-unsafe impl Plain for libc::flock {}
-// SAFETY: as above.
-unsafe impl Plain for libc::iovec {}
-// SAFETY: as above.
-unsafe impl Plain for libc::msghdr {}
-// SAFETY: as above.
-unsafe impl Plain for libc::mmsghdr {}
-// SAFETY: as above.
-unsafe impl Plain for libc::siginfo_t {}
+/// Implements [`Plain`] for numbers, and for structures of C's that consist of nothing else but numbers and
+/// pointers.
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {$(
+        // SAFETY: it consists of numbers and raw pointers, and any bytes are a value of these.
+        unsafe impl Plain for $type {}
+    )*};
+}
 
-impl<T: Plain> User<T> {
+plain! {
+    c_int, u8, u32, i64, u64, KernelName,
+    libc::timespec, libc::timeval, libc::pollfd, libc::sembuf, libc::flock, libc::iovec, libc::msghdr,
+    libc::mmsghdr, libc::siginfo_t,
+}
+
+// SAFETY: any bytes are an address, and to have one does no harm. What it leads to is the program's promise,
+// as for the pointer that it was read through, and for as long.
+unsafe impl<T> Plain for User<'_, T> {}
+// SAFETY: any bytes are an address, and to have one does no harm.
+unsafe impl<T> Plain for *mut T {}
+
+impl<T: Plain> User<'_, T> {
     /// The value, if it can be read. It need not be aligned: the kernel does not ask for that either.
     ///
     /// # Errors
     /// `EFAULT` if it cannot.
     pub(crate) fn read(self) -> Result<T, c_int> {
         self.check(1)?;
-        // SAFETY: just found.
+        // SAFETY: `check` has found it readable.
         Ok(unsafe { self.read_seen() })
     }
 
@@ -203,7 +200,7 @@ impl<T: Plain> User<T> {
     pub(crate) fn write(self, value: T) -> Result<(), c_int> {
         // SAFETY: all of it is overwritten just below.
         unsafe { memory::check_writable(self.0) }?;
-        // SAFETY: just found.
+        // SAFETY: `check_writable` has found it writable.
         unsafe { self.write_seen(value) };
         Ok(())
     }
@@ -219,25 +216,25 @@ impl<T: Plain> User<T> {
     }
 }
 
-/// Makes of an argument of `syscall` what the function of the call's name takes.
-///
-/// # Safety
-/// For a pointer: as for [`User::new`].
-pub(crate) unsafe fn word<T: FromWord>(word: usize) -> T {
-    // SAFETY: the caller's promise.
-    unsafe { T::from_word(word) }
-}
-
-/// What [`word`] makes.
+/// An argument of `syscall`, as the function of the call's name takes it: a number, or a pointer.
 pub(crate) trait FromWord {
     /// # Safety
     /// For a pointer: as for [`User::new`].
     unsafe fn from_word(word: usize) -> Self;
 }
 
-impl<T> FromWord for User<T> {
-    unsafe fn from_word(word: usize) -> User<T> {
-        // SAFETY: the caller's promise.
+/// Makes of an argument of `syscall` what the function of the call's name takes.
+///
+/// # Safety
+/// For a pointer: as for [`User::new`].
+pub(crate) unsafe fn word<T: FromWord>(word: usize) -> T {
+    // SAFETY: both functions ask for the same, and here `T` is what the caller has chosen.
+    unsafe { T::from_word(word) }
+}
+
+impl<T> FromWord for User<'_, T> {
+    unsafe fn from_word(word: usize) -> Self {
+        // SAFETY: `from_word` asks of a pointer what `User::new` asks.
         unsafe { User::new(word as *const T) }
     }
 }

@@ -9,27 +9,17 @@ use crate::call::user::User;
 use crate::descriptor;
 use crate::file::{control, lock};
 
-system_call!(fn raw_close(fd: c_int) -> c_int = SYS_close);
-system_call!(fn raw_dup(fd: c_int) -> c_int = SYS_dup);
-system_call!(fn raw_dup3(from: c_int, to: c_int, flags: c_int) -> c_int = SYS_dup3);
-system_call!(
-    fn raw_close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = SYS_close_range
-);
-system_call!(fn raw_get(fd: c_int, command: c_int) -> c_int = SYS_fcntl);
-
-unsafe extern "C-unwind" fn raw_dup2(from: c_int, to: c_int) -> c_int {
+extern "C-unwind" fn raw_dup2(from: c_int, to: c_int) -> c_int {
     if from != to {
-        // SAFETY: the caller's promise.
-        return unsafe { raw_dup3(from, to, 0) };
+        return dup3::original(from, to, 0);
     }
     // Nothing to do, but `from` must be there.
-    // SAFETY: no memory is involved.
-    if unsafe { raw_get(from, libc::F_GETFD) } < 0 { -1 } else { to }
+    if control::fcntl::original(from, libc::F_GETFD, User::NULL) < 0 { -1 } else { to }
 }
 
 interpose! { anywhere
     /// `close(2)`. Fibers that wait on the file end their calls with `EBADF` first.
-    safe fn close(fd: c_int) -> c_int, else raw_close {
+    safe fn close(fd: c_int) -> c_int, number SYS_close {
         if !descriptor::prepare_to_close(fd) {
             set_errno(libc::EBADF);
             return -1;
@@ -46,12 +36,12 @@ fn replaces(from: c_int, to: c_int, flags: c_int) -> bool {
     from != to
         && (!descriptor::is_waited_on(to)
             || flags & !libc::O_CLOEXEC == 0
-                && control::fcntl::original(from, libc::F_GETFD, 0) >= 0)
+                && control::fcntl::original(from, libc::F_GETFD, User::NULL) >= 0)
 }
 
 interpose! { anywhere
     /// `dup(2)`.
-    safe fn dup(fd: c_int) -> c_int, else raw_dup {
+    safe fn dup(fd: c_int) -> c_int, number SYS_dup {
         let result = original(fd);
         descriptor::opened(result);
         descriptor::duplicated(fd, result);
@@ -76,7 +66,7 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `dup3(2)`, which closes `to`.
-    safe fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else raw_dup3 {
+    safe fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, number SYS_dup3 {
         if replaces(from, to, flags) && !descriptor::prepare_to_close(to) {
             set_errno(libc::EBUSY);
             return -1;
@@ -91,7 +81,7 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `close_range(2)`.
-    safe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else raw_close_range {
+    safe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, number SYS_close_range {
         // With flags it does not close them now (`CLOSE_RANGE_CLOEXEC`), or closes copies, or fails.
         if flags == 0 && first <= last {
             descriptor::prepare_to_close_range(first, last);
@@ -116,7 +106,8 @@ interpose! { anywhere
 
 /// The number of a stream's file; -1 if it has none.
 pub(crate) fn number_of(stream: User<libc::FILE>) -> c_int {
-    // SAFETY: `errno` is the caller's own; a stream, says the caller.
+    // SAFETY: the program has given a stream to be closed or reopened, which `fileno` only looks at; `errno`
+    // is this thread's or fiber's own.
     unsafe {
         let errno = *libc::__errno_location();
         let fd = libc::fileno(stream.pointer());
@@ -143,7 +134,7 @@ macro_rules! freopen {
         interpose! { anywhere
             #[doc = concat!("`", stringify!($name), "(3)`: closes the stream's file as `fclose` does.")]
             safe fn $name(path: User<c_char>, mode: User<c_char>, stream: User<libc::FILE>)
-                -> User<libc::FILE>
+                -> User<'static, libc::FILE>
             {
                 let fd = number_of(stream);
                 descriptor::prepare_to_close(fd);
@@ -164,7 +155,8 @@ interpose! { anywhere
     safe fn closedir(directory: User<libc::DIR>) -> c_int, linked "__closedir" {
         // libc's own reports an error for a null pointer; `dirfd` would read through it.
         if !directory.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the program has given an open directory, which `dirfd` only looks at, and which stays
+            // until it is closed below.
             descriptor::prepare_to_close(unsafe { libc::dirfd(directory.pointer()) });
         }
         original(directory)
@@ -173,7 +165,7 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `mq_close(3)`. Fibers that wait on the queue end their calls with `EBADF` first.
-    safe fn mq_close(queue: c_int) -> c_int, else raw_close {
+    safe fn mq_close(queue: c_int) -> c_int, number SYS_close {
         if !descriptor::prepare_to_close(queue) {
             set_errno(libc::EBADF);
             return -1;

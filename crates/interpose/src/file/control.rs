@@ -11,16 +11,6 @@ use crate::descriptor;
 use crate::descriptor::Trait;
 use crate::file::lock;
 
-system_call!(
-    fn raw_setsockopt(
-        fd: c_int,
-        level: c_int,
-        option: c_int,
-        value: User<c_void>,
-        length: socklen_t,
-    ) -> c_int = SYS_setsockopt
-);
-
 interpose! { anywhere
     /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
     safe fn setsockopt(
@@ -29,7 +19,7 @@ interpose! { anywhere
         option: c_int,
         value: User<c_void>,
         length: socklen_t,
-    ) -> c_int, else raw_setsockopt {
+    ) -> c_int, number SYS_setsockopt {
         let failed = original(fd, level, option, value, length);
         if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
             descriptor::changed(fd, Trait::Limits);
@@ -38,11 +28,8 @@ interpose! { anywhere
     }
 }
 
-// The third argument is optional, and its type depends on the command. On both processors a variadic
-// function gets its arguments where another one does: here, in a register.
-
-system_call!(fn raw_fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = SYS_fcntl);
-system_call!(fn raw_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int = SYS_ioctl);
+// The third argument is optional, and a number or a pointer, depending on the command. On both processors a
+// variadic function gets its arguments where another one does: here, in a register.
 
 /// Notes what a command may have changed.
 #[inline]
@@ -60,10 +47,9 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
 
 interpose! { anywhere
     /// `fcntl(2)`: minds changes of a file's mode; a fiber that would wait for a lock parks.
-    safe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+    safe fn fcntl(fd: c_int, command: c_int, argument: User) -> c_int, number SYS_fcntl {
         if lock::waits(command) && fiber::on_fiber() {
-            // SAFETY: the argument of such a command is a pointer to a lock.
-            return answer(unsafe { lock::set(fd, command, User::new(argument as *const libc::flock)) }) as c_int;
+            return answer(lock::set(fd, command, argument.cast())) as c_int;
         }
         let result = original(fd, command, argument);
         after_fcntl(fd, command, result);
@@ -73,10 +59,9 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `fcntl64(2)`: the same.
-    safe fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else raw_fcntl {
+    safe fn fcntl64(fd: c_int, command: c_int, argument: User) -> c_int, number SYS_fcntl {
         if lock::waits(command) && fiber::on_fiber() {
-            // SAFETY: the argument of such a command is a pointer to a lock.
-            return answer(unsafe { lock::set(fd, command, User::new(argument as *const libc::flock)) }) as c_int;
+            return answer(lock::set(fd, command, argument.cast())) as c_int;
         }
         let result = original(fd, command, argument);
         after_fcntl(fd, command, result);
@@ -86,7 +71,7 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `ioctl(2)`: minds changes of a file's mode.
-    safe fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int, else raw_ioctl {
+    safe fn ioctl(fd: c_int, request: c_ulong, argument: User) -> c_int, number SYS_ioctl {
         let result = original(fd, request, argument);
         if request as c_int == libc::FIONBIO as c_int {
             descriptor::changed(fd, Trait::Mode);

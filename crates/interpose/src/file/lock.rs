@@ -39,8 +39,6 @@ const LOOKS: u64 = 1_000_000_000;
 
 static LOCKS: Polled = Polled::new();
 
-system_call!(fn raw_flock(fd: c_int, operation: c_int) -> c_int = SYS_flock);
-
 /// The file that is about to be closed, looked up if any fiber waits for a lock.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the locks of the file are released"]
@@ -101,7 +99,7 @@ fn key(file: FileId) -> usize {
 
 interpose! { anywhere
     /// `flock(2)`.
-    safe fn flock(fd: c_int, operation: c_int) -> c_int, else raw_flock {
+    safe fn flock(fd: c_int, operation: c_int) -> c_int, number SYS_flock {
         let waits = operation & (libc::LOCK_NB | libc::LOCK_UN) == 0;
         if !waits || !fiber::on_fiber() {
             let result = original(fd, operation);

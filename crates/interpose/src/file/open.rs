@@ -24,17 +24,11 @@ use crate::descriptor;
 use crate::wait::polling::Polled;
 use crate::wait::readiness;
 
-unsafe extern "C-unwind" fn raw_open(path: User<c_char>, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { raw_openat(libc::AT_FDCWD, path, flags, mode) }
+extern "C-unwind" fn raw_open(path: User<c_char>, flags: c_int, mode: mode_t) -> c_int {
+    openat::original(libc::AT_FDCWD, path, flags, mode)
 }
-system_call!(
-    fn raw_openat(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_t) -> c_int
-        = SYS_openat
-);
-unsafe extern "C-unwind" fn raw_creat(path: User<c_char>, mode: mode_t) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { raw_open(path, CREATE, mode) }
+extern "C-unwind" fn raw_creat(path: User<c_char>, mode: mode_t) -> c_int {
+    raw_open(path, CREATE, mode)
 }
 
 /// What `creat` opens a file with.
@@ -55,7 +49,7 @@ macro_rules! opening {
         interpose! {
             #[doc = concat!("`", stringify!($openat), "(2)`.")]
             safe fn $openat(directory: c_int, path: User<c_char>, flags: c_int, mode: mode_t) -> c_int,
-                else raw_openat
+                number SYS_openat
             {
                 answer(open_at(directory, path, flags, mode)) as c_int
             }
@@ -151,7 +145,8 @@ fn is_fifo(directory: c_int, path: User<c_char>, flags: c_int) -> bool {
     let flags = if flags & libc::O_NOFOLLOW != 0 { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
     let place = status.as_mut_ptr();
     let arguments = [directory as usize, path.address(), place as usize, flags as usize, 0, 0];
-    // SAFETY: the caller's promise, and there is room for the answer.
+    // SAFETY: the kernel reads the path, which the program has given to be read and which the kernel checks,
+    // and writes its answer to `status`, which has room for it.
     let asked = unsafe { kernel::call(libc::SYS_newfstatat, arguments) };
     // SAFETY: the call has succeeded and so filled it.
     asked.is_ok() && unsafe { status.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFIFO

@@ -13,25 +13,16 @@ use crate::call::user::User;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
 
-system_call!(fn raw_fsync(fd: c_int) -> c_int = SYS_fsync);
-system_call!(fn raw_fdatasync(fd: c_int) -> c_int = SYS_fdatasync);
-system_call!(fn raw_syncfs(fd: c_int) -> c_int = SYS_syncfs);
-system_call!(
-    fn raw_sync_file_range(fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int
-        = SYS_sync_file_range
-);
-system_call!(fn raw_msync(memory: User<c_void>, length: usize, flags: c_int) -> c_int = SYS_msync);
-
 interpose! {
     /// `fsync(2)`.
-    safe fn fsync(fd: c_int) -> c_int, else raw_fsync {
+    safe fn fsync(fd: c_int) -> c_int, number SYS_fsync {
         answer(synchronize(fd, false)) as c_int
     }
 }
 
 interpose! {
     /// `fdatasync(2)`.
-    safe fn fdatasync(fd: c_int) -> c_int, else raw_fdatasync {
+    safe fn fdatasync(fd: c_int) -> c_int, number SYS_fdatasync {
         answer(synchronize(fd, true)) as c_int
     }
 }
@@ -49,12 +40,12 @@ fn synchronize(fd: c_int, data_only: bool) -> Answer {
 
 interpose! {
     /// `syncfs(2)`, on a thread that may block.
-    safe fn syncfs(fd: c_int) -> c_int, else raw_syncfs {
+    safe fn syncfs(fd: c_int) -> c_int, number SYS_syncfs {
         offload(|| original(fd))
     }
 }
 
-unsafe extern "C-unwind" fn raw_sync() {
+extern "C-unwind" fn raw_sync() {
     // SAFETY: no memory is involved.
     let _ = unsafe { kernel::call(libc::SYS_sync, [0; 6]) };
 }
@@ -69,7 +60,7 @@ interpose! {
 interpose! {
     /// `sync_file_range(2)`, on a thread that may block.
     safe fn sync_file_range(fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int,
-        else raw_sync_file_range
+        number SYS_sync_file_range
     {
         offload(|| original(fd, offset, length, flags))
     }
@@ -77,7 +68,7 @@ interpose! {
 
 interpose! {
     /// `msync(2)`: on a thread that may block if it waits for the disk (`MS_SYNC`).
-    safe fn msync(memory: User<c_void>, length: usize, flags: c_int) -> c_int, else raw_msync {
+    safe fn msync(memory: User<c_void>, length: usize, flags: c_int) -> c_int, number SYS_msync {
         {
             if flags & libc::MS_SYNC == 0 {
                 return original(memory, length, flags);

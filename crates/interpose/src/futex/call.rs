@@ -2,6 +2,9 @@
 
 use std::ffi::{c_int, c_long};
 
+use crate::call::sys::Word;
+use crate::call::user::User;
+
 /// Matches every waiter.
 pub(crate) const ANY: u32 = libc::FUTEX_BITSET_MATCH_ANY as u32;
 
@@ -9,20 +12,18 @@ pub(crate) const ANY: u32 = libc::FUTEX_BITSET_MATCH_ANY as u32;
 ///
 /// It is passed as a type, because our `syscall` calls this module and so stands above it.
 pub(crate) trait Kernel {
-    /// # Safety
-    /// As for the system call.
-    unsafe fn futex(arguments: [usize; 6]) -> c_long;
+    fn futex(arguments: [Word<'_>; 6]) -> c_long;
 }
 
 /// The arguments of `futex(2)`, as they come.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
-    pub(crate) word: usize,
+pub(crate) struct Call<'u> {
+    pub(crate) word: User<'u, u32>,
     pub(crate) operation: c_int,
     pub(crate) value: u32,
     /// A `timespec`, or the second count.
-    pub(crate) fourth: usize,
-    pub(crate) second_word: usize,
+    pub(crate) fourth: User<'u>,
+    pub(crate) second_word: User<'u, u32>,
     pub(crate) third_value: u32,
 }
 
@@ -39,47 +40,39 @@ pub(crate) fn is_private(operation: c_int) -> bool {
 
 /// The key that fibers wait by. A private and a shared wait for the same word have different ones.
 #[inline(always)]
-pub(crate) fn key(word: usize, operation: c_int) -> usize {
-    word | usize::from(!is_private(operation))
+pub(crate) fn key(word: User<u32>, operation: c_int) -> usize {
+    word.address() | usize::from(!is_private(operation))
 }
 
-impl Call {
+impl Call<'_> {
     pub(crate) fn command(&self) -> c_int {
         command(self.operation)
     }
 
-    pub(crate) fn key(&self, word: usize) -> usize {
+    pub(crate) fn key(&self, word: User<u32>) -> usize {
         key(word, self.operation)
     }
 
     /// Makes libc's own call, with another command and other counts.
-    ///
-    /// # Safety
-    /// As for the call as it came.
-    pub(crate) unsafe fn ask_kernel<K: Kernel>(
+    pub(crate) fn ask_kernel<K: Kernel>(
         &self,
         command: c_int,
         value: u32,
-        fourth: usize,
+        fourth: Word<'_>,
     ) -> c_long {
         let operation = self.operation & !libc::FUTEX_CMD_MASK | command;
-        // SAFETY: the caller's promise.
-        unsafe {
-            K::futex([
-                self.word,
-                operation as usize,
-                value as usize,
-                fourth,
-                self.second_word,
-                self.third_value as usize,
-            ])
-        }
+        K::futex([
+            self.word.into(),
+            operation.into(),
+            value.into(),
+            fourth,
+            self.second_word.into(),
+            self.third_value.into(),
+        ])
     }
 
-    /// # Safety
-    /// As for the call as it came.
-    pub(crate) unsafe fn pass_on<K: Kernel>(&self) -> c_long {
-        // SAFETY: the caller's promise.
-        unsafe { self.ask_kernel::<K>(self.command(), self.value, self.fourth) }
+    /// Makes libc's own call, as it came.
+    pub(crate) fn pass_on<K: Kernel>(&self) -> c_long {
+        self.ask_kernel::<K>(self.command(), self.value, self.fourth.into())
     }
 }

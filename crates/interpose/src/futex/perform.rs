@@ -10,22 +10,20 @@ use std::ffi::{c_int, c_long};
 
 use crate::call::answer::answer;
 use crate::call::fiber::on_fiber;
+use crate::call::user::User;
 use crate::futex::call::{ANY, Call, Kernel, command};
 use crate::futex::requeue::{requeue, wake_after_operation};
 use crate::futex::wait::{Wrong, wait};
 use crate::futex::wake::wake;
 
 /// `futex(2)` on a fiber or a thread, except a plain `FUTEX_WAKE`, which is [`wake`].
-///
-/// # Safety
-/// As for the system call; on a fiber, the words that it looks at are readable.
 #[inline(never)]
-pub(crate) unsafe fn futex<K: Kernel>(
-    word: usize,
+pub(crate) fn futex<K: Kernel>(
+    word: User<u32>,
     operation: c_int,
     value: u32,
-    fourth: usize,
-    second_word: usize,
+    fourth: User,
+    second_word: User<u32>,
     third_value: u32,
 ) -> c_long {
     let mask = match command(operation) {
@@ -33,36 +31,27 @@ pub(crate) unsafe fn futex<K: Kernel>(
         libc::FUTEX_WAIT => Some(ANY),
         _ => None,
     };
-    // SAFETY: the caller's promise, in each case.
-    unsafe {
-        match mask {
-            Some(mask) if on_fiber() => match wait(word, operation, value, fourth, mask) {
-                Ok(waited) => answer(waited) as c_long,
-                // The kernel reports what is wrong, which may be something else. It does not wait.
-                Err(Wrong) => {
-                    Call { word, operation, value, fourth, second_word, third_value }.pass_on::<K>()
-                }
-            },
-            _ => others::<K>(Call { word, operation, value, fourth, second_word, third_value }),
-        }
+    match mask {
+        Some(mask) if on_fiber() => match wait(word, operation, value, fourth.cast(), mask) {
+            Ok(waited) => answer(waited) as c_long,
+            // The kernel reports what is wrong, which may be something else. It does not wait.
+            Err(Wrong) => {
+                Call { word, operation, value, fourth, second_word, third_value }.pass_on::<K>()
+            }
+        },
+        _ => others::<K>(Call { word, operation, value, fourth, second_word, third_value }),
     }
 }
 
 /// All calls but those that make a fiber wait.
-///
-/// # Safety
-/// As for [`futex`].
 #[inline(never)]
-unsafe fn others<K: Kernel>(call: Call) -> c_long {
-    // SAFETY: the caller's promise, in each case.
-    unsafe {
-        match call.command() {
-            libc::FUTEX_WAKE_BITSET => {
-                wake::<K>(call.word, call.operation, call.value, call.third_value)
-            }
-            libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => requeue::<K>(call),
-            libc::FUTEX_WAKE_OP => wake_after_operation::<K>(call),
-            _ => call.pass_on::<K>(),
+fn others<K: Kernel>(call: Call) -> c_long {
+    match call.command() {
+        libc::FUTEX_WAKE_BITSET => {
+            wake::<K>(call.word, call.operation, call.value, call.third_value)
         }
+        libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => requeue::<K>(call),
+        libc::FUTEX_WAKE_OP => wake_after_operation::<K>(call),
+        _ => call.pass_on::<K>(),
     }
 }

@@ -6,33 +6,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use carefree_runtime::lot::{self, is_waited_after_change};
 
 use crate::call::answer::set_errno;
-use crate::call::memory;
 use crate::futex::call::{ANY, Call, Kernel};
 use crate::futex::wake::{count, wake, wake_fibers};
 
 /// Wakes some waiters, and moves others to a second word.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn requeue<K: Kernel>(call: Call) -> c_long {
+pub(crate) fn requeue<K: Kernel>(call: Call) -> c_long {
     let key = call.key(call.word);
     if !is_waited_after_change(key) {
-        // SAFETY: the caller's promise.
-        return unsafe { call.pass_on::<K>() };
+        return call.pass_on::<K>();
     }
     let compares = call.command() == libc::FUTEX_CMP_REQUEUE;
     let [to_wake, to_move] =
-        [call.value, call.fourth as u32].map(|n| usize::try_from(n as i32).unwrap_or(0));
-    if call.word % 4 != 0
-        || call.second_word % 4 != 0
-        || memory::check(call.word as *const u32, 1).is_err()
+        [call.value, call.fourth.address() as u32].map(|n| usize::try_from(n as i32).unwrap_or(0));
+    if call.word.address() % 4 != 0
+        || call.second_word.address() % 4 != 0
+        || call.word.check(1).is_err()
     {
         // The kernel reports what is wrong.
-        // SAFETY: the caller's promise.
-        return unsafe { call.pass_on::<K>() };
+        return call.pass_on::<K>();
     }
-    // SAFETY: it can be read; a futex's accesses are atomic.
-    let word = unsafe { AtomicU32::from_ptr(call.word as *mut u32) };
+    // SAFETY: aligned and found readable just above, and the program has given it to be read during this call.
+    // All accesses to a futex's word are atomic.
+    let word = unsafe { AtomicU32::from_ptr(call.word.pointer()) };
     let holds = || !compares || word.load(Ordering::SeqCst) == call.third_value;
     let Some((woken, moved)) =
         lot::requeue(key, call.key(call.second_word), to_wake, to_move, holds)
@@ -45,31 +40,26 @@ pub(crate) unsafe fn requeue<K: Kernel>(call: Call) -> c_long {
     if left_to_wake == 0 && left_to_move == 0 {
         return here;
     }
-    // SAFETY: the caller's promise. If the word has changed meanwhile, then after fibers were served.
-    here + unsafe { call.ask_kernel::<K>(call.command(), left_to_wake as u32, left_to_move) }.max(0)
+    // If the word has changed meanwhile, then after fibers were served.
+    here + call.ask_kernel::<K>(call.command(), left_to_wake as u32, left_to_move.into()).max(0)
 }
 
 /// Changes a second word, wakes waiters of the first, and if the second word's old value meets the condition,
 /// wakes waiters of that too.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
+pub(crate) fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
     let [first, second] = [call.word, call.second_word].map(|word| call.key(word));
-    if call.second_word % 4 != 0 || memory::check(call.second_word as *const u32, 1).is_err() {
+    if call.second_word.address() % 4 != 0 || call.second_word.check(1).is_err() {
         // The kernel reports what is wrong.
-        // SAFETY: the caller's promise.
-        return unsafe { call.pass_on::<K>() };
+        return call.pass_on::<K>();
     }
     if !is_waited_after_change(first) && !is_waited_after_change(second) {
         // A fiber that begins to wait for the first word now is woken by the thread that changes that word:
         // this call changes only the second. One that begins to wait for the second may sleep until the kernel
         // has answered, as if the change came after that.
-        // SAFETY: the caller's promise.
-        let woken = unsafe { call.pass_on::<K>() };
+        let woken = call.pass_on::<K>();
         if woken >= 0 && is_waited_after_change(second) {
             // Whether the condition held is not known any more. A needless wake-up is allowed.
-            return woken + wake_fibers(second, count(call.fourth as u32), ANY);
+            return woken + wake_fibers(second, count(call.fourth.address() as u32), ANY);
         }
         return woken;
     }
@@ -78,8 +68,9 @@ pub(crate) unsafe fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
     let operand =
         if encoded >> 31 != 0 { 1i32.wrapping_shl(operand as u32) } else { sign(operand) };
     let compared = sign((encoded & 0xfff) as i32);
-    // SAFETY: the system call changes the word, so it is writable.
-    let word = unsafe { AtomicU32::from_ptr(call.second_word as *mut u32) };
+    // SAFETY: aligned and found to be there just above, and the program has given it to be changed by this call.
+    // All accesses to a futex's word are atomic.
+    let word = unsafe { AtomicU32::from_ptr(call.second_word.pointer()) };
     let change = |old: u32| {
         let (old, operand) = (old as i32, operand);
         let new = match (encoded >> 28) & 7 {
@@ -110,13 +101,10 @@ pub(crate) unsafe fn wake_after_operation<K: Kernel>(call: Call) -> c_long {
         }
     };
     let private = call.operation & libc::FUTEX_PRIVATE_FLAG;
-    let wake_one = |word, value| {
-        // SAFETY: waking only compares addresses.
-        unsafe { wake::<K>(word, libc::FUTEX_WAKE | private, value, ANY) }.max(0)
-    };
+    let wake_one = |word, value| wake::<K>(word, libc::FUTEX_WAKE | private, value, ANY).max(0);
     let mut woken = wake_one(call.word, call.value);
     if holds {
-        woken += wake_one(call.second_word, call.fourth as u32);
+        woken += wake_one(call.second_word, call.fourth.address() as u32);
     }
     woken
 }

@@ -17,6 +17,7 @@ use carefree_runtime::{Outcome, Reason};
 
 use crate::call::fiber::guarded;
 use crate::call::memory;
+use crate::call::user::User;
 use crate::futex::call::{command, is_private, key};
 use crate::time::deadline::{Clock, absolute};
 use crate::time::duration;
@@ -46,34 +47,30 @@ fn ask_shared(word: usize, value: u32, mask: u32) -> Result<usize, c_int> {
 }
 
 /// Parks the calling fiber until it is woken.
-///
-/// # Safety
-/// As for the system call.
 #[inline(always)]
-pub(crate) unsafe fn wait(
-    word: usize,
+pub(crate) fn wait(
+    word: User<u32>,
     operation: c_int,
     value: u32,
-    time: usize,
+    time: User<libc::timespec>,
     mask: u32,
 ) -> Result<Result<usize, c_int>, Wrong> {
-    let deadline = match time {
-        0 => NEVER,
-        _ => {
-            check(time)?;
-            // SAFETY: it can be read.
-            let time = unsafe { (time as *const libc::timespec).read_unaligned() };
-            end(operation, &time)?
-        }
+    let deadline = if time.is_null() {
+        NEVER
+    } else {
+        check(time.address())?;
+        // SAFETY: `check` has found memory there, now or at an earlier wait.
+        let time = unsafe { time.read_seen() };
+        end(operation, &time)?
     };
-    if mask == 0 || word % 4 != 0 {
+    if mask == 0 || word.address() % 4 != 0 {
         return Err(Wrong);
     }
-    check(word)?;
+    check(word.address())?;
     let look_again = match is_private(operation) {
         true => NEVER,
         false => {
-            match ask_shared(word, value, mask) {
+            match ask_shared(word.address(), value, mask) {
                 Err(libc::EFAULT) => return Err(Wrong),
                 Err(libc::ETIMEDOUT | libc::EINTR) => {}
                 ended => return Ok(ended),
@@ -82,9 +79,10 @@ pub(crate) unsafe fn wait(
         }
     };
     let key = key(word, operation);
-    let address = word;
-    // SAFETY: aligned and readable. Every access to a futex's word is atomic.
-    let word = unsafe { AtomicU32::from_ptr(word as *mut u32) };
+    let address = word.address();
+    // SAFETY: aligned, and `check` has found memory there; the program has given it to be read during this call.
+    // Every access to a futex's word is atomic.
+    let word = unsafe { AtomicU32::from_ptr(word.pointer()) };
     let until = Until { deadline: deadline.min(look_again), cancellable: false };
     let validate = || word.load(Ordering::SeqCst) == value;
     let reason = match value == parker::PARKED && parker::about_to_park(address) {

@@ -10,39 +10,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_runtime::lot::{self, is_waited_after_change};
 
+use crate::call::user::User;
 use crate::futex::call::{ANY, Kernel, is_private, key};
 
 /// One in so many wake-ups asks the kernel before it wakes fibers.
 const TURNS: u32 = 128;
+
 /// How many the kernel would wake: at least one, whatever is asked for.
 pub(crate) fn count(value: u32) -> usize {
     usize::try_from(value as i32).unwrap_or(0).max(1)
 }
 
 /// Wakes waiters, fibers and threads.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn wake<K: Kernel>(
-    word: usize,
-    operation: c_int,
-    value: u32,
-    mask: u32,
-) -> c_long {
+pub(crate) fn wake<K: Kernel>(word: User<u32>, operation: c_int, value: u32, mask: u32) -> c_long {
     if !is_private(operation) {
         // A fiber of this process may wait for a process-shared lock of libc's.
-        wake_fibers(word, count(value), ANY);
+        wake_fibers(word.address(), count(value), ANY);
     }
     let key = key(word, operation);
     if mask == 0 || !is_waited_after_change(key) {
-        // SAFETY: the caller's promise.
-        return unsafe { wake_threads::<K>(word, operation, value, mask) };
+        return wake_threads::<K>(word, operation, value, mask);
     }
     let count = count(value);
     let matches = |waiting| waiting & mask != 0;
     if is_turn_of_threads() {
-        // SAFETY: the caller's promise.
-        let woken = unsafe { wake_threads::<K>(word, operation, value, mask) }.max(0);
+        let woken = wake_threads::<K>(word, operation, value, mask).max(0);
         let left = count.saturating_sub(woken as usize);
         return woken + lot::unpark_matching(key, left, matches) as c_long;
     }
@@ -50,20 +42,22 @@ pub(crate) unsafe fn wake<K: Kernel>(
     if woken == count {
         return woken as c_long;
     }
-    // SAFETY: the caller's promise. Fewer are asked for than there were.
-    let more = unsafe { wake_threads::<K>(word, operation, (count - woken) as u32, mask) };
+    // Fewer are asked for than there were.
+    let more = wake_threads::<K>(word, operation, (count - woken) as u32, mask);
     woken as c_long + more.max(0)
 }
 
 /// Has the kernel wake threads. The mask is for `FUTEX_WAKE_BITSET`; the kernel ignores the other arguments.
-///
-/// # Safety
-/// As for the system call.
 #[inline(never)]
-unsafe fn wake_threads<K: Kernel>(word: usize, operation: c_int, value: u32, mask: u32) -> c_long {
-    let (operation, value, mask) = (operation as usize, value as usize, mask as usize);
-    // SAFETY: the caller's promise.
-    unsafe { K::futex([word, operation, value, 0, 0, mask]) }
+fn wake_threads<K: Kernel>(word: User<u32>, operation: c_int, value: u32, mask: u32) -> c_long {
+    K::futex([
+        word.into(),
+        operation.into(),
+        value.into(),
+        0usize.into(),
+        0usize.into(),
+        mask.into(),
+    ])
 }
 
 /// Whether threads are woken first this time.

@@ -50,25 +50,25 @@ impl At {
 
 /// The descriptions of a call's buffers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
-    first: User<iovec>,
+pub(crate) struct Given<'u> {
+    first: User<'u, iovec>,
     count: c_int,
     /// They are ours, so they can be read. A caller's may not be there.
     own: bool,
 }
 
-impl Given {
-    pub(crate) fn array(first: User<iovec>, count: c_int) -> Given {
+impl<'u> Given<'u> {
+    pub(crate) fn array(first: User<'u, iovec>, count: c_int) -> Given<'u> {
         Given { first, count, own: false }
     }
 
     /// One that was made here, for a call without descriptions.
-    pub(crate) fn one(buffer: &mut iovec) -> Given {
+    pub(crate) fn one(buffer: &'u mut iovec) -> Given<'u> {
         Given { first: User::lend(buffer), count: 1, own: true }
     }
 
     /// The rest of them.
-    pub(crate) fn rest(self, buffers: &Buffers) -> Given {
+    pub(crate) fn rest(self, buffers: &'u Buffers<'u>) -> Given<'u> {
         Given { first: buffers.first(), count: buffers.count() as c_int, ..self }
     }
 
@@ -77,7 +77,7 @@ impl Given {
         // SAFETY: our own, so it is there.
         self.own.then(|| unsafe { self.first.read_seen() })
     }
-    pub(crate) fn buffers(self) -> Buffers {
+    pub(crate) fn buffers(self) -> Buffers<'u> {
         let mut buffers = Buffers::new(self.first, self.count as usize);
         if self.own {
             // SAFETY: it is there.
@@ -98,10 +98,10 @@ impl Given {
 
 /// A call that reads or writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub(crate) struct Call<'u> {
     pub(crate) way: Way,
     pub(crate) fd: c_int,
-    pub(crate) given: Given,
+    pub(crate) given: Given<'u>,
     pub(crate) at: At,
     /// The `RWF_` flags of `preadv2` and `pwritev2`.
     pub(crate) flags: c_int,
@@ -113,7 +113,7 @@ const BUFFERS_MAX: c_int = libc::UIO_MAXIOV;
 /// The flags that `preadv2` and `pwritev2` had when this was written: `RWF_HIPRI` to `RWF_DONTCACHE`.
 const FLAGS: c_int = 0xff;
 
-impl Call {
+impl<'u> Call<'u> {
     /// Whether the call never waits, whatever the file: most often because it is invalid.
     pub(crate) fn never_waits(&self) -> bool {
         !(0..=BUFFERS_MAX).contains(&self.given.count)
@@ -138,11 +138,11 @@ impl Call {
 
     fn latest_arguments(
         &self,
-        first: User<iovec>,
+        first: User<'u, iovec>,
         count: usize,
         at: At,
         flags: c_int,
-    ) -> [Word; 6] {
+    ) -> [Word<'u>; 6] {
         let fd = self.fd.into();
         // The upper half of the offset is for 32-bit machines.
         [fd, first.into(), count.into(), at.number().into(), 0usize.into(), flags.into()]
@@ -168,7 +168,7 @@ impl Call {
     }
 
     /// The system call, with its arguments.
-    fn plain(&self) -> (Number, [Word; 6]) {
+    fn plain(&self) -> (Number, [Word<'u>; 6]) {
         let (fd, place, none) = (self.fd.into(), self.at.number().into(), 0usize.into());
         let Given { first, count, .. } = self.given;
         if self.flags != 0 {

@@ -14,28 +14,24 @@ fn whole(moved: isize) -> c_int {
     if moved == COUNT as isize { 0 } else { -1 }
 }
 
-unsafe extern "C-unwind" fn raw_eventfd_read(fd: c_int, count: User<u64>) -> c_int {
-    // SAFETY: the caller's promise.
-    whole(unsafe { read_write::read(fd, count.cast(), COUNT) })
+extern "C-unwind" fn raw_eventfd_read(fd: c_int, count: User<u64>) -> c_int {
+    whole(read_write::read::stand_in(fd, count.cast(), COUNT))
 }
 
-unsafe extern "C-unwind" fn raw_eventfd_write(fd: c_int, mut count: u64) -> c_int {
-    // SAFETY: a number that lives until the call returns.
-    whole(unsafe { read_write::write(fd, User::lend(&mut count).cast(), COUNT) })
+extern "C-unwind" fn raw_eventfd_write(fd: c_int, mut count: u64) -> c_int {
+    whole(read_write::write::stand_in(fd, User::lend(&mut count).cast(), COUNT))
 }
 
 interpose! {
     /// `eventfd_read(3)`.
     safe fn eventfd_read(fd: c_int, count: User<u64>) -> c_int, else raw_eventfd_read {
-        // SAFETY: the caller's promise.
-        unsafe { raw_eventfd_read(fd, count) }
+        raw_eventfd_read(fd, count)
     }
 }
 
 interpose! {
     /// `eventfd_write(3)`.
     safe fn eventfd_write(fd: c_int, count: u64) -> c_int, else raw_eventfd_write {
-        // SAFETY: the caller's promise.
-        unsafe { raw_eventfd_write(fd, count) }
+        raw_eventfd_write(fd, count)
     }
 }

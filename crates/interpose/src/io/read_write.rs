@@ -19,29 +19,7 @@ use crate::io::perform::perform;
 use crate::socket::receive::receive;
 use crate::socket::send::transmit;
 
-system_call!(fn raw_read(fd: c_int, buffer: User<c_void>, length: usize) -> isize = SYS_read);
-system_call!(fn raw_write(fd: c_int, buffer: User<c_void>, length: usize) -> isize = SYS_write);
-system_call!(fn raw_readv(fd: c_int, buffers: User<iovec>, count: c_int) -> isize = SYS_readv);
-system_call!(fn raw_writev(fd: c_int, buffers: User<iovec>, count: c_int) -> isize = SYS_writev);
-system_call!(
-    fn raw_pread(fd: c_int, buffer: User<c_void>, length: usize, offset: off_t) -> isize
-        = SYS_pread64
-);
-system_call!(
-    fn raw_pwrite(fd: c_int, buffer: User<c_void>, length: usize, offset: off_t) -> isize
-        = SYS_pwrite64
-);
-// The kernel takes an offset in two halves, of which 64-bit processors use only the lower one.
-system_call!(
-    fn raw_preadv(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize
-        = SYS_preadv
-);
-system_call!(
-    fn raw_pwritev(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize
-        = SYS_pwritev
-);
-
-unsafe extern "C-unwind" fn raw_preadv2(
+extern "C-unwind" fn raw_preadv2(
     fd: c_int,
     buffers: User<iovec>,
     count: c_int,
@@ -51,7 +29,7 @@ unsafe extern "C-unwind" fn raw_preadv2(
     answer(vectored(Number::PREADV2, fd, buffers, count as usize, offset, flags))
 }
 
-unsafe extern "C-unwind" fn raw_pwritev2(
+extern "C-unwind" fn raw_pwritev2(
     fd: c_int,
     buffers: User<iovec>,
     count: c_int,
@@ -63,38 +41,38 @@ unsafe extern "C-unwind" fn raw_pwritev2(
 
 interpose! {
     /// `read(2)`.
-    safe fn read(fd: c_int, buffer: User<c_void>, length: usize) -> isize, else raw_read {
+    safe fn read(fd: c_int, buffer: User<c_void>, length: usize) -> isize, number SYS_read {
         answer(read_one(fd, buffer, length))
     }
 }
 
 interpose! {
     /// `write(2)`.
-    safe fn write(fd: c_int, buffer: User<c_void>, length: usize) -> isize, else raw_write {
+    safe fn write(fd: c_int, buffer: User<c_void>, length: usize) -> isize, number SYS_write {
         answer(write_all(fd, buffer, length))
     }
 }
 
 interpose! {
     /// `readv(2)`.
-    safe fn readv(fd: c_int, buffers: User<iovec>, count: c_int) -> isize, else raw_readv {
+    safe fn readv(fd: c_int, buffers: User<iovec>, count: c_int) -> isize, number SYS_readv {
         answer(go(Way::Read, fd, Given::array(buffers, count), At::Position, 0))
     }
 }
 
 interpose! {
     /// `writev(2)`.
-    safe fn writev(fd: c_int, buffers: User<iovec>, count: c_int) -> isize, else raw_writev {
+    safe fn writev(fd: c_int, buffers: User<iovec>, count: c_int) -> isize, number SYS_writev {
         answer(go(Way::Write, fd, Given::array(buffers, count), At::Position, 0))
     }
 }
 
 /// Defines functions that read or write at an offset, under both their names.
 macro_rules! at_offset {
-    ($($name:ident, $name64:ident, $raw:ident, $way:ident);* $(;)?) => {$(
+    ($($name:ident, $name64:ident, $number:ident, $way:ident);* $(;)?) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "(2)`.")]
-            safe fn $name(fd: c_int, buffer: User, length: usize, offset: off_t) -> isize, else $raw {
+            safe fn $name(fd: c_int, buffer: User, length: usize, offset: off_t) -> isize, number $number {
                 let mut buffer = iovec { iov_base: buffer.pointer(), iov_len: length };
                 answer(go(Way::$way, fd, Given::one(&mut buffer), At::Offset(offset), 0))
             }
@@ -102,7 +80,7 @@ macro_rules! at_offset {
 
         interpose! {
             #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
-            safe fn $name64(fd: c_int, buffer: User, length: usize, offset: off_t) -> isize, else $raw {
+            safe fn $name64(fd: c_int, buffer: User, length: usize, offset: off_t) -> isize, number $number {
                 super::$name::on_fiber(fd, buffer, length, offset)
             }
         }
@@ -110,23 +88,25 @@ macro_rules! at_offset {
 }
 
 at_offset! {
-    pread, pread64, raw_pread, Read;
-    pwrite, pwrite64, raw_pwrite, Write;
+    pread, pread64, SYS_pread64, Read;
+    pwrite, pwrite64, SYS_pwrite64, Write;
 }
 
 /// As [`at_offset`], with several buffers.
+///
+/// The kernel takes the offset in two halves, of which 64-bit processors use only the lower one.
 macro_rules! vectored_at_offset {
-    ($($name:ident, $name64:ident, $raw:ident, $name2:ident, $name642:ident, $raw2:ident, $way:ident);* $(;)?) => {$(
+    ($($name:ident, $name64:ident, $number:ident, $name2:ident, $name642:ident, $raw2:ident, $way:ident);* $(;)?) => {$(
         interpose! {
             #[doc = concat!("`", stringify!($name), "(2)`.")]
-            safe fn $name(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize, else $raw {
+            safe fn $name(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize, number $number {
                 answer(go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0))
             }
         }
 
         interpose! {
             #[doc = concat!("`", stringify!($name64), "(3)`: the same.")]
-            safe fn $name64(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize, else $raw {
+            safe fn $name64(fd: c_int, buffers: User<iovec>, count: c_int, offset: off_t) -> isize, number $number {
                 answer(go(Way::$way, fd, Given::array(buffers, count), At::Offset(offset), 0))
             }
         }
@@ -150,8 +130,8 @@ macro_rules! vectored_at_offset {
 }
 
 vectored_at_offset! {
-    preadv, preadv64, raw_preadv, preadv2, preadv64v2, raw_preadv2, Read;
-    pwritev, pwritev64, raw_pwritev, pwritev2, pwritev64v2, raw_pwritev2, Write;
+    preadv, preadv64, SYS_preadv, preadv2, preadv64v2, raw_preadv2, Read;
+    pwritev, pwritev64, SYS_pwritev, pwritev2, pwritev64v2, raw_pwritev2, Write;
 }
 
 /// `pread`, for other calls that read.

@@ -77,7 +77,7 @@ pub(crate) fn is_misplaced(call: &Call, file: Option<&File>) -> bool {
 }
 
 /// The operation for the rest of a call.
-pub(crate) fn operation(call: &Call, buffers: &Buffers, done: usize) -> UserOp {
+pub(crate) fn operation<'b>(call: &Call<'b>, buffers: &'b Buffers<'_>, done: usize) -> UserOp<'b> {
     let fd = call.fd;
     let offset = call.at.further(done).number() as u64;
     // A ring accepts this flag only for files that are polled by busy loops; elsewhere it has no effect.
@@ -94,7 +94,7 @@ pub(crate) fn operation(call: &Call, buffers: &Buffers, done: usize) -> UserOp {
 }
 
 /// The rest of a call.
-pub(crate) fn rest(call: &Call, buffers: &Buffers, done: usize) -> Call {
+pub(crate) fn rest<'b>(call: &Call<'b>, buffers: &'b Buffers<'b>, done: usize) -> Call<'b> {
     Call { given: call.given.rest(buffers), at: call.at.further(done), ..*call }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
             Err(_) if put > 0 => return Ok(put),
             tried => {
                 let written = tried?;
-                // SAFETY: the kernel has.
+                // SAFETY: the kernel has read the descriptions for the try.
                 unsafe { buffers.seen() };
                 put += written;
                 if written >= buffers.left()
@@ -74,7 +74,7 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     if is_impatient(file, fd) {
         return match put {
             0 if full => Err(libc::EAGAIN),
-            // As above.
+            // The kernel answers at once, because of the file's mode.
             0 => call.plainly(),
             _ => Ok(put),
         };
@@ -93,14 +93,11 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let deadline = parking::deadline(fd, on.limit);
     loop {
         let op = operation(call, &buffers, put);
-        // SAFETY: the caller's promise.
-        let parked = unsafe {
-            match file.is_some_and(|file| file.kind(fd) == Kind::Device)
-                && terminal::is_terminal(fd)
-            {
-                true => terminal::write(&op, on, deadline),
-                false => parking::perform_until(&op, on, deadline),
-            }
+        let parked = match file.is_some_and(|file| file.kind(fd) == Kind::Device)
+            && terminal::is_terminal(fd)
+        {
+            true => terminal::write(&op, on, deadline),
+            false => parking::perform_until(&op, on, deadline),
         };
         let answer = match parked {
             Parked::Unsupported | Parked::Answered(Err(libc::EAGAIN)) => {

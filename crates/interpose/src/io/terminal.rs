@@ -48,10 +48,7 @@ pub(crate) fn wait(fd: c_int, on: On) -> Waited {
 }
 
 /// Parks a fiber that writes to a terminal until a part of what `op` writes is written.
-///
-/// # Safety
-/// As for [`parking::perform`].
-pub(crate) unsafe fn write(op: &UserOp, on: On, deadline: u64) -> Parked {
+pub(crate) fn write(op: &UserOp, on: On, deadline: u64) -> Parked {
     let writable = UserOp::poll(on.fd, libc::POLLOUT);
     loop {
         match parking::perform_until(&writable, on, deadline) {
@@ -101,8 +98,7 @@ fn limit(fd: c_int) -> Option<u64> {
 
 interpose! {
     /// `tcdrain(3)`, on a thread that may block.
-    fn tcdrain(fd: c_int) -> c_int, linked "__libc_tcdrain" {
-        // SAFETY: no memory is involved.
-        unsafe { offload(|| original(fd)) }
+    safe fn tcdrain(fd: c_int) -> c_int, linked "__libc_tcdrain" {
+        offload(|| original(fd))
     }
 }

@@ -20,8 +20,7 @@ interpose! {
     /// `mq_receive(3)`.
     safe fn mq_receive(queue: c_int, buffer: User<c_char>, length: usize, priority: User<c_uint>)
         -> isize, linked "__mq_receive" {
-        // SAFETY: the caller's promise.
-        unsafe { mq_timedreceive(queue, buffer, length, priority, User::NULL) }
+        mq_timedreceive::stand_in(queue, buffer, length, priority, User::NULL)
     }
 }
 
@@ -44,8 +43,7 @@ interpose! {
     safe fn mq_send(queue: c_int, buffer: User<c_char>, length: usize, priority: c_uint) -> c_int,
         linked "__mq_send"
     {
-        // SAFETY: the caller's promise.
-        unsafe { mq_timedsend(queue, buffer, length, priority, User::NULL) }
+        mq_timedsend::stand_in(queue, buffer, length, priority, User::NULL)
     }
 }
 

@@ -32,33 +32,10 @@ fn done(answer: Answer) -> Answer {
     answer
 }
 
-system_call!(
-    fn raw_msgsnd(queue: c_int, message: User<c_void>, length: usize, flags: c_int) -> c_int
-        = SYS_msgsnd
-);
-system_call!(
-    fn raw_msgrcv(
-        queue: c_int,
-        message: User<c_void>,
-        length: usize,
-        kind: c_long,
-        flags: c_int,
-    ) -> isize = SYS_msgrcv
-);
-system_call!(fn raw_semop(set: c_int, operations: User<sembuf>, count: usize) -> c_int = SYS_semop);
-system_call!(
-    fn raw_semtimedop(
-        set: c_int,
-        operations: User<sembuf>,
-        count: usize,
-        timeout: User<timespec>,
-    ) -> c_int = SYS_semtimedop
-);
-
 interpose! { anywhere
     /// `msgsnd(2)`.
     safe fn msgsnd(queue: c_int, message: User<c_void>, length: usize, flags: c_int) -> c_int,
-        else raw_msgsnd
+        number SYS_msgsnd
     {
         if !fiber::on_fiber() || flags & libc::IPC_NOWAIT != 0 {
             let result = original(queue, message, length, flags);
@@ -81,7 +58,7 @@ interpose! { anywhere
         length: usize,
         kind: c_long,
         flags: c_int,
-    ) -> isize, else raw_msgrcv {
+    ) -> isize, number SYS_msgrcv {
         if !fiber::on_fiber() || flags & libc::IPC_NOWAIT != 0 {
             let result = original(queue, message, length, kind, flags);
             SYSTEM_V.notify();
@@ -97,9 +74,8 @@ interpose! { anywhere
 
 interpose! { anywhere
     /// `semop(2)`.
-    safe fn semop(set: c_int, operations: User<sembuf>, count: usize) -> c_int, else raw_semop {
-        // SAFETY: the caller's promise.
-        unsafe { semtimedop(set, operations, count, User::NULL) }
+    safe fn semop(set: c_int, operations: User<sembuf>, count: usize) -> c_int, number SYS_semop {
+        semtimedop::stand_in(set, operations, count, User::NULL)
     }
 }
 
@@ -110,7 +86,7 @@ interpose! { anywhere
         operations: User<sembuf>,
         count: usize,
         timeout: User<timespec>,
-    ) -> c_int, else raw_semtimedop {
+    ) -> c_int, number SYS_semtimedop {
         if !fiber::on_fiber() {
             let result = original(set, operations, count, timeout);
             SYSTEM_V.notify();
@@ -129,7 +105,7 @@ fn operate(set: c_int, operations: User<sembuf>, count: usize, timeout: User<tim
     let attempt = || sys::call(Number::SEMTIMEDOP, arguments);
     let tried = attempt();
     let may_wait = |place| {
-        // SAFETY: the kernel has read them.
+        // SAFETY: the kernel copies all `count` of them before it tries the first, and has found none missing.
         let operation = unsafe { operations.after(place).read_seen() };
         c_int::from(operation.sem_flg) & libc::IPC_NOWAIT == 0
     };

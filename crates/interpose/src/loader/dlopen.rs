@@ -12,9 +12,9 @@ use crate::loader::lock;
 type Dlopen = unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void;
 type Dlmopen = unsafe extern "C-unwind" fn(c_long, *const c_char, c_int) -> *mut c_void;
 
-// SAFETY: the type that the manual page has.
+// SAFETY: the manual page of `dlopen` has this type.
 static DLOPEN: Original<Dlopen> = unsafe { Original::new(c"dlopen", None, None) };
-// SAFETY: as above.
+// SAFETY: the manual page of `dlmopen` has this type.
 static DLMOPEN: Original<Dlmopen> = unsafe { Original::new(c"dlmopen", None, None) };
 
 /// Called by `dlopen` first; returns libc's.

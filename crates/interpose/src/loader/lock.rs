@@ -23,7 +23,7 @@
 //! constructor.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -149,22 +149,16 @@ impl Drop for Taken {
 interpose! {
     /// Registers the destructor of a thread-local variable, to be called when the thread ends. `std` and
     /// C++'s run-time library call it.
-    fn __cxa_thread_atexit_impl(
-        destructor: *mut c_void,
-        object: *mut c_void,
-        library: *mut c_void,
-    ) -> c_int {
+    safe fn __cxa_thread_atexit_impl(destructor: User, object: User, library: User) -> c_int {
         let _taken = take();
-        // SAFETY: the caller's promise.
-        unsafe { original(destructor, object, library) }
+        original(destructor, object, library)
     }
 }
 
 interpose! {
     /// `dlclose(3)`.
-    fn dlclose(library: *mut c_void) -> c_int {
+    safe fn dlclose(library: User) -> c_int {
         let _taken = take();
-        // SAFETY: the caller's promise.
-        unsafe { original(library) }
+        original(library)
     }
 }

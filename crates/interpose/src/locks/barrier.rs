@@ -13,6 +13,9 @@ use carefree_runtime::wait::{Until, park};
 use carefree_runtime::{Outcome, Reason, lot, offload};
 
 use crate::call::fiber;
+use crate::call::user::User;
+
+type Object<'u> = User<'u, libc::pthread_barrier_t>;
 
 /// Distinguishes our barriers from libc's.
 const MARK: u32 = 0x6361_7265;
@@ -41,74 +44,60 @@ const _: () = assert!(
 /// The barrier, if it is one of ours.
 ///
 /// # Safety
-/// The barrier was set up.
-unsafe fn ours<'a>(barrier: *mut libc::pthread_barrier_t) -> Option<&'a Barrier> {
-    let barrier = barrier.cast::<Barrier>();
-    // SAFETY: the size was compared above; the mark is written once.
+/// The barrier was set up, and stays during `'u`.
+unsafe fn ours<'u>(barrier: Object<'u>) -> Option<&'u Barrier> {
+    let barrier = barrier.pointer().cast::<Barrier>();
+    // SAFETY: it is there, says the caller, and large enough, as compared above. Both ours and libc's have a
+    // number where the mark is, which is written before the barrier is used. In one of ours, that and the
+    // count do not change, and the rest is atomic.
     unsafe { ((*barrier).mark == MARK).then(|| &*barrier) }
 }
 
 interpose! { lean anywhere
     /// `pthread_barrier_init(3)`.
-    fn pthread_barrier_init(
-        barrier: *mut libc::pthread_barrier_t,
-        attributes: *const libc::pthread_barrierattr_t,
+    safe fn pthread_barrier_init(
+        barrier: Object,
+        attributes: User<libc::pthread_barrierattr_t>,
         count: u32,
     ) -> c_int, linked "__pthread_barrier_init" {
         let mut shared = libc::PTHREAD_PROCESS_PRIVATE;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if !attributes.is_null() {
-                libc::pthread_barrierattr_getpshared(attributes, &raw mut shared);
+        if !attributes.is_null() {
+            // SAFETY: the program has given attributes that libc has set up, and `shared` is ours.
+            unsafe {
+                libc::pthread_barrierattr_getpshared(attributes.pointer(), &raw mut shared);
             }
-            if count == 0 || count > i32::MAX as u32 || shared != libc::PTHREAD_PROCESS_PRIVATE {
-                return original(barrier, attributes, count);
-            }
-            let state = AtomicU64::new(0);
-            barrier
-                .cast::<Barrier>()
-                .write(Barrier { state, count, mark: MARK, inside: AtomicU32::new(0) });
         }
+        if count == 0 || count > i32::MAX as u32 || shared != libc::PTHREAD_PROCESS_PRIVATE {
+            return original(barrier, attributes, count);
+        }
+        let state = AtomicU64::new(0);
+        let contents = Barrier { state, count, mark: MARK, inside: AtomicU32::new(0) };
+        // SAFETY: the program has given a barrier's memory to be set up, which no other call uses meanwhile.
+        // Ours is no larger and needs no stricter alignment.
+        unsafe { barrier.pointer().cast::<Barrier>().write(contents) };
         0
     }
 }
 
 interpose! { lean anywhere
     /// `pthread_barrier_wait(3)`.
-    fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int,
-        linked "__pthread_barrier_wait"
-    {
-        // SAFETY: the caller's promise.
+    safe fn pthread_barrier_wait(barrier: Object) -> c_int, linked "__pthread_barrier_wait" {
+        // SAFETY: the program has set it up, and may destroy it when it has left a round; `wait` leaves it by
+        // its last access, and `destroy` waits for that.
         if let Some(barrier) = unsafe { ours(barrier) } {
             return wait(barrier);
         }
-        let shared = Shared(barrier);
-        // SAFETY: the caller's promise.
-        fiber::guarded(|| offload(move || unsafe { original(shared.get()) }))
-    }
-}
-
-/// A barrier of libc's, which any thread may wait at.
-struct Shared(*mut libc::pthread_barrier_t);
-
-// SAFETY: that is what it is for.
-unsafe impl Send for Shared {}
-
-impl Shared {
-    fn get(&self) -> *mut libc::pthread_barrier_t {
-        self.0
+        // One of libc's, at which any thread may wait.
+        fiber::guarded(|| offload(|| original(barrier)))
     }
 }
 
 interpose! { lean anywhere
     /// `pthread_barrier_destroy(3)`.
-    fn pthread_barrier_destroy(barrier: *mut libc::pthread_barrier_t) -> c_int,
-        linked "__pthread_barrier_destroy"
-    {
-        // SAFETY: the caller's promise.
+    safe fn pthread_barrier_destroy(barrier: Object) -> c_int, linked "__pthread_barrier_destroy" {
+        // SAFETY: the program has set it up, and nothing else destroys it during this call.
         let Some(ours) = (unsafe { ours(barrier) }) else {
-            // SAFETY: the caller's promise.
-            return unsafe { original(barrier) };
+            return original(barrier);
         };
         // The first to leave a round may destroy it while others are still leaving.
         while ours.inside.load(Ordering::Acquire) != 0 {
@@ -119,8 +108,9 @@ interpose! { lean anywhere
                 let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
             }
         }
-        // SAFETY: it is not used any more; without the mark it is not ours.
-        unsafe { barrier.cast::<c_void>().write_bytes(0, size_of::<Barrier>()) };
+        // SAFETY: the last call that was inside has left, `ours` is not used below, and the program makes no
+        // other call on a barrier that it destroys. Without the mark it is not one of ours.
+        unsafe { barrier.pointer().cast::<c_void>().write_bytes(0, size_of::<Barrier>()) };
         0
     }
 }

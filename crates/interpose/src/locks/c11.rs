@@ -1,7 +1,6 @@
 //! C11's locks and threads, which in libc are the pthread ones under other names.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::c_int;
 
 use carefree_reactor::clock::NEVER;
 
@@ -12,7 +11,7 @@ use crate::time::deadline::{Clock, absolute_of};
 
 type Mutex = libc::pthread_mutex_t;
 type Condition = libc::pthread_cond_t;
-type Time = User<libc::timespec>;
+type Time<'u> = User<'u, libc::timespec>;
 
 /// C11's result for an `errno`: `thrd_success` and its kin, by their values in glibc and musl.
 fn result(errno: c_int) -> c_int {
@@ -51,8 +50,7 @@ interpose! { lean anywhere
 interpose! { lean anywhere
     /// `cnd_wait(3)`.
     safe fn cnd_wait(condition: User<Condition>, mutex: User<Mutex>) -> c_int, linked "__cnd_wait" {
-        // SAFETY: the same objects, which are pthread's.
-        result(unsafe { condition::pthread_cond_wait(condition, mutex) })
+        result(condition::pthread_cond_wait::stand_in(condition, mutex))
     }
 }
 
@@ -61,24 +59,21 @@ interpose! { lean anywhere
     safe fn cnd_timedwait(condition: User<Condition>, mutex: User<Mutex>, time: Time) -> c_int,
         linked "__cnd_timedwait"
     {
-        // SAFETY: the same objects, which are pthread's.
-        result(unsafe { condition::pthread_cond_timedwait(condition, mutex, time) })
+        result(condition::pthread_cond_timedwait::stand_in(condition, mutex, time))
     }
 }
 
 interpose! { lean anywhere
     /// `cnd_signal(3)`.
     safe fn cnd_signal(condition: User<Condition>) -> c_int, linked "__cnd_signal" {
-        // SAFETY: the same objects, which are pthread's.
-        result(unsafe { condition::pthread_cond_signal(condition) })
+        result(condition::pthread_cond_signal::stand_in(condition))
     }
 }
 
 interpose! { lean anywhere
     /// `cnd_broadcast(3)`.
     safe fn cnd_broadcast(condition: User<Condition>) -> c_int, linked "__cnd_broadcast" {
-        // SAFETY: the same objects, which are pthread's.
-        result(unsafe { condition::pthread_cond_broadcast(condition) })
+        result(condition::pthread_cond_broadcast::stand_in(condition))
     }
 }
 
@@ -87,21 +82,20 @@ interpose! { lean anywhere
     fn call_once(flag: *mut libc::pthread_once_t, routine: once::Routine) -> (),
         linked "__call_once"
     {
-        // SAFETY: the caller's promise. It cannot fail.
+        // SAFETY: C11's flag is pthread's control, which the program has set to 0 at first, and it has given a
+        // function to be called. (There is no error to report.)
         unsafe { once::pthread_once(flag, routine) };
     }
 }
 
 interpose! {
     /// `thrd_join(3)` of a thread.
-    fn thrd_join(thread: libc::pthread_t, code: *mut c_int) -> c_int, linked "__thrd_join" {
-        let mut returned: *mut c_void = ptr::null_mut();
-        // SAFETY: `thrd_join` asks for a thread that is joined once, as `pthread_join` does; the place for
-        // the result is ours.
-        let joined = unsafe { join::pthread_join(thread, &raw mut returned) };
+    safe fn thrd_join(thread: User, code: User<c_int>) -> c_int, linked "__thrd_join" {
+        let mut returned = User::NULL;
+        let joined = join::pthread_join::stand_in(thread, User::lend(&mut returned));
         if joined == 0 && !code.is_null() {
-            // SAFETY: `thrd_join` asks for room for an `int` there, or a null pointer.
-            unsafe { *code = returned as usize as c_int };
+            // SAFETY: libc's function would write there unasked.
+            unsafe { code.write_seen(returned.address() as c_int) };
         }
         result(joined)
     }

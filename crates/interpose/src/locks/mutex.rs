@@ -100,7 +100,7 @@ fn wait(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_
         },
     };
     let taken = wait.until(|| {
-        // SAFETY: a mutex, as above.
+        // SAFETY: a mutex that the program has given and libc has set up; its caller waits here.
         Some(unsafe { libc::pthread_mutex_trylock(mutex.pointer()) })
             .filter(|result| *result != libc::EBUSY)
     });

@@ -28,7 +28,8 @@ interpose! { lean anywhere
     fn pthread_once(control: *mut libc::pthread_once_t, routine: Routine) -> c_int,
         linked "__pthread_once"
     {
-        // SAFETY: the caller's control, which is accessed atomically.
+        // SAFETY: the program has given a control, which stays at least until this returns. All accesses to one
+        // are atomic, libc's too.
         let state = unsafe { AtomicI32::from_ptr(control) };
         let gate = &RUNNING[(control as usize / size_of::<i32>()) % GATES];
         let address = control as usize;
@@ -39,7 +40,7 @@ interpose! { lean anywhere
             match gate.compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let _open = Open(gate, address);
-                    // SAFETY: the caller's promise.
+                    // SAFETY: control and routine are handed on as the program has given them.
                     return unsafe { original(control, routine) };
                 }
                 Err(running) if running == address && fiber::on_fiber() => {
@@ -48,7 +49,7 @@ interpose! { lean anywhere
                 }
                 // A thread can wait in the kernel. If another control holds the gate, this call does
                 // without.
-                // SAFETY: the caller's promise.
+                // SAFETY: control and routine are handed on as the program has given them.
                 Err(_) => return unsafe { original(control, routine) },
             }
         }

@@ -15,7 +15,7 @@ use crate::locks::object::{Unseen, Wait, is_waited_after_release};
 use crate::time::deadline::{Clock, absolute_of};
 
 type Lock = libc::pthread_rwlock_t;
-type Time = User<libc::timespec>;
+type Time<'u> = User<'u, libc::timespec>;
 type Try = unsafe extern "C" fn(*mut Lock) -> c_int;
 
 const READER: u32 = 1;

@@ -2,18 +2,20 @@
 
 use std::ffi::c_int;
 
+use crate::call::user::User;
+
 /// How often it tries before it lets other fibers run: longer than a holder on another carrier needs.
 const SPINS: u32 = 100;
 
 interpose! {
     /// `pthread_spin_lock(3)`.
-    fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int,
+    safe fn pthread_spin_lock(lock: User<libc::pthread_spinlock_t>) -> c_int,
         linked "__pthread_spin_lock"
     {
         let mut spins = 0;
         loop {
-            // SAFETY: the caller's promise.
-            match unsafe { libc::pthread_spin_trylock(lock) } {
+            // SAFETY: the program has given a lock that libc has set up.
+            match unsafe { libc::pthread_spin_trylock(lock.pointer()) } {
                 libc::EBUSY if spins < SPINS => {
                     spins += 1;
                     std::hint::spin_loop();

@@ -16,7 +16,7 @@ use crate::wait::readiness::{self, Form};
 /// Bytes of the kernel's set of signals.
 const SIGNALS: usize = 8;
 
-unsafe extern "C-unwind" fn raw_epoll_wait(
+extern "C-unwind" fn raw_epoll_wait(
     epoll: c_int,
     events: User<epoll_event>,
     most: c_int,
@@ -26,7 +26,7 @@ unsafe extern "C-unwind" fn raw_epoll_wait(
     answer(readiness::epoll(Form::Plain, epoll, events, most, nanos)) as c_int
 }
 
-unsafe extern "C-unwind" fn raw_epoll_pwait(
+extern "C-unwind" fn raw_epoll_pwait(
     epoll: c_int,
     events: User<epoll_event>,
     most: c_int,
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn raw_epoll_pwait(
     answer(sys::call(Number::EPOLL_PWAIT, arguments)) as c_int
 }
 
-unsafe extern "C-unwind" fn raw_epoll_pwait2(
+extern "C-unwind" fn raw_epoll_pwait2(
     epoll: c_int,
     events: User<epoll_event>,
     most: c_int,

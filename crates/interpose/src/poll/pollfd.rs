@@ -12,12 +12,12 @@ use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form};
 
-unsafe extern "C-unwind" fn raw_poll(files: User<pollfd>, count: nfds_t, timeout: c_int) -> c_int {
+extern "C-unwind" fn raw_poll(files: User<pollfd>, count: nfds_t, timeout: c_int) -> c_int {
     let nanos = u64::try_from(timeout).ok().map(|millis| millis * 1_000_000);
     answer(readiness::poll(Form::Plain, files, count as usize, nanos)) as c_int
 }
 
-unsafe extern "C-unwind" fn raw_ppoll(
+extern "C-unwind" fn raw_ppoll(
     files: User<pollfd>,
     count: nfds_t,
     timeout: User<timespec>,

@@ -16,7 +16,7 @@ use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{self, deadline};
 use crate::wait::readiness::{self, Form};
 
-unsafe extern "C-unwind" fn raw_select(
+extern "C-unwind" fn raw_select(
     count: c_int,
     read: User<libc::fd_set>,
     write: User<libc::fd_set>,
@@ -30,7 +30,7 @@ unsafe extern "C-unwind" fn raw_select(
     answer(readiness::select(Form::Plain, count as usize, sets, time, User::NULL)) as c_int
 }
 
-unsafe extern "C-unwind" fn raw_pselect(
+extern "C-unwind" fn raw_pselect(
     count: c_int,
     read: User<libc::fd_set>,
     write: User<libc::fd_set>,
@@ -133,7 +133,8 @@ fn select_until(form: Form, count: c_int, sets: [User<libc::fd_set>; 3], deadlin
                 // SAFETY: it is overwritten.
                 unsafe { memory::check_writable(set.after(place).pointer()) }?;
             }
-            // SAFETY: as above, and they are the caller's to be written.
+            // SAFETY: all pages of the set were just found writable, the program has given it to be written to,
+            // and the answer has as many words.
             unsafe { ptr::copy_nonoverlapping(answer.as_ptr(), set.pointer(), words) };
         }
         Ok(())

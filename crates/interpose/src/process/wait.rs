@@ -20,35 +20,19 @@ use crate::descriptor;
 use crate::wait::polling::Polled;
 use crate::wait::user_op::UserOp;
 
-system_call!(
-    fn raw_wait4(
-        pid: pid_t,
-        status: User<c_int>,
-        options: c_int,
-        usage: User<rusage>,
-    ) -> pid_t = SYS_wait4
-);
-
-unsafe extern "C-unwind" fn raw_wait(status: User<c_int>) -> pid_t {
-    // SAFETY: the caller's promise.
-    unsafe { raw_wait4(-1, status, 0, User::NULL) }
+extern "C-unwind" fn raw_wait(status: User<c_int>) -> pid_t {
+    wait4::original(-1, status, 0, User::NULL)
 }
 
-unsafe extern "C-unwind" fn raw_waitpid(pid: pid_t, status: User<c_int>, options: c_int) -> pid_t {
-    // SAFETY: the caller's promise.
-    unsafe { raw_wait4(pid, status, options, User::NULL) }
+extern "C-unwind" fn raw_waitpid(pid: pid_t, status: User<c_int>, options: c_int) -> pid_t {
+    wait4::original(pid, status, options, User::NULL)
 }
 
-unsafe extern "C-unwind" fn raw_wait3(
-    status: User<c_int>,
-    options: c_int,
-    usage: User<rusage>,
-) -> pid_t {
-    // SAFETY: the caller's promise.
-    unsafe { raw_wait4(-1, status, options, usage) }
+extern "C-unwind" fn raw_wait3(status: User<c_int>, options: c_int, usage: User<rusage>) -> pid_t {
+    wait4::original(-1, status, options, usage)
 }
 
-unsafe extern "C-unwind" fn raw_waitid(
+extern "C-unwind" fn raw_waitid(
     kind: idtype_t,
     id: id_t,
     info: User<siginfo_t>,
@@ -86,7 +70,7 @@ interpose! {
         status: User<c_int>,
         options: c_int,
         usage: User<rusage>,
-    ) -> pid_t, else raw_wait4 {
+    ) -> pid_t, number SYS_wait4 {
         answer(wait_for_child(pid, status, options, usage)) as pid_t
     }
 }

@@ -31,21 +31,10 @@ use crate::wait::polling::Polled;
 use crate::wait::readiness;
 use crate::wait::user_op::UserOp;
 
-system_call!(
-    fn raw_accept4(
-        fd: c_int,
-        address: User<sockaddr>,
-        length: User<socklen_t>,
-        flags: c_int,
-    ) -> c_int = SYS_accept4
-);
-system_call!(
-    fn raw_accept(fd: c_int, address: User<sockaddr>, length: User<socklen_t>) -> c_int = SYS_accept
-);
 interpose! {
     /// `accept(2)`.
     safe fn accept(fd: c_int, address: User<sockaddr>, length: User<socklen_t>) -> c_int,
-        else raw_accept
+        number SYS_accept
     {
         answer(take_connection(fd, address, length, 0)) as c_int
     }
@@ -54,7 +43,7 @@ interpose! {
 interpose! {
     /// `accept4(2)`.
     safe fn accept4(fd: c_int, address: User<sockaddr>, length: User<socklen_t>, flags: c_int) -> c_int,
-        else raw_accept4
+        number SYS_accept4
     {
         answer(take_connection(fd, address, length, flags)) as c_int
     }

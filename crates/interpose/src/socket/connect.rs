@@ -39,14 +39,10 @@ use crate::wait::parking::{self, On, Parked};
 use crate::wait::polling::Polled;
 use crate::wait::user_op::UserOp;
 
-system_call!(
-    fn raw_connect(fd: c_int, address: User<sockaddr>, length: socklen_t) -> c_int = SYS_connect
-);
-
 interpose! {
     /// `connect(2)`.
     safe fn connect(fd: c_int, address: User<sockaddr>, length: socklen_t) -> c_int,
-        else raw_connect
+        number SYS_connect
     {
         answer(make_connection(fd, address, length)) as c_int
     }

@@ -1,5 +1,6 @@
 //! Headers of messages that are built here: for the rest of a caller's message, or for its buffer.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -8,18 +9,18 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 use crate::call::buffers::Buffers;
 use crate::call::user::User;
 
-/// A header in our own memory. Its pointers are a caller's, or point to descriptions of ours that outlive it.
+/// A header in our own memory. Its pointers are a program's, or point to buffers' descriptions of ours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message(msghdr);
+pub(crate) struct Message<'u>(msghdr, PhantomData<User<'u>>);
 
-impl Message {
-    fn empty() -> Message {
+impl<'u> Message<'u> {
+    fn empty() -> Message<'u> {
         // SAFETY: zeros are a header without anything; its padding differs between libcs.
-        Message(unsafe { MaybeUninit::zeroed().assume_init() })
+        Message(unsafe { MaybeUninit::zeroed().assume_init() }, PhantomData)
     }
 
     /// With one buffer, and without an address.
-    pub(crate) fn of_one(buffer: &mut iovec) -> Message {
+    pub(crate) fn of_one(buffer: &'u mut iovec) -> Message<'u> {
         let mut message = Message::empty();
         message.0.msg_iov = buffer;
         message.0.msg_iovlen = 1;
@@ -27,9 +28,10 @@ impl Message {
     }
 
     /// With what is left in `buffers`, and without an address.
-    pub(crate) fn of_buffers(buffers: &Buffers) -> Message {
+    pub(crate) fn of_buffers(buffers: &'u Buffers<'u>) -> Message<'u> {
         let mut message = Message::empty();
-        message.set_buffers(buffers);
+        // SAFETY: they are borrowed for as long as the header is used.
+        unsafe { message.set_buffers(buffers) };
         message
     }
 
@@ -37,9 +39,9 @@ impl Message {
     ///
     /// # Safety
     /// It can be read, as for [`User::read_seen`].
-    pub(crate) unsafe fn copied(message: User<msghdr>) -> Message {
-        // SAFETY: the caller's promise.
-        Message(unsafe { message.read_seen() })
+    pub(crate) unsafe fn copied(message: User<'u, msghdr>) -> Message<'u> {
+        // SAFETY: `copied` asks for what `read_seen` asks.
+        Message(unsafe { message.read_seen() }, PhantomData)
     }
 
     pub(crate) fn header(&self) -> &msghdr {
@@ -47,17 +49,22 @@ impl Message {
     }
 
     /// Its buffers, not read yet.
-    pub(crate) fn buffers(&self) -> Buffers {
+    pub(crate) fn buffers(&self) -> Buffers<'u> {
         // SAFETY: a caller's pointer, or one to descriptions that stay.
         Buffers::new(unsafe { User::new(self.0.msg_iov) }, self.0.msg_iovlen as _)
     }
 
-    pub(crate) fn set_buffers(&mut self, buffers: &Buffers) {
+    /// Makes it the header for what is left in `buffers`.
+    ///
+    /// # Safety
+    /// Until `buffers` is advanced or gone, or this is called again, whichever comes first, the header may be
+    /// used; after that, not before this has been called again.
+    pub(crate) unsafe fn set_buffers(&mut self, buffers: &Buffers) {
         self.0.msg_iov = buffers.first().pointer();
         self.0.msg_iovlen = buffers.count() as _;
     }
 
-    pub(crate) fn set_address(&mut self, address: User<sockaddr>, length: socklen_t) {
+    pub(crate) fn set_address(&mut self, address: User<'u, sockaddr>, length: socklen_t) {
         self.0.msg_name = address.pointer().cast();
         self.0.msg_namelen = length;
     }
@@ -75,8 +82,8 @@ impl Message {
         self.0.msg_controllen = 0;
     }
 
-    /// Lends it to the kernel, for calls that are over before it is gone.
-    pub(crate) fn lend(&mut self) -> User<msghdr> {
+    /// Lends it to the kernel.
+    pub(crate) fn lend(&mut self) -> User<'_, msghdr> {
         User::lend(&mut self.0)
     }
 }

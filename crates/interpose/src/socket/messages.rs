@@ -26,24 +26,6 @@ use crate::wait::parking::{self, On, Parked};
 use crate::wait::readiness::is_ready;
 use crate::wait::user_op::UserOp;
 
-system_call!(
-    fn raw_recvmmsg(
-        fd: c_int,
-        messages: User<mmsghdr>,
-        count: c_uint,
-        flags: c_int,
-        timeout: User<timespec>,
-    ) -> c_int = SYS_recvmmsg
-);
-system_call!(
-    fn raw_sendmmsg(
-        fd: c_int,
-        messages: User<mmsghdr>,
-        count: c_uint,
-        flags: c_int,
-    ) -> c_int = SYS_sendmmsg
-);
-
 interpose! {
     /// `recvmmsg(2)`. As on Linux, the timeout is checked after each message and does not end the wait for
     /// one. Afterwards it holds the time that is left.
@@ -53,7 +35,7 @@ interpose! {
         count: c_uint,
         flags: c_int,
         timeout: User<timespec>,
-    ) -> c_int, else raw_recvmmsg {
+    ) -> c_int, number SYS_recvmmsg {
         answer(receive_messages(fd, messages, limited(count), flags, timeout)) as c_int
     }
 }
@@ -65,7 +47,7 @@ interpose! {
         messages: User<mmsghdr>,
         count: c_uint,
         flags: c_int,
-    ) -> c_int, else raw_sendmmsg {
+    ) -> c_int, number SYS_sendmmsg {
         answer(transmit_messages(fd, messages, limited(count), flags)) as c_int
     }
 }
@@ -264,7 +246,7 @@ fn length_of(message: User<mmsghdr>) -> User<c_uint> {
 /// # Safety
 /// The kernel has read the header and the buffers' descriptions.
 unsafe fn total(message: User<mmsghdr>) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the kernel has read all of it, as this function asks.
     unsafe {
         let mut buffers = Message::copied(header_of(message)).buffers();
         buffers.seen();
@@ -284,10 +266,10 @@ unsafe fn transmit_end(
     steps: &mut MultiStep,
 ) -> bool {
     let length = length_of(message);
-    // SAFETY: the caller's promise.
+    // SAFETY: the kernel has read the one and written the other, as this function asks.
     let (mut rest, sent) = unsafe { (Message::copied(header_of(message)), length.read_seen()) };
     let mut buffers = rest.buffers();
-    // SAFETY: as above.
+    // SAFETY: the kernel has read the descriptions, as this function asks.
     unsafe { buffers.seen() };
     if sent as usize >= buffers.left() {
         return true;
@@ -296,10 +278,11 @@ unsafe fn transmit_end(
         return false;
     }
     buffers.advance(sent as usize);
-    rest.set_buffers(&buffers);
+    // SAFETY: `buffers` stays as it is until the message was sent.
+    unsafe { rest.set_buffers(&buffers) };
     rest.only_bytes();
     let Ok(more) = transmit_message(fd, rest.lend(), flags, steps) else { return false };
-    // SAFETY: as above.
+    // SAFETY: the kernel has written there for the first part.
     unsafe { length.write_seen(sent + more as c_uint) };
     more >= buffers.left()
 }

@@ -19,25 +19,10 @@ use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
 
-unsafe extern "C-unwind" fn raw_recv(
-    fd: c_int,
-    to: User<c_void>,
-    length: usize,
-    flags: c_int,
-) -> isize {
-    // SAFETY: the caller's promise.
-    unsafe { raw_recvfrom(fd, to, length, flags, User::NULL, User::NULL) }
+extern "C-unwind" fn raw_recv(fd: c_int, to: User<c_void>, length: usize, flags: c_int) -> isize {
+    recvfrom::original(fd, to, length, flags, User::NULL, User::NULL)
 }
-system_call!(
-    fn raw_recvfrom(
-        fd: c_int,
-        buffer: User<c_void>,
-        length: usize,
-        flags: c_int,
-        address: User<sockaddr>,
-        address_length: User<socklen_t>,
-    ) -> isize = SYS_recvfrom
-);
+
 interpose! {
     /// `recv(2)`.
     safe fn recv(fd: c_int, buffer: User<c_void>, length: usize, flags: c_int) -> isize, else raw_recv {
@@ -54,7 +39,7 @@ interpose! {
         flags: c_int,
         address: User<sockaddr>,
         address_length: User<socklen_t>,
-    ) -> isize, else raw_recvfrom {
+    ) -> isize, number SYS_recvfrom {
         answer(receive(fd, buffer, length, flags, address, address_length))
     }
 }

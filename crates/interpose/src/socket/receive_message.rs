@@ -25,12 +25,9 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
 
-system_call!(
-    fn raw_recvmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize = SYS_recvmsg
-);
 interpose! {
     /// `recvmsg(2)`.
-    safe fn recvmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize, else raw_recvmsg {
+    safe fn recvmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize, number SYS_recvmsg {
         let seat = Seat::new();
         answer(receive_message(fd, message, flags, &mut MultiStep::new(fd, &seat)))
     }

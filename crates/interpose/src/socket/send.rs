@@ -19,28 +19,9 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::parking::{self, On, Parked};
 use crate::wait::user_op::UserOp;
 
-unsafe extern "C-unwind" fn raw_send(
-    fd: c_int,
-    from: User<c_void>,
-    length: usize,
-    flags: c_int,
-) -> isize {
-    // SAFETY: the caller's promise.
-    unsafe { raw_sendto(fd, from, length, flags, User::NULL, 0) }
+extern "C-unwind" fn raw_send(fd: c_int, from: User<c_void>, length: usize, flags: c_int) -> isize {
+    sendto::original(fd, from, length, flags, User::NULL, 0)
 }
-system_call!(
-    fn raw_sendto(
-        fd: c_int,
-        buffer: User<c_void>,
-        length: usize,
-        flags: c_int,
-        address: User<sockaddr>,
-        address_length: socklen_t,
-    ) -> isize = SYS_sendto
-);
-system_call!(
-    fn raw_sendmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize = SYS_sendmsg
-);
 
 interpose! {
     /// `send(2)`.
@@ -58,14 +39,14 @@ interpose! {
         flags: c_int,
         address: User<sockaddr>,
         address_length: socklen_t,
-    ) -> isize, else raw_sendto {
+    ) -> isize, number SYS_sendto {
         answer(transmit(fd, buffer, length, flags, address, address_length))
     }
 }
 
 interpose! {
     /// `sendmsg(2)`.
-    safe fn sendmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize, else raw_sendmsg {
+    safe fn sendmsg(fd: c_int, message: User<msghdr>, flags: c_int) -> isize, number SYS_sendmsg {
         let seat = Seat::new();
         answer(transmit_message(fd, message, flags, &mut MultiStep::new(fd, &seat)))
     }
@@ -158,10 +139,10 @@ pub(crate) fn transmit_message(
         Err(libc::EAGAIN) | Ok(_) if flags & libc::MSG_DONTWAIT == 0 => {}
         _ => return first,
     }
-    // SAFETY: the kernel has found all of it readable.
+    // SAFETY: the kernel has read the header for the try, which failed at no address.
     let mut rest = unsafe { Message::copied(message) };
     let mut buffers = rest.buffers();
-    // SAFETY: as above.
+    // SAFETY: and the buffers' descriptions.
     unsafe { buffers.seen() };
     let sent = first.unwrap_or(0);
     if first.is_ok() && sent >= buffers.left() {
@@ -170,7 +151,8 @@ pub(crate) fn transmit_message(
     if first.is_ok() {
         // The address and the control data have gone with the part.
         buffers.advance(sent);
-        rest.set_buffers(&buffers);
+        // SAFETY: `buffers` stays as it is until the call is over.
+        unsafe { rest.set_buffers(&buffers) };
         rest.only_bytes();
     }
     or_so_far(sent, transmit_rest(fd, rest, flags, sent > 0, steps))

@@ -67,7 +67,8 @@ pub(crate) fn transmit_rest(
             Ok(more) if more != 0 && more < buffers.left() && steps.go_on() => {
                 sent += more;
                 buffers.advance(more);
-                rest.set_buffers(&buffers);
+                // SAFETY: `buffers` stays as it is until this is done again, after the next part.
+                unsafe { rest.set_buffers(&buffers) };
                 rest.only_bytes();
             }
             answer => return or_so_far(sent, answer),

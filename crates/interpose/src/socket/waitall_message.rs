@@ -45,7 +45,8 @@ pub(crate) fn receive_all(
         if is_over || !steps.go_on() {
             return Ok(got);
         }
-        go_on(&mut part, &mut buffers, got);
+        // SAFETY: `buffers` changes only here and in the loop, where this is done again.
+        unsafe { go_on(&mut part, &mut buffers, got) };
     }
     loop {
         let each = flags & !libc::MSG_WAITALL;
@@ -80,7 +81,8 @@ pub(crate) fn receive_all(
                     && steps.go_on() =>
             {
                 got += more;
-                go_on(&mut part, &mut buffers, more);
+                // SAFETY: `buffers` stays as it is until this is done again, after the next part.
+                unsafe { go_on(&mut part, &mut buffers, more) };
             }
             answer => return or_so_far(got, answer),
         }
@@ -88,8 +90,12 @@ pub(crate) fn receive_all(
 }
 
 /// Makes `part` the header for the rest of `buffers` after `more` bytes.
-fn go_on(part: &mut Message, buffers: &mut Buffers, more: usize) {
+///
+/// # Safety
+/// `part` is not used again after `buffers` has changed or gone, until it is made the header for them anew.
+unsafe fn go_on(part: &mut Message<'_>, buffers: &mut Buffers<'_>, more: usize) {
     buffers.advance(more);
-    part.set_buffers(buffers);
+    // SAFETY: `go_on` asks its callers for that.
+    unsafe { part.set_buffers(buffers) };
     part.without_address();
 }

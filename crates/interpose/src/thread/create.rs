@@ -18,7 +18,8 @@ interpose! { lean anywhere
         function: StartRoutine,
         data: *mut c_void,
     ) -> c_int, linked "__pthread_create" {
-        // SAFETY: the caller's promise: null, or attributes that were initialised; a place to write.
+        // SAFETY: the program has given attributes that libc has set up, or a null pointer; room for a
+        // `pthread_t`, which libc would write unasked; and a function that may be called with `data`.
         unsafe {
             let mut size = 0;
             if !attributes.is_null()
@@ -41,7 +42,7 @@ interpose! { lean anywhere
         if thread == standard::token() as Thread || pthread::detach(thread as usize) {
             return 0;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no fiber's, so it is what the program has from libc.
         unsafe { original(thread) }
     }
 }

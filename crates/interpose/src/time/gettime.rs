@@ -32,12 +32,7 @@ fn shown(clock: clockid_t) -> Option<u64> {
     }
 }
 
-system_call!(
-    fn raw_clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int = SYS_clock_gettime
-);
-system_call!(fn raw_gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int = SYS_gettimeofday);
-
-unsafe extern "C-unwind" fn raw_time(into: User<time_t>) -> time_t {
+extern "C-unwind" fn raw_time(into: User<time_t>) -> time_t {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [libc::CLOCK_REALTIME as usize, &raw mut now as usize, 0, 0, 0, 0];
     // SAFETY: there is room for the answer.
@@ -51,7 +46,7 @@ unsafe extern "C-unwind" fn raw_time(into: User<time_t>) -> time_t {
 
 interpose! {
     /// `clock_gettime(2)`, which `Instant::now` and `SystemTime::now` are.
-    safe fn clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int, else raw_clock_gettime {
+    safe fn clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int, number SYS_clock_gettime {
         match shown(clock) {
             Some(now) if !time.is_null() => {
                 let seconds = (now / 1_000_000_000) as time_t;
@@ -67,7 +62,7 @@ interpose! {
 
 interpose! {
     /// `gettimeofday(2)`.
-    safe fn gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int, else raw_gettimeofday {
+    safe fn gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int, number SYS_gettimeofday {
         match shown(libc::CLOCK_REALTIME) {
             Some(now) if !time.is_null() => {
                 let seconds = (now / 1_000_000_000) as time_t;

@@ -16,12 +16,8 @@ use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::time::duration::{self, span};
 
-system_call!(
-    fn raw_nanosleep(time: User<timespec>, left: User<timespec>) -> c_int = SYS_nanosleep
-);
-
 /// For a static program: by `nanosleep`, like libc's own.
-unsafe extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
+extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
     let mut time = timespec {
         tv_sec: (micros / 1_000_000).into(),
         tv_nsec: (micros % 1_000_000 * 1000).into(),
@@ -79,7 +75,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
 
 interpose! {
     /// `nanosleep(2)`.
-    safe fn nanosleep(time: User<timespec>, left: User<timespec>) -> c_int, else raw_nanosleep {
+    safe fn nanosleep(time: User<timespec>, left: User<timespec>) -> c_int, number SYS_nanosleep {
         // Written only when a signal ends the sleep, which does not happen here.
         let _ = left;
         match sleep_relative(time) {

@@ -20,14 +20,10 @@ use crate::transfer::splice::splice_all_kinds;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 
-system_call!(
-    fn raw_sendfile(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize
-        = SYS_sendfile
-);
 interpose! {
     /// `sendfile(2)`.
     safe fn sendfile(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize,
-        else raw_sendfile
+        number SYS_sendfile
     {
         answer(send_file(to, from, offset, count))
     }
@@ -36,7 +32,7 @@ interpose! {
 interpose! {
     /// `sendfile64(3)`: the same.
     safe fn sendfile64(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize,
-        else raw_sendfile
+        number SYS_sendfile
     {
         answer(send_file(to, from, offset, count))
     }

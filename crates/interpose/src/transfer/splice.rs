@@ -26,32 +26,6 @@ use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::readiness::is_ready;
 
-system_call!(
-    fn raw_splice(
-        from: c_int,
-        from_offset: User<off_t>,
-        to: c_int,
-        to_offset: User<off_t>,
-        length: usize,
-        flags: c_uint,
-    ) -> isize = SYS_splice
-);
-system_call!(fn raw_tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize = SYS_tee);
-system_call!(
-    fn raw_vmsplice(fd: c_int, buffers: User<iovec>, count: usize, flags: c_uint) -> isize
-        = SYS_vmsplice
-);
-system_call!(
-    fn raw_copy_file_range(
-        from: c_int,
-        from_offset: User<off_t>,
-        to: c_int,
-        to_offset: User<off_t>,
-        length: usize,
-        flags: c_uint,
-    ) -> isize = SYS_copy_file_range
-);
-
 /// The flags that `splice` has.
 const ALL_FLAGS: c_uint =
     libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
@@ -64,14 +38,14 @@ interpose! {
         to_offset: User<off_t>,
         length: usize,
         flags: c_uint,
-    ) -> isize, else raw_splice {
+    ) -> isize, number SYS_splice {
         answer(splice_all_kinds(from, from_offset, to, to_offset, length, flags))
     }
 }
 
 interpose! {
     /// `tee(2)`.
-    safe fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, else raw_tee {
+    safe fn tee(from: c_int, to: c_int, length: usize, flags: c_uint) -> isize, number SYS_tee {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
         let arguments = [from.into(), to.into(), length.into(), tried.into()];
         let attempt = || Ok(sys::call(Number::TEE, arguments));
@@ -85,7 +59,7 @@ interpose! {
 interpose! {
     /// `vmsplice(2)`.
     safe fn vmsplice(fd: c_int, buffers: User<iovec>, count: usize, flags: c_uint) -> isize,
-        else raw_vmsplice
+        number SYS_vmsplice
     {
         let tried = flags | libc::SPLICE_F_NONBLOCK;
         let arguments = [fd.into(), buffers.into(), count.into(), tried.into()];
@@ -105,7 +79,7 @@ interpose! {
         to_offset: User<off_t>,
         length: usize,
         flags: c_uint,
-    ) -> isize, else raw_copy_file_range {
+    ) -> isize, number SYS_copy_file_range {
         offload(|| original(from, from_offset, to, to_offset, length, flags))
     }
 }

@@ -186,7 +186,8 @@ impl Entry {
             return list.replace(self, ptr::null());
         }
         list.replace(self, next);
-        // SAFETY: as above.
+        // SAFETY: `next` is another fiber's entry. It stays at least until that fiber is told that it holds the
+        // lock, or takes `list`, which this one still has.
         unsafe { (*next).holds.store(true, Ordering::Release) };
         drop(list);
         // The entry may be gone by now. Then another one with the same address is woken, if any, and asks
@@ -307,12 +308,12 @@ pub(crate) fn waiting() -> usize {
     for list in &HELD {
         let list = list.lock();
         let mut first = list.0;
-        // SAFETY: the entries in a list and in its rings live.
+        // SAFETY: an entry stays while it is in a list, and leaves it under `list`, which is locked here.
         while let Some(entry) = unsafe { first.as_ref() } {
             let mut next = entry.next.get();
             while !ptr::eq(next, entry) {
                 count += 1;
-                // SAFETY: as above.
+                // SAFETY: and so does the next one in the ring, while `list` is locked.
                 next = unsafe { (*next).next.get() };
             }
             first = entry.next_holder.get();

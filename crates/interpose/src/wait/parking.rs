@@ -72,7 +72,7 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
 }
 
 /// The operation that completes when `op`, if it transfers something, need not wait for its device.
-fn readiness(op: &UserOp) -> Option<UserOp> {
+fn readiness(op: &UserOp<'_>) -> Option<UserOp<'static>> {
     match *op.op() {
         Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => Some(UserOp::poll(fd, libc::POLLIN)),
         Op::Write { fd, .. } | Op::WriteVectored { fd, .. } => {

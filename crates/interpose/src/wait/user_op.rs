@@ -1,6 +1,7 @@
 //! Operations on what a stand-in was given.
 
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 
 use carefree_reactor::{Attempt, Op};
 use carefree_runtime::operation::{self, Ended, Wait};
@@ -10,73 +11,90 @@ use crate::call::user::User;
 
 /// An operation that goes to no memory but where the caller of a stand-in has pointed to: see [`User`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UserOp(Op);
+pub(crate) struct UserOp<'u>(Op, PhantomData<User<'u>>);
 
-impl UserOp {
-    pub(crate) fn poll(fd: c_int, events: i16) -> UserOp {
-        UserOp(Op::Poll { fd, events: u32::from(events as u16) })
+impl<'u> UserOp<'u> {
+    pub(crate) fn poll(fd: c_int, events: i16) -> UserOp<'u> {
+        UserOp(Op::Poll { fd, events: u32::from(events as u16) }, PhantomData)
     }
 
-    pub(crate) fn sync(fd: c_int, data_only: bool) -> UserOp {
-        UserOp(Op::Sync { fd, data_only })
+    pub(crate) fn sync(fd: c_int, data_only: bool) -> UserOp<'u> {
+        UserOp(Op::Sync { fd, data_only }, PhantomData)
     }
 
     /// Tells that a child has changed, and nothing about it.
-    pub(crate) fn wait_id(kind: idtype_t, id: id_t, options: c_int) -> UserOp {
-        UserOp(Op::WaitId { kind, id, info: std::ptr::null_mut(), options })
+    pub(crate) fn wait_id(kind: idtype_t, id: id_t, options: c_int) -> UserOp<'u> {
+        UserOp(Op::WaitId { kind, id, info: std::ptr::null_mut(), options }, PhantomData)
     }
 
     pub(crate) fn accept(
         fd: c_int,
-        address: User<sockaddr>,
-        length: User<socklen_t>,
+        address: User<'u, sockaddr>,
+        length: User<'u, socklen_t>,
         flags: c_int,
-    ) -> UserOp {
-        UserOp(Op::Accept { fd, address: address.pointer(), length: length.pointer(), flags })
+    ) -> UserOp<'u> {
+        UserOp(
+            Op::Accept { fd, address: address.pointer(), length: length.pointer(), flags },
+            PhantomData,
+        )
     }
 
-    pub(crate) fn connect(fd: c_int, address: User<sockaddr>, length: socklen_t) -> UserOp {
-        UserOp(Op::Connect { fd, address: address.pointer(), length })
+    pub(crate) fn connect(fd: c_int, address: User<'u, sockaddr>, length: socklen_t) -> UserOp<'u> {
+        UserOp(Op::Connect { fd, address: address.pointer(), length }, PhantomData)
     }
 
-    pub(crate) fn receive(fd: c_int, buffer: User, length: usize, flags: c_int) -> UserOp {
-        UserOp(Op::Receive { fd, buffer: buffer.pointer().cast(), length, flags })
+    pub(crate) fn receive(fd: c_int, buffer: User<'u>, length: usize, flags: c_int) -> UserOp<'u> {
+        UserOp(Op::Receive { fd, buffer: buffer.pointer().cast(), length, flags }, PhantomData)
     }
 
-    pub(crate) fn receive_message(fd: c_int, message: User<msghdr>, flags: c_int) -> UserOp {
-        UserOp(Op::ReceiveMessage { fd, message: message.pointer(), flags })
+    pub(crate) fn receive_message(
+        fd: c_int,
+        message: User<'u, msghdr>,
+        flags: c_int,
+    ) -> UserOp<'u> {
+        UserOp(Op::ReceiveMessage { fd, message: message.pointer(), flags }, PhantomData)
     }
 
-    pub(crate) fn send_message(fd: c_int, message: User<msghdr>, flags: c_int) -> UserOp {
-        UserOp(Op::SendMessage { fd, message: message.pointer(), flags })
+    pub(crate) fn send_message(fd: c_int, message: User<'u, msghdr>, flags: c_int) -> UserOp<'u> {
+        UserOp(Op::SendMessage { fd, message: message.pointer(), flags }, PhantomData)
     }
 
-    pub(crate) fn read(fd: c_int, buffer: User<c_void>, length: usize, offset: u64) -> UserOp {
-        UserOp(Op::Read { fd, buffer: buffer.pointer().cast(), length, offset })
+    pub(crate) fn read(
+        fd: c_int,
+        buffer: User<'u, c_void>,
+        length: usize,
+        offset: u64,
+    ) -> UserOp<'u> {
+        UserOp(Op::Read { fd, buffer: buffer.pointer().cast(), length, offset }, PhantomData)
     }
 
     pub(crate) fn read_vectored(
         fd: c_int,
-        iov: User<iovec>,
+        iov: User<'u, iovec>,
         count: usize,
         offset: u64,
         flags: c_int,
-    ) -> UserOp {
-        UserOp(Op::ReadVectored { fd, iov: iov.pointer(), count, offset, flags })
+    ) -> UserOp<'u> {
+        UserOp(Op::ReadVectored { fd, iov: iov.pointer(), count, offset, flags }, PhantomData)
     }
 
-    pub(crate) fn write(fd: c_int, buffer: User<c_void>, length: usize, offset: u64) -> UserOp {
-        UserOp(Op::Write { fd, buffer: buffer.pointer().cast(), length, offset })
+    pub(crate) fn write(
+        fd: c_int,
+        buffer: User<'u, c_void>,
+        length: usize,
+        offset: u64,
+    ) -> UserOp<'u> {
+        UserOp(Op::Write { fd, buffer: buffer.pointer().cast(), length, offset }, PhantomData)
     }
 
     pub(crate) fn write_vectored(
         fd: c_int,
-        iov: User<iovec>,
+        iov: User<'u, iovec>,
         count: usize,
         offset: u64,
         flags: c_int,
-    ) -> UserOp {
-        UserOp(Op::WriteVectored { fd, iov: iov.pointer(), count, offset, flags })
+    ) -> UserOp<'u> {
+        UserOp(Op::WriteVectored { fd, iov: iov.pointer(), count, offset, flags }, PhantomData)
     }
 
     pub(crate) fn op(&self) -> &Op {
@@ -85,13 +103,13 @@ impl UserOp {
 
     /// Parks the calling fiber until the kernel has done it, or the wait ends.
     pub(crate) fn perform(&self, how: &Wait<'_>) -> Ended {
-        // SAFETY: its pointers are `User`s, and it is over when this returns.
+        // SAFETY: its pointers are `User`s, which may be used during `'u`, and it is over when this returns.
         unsafe { operation::perform(&self.0, how) }
     }
 
     /// [`Op::attempt`].
     pub(crate) fn attempt(&self) -> Attempt {
-        // SAFETY: as above.
+        // SAFETY: its pointers are `User`s, and it makes one system call, on this thread.
         unsafe { self.0.attempt() }
     }
 }
