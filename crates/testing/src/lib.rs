@@ -1,4 +1,5 @@
-//! What the tests of several rooms share: a test that hangs says so.
+//! What the tests of several rooms share: a limit to each test, so that one that hangs says so, and the program
+//! that executes itself again.
 //!
 //! With
 //!
@@ -12,7 +13,10 @@
 //! long each test may take. Past it, the process says which test hangs, what each fiber waits for and
 //! where each thread is, and aborts. Without that, a test that hangs would keep later ones from
 //! running, without a word on which test it was.
+//!
+//! [`again`] is for tests that need a process of their own, or a mode.
 
+pub mod again;
 mod limit;
 mod report;
 

@@ -1,30 +1,9 @@
 //! All of this again, in every mode that the machine at hand would not choose.
 
-use std::env;
-use std::process::Command;
+use carefree_testing::again;
 
-const FORCED: &str = "CAREFREE_TEST_FORCED";
-
-fn again_with(variables: &[(&str, &str)]) {
-    again(&[], variables);
-}
-
-/// Runs all of it again with these arguments for the test runner.
-fn again(arguments: &[&str], variables: &[(&str, &str)]) {
-    if env::var_os(FORCED).is_some() {
-        return;
-    }
-    let output = Command::new(env::current_exe().unwrap())
-        .args(["--skip", "modes::"])
-        .args(arguments)
-        .env(FORCED, "1")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{variables:?}:\n{text}{complaints}");
-    assert!(text.contains("echo_at_once ... ok"), "nothing ran:\n{text}");
+fn again_with(environment: &[(&str, &str)]) {
+    again::in_mode(environment, &[], "hundreds_of_connections_echo_at_once");
 }
 
 #[test(seconds = 600)]
@@ -52,5 +31,9 @@ fn with_threads_in_place_of_fibers() {
         &["cancellation", "a_timeout_reaches", "closing_ends", "an_interrupted"];
     let skipped = ABOUT_FIBERS_ALONE.iter().flat_map(|name| ["--skip", name]);
     let arguments: Vec<_> = FAMILIES.iter().copied().chain(skipped).collect();
-    again(&arguments, &[("CAREFREE_TLS", "threads")]);
+    again::in_mode(
+        &[("CAREFREE_TLS", "threads")],
+        &arguments,
+        "hundreds_of_connections_echo_at_once",
+    );
 }

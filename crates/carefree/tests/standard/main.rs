@@ -12,22 +12,11 @@ mod parking;
 mod pthread;
 mod traits;
 
-use std::process::Command;
-
-const CHILD: &str = "CAREFREE_TEST_CHILD";
+use carefree_testing::again::{in_a_process, is_child};
 
 /// What a test of this program prints to standard error, run in a process of its own.
 fn child(test: &str) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--nocapture"])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
+    String::from_utf8_lossy(&in_a_process(test, &[]).stderr).into_owned()
 }
 
 /// Whether fibers have thread-local storage of their own, without which std knows carriers only.

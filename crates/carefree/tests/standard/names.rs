@@ -150,7 +150,7 @@ fn a_panic_names_the_fiber() {
     if !own() {
         return;
     }
-    let said = crate::child("panics_by_name");
+    let said = crate::child("names::panics_by_name");
     assert!(said.contains("thread 'worker' ("), "{said}");
     assert!(said.contains("thread '<unnamed>' ("), "{said}");
 }

@@ -4,7 +4,6 @@
 #[macro_use]
 extern crate carefree_testing;
 
-mod common;
 mod modes;
 mod watching;
 

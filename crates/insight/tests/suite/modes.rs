@@ -1,22 +1,9 @@
 //! The suite again, in modes in which the runtime does other things than by default on this machine.
 
-use std::process::Command;
-
-use crate::common::{is_in_forced_mode, text};
+use carefree_testing::again;
 
 fn suite_with(variable: &str, value: &str) {
-    if is_in_forced_mode() {
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--skip", "modes::"])
-        .env("CAREFREE_TEST_FORCED", "1")
-        .env(variable, value)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{variable}={value}:\n{}", text(&output));
-    let ran = String::from_utf8_lossy(&output.stdout).contains("a_fiber_that_computes_is_reported");
-    assert!(ran, "the suite did not run:\n{}", text(&output));
+    again::in_mode(&[(variable, value)], &[], "a_fiber_that_computes_is_reported");
 }
 
 #[test(seconds = 600)]

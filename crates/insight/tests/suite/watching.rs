@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use carefree_runtime::{Builder, Runtime, metrics, offload, run, scope, sleep, spawn, yield_now};
-
-use crate::common::{in_a_process, in_a_process_of, is_child, text};
+use carefree_testing::again::{in_a_process, in_a_process_of, is_child, text};
 
 /// What the process said that ran `name` once more, with a threshold of 10 ms.
 fn said(name: &str) -> String {

@@ -1,6 +1,5 @@
 //! Helpers of the tests.
 
-use std::process::Output;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,11 +12,6 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// handle of `std::thread::current`, and `std::thread::park` does not work for them.
 pub(crate) fn own_tls() -> bool {
     carefree_context::tls::mode().layout().is_some()
-}
-
-/// Set by `modes` for the programs it runs.
-pub(crate) fn in_forced_mode() -> bool {
-    std::env::var_os("CAREFREE_TEST_FORCED").is_some()
 }
 
 /// Runs `f` as a fiber, first on one carrier, then on two. Fails if it takes too long, because it may hang.
@@ -59,9 +53,4 @@ impl<T: Send + 'static> Unit<T> {
         };
         result.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
     }
-}
-
-pub(crate) fn text(output: &Output) -> String {
-    let err = String::from_utf8_lossy(&output.stderr);
-    format!("{}{err}\n{}", String::from_utf8_lossy(&output.stdout), output.status)
 }

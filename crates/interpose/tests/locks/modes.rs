@@ -1,8 +1,6 @@
 //! The whole program again, in every mode that the machine at hand would not choose.
 
-use std::process::Command;
-
-use crate::common::{in_forced_mode, text};
+use carefree_testing::again;
 
 fn again_with(variable: &str, value: &str) {
     again(&[], variable, value);
@@ -10,19 +8,7 @@ fn again_with(variable: &str, value: &str) {
 
 /// Runs the tests that `which` names again, or all for none.
 fn again(which: &[&str], variable: &str, value: &str) {
-    if in_forced_mode() {
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--skip", "modes::"])
-        .args(which)
-        .env("CAREFREE_TEST_FORCED", "1")
-        .env(variable, value)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{variable}={value}:\n{}", text(&output));
-    let ran = String::from_utf8_lossy(&output.stdout).contains("one_at_a_time");
-    assert!(ran, "nothing ran:\n{}", text(&output));
+    again::in_mode(&[(variable, value)], which, "a_mutex_lets_one_at_a_time_in");
 }
 
 #[test(seconds = 600)]

@@ -1,24 +1,10 @@
 //! The whole suite again, in modes that this machine does not choose by itself.
 
-use std::process::Command;
-
-use crate::kit::{in_forced_mode, text};
+use carefree_testing::again;
 
 /// Runs the tests named by `which` again, or all if it is empty.
 fn suite_with(environment: &[(&str, &str)], which: &[&str]) {
-    if in_forced_mode() {
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--skip", "modes::"])
-        .args(which)
-        .env("CAREFREE_TEST_FORCED", "1")
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{environment:?}:\n{}", text(&output));
-    let ran = String::from_utf8_lossy(&output.stdout).contains("connections_echo");
-    assert!(ran, "the suite did not run:\n{}", text(&output));
+    again::in_mode(environment, which, "connections_echo");
 }
 
 #[test(seconds = 600)]

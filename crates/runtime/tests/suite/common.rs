@@ -1,12 +1,11 @@
 //! Helpers of the tests.
 
 use std::panic;
-use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use carefree_context::tls;
+pub(crate) use carefree_testing::again::{in_a_process, in_forced_mode, is_child, text};
 
 /// Longer than anything takes here, and than a test may take: a wait for ever is ended by the test's own
 /// limit, which is longer on a busy machine and says what waits for what.
@@ -17,11 +16,6 @@ pub(crate) const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
 /// Whether each fiber has its own thread-local storage here, and may migrate.
 pub(crate) fn own_tls() -> bool {
     tls::mode().layout().is_some()
-}
-
-/// Set by `modes` for the programs it runs: tests do less of the same then.
-pub(crate) fn in_forced_mode() -> bool {
-    std::env::var_os("CAREFREE_TEST_FORCED").is_some()
 }
 
 /// Panics on purpose, and keeps the message off the terminal.
@@ -86,32 +80,4 @@ impl Random {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
-}
-
-const CHILD: &str = "CAREFREE_TEST_CHILD";
-
-/// Whether this process was started by [`in_a_process`] for the test that asks.
-pub(crate) fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
-}
-
-/// Runs the test `name` (its path in this program) once more, alone in a process of its own, where
-/// [`is_child`].
-pub(crate) fn in_a_process(name: &str, environment: &[(&str, &str)]) -> Output {
-    in_a_process_of(&std::env::current_exe().unwrap(), name, environment)
-}
-
-/// As [`in_a_process`], of this program from another file.
-pub(crate) fn in_a_process_of(program: &Path, name: &str, environment: &[(&str, &str)]) -> Output {
-    Command::new(program)
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD, "1")
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap()
-}
-
-pub(crate) fn text(output: &Output) -> String {
-    let err = String::from_utf8_lossy(&output.stderr);
-    format!("{}{err}\n{}", String::from_utf8_lossy(&output.stdout), output.status)
 }

@@ -1,8 +1,6 @@
 //! The whole suite again, in every mode that the machine at hand would not choose.
 
-use std::process::Command;
-
-use crate::common::{in_forced_mode, text};
+use carefree_testing::again;
 
 fn suite_with(variable: &str, value: &str) {
     suite_without(&[], variable, value);
@@ -10,19 +8,8 @@ fn suite_with(variable: &str, value: &str) {
 
 /// The suite but for the tests whose names contain one of `skipped`.
 fn suite_without(skipped: &[&str], variable: &str, value: &str) {
-    if in_forced_mode() {
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--skip", "modes::"])
-        .args(skipped.iter().flat_map(|name| ["--skip", name]))
-        .env("CAREFREE_TEST_FORCED", "1")
-        .env(variable, value)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{variable}={value}:\n{}", text(&output));
-    let ran = String::from_utf8_lossy(&output.stdout).contains("unpark_comes_first");
-    assert!(ran, "the suite did not run:\n{}", text(&output));
+    let skip: Vec<&str> = skipped.iter().flat_map(|&name| ["--skip", name]).collect();
+    again::in_mode(&[(variable, value)], &skip, "unpark_comes_first");
 }
 
 #[test(seconds = 600)]

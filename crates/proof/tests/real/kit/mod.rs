@@ -3,17 +3,14 @@
 pub(crate) mod folder;
 pub(crate) mod http;
 
-use std::process::{Command, Output};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+pub(crate) use carefree_testing::again::is_child;
+use carefree_testing::again::{self, in_forced_mode, text};
+
 /// Longer than anything takes here, even on a loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-
-/// Whether `modes` has started this process: tests do less then.
-pub(crate) fn in_forced_mode() -> bool {
-    std::env::var_os("CAREFREE_TEST_FORCED").is_some()
-}
 
 /// `all`, or a quarter of it in a forced mode.
 pub(crate) fn many(all: usize) -> usize {
@@ -66,31 +63,15 @@ impl Random {
     }
 }
 
-const CHILD: &str = "CAREFREE_TEST_CHILD";
-
-/// Whether [`in_a_process`] has started this process for the calling test.
-pub(crate) fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
-}
-
 /// Runs the test `name` (its path in this program) alone in another process, where [`is_child`] is
 /// true; fails if that fails.
 pub(crate) fn in_a_process(name: &str) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD, "1")
-        // malloc's caches for each thread or fiber would look like a leak, as would the symbols
-        // that the watchdog caches when it makes a report.
-        .env("CAREFREE_WATCH", "off")
-        .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
-        .output()
-        .unwrap();
+    // malloc's caches for each thread or fiber would look like a leak, as would the symbols that the watchdog
+    // caches when it makes a report.
+    let environment =
+        [("CAREFREE_WATCH", "off"), ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")];
+    let output = again::in_a_process(name, &environment);
     let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
     assert!(output.status.success() && ran, "{name}:\n{}", text(&output));
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
-}
-
-pub(crate) fn text(output: &Output) -> String {
-    let err = String::from_utf8_lossy(&output.stderr);
-    format!("{}{err}\n{}", String::from_utf8_lossy(&output.stdout), output.status)
 }
