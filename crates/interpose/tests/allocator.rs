@@ -19,7 +19,7 @@ struct Contended {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
 }
 
-// SAFETY: a mutex is there to be shared.
+// SAFETY: its only field is a pthread mutex, which is made to be used by several threads.
 unsafe impl Sync for Contended {}
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -27,7 +27,7 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 static BUSY: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Allocations of this fiber fail, those of other threads do not.
+    /// Whether allocations of this fiber fail. Those of other fibers and threads go on.
     static NO_MORE: Cell<bool> = const { Cell::new(false) };
     /// The thread that keeps the mutex contended.
     static HOLDS: Cell<bool> = const { Cell::new(false) };
@@ -54,18 +54,18 @@ impl Contended {
     }
 }
 
-// SAFETY: the system's allocator.
+// SAFETY: the memory is the system allocator's, or there is none.
 unsafe impl GlobalAlloc for Contended {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if NO_MORE.get() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `System` asks its callers for what this function asks of its own.
         self.with(|| unsafe { System.alloc(layout) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: all memory that `alloc` gives out is from `System`.
         self.with(|| unsafe { System.dealloc(memory, layout) });
     }
 }
@@ -103,7 +103,7 @@ fn busy(seed: u64) {
     }
 }
 
-/// Many spawn in one scope, whose list of children grows.
+/// Spawns many fibers in one scope, so that the scope's list of children grows.
 fn crowded() {
     scope(|s| {
         for _ in 0..8 {
@@ -116,7 +116,7 @@ fn crowded() {
     });
 }
 
-/// Fibers start others on other carriers, with memory that the process shares.
+/// Fibers spawn others in another runtime, so what one carrier allocates another one frees.
 fn abroad(other: &Runtime) {
     scope(|s| {
         for number in 0..8 {

@@ -41,7 +41,7 @@ fn named(name: &str, f: impl FnOnce() + Send + 'static) -> carefree_runtime::Joi
     Builder::new().name(name.into()).spawn(f).unwrap()
 }
 
-/// Each has one mutex and waits for the other.
+/// Each of two fibers holds a mutex and waits for the other's.
 fn two_mutexes() {
     let [a, b] = [0, 1].map(|_| Arc::new(Mutex::new(())));
     let nested = |first: &Arc<Mutex<()>>, second: &Arc<Mutex<()>>| {
@@ -70,7 +70,7 @@ fn parked_by_std() {
     named("it", thread::park).join().unwrap();
 }
 
-/// It waits for itself.
+/// A fiber waits for a mutex that it holds.
 fn one_mutex_of_c() {
     named("it", || {
         let mut mutex = libc::PTHREAD_MUTEX_INITIALIZER;
@@ -89,7 +89,7 @@ fn one_semaphore_of_c() {
     named("it", || wait_for(SEMAPHORE.get())).join().unwrap();
 }
 
-/// A signal handler may post: the only thing that ends a wait without a thread.
+/// A signal handler may post. Nothing else ends a wait without a thread.
 fn a_semaphore_that_a_handler_posts() {
     extern "C" fn post(_signal: libc::c_int) {
         // SAFETY: a semaphore; this may be called by a handler.
@@ -110,7 +110,7 @@ fn wait_for(semaphore: *mut libc::sem_t) {
 
 struct Semaphore(UnsafeCell<libc::sem_t>);
 
-// SAFETY: that is what it is for.
+// SAFETY: semaphores are made to be used by several threads.
 unsafe impl Sync for Semaphore {}
 
 impl Semaphore {
@@ -153,7 +153,7 @@ fn a_wait_with_a_limit() {
 }
 
 fn main() -> ExitCode {
-    // It writes the reports.
+    // Reports are written by `insight`.
     carefree_insight::register();
     if let Ok(name) = std::env::var(CASE) {
         CASES.iter().find(|case| case.0 == name).expect("a case").1();

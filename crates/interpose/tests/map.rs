@@ -32,7 +32,7 @@ fn stood_in_for() -> BTreeSet<String> {
     let program = object::File::parse(&*program).unwrap();
     let own = program.dynamic_symbols().filter(|symbol| symbol.is_definition());
     let own = own.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
-    // The program defines other functions too. libc must have one of the same name, behind ours.
+    // The program defines other functions too. Only those count for which libc has one of the same name.
     let of_libc = |name: &String| {
         let name = std::ffi::CString::new(name.as_str()).unwrap();
         // SAFETY: a name that is a string.
@@ -50,7 +50,7 @@ fn every_call_is_in_it_and_no_other() {
     let once: BTreeSet<_> = named.iter().map(ToString::to_string).collect();
     assert_eq!(named.len(), once.len(), "a name stands in two rows");
     let mut here = stood_in_for();
-    assert!(here.contains("read"), "where are they?\n{here:?}");
+    assert!(here.contains("read"), "no stand-ins were found: {here:?}");
     // Defined by `context`, and does not wait: it tells where a fiber's stack is.
     here.remove("pthread_getattr_np");
     let missing: Vec<_> = here.difference(&once).collect();

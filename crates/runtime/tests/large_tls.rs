@@ -18,7 +18,7 @@ thread_local! {
     static BUFFER: RefCell<[u8; LARGE]> = const { RefCell::new([7; LARGE]) };
 }
 
-/// Fills the buffer with `new`, and says whether it was full of `old`.
+/// Fills the buffer with `new`. Returns whether it was full of `old`.
 fn refill(old: u8, new: u8) -> bool {
     BUFFER.with_borrow_mut(|buffer| {
         let was = buffer.iter().all(|byte| *byte == old);
@@ -27,9 +27,9 @@ fn refill(old: u8, new: u8) -> bool {
     })
 }
 
-/// It comes on top of the stack that is asked for.
+/// Thread-local storage does not count against the stack size that is asked for.
 #[test]
-fn a_small_stack_has_room_for_it() {
+fn a_small_stack_has_room_beside_it() {
     if tls::mode().layout().is_none() {
         return;
     }

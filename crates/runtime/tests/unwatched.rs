@@ -1,5 +1,4 @@
-//! A program in which nothing reports on the runtime: a deadlock is found all the same, and said in a
-//! line.
+//! A program without `insight`: a deadlock is found all the same, and reported in one line.
 //!
 //! It has a `main` of its own: any thread of a test harness could wake a fiber.
 

@@ -10,7 +10,7 @@ use carefree_runtime::{spawn, yield_now};
 
 use crate::{Crowd, FIXED, Library, alone, build, on_fibers};
 
-/// Both ends of a pipe: what reads and what writes.
+/// A pipe: its reading end and its writing end.
 fn pipe() -> (File, File) {
     let mut ends = [0; 2];
     // SAFETY: two places to write to; then two descriptors that nothing else has.

@@ -7,7 +7,7 @@ use carefree_runtime::{Runtime, yield_now};
 use crate::{Crowd, FIXED, Library, alone, build, error, on_fibers, string};
 
 #[test]
-fn a_library_that_is_not_there_is_told_to_the_fiber() {
+fn a_missing_library_is_reported_to_the_fiber() {
     on_fibers(|| {
         // SAFETY: names; nothing is called.
         unsafe {
@@ -17,7 +17,7 @@ fn a_library_that_is_not_there_is_told_to_the_fiber() {
             assert!(libc::dlopen(c"libabsent.so".as_ptr(), libc::RTLD_NOW).is_null());
             let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
             assert!(!libc.is_null());
-            assert_eq!(error(), None, "of an earlier call");
+            assert_eq!(error(), None, "an earlier error is still there");
             assert_eq!(libc::dlclose(libc), 0);
             let program = libc::dlopen(std::ptr::null(), libc::RTLD_NOW);
             assert!(!program.is_null());
@@ -26,7 +26,7 @@ fn a_library_that_is_not_there_is_told_to_the_fiber() {
     });
 }
 
-/// A library that names another one is understood as if libc were called.
+/// A library that calls `dlopen` is its caller for libc, too: its own search path and `$ORIGIN` count.
 #[test]
 fn a_library_loads_another_one_by_name() {
     let _alone = alone();

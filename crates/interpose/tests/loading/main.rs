@@ -51,7 +51,7 @@ fn string(path: &Path) -> CString {
     CString::new(path.to_str().unwrap()).unwrap()
 }
 
-/// A library that is loaded.
+/// A loaded library.
 #[derive(Clone, Copy)]
 struct Library(*mut c_void);
 
@@ -158,7 +158,7 @@ fn on_fibers(f: impl Fn() + Send + Sync + Copy + 'static) {
     }
 }
 
-/// `f` is to load the library at a path.
+/// `f` loads the library at a path.
 fn fibers_alive_find_initial_values(f: fn(PathBuf) -> Library) {
     let _alone = alone();
     on_fibers(move || {
@@ -169,7 +169,7 @@ fn fibers_alive_find_initial_values(f: fn(PathBuf) -> Library) {
             let crowd = Crowd::new(20);
             let (wake, woken) = mpsc::channel::<()>();
             let waits = spawn(move || woken.recv().unwrap_err());
-            // One that has not run when the library is loaded; there may be an idle stack for it.
+            // A fiber that has not run yet when the library is loaded. It may get an idle stack.
             let (send, receive) = mpsc::channel::<Library>();
             let late = spawn(move || receive.recv().unwrap().spoil());
             let library = f(path);
@@ -178,7 +178,7 @@ fn fibers_alive_find_initial_values(f: fn(PathBuf) -> Library) {
             send.send(library).unwrap();
             late.join().unwrap();
             crowd.spoil(library);
-            // Stacks that others have used before, and new ones.
+            // Some of these get stacks that other fibers have used, some get new ones.
             let more: Vec<_> = (0..40).map(|_| spawn(move || library.spoil())).collect();
             more.into_iter().for_each(|fiber| fiber.join().unwrap());
             drop(wake);
@@ -246,7 +246,7 @@ fn libraries_come_and_go_while_fibers_start_and_end() {
         let Some(one) = one else { return };
         let other = [FIXED, "-DSTART=6"];
         let other = build(directory.path(), "other.so", "variables.c", &other).unwrap();
-        // The library that is there, as long as it is borrowed.
+        // The library that is loaded now. A fiber that uses it borrows this meanwhile.
         let current = Arc::new(RwLock::new(None::<Library>));
         let over = Arc::new(AtomicBool::new(false));
         let spawners: Vec<_> = (0..4)
@@ -255,7 +255,7 @@ fn libraries_come_and_go_while_fibers_start_and_end() {
                 spawn(move || {
                     let mut used = 0;
                     while !over.load(Ordering::SeqCst) {
-                        // Some begin before a library is loaded and use it, some begin after.
+                        // Some of these begin before a library is loaded, some after.
                         let fibers: Vec<_> = (0..8)
                             .map(|_| {
                                 let current = Arc::clone(&current);
@@ -287,7 +287,7 @@ fn libraries_come_and_go_while_fibers_start_and_end() {
     });
 }
 
-/// A library is in use by fibers; that it, or another one, is loaded does not change what they wrote.
+/// Loading a library that is in use again, or another one, does not change what fibers wrote to its variables.
 #[test]
 fn what_fibers_have_written_stays() {
     let _alone = alone();
@@ -326,7 +326,7 @@ fn what_fibers_have_written_stays() {
         let gone =
             unsafe { libc::dlopen(string(&path).as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         assert!(gone.is_null());
-        // From the beginning.
+        // Loaded anew.
         let library = Library::open(&path);
         library.spoil();
         library.close();
@@ -356,13 +356,13 @@ fn a_child_of_fork_loads_libraries() {
                     crowd.end();
                 });
             });
-            // SAFETY: the child has nothing to tell but this.
+            // SAFETY: ends the child at once; its status is all that the parent asks for.
             unsafe { libc::_exit(if done.is_ok() { 7 } else { 8 }) };
         }
         let library = Library::open(&path);
         crowd.spoil(library);
         let mut status = 0;
-        // SAFETY: the child, and a place for what became of it.
+        // SAFETY: the child made above, and a place for its status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
         crowd.end();

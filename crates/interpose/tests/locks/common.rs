@@ -30,7 +30,7 @@ pub(crate) fn on_fibers(f: impl Fn() + Send + Sync + Copy + 'static) {
     }
 }
 
-/// A unit that runs: a fiber or a thread.
+/// A fiber or a thread.
 pub(crate) enum Unit<T> {
     Fiber(carefree_runtime::JoinHandle<T>),
     Thread(std::thread::JoinHandle<T>),

@@ -101,7 +101,7 @@ fn crossbeam_selects() {
         }
         let (send_one, one) = crossbeam_channel::bounded(0);
         let (send_two, two) = crossbeam_channel::bounded(0);
-        // Until the end, or receiving from the one that is done would fail.
+        // Both channels stay connected until the end, or receiving from one whose sender is done would fail.
         let _connected = (send_one.clone(), send_two.clone());
         let fibers = [
             spawn(move || (0..50).for_each(|n| send_one.send(n).unwrap())),

@@ -14,7 +14,7 @@ fn errno() -> Option<i32> {
     std::io::Error::last_os_error().raw_os_error()
 }
 
-/// Whether another fiber of the same carrier runs while `wait` waits for what that one does.
+/// Runs `wait` and `other` as two fibers of one carrier. `wait` waits for what `other` does.
 fn lets_others_run(wait: impl FnOnce() + Send, other: impl FnOnce() + Send + 'static) {
     Runtime::builder().carriers(1).build().unwrap().run(|| {
         let done = Arc::new(AtomicBool::new(false));
@@ -94,7 +94,7 @@ fn what_does_not_wait_is_the_kernels() {
             assert_eq!(libc::syscall(libc::SYS_getpid), i64::from(std::process::id()));
             assert_eq!(libc::syscall(libc::SYS_fcntl, -1, libc::F_GETFD), -1);
             assert_eq!(errno(), Some(libc::EBADF));
-            // Six arguments arrive.
+            // All six arguments reach the kernel.
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let map = libc::syscall(
                 libc::SYS_mmap,
@@ -114,7 +114,7 @@ fn what_does_not_wait_is_the_kernels() {
 fn futex(word: &AtomicU32, operation: i32, value: u32, rest: [usize; 3]) -> i64 {
     let [fourth, second, third] = rest;
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: a word, and what the caller says.
+    // SAFETY: a word, and arguments that the test has chosen for this operation.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, fourth, second, third)
     }
@@ -179,7 +179,7 @@ fn futex_wakes_by_mask_and_moves() {
         assert_eq!(futex(second, libc::FUTEX_WAKE, 9, [0; 3]), 2);
         fibers.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap(), 0));
 
-        // Sets the second to 5; it was 0, so waiters of both are woken.
+        // Sets the second word to 5. It was 0, so waiters of both words are woken.
         let (mut fibers, more) = (waiting(first, &[1; 2]), waiting(second, &[1; 2]));
         fibers.extend(more);
         let code = (5 << 12) as usize; // FUTEX_OP_SET, 5, FUTEX_OP_CMP_EQ, 0
@@ -192,7 +192,7 @@ fn futex_wakes_by_mask_and_moves() {
 
 #[test]
 fn threads_get_their_turn() {
-    // A thread waits in the kernel, and fibers come again and again.
+    // A thread waits in the kernel, and fibers wait for the same word again and again.
     on_fibers(|| {
         let word: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
         let awake = Arc::new(AtomicBool::new(false));

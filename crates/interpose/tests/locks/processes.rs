@@ -21,7 +21,7 @@ fn shared<T>() -> *mut T {
     address.cast()
 }
 
-/// Runs `there` in a child a little later, and `here` on a fiber at once.
+/// Runs `here` on a fiber at once, and `there` in a child process a little later.
 ///
 /// `there` may only make calls that are allowed after `fork`.
 fn with_a_child(there: impl FnOnce(), here: impl FnOnce() + Send) {
@@ -139,7 +139,7 @@ fn a_barrier() {
         libc::pthread_barrier_wait(barrier as *mut libc::pthread_barrier_t);
     };
     with_a_child(wait, move || {
-        // The fiber waits, and another runs.
+        // While the fiber waits, another one runs.
         let other = carefree_runtime::spawn(|| carefree_runtime::sleep(Duration::from_millis(1)));
         wait();
         other.join().unwrap();

@@ -30,7 +30,7 @@ unsafe extern "C" {
 /// An object of libc's that fibers and threads share.
 struct Object<T>(UnsafeCell<T>);
 
-// SAFETY: libc's objects are made for it.
+// SAFETY: libc's locks and conditions are made to be shared by threads.
 unsafe impl<T> Sync for Object<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for Object<T> {}
@@ -107,7 +107,7 @@ fn every_kind_of_mutex_lets_one_at_a_time_in() {
         contend(&of_type(libc::PTHREAD_MUTEX_NORMAL), true);
         contend(&of_type(3 /* adaptive */), true);
         if !own_tls() {
-            // Other kinds identify their owner by the thread number.
+            // Other kinds know their owner by the thread number, which fibers share here.
             return;
         }
         contend(&of_type(libc::PTHREAD_MUTEX_RECURSIVE), true);
@@ -182,7 +182,7 @@ fn a_robust_mutex_outlives_its_owner() {
         let robust = mutex(|attributes| {
             c!(libc::pthread_mutexattr_setrobust, attributes, libc::PTHREAD_MUTEX_ROBUST);
         });
-        // A fiber ends while it holds the mutex, and then a thread does, while another fiber waits.
+        // First a fiber and then a thread ends while it holds the mutex, while another fiber waits.
         for number in [0, 2] {
             let (theirs, locked) = (Arc::clone(&robust), Arc::new(AtomicBool::new(false)));
             let signal = Arc::clone(&locked);
@@ -226,7 +226,7 @@ fn a_wait_for_a_mutex_times_out() {
         assert!(begun.elapsed() >= 2 * SHORT);
         let wrong = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000_000 };
         assert_eq!(c!(libc::pthread_mutex_timedlock, mutex.get(), &raw const wrong), libc::EINVAL);
-        // With enough time, because the mutex is unlocked.
+        // It is locked in time, because it is unlocked meanwhile.
         let theirs = Arc::clone(&mutex);
         let waits = spawn(move || {
             let time = from_now(libc::CLOCK_REALTIME, Duration::from_secs(50));
@@ -367,7 +367,11 @@ fn a_wait_for_a_condition_times_out_by_its_clock() {
             c!(libc::pthread_mutex_lock, mutex.get());
             assert_eq!(wait(), libc::ETIMEDOUT);
             assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_secs(30));
-            assert_eq!(c!(libc::pthread_mutex_unlock, mutex.get()), 0, "it is held again");
+            assert_eq!(
+                c!(libc::pthread_mutex_unlock, mutex.get()),
+                0,
+                "the mutex is not held afterwards"
+            );
         }
     });
 }
@@ -555,7 +559,7 @@ fn a_thread_is_joined_while_other_fibers_run() {
     on_fibers(|| {
         let go = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&go);
-        // It ends only after another fiber has run.
+        // The thread ends only after another fiber has run.
         let thread = std::thread::spawn(move || {
             while !theirs.load(SeqCst) {
                 std::thread::sleep(Duration::from_micros(100));

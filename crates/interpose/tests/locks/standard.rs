@@ -23,7 +23,7 @@ fn a_mutex_lets_one_at_a_time_in() {
                         let mut pair = pair.lock().unwrap();
                         pair.0 += 1;
                         if turn % 10 == 0 {
-                            // Other fibers find it held by one that does not run.
+                            // Lets others find the mutex held by a fiber that does not run.
                             std::thread::yield_now();
                         }
                         pair.1 += 1;
@@ -48,7 +48,7 @@ fn a_mutex_held_by_a_sleeping_fiber_blocks_no_carrier() {
                 spawn(move || *mutex.lock().unwrap() += 1)
             })
             .collect();
-        // If a carrier were blocked by them, this fiber would not run again there.
+        // If they blocked the carrier, this fiber would not run again.
         for _ in 0..5 {
             sleep(SHORT);
         }

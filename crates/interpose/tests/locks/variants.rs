@@ -59,7 +59,7 @@ unsafe extern "C" {
 /// An object of libc's, which never moves and is never freed.
 struct Object<T: 'static>(&'static UnsafeCell<T>);
 
-// SAFETY: libc's objects are for several to use.
+// SAFETY: libc's locks are made to be shared by threads.
 unsafe impl<T: 'static> Send for Object<T> {}
 
 impl<T: 'static> Clone for Object<T> {
@@ -95,7 +95,7 @@ fn soon(clock: clockid_t) -> timespec {
     time
 }
 
-/// Longer than any test.
+/// A moment later than the end of any test.
 fn late(clock: clockid_t) -> timespec {
     let mut time = now(clock);
     time.tv_sec += 3600;
@@ -249,7 +249,7 @@ fn once_by_its_c11_name() {
 #[test]
 fn threads_are_joined_while_other_fibers_run() {
     static TURN: AtomicUsize = AtomicUsize::new(0);
-    /// Ends when its turn has come.
+    /// Ends when its turn comes.
     extern "C" fn start(turn: *mut c_void) -> c_int {
         while TURN.load(SeqCst) < turn as usize {
             std::thread::sleep(Duration::from_micros(100));

@@ -1,4 +1,4 @@
-//! What C's locks answer to invalid calls, and to callers that would wait for themselves.
+//! What C's locks answer to invalid calls, and to calls that would wait for their own caller.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn errno() -> i32 {
 }
 
 #[test]
-fn a_time_that_is_none() {
+fn an_invalid_time() {
     on_fibers(|| {
         let m = shared(libc::PTHREAD_MUTEX_INITIALIZER);
         let l = shared(libc::PTHREAD_RWLOCK_INITIALIZER);
@@ -86,9 +86,9 @@ fn a_time_that_is_none() {
 }
 
 #[test]
-fn a_writer_that_would_wait_for_itself_is_told() {
+fn a_writer_that_would_wait_for_itself_gets_an_error() {
     if !own_tls() {
-        // Fibers of a carrier share its number then, and cannot be told apart.
+        // Then libc cannot tell the fibers of a carrier apart: they share its thread number.
         return;
     }
     on_fibers(|| {

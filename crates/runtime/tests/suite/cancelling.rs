@@ -36,7 +36,7 @@ fn waits_end() {
     let error = cancelled(|| EMPTY.acquire().map(|_| ()).unwrap_err());
     assert_eq!(error, Interrupted::Cancelled);
     assert_eq!(std::io::Error::from(error).raw_os_error(), Some(libc::ECANCELED));
-    // A time limit is not what ended it.
+    // The cancellation ended the wait, not the time limit.
     assert_eq!(cancelled(|| timeout(FOREVER, || sleep(FOREVER))), Ok(()));
 }
 
@@ -98,7 +98,7 @@ fn a_shield_defers_it() {
     woken.store(true, Ordering::Release);
     handle.thread().unpark();
     assert_eq!(handle.join().unwrap(), Err(Interrupted::Cancelled));
-    // A panic lowers it.
+    // A panic lowers the shield.
     cancelled(|| {
         let caught = std::panic::catch_unwind(|| shield(|| crate::common::panic_on_purpose()));
         assert!(caught.is_err());
@@ -133,8 +133,8 @@ fn a_cancelled_parent_cancels_its_scope() {
     assert_eq!(ended.load(Ordering::Relaxed), 5);
 }
 
-/// A wake-up, a deadline and a cancellation at about the same time: one of them ends the wait, and
-/// the fiber is run once for it.
+/// A wake-up, a deadline and a cancellation at about the same time: exactly one of them ends the wait and
+/// makes the fiber ready.
 #[test]
 fn races_with_wake_ups_and_deadlines() {
     let rounds = if in_forced_mode() { 200 } else { 1_500 };

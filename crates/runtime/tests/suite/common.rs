@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use carefree_context::tls;
 pub(crate) use carefree_testing::again::{in_a_process, in_forced_mode, is_child, text};
 
-/// Longer than anything takes here, and than a test may take: a wait for ever is ended by the test's own
-/// limit, which is longer on a busy machine and says what waits for what.
+/// Longer than a test may take. A test that hangs is ended by its own limit, which grows on a busy machine
+/// and reports what waits for what.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
-/// As good as for ever, for waits that are to be cut short.
+/// Longer than any wait in a test, for waits that the test cuts short.
 pub(crate) const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Whether each fiber has its own thread-local storage here, and may migrate.
@@ -30,7 +30,7 @@ pub(crate) fn quiet() {
     QUIET.call_once(|| {
         let former = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            // A payload that is no text is always on purpose.
+            // Payloads that are no text are all on purpose.
             let payload = info.payload();
             let said = match payload.downcast_ref::<&str>() {
                 Some(text) => text,
@@ -43,7 +43,7 @@ pub(crate) fn quiet() {
     });
 }
 
-/// Asks again and again until `done`, letting other fibers run.
+/// Calls `done` until it returns true, and lets other fibers run meanwhile.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
@@ -52,7 +52,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `f` on a thread of its own, and fails if that takes too long: for what could hang.
+/// Runs `f`, which might hang, on a thread of its own, and fails if that takes too long.
 pub(crate) fn within_reason<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || send.send(f()).unwrap());

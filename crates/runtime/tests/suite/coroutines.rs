@@ -1,4 +1,4 @@
-//! Limits and shields of coroutines: in force while they run, and not while they are suspended.
+//! A coroutine's limits and shields are in force while it runs, and not while it is suspended.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const SHORT: Duration = Duration::from_millis(5);
 fn coroutine<R: 'static>(
     body: impl FnOnce(&Suspender<(), ()>) -> R + 'static,
 ) -> Coroutine<(), (), R> {
-    // SAFETY: all here end before their thread or fiber does.
+    // SAFETY: the tests run each coroutine to its end on the thread or fiber that makes it.
     unsafe { Coroutine::new(|suspender: &Suspender<(), ()>, ()| body(suspender)) }
 }
 
@@ -39,7 +39,7 @@ fn the_limit_of_a_suspended_coroutine_is_not_its_resumers() {
         sleep(4 * SHORT);
         assert!(begun.elapsed() >= 4 * SHORT, "cut short by the coroutine's limit");
         check().unwrap();
-        // In force again where it belongs, and nowhere else.
+        // It is in force again within the coroutine, and nowhere else.
         assert!(matches!(limited.resume(()), CoroutineState::Complete(Err(TimedOut))));
         check().unwrap();
     });
@@ -58,7 +58,7 @@ fn the_shield_of_a_suspended_coroutine_is_not_its_resumers() {
             assert!(matches!(shielded.resume(()), CoroutineState::Yielded(())));
             sleep(FOREVER);
             assert!(check().is_err());
-            // Within the shield no limit counts, the resumer's neither.
+            // The shield also defers the resumer's limit.
             assert!(matches!(shielded.resume(()), CoroutineState::Complete(Ok(()))));
         });
         assert_eq!(cut, Err(TimedOut));
@@ -75,7 +75,7 @@ fn a_coroutine_is_within_the_limits_of_its_resumer() {
                 sleep(FOREVER);
                 suspender.suspend(());
                 assert!(begun.elapsed() < FOREVER);
-                // Resumed without a limit of its resumer's.
+                // Resumed by a fiber without a limit.
                 let begun = Instant::now();
                 sleep(2 * SHORT);
                 begun.elapsed()
@@ -122,7 +122,7 @@ fn limits_stay_behind_when_a_coroutine_hands_over() {
             assert!(begun.elapsed() >= 3 * SHORT, "cut short by the limit of the other");
             s.suspend(());
             let _ = timeout(FOREVER, || s.transfer(player(first), |_| None));
-            unreachable!("the first ends without handing over again");
+            unreachable!("the first coroutine ends without handing over again");
         };
         // SAFETY: they end below, before their thread or fiber does.
         let (mut playing, second): (Player, Player) =
@@ -130,7 +130,8 @@ fn limits_stay_behind_when_a_coroutine_hands_over() {
         let whole = timeout(FOREVER, || {
             assert!(matches!(playing.resume(Some(Box::new(second))), CoroutineState::Yielded(())));
             check().unwrap();
-            // The second hands over to the first, whose limit has passed meanwhile, and is dropped.
+            // The second coroutine hands over to the first, whose limit has passed meanwhile. Then it is
+            // dropped.
             assert!(matches!(playing.resume(None), CoroutineState::Complete(true)));
         });
         assert_eq!(whole, Ok(()));

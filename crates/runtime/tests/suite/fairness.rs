@@ -14,8 +14,8 @@ fn runtime(carriers: usize) -> Runtime {
     Runtime::builder().carriers(carriers).build().unwrap()
 }
 
-/// Runs `others` on one carrier, and a fiber that ends them all by setting the flag; that one must
-/// get its turn.
+/// Runs `others` on one carrier beside a fiber that ends them by setting the flag. That fiber must get its
+/// turn.
 fn does_not_starve(others: impl FnOnce(Arc<AtomicBool>) + Send + 'static) {
     within_reason(move || {
         runtime(1).run(move || {
@@ -152,19 +152,19 @@ fn hog(flag: &AtomicBool) {
 #[test]
 fn by_one_that_computes_while_another_carrier_is_free() {
     if !own_tls() {
-        // Fibers stay on their carriers there, and wait for their turn.
+        // In shared mode a fiber stays on its carrier, busy or not.
         return;
     }
     within_reason(|| {
         runtime(2).run(|| {
-            // Behind it in the queue.
+            // A fiber behind it in the queue.
             let flag = Arc::new(AtomicBool::new(false));
             let theirs = flag.clone();
             let behind = spawn(move || theirs.store(true, Ordering::Release));
             hog(&flag);
             behind.join().unwrap();
 
-            // In the slot for those just woken.
+            // A fiber in the slot for the one woken last.
             let flag = Arc::new(AtomicBool::new(false));
             let theirs = flag.clone();
             let woken = spawn(move || {
@@ -176,7 +176,7 @@ fn by_one_that_computes_while_another_carrier_is_free() {
             hog(&flag);
             woken.join().unwrap();
 
-            // Asleep, with a timer of the carrier that computes.
+            // A fiber that sleeps by a timer of the carrier that computes.
             let flag = Arc::new(AtomicBool::new(false));
             let theirs = flag.clone();
             let asleep = spawn(move || {
@@ -190,7 +190,7 @@ fn by_one_that_computes_while_another_carrier_is_free() {
     });
 }
 
-/// Not found by the monitor's look, but because the fiber that computes has woken the other carrier.
+/// The spawn itself wakes the other carrier, before the monitor looks.
 #[test]
 fn a_sleeping_carrier_is_woken_for_what_a_computing_fiber_spawns() {
     if !own_tls() {
@@ -199,7 +199,7 @@ fn a_sleeping_carrier_is_woken_for_what_a_computing_fiber_spawns() {
     within_reason(|| {
         runtime(2).run(|| {
             for _ in 0..20 {
-                // Until the other carrier sleeps.
+                // Lets the other carrier fall asleep.
                 sleep(Duration::from_millis(3));
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_millis(5) {

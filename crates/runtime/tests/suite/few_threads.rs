@@ -10,8 +10,8 @@ fn threads() -> u64 {
     std::fs::read_dir("/proc/self/task").unwrap().count() as u64
 }
 
-/// Lets the process have so many threads more. The limit is for all processes of a user, and none for
-/// root: so it becomes a user that has no others.
+/// Limits the process to `more` threads beyond those that it has. The limit counts all processes of a user, and
+/// root has none. So the process becomes a user without other processes.
 fn allow(more: u64) {
     let user = 1_000_000 + std::process::id();
     // SAFETY: numbers, and a limit that is read.
@@ -22,7 +22,7 @@ fn allow(more: u64) {
     }
 }
 
-/// Runs `f` in a process that may start so many threads, if that can be had.
+/// Runs `f` in a process that may start `more` threads; skipped without the rights to set that up.
 fn with_threads(more: u64, test: &str, f: impl FnOnce()) {
     if is_child() {
         allow(more);
@@ -49,7 +49,7 @@ fn runs_on(carriers: usize) {
             .collect();
         let sum: u64 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
         assert_eq!(sum, 1000 * 999 / 2);
-        // By a thread if there is one, else in place.
+        // Made by a thread of the pool if there is one, else by the carrier.
         let calls: Vec<_> = (0..20).map(|n| spawn(move || offload(move || n))).collect();
         let sum: u64 = calls.into_iter().map(|call| call.join().unwrap()).sum();
         assert_eq!(sum, 20 * 19 / 2);
@@ -68,7 +68,8 @@ fn one_carrier_is_enough() {
     with_threads(1, "few_threads::one_carrier_is_enough", || runs_on(1));
 }
 
-/// After each load, fibers' storage is made as a new thread's is, and there is none to look at.
+/// After each load the runtime looks at a new thread to learn how its storage is made. Here it cannot start
+/// one.
 #[test]
 fn a_library_is_loaded_when_no_thread_can_be_had() {
     if cfg!(target_feature = "crt-static") {
@@ -91,7 +92,7 @@ fn a_library_is_loaded_when_no_thread_can_be_had() {
 #[test]
 fn without_any_the_error_names_the_limit() {
     with_threads(0, "few_threads::without_any_the_error_names_the_limit", || {
-        // Where fibers cannot be had, as here, threads stand for them, and there is none either.
+        // Threads stand in for fibers here, and none can be started.
         let runtime = Runtime::builder().carriers(2).build();
         let spawned =
             runtime.and_then(|runtime| Builder::new().spawn_on(&runtime, || ()).map(drop));

@@ -1,4 +1,4 @@
-//! `fork` in a program that runs fibers: the child has one of them, and may have its own.
+//! `fork` in a program that runs fibers: only the forking fiber goes on in the child, which may spawn others.
 
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
@@ -16,14 +16,14 @@ use crate::common::{
     FOREVER, Random, in_a_process, in_forced_mode, is_child, own_tls, text, within_reason,
 };
 
-/// What a child ended with.
+/// How a child ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Code(i32),
     Signal(i32),
 }
 
-/// Forks; the child runs `f` and leaves at once with what that returns.
+/// Forks. The child runs `f` and exits at once with what that returns.
 fn forked(f: impl FnOnce() -> i32) -> End {
     forked_for_good(|| {
         let code = f();
@@ -32,7 +32,7 @@ fn forked(f: impl FnOnce() -> i32) -> End {
     })
 }
 
-/// Forks; the child runs `f` and goes on from there as it likes.
+/// Forks. The child runs `f`, and then its fiber's function ends by a panic.
 fn forked_for_good(f: impl FnOnce()) -> End {
     // SAFETY: what the child does is what is tested here.
     let child = unsafe { libc::fork() };
@@ -58,10 +58,10 @@ fn forked_for_good(f: impl FnOnce()) -> End {
     })
 }
 
-/// What ends the function of a fiber in the child, past the rest of its test.
+/// The payload of the panic that keeps the child from running the rest of the test.
 struct TheChildGoesOn;
 
-/// Uses what a runtime has, and returns what was counted.
+/// Spawns, joins, sleeps and offloads; returns a count of it.
 fn work(fibers: usize) -> usize {
     let count = AtomicUsize::new(0);
     let permits = Semaphore::new(2);
@@ -89,7 +89,11 @@ fn a_childs_fiber_has_fibers_of_its_own() {
         let text = String::from("of the parent");
         let end = forked(|| {
             let before = metrics();
-            assert_eq!((before.carriers, before.alive), (0, 0), "those of the parent");
+            assert_eq!(
+                (before.carriers, before.alive),
+                (0, 0),
+                "the child counts what is the parent's"
+            );
             let handles: Vec<_> = (0..100).map(|n| spawn(move || n)).collect();
             let sum: i32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
             assert_eq!((sum, work(100)), (4950, 100));
@@ -97,7 +101,7 @@ fn a_childs_fiber_has_fibers_of_its_own() {
             run(|| i32::from(work(20) == 20) * 7)
         });
         assert_eq!(end, End::Code(7));
-        // Nothing has changed here.
+        // In the parent nothing has changed.
         assert_eq!(work(100), 100);
     });
 }
@@ -114,7 +118,7 @@ fn a_childs_plain_thread_has_fibers_too() {
     assert_eq!(work(100), 100);
 }
 
-/// The fiber is a thread there: it waits by blocking.
+/// In the child the forking fiber is a plain thread: it waits by blocking.
 #[test]
 fn the_fiber_that_forked_waits_as_a_thread() {
     run(|| {
@@ -130,7 +134,7 @@ fn the_fiber_that_forked_waits_as_a_thread() {
             });
             park();
             wakes.join().unwrap();
-            // What it calls elsewhere, it calls here.
+            // An offloaded call is made in place.
             let here = std::thread::current().id();
             i32::from(offload(|| std::thread::current().id()) == here) * 3
         });
@@ -154,7 +158,7 @@ fn a_child_of_a_child() {
     });
 }
 
-/// The child is over when the function of the fiber is that forked.
+/// The child exits when the function of the forking fiber ends.
 #[test]
 fn the_end_of_the_fiber_ends_the_child() {
     static PIPE: AtomicUsize = AtomicUsize::new(0);
@@ -186,14 +190,14 @@ fn the_end_of_the_fiber_ends_the_child() {
     drop(writer);
     let mut said = String::new();
     reader.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "x", "what is to be done at exit was done once, in the child");
+    assert_eq!(said, "x", "exit handlers run once, in the child");
 }
 
 #[test]
 fn a_call_that_was_offloaded_may_fork() {
     run(|| {
         assert_eq!(offload(|| forked(|| work(10) as i32)), End::Code(10));
-        // The call ends in the child as well.
+        // In the child, too, the offloaded call ends.
         crate::common::quiet();
         assert_eq!(offload(|| forked_for_good(|| ())), End::Code(0));
     });
@@ -206,7 +210,7 @@ fn what_is_the_parents_is_left_alone() {
         let waits = parents.spawn(park);
         let fiber = waits.thread().clone();
         let theirs = fiber.clone();
-        // Woken when the child is there: it has seen the fiber as it was.
+        // The fiber is woken only after the fork, so the child has it as it was.
         let (mut hears, mut says) = UnixStream::pair().unwrap();
         let wakes = std::thread::spawn(move || {
             hears.read_exact(&mut [0]).unwrap();
@@ -217,7 +221,7 @@ fn what_is_the_parents_is_left_alone() {
                 says.write_all(b"x").unwrap();
                 let refused = Builder::new().spawn_on(&parents, || ()).unwrap_err();
                 assert!(refused.to_string().contains("left behind"), "{refused}");
-                // None of these reaches a fiber, and none does harm.
+                // These reach no fiber, and do no harm.
                 theirs.unpark();
                 theirs.cancel();
                 assert!(!waits.is_finished());
@@ -231,8 +235,8 @@ fn what_is_the_parents_is_left_alone() {
     });
 }
 
-/// Whatever other threads are doing, the child is consistent. In a process of its own: each fork would take
-/// many times as long with what other tests have in memory.
+/// The child is consistent, whatever other threads do during the fork. This test has a process of its own,
+/// because a fork takes many times as long with the memory of other tests.
 #[test]
 fn many_forks_while_others_are_busy() {
     if !is_child() {
@@ -282,8 +286,8 @@ fn many_forks_while_others_are_busy() {
 
 /// std's threads take a lock of std's when they begin and end; if one has it during a fork, it stays locked
 /// in the child. There are so many at once that they allocate under that lock, and an allocation waits until
-/// a fork is over. In a process of its own: each fork would take many times as long with what other tests
-/// have in memory.
+/// a fork is over. This test has a process of its own, because a fork takes many times as long with the
+/// memory of other tests.
 #[test]
 fn forks_while_threads_of_std_begin_and_end() {
     if !is_child() {
@@ -291,7 +295,7 @@ fn forks_while_threads_of_std_begin_and_end() {
         return assert!(output.status.success(), "{}", text(&output));
     }
     let forks = match (in_forced_mode(), own_tls()) {
-        // Of threads in place of fibers that went back to std's function, one in sixty hung with musl.
+        // When threads in place of fibers ended through std's own function, one child in sixty hung with musl.
         (true, false) => 50,
         (true, true) => 20,
         (false, _) => 100,
@@ -307,7 +311,7 @@ fn forks_while_threads_of_std_begin_and_end() {
             });
         }
         for n in 0..forks {
-            // By turns of a fiber with a name, which ends in the child, and of this thread.
+            // Forked by a named fiber, whose function ends in the child, and by this thread, in turn.
             let end = match n % 2 {
                 0 => Builder::new()
                     .name("forks".into())
@@ -323,7 +327,7 @@ fn forks_while_threads_of_std_begin_and_end() {
     });
 }
 
-/// Recursive mutexes in memory that a child shares, for good.
+/// Recursive mutexes in memory that is shared with children and never unmapped.
 fn shared_mutexes(count: usize) -> &'static [Mutex] {
     let bytes = count * size_of::<Mutex>();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -348,7 +352,7 @@ fn shared_mutexes(count: usize) -> &'static [Mutex] {
 #[repr(transparent)]
 struct Mutex(std::cell::UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex is there to be shared.
+// SAFETY: a pthread mutex is made to be used by several threads.
 unsafe impl Sync for Mutex {}
 
 impl Mutex {
@@ -358,15 +362,15 @@ impl Mutex {
     }
 }
 
-/// A mutex remembers its owner by the number that libc has for it. In memory that both processes
-/// share, none of the parent's fibers may pass for one of the child's.
+/// A mutex knows its owner by libc's thread number. In memory that both processes share, no fiber of the parent
+/// may have the number of one of the child's.
 #[test]
 fn fibers_of_the_child_are_told_from_the_parents() {
     if !own_tls() {
-        // All have the numbers of their carriers, which are threads.
+        // Fibers have the numbers of their carriers here.
         return;
     }
-    /// Some that are idle when the fork is made, and as many that are built afterwards.
+    /// So many fibers are idle at the fork, and as many are made afterwards.
     const FIBERS: usize = 64;
     within_reason(|| {
         let all_at_once = |fibers: usize, each: &(dyn Fn(usize) + Sync)| {
@@ -406,11 +410,11 @@ fn fibers_of_the_child_are_told_from_the_parents() {
             passed.into_inner().min(100) as i32
         });
         holds.join().unwrap();
-        assert_eq!(end, End::Code(0), "so many mutexes were taken twice");
+        assert_eq!(end, End::Code(0), "the status is the number of mutexes that were locked twice");
     });
 }
 
-/// Threads that the child starts get memory that carriers had; nothing else writes to it.
+/// Threads of the child may get memory that carriers of the parent had. Nothing else writes to it.
 #[test]
 fn threads_of_the_child_have_memory_of_their_own() {
     run(|| {
@@ -423,7 +427,7 @@ fn threads_of_the_child_have_memory_of_their_own() {
                             let kept = [n; 512];
                             std::thread::yield_now();
                             assert!(kept.iter().all(|word| *word == n));
-                            // SAFETY: takes nothing; reads what libc has of its sequences.
+                            // SAFETY: takes nothing. It reads libc's restartable-sequence area of this thread.
                             assert!(unsafe { libc::sched_getcpu() } >= 0);
                         })
                     })
@@ -436,7 +440,7 @@ fn threads_of_the_child_have_memory_of_their_own() {
     });
 }
 
-/// `std` forks by itself when it has to run something between that and exec.
+/// `std` forks, instead of using posix_spawn, when it has to run something before the exec.
 #[test]
 fn programs_are_started_with_and_without_fork() {
     use std::os::unix::process::CommandExt;

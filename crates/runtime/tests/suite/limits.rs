@@ -1,4 +1,4 @@
-//! Memory: what a fiber may take, what is given back, and what is said when there is none.
+//! Memory: how much a fiber may take, what is given back, and the errors where there is none.
 
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -43,12 +43,12 @@ fn the_size_asked_for_is_checked() {
             Ok(handle) => parked.push(handle),
             Err(error) => break error,
         }
-        assert!(parked.len() < 3, "no address space is as large");
+        assert!(parked.len() < 3, "there is no address space for so many");
     };
     assert_eq!(said.kind(), std::io::ErrorKind::OutOfMemory, "{said}");
     assert!(said.to_string().contains("address space"), "{said}");
     end_all(parked);
-    // Small ones are rounded up, as std does; large ones take address space alone.
+    // Small sizes are rounded up, as by std. Large ones take only address space.
     for size in [0, 1, 16 << 10, 100_000, 1 << 20, 16 << 20, 16 << 30] {
         let deep = move || black_box([1u8; 2000]).iter().map(|b| usize::from(*b)).sum::<usize>();
         let handle = Builder::new().stack_size(size).spawn(deep).unwrap();
@@ -65,7 +65,7 @@ fn fibers_in_a_row_leak_nothing() {
                 let name = format!("number {n}");
                 let handle = Builder::new().name(name).spawn(move || vec![n; 10]).unwrap();
                 assert_eq!(handle.join().unwrap()[9], n);
-                // One that is detached and has a large closure, and now and then one that panics.
+                // Spawns a detached fiber with a large closure, and now and then one that panics.
                 let (large, theirs) = ([n; 300], ended.clone());
                 drop(spawn(move || {
                     black_box(large);
@@ -74,14 +74,14 @@ fn fibers_in_a_row_leak_nothing() {
                 if n % 64 == 0 {
                     crate::common::quiet();
                     assert!(spawn(|| crate::common::panic_on_purpose()).join().is_err());
-                    // So that there are never more at once in one round than in another.
+                    // Bounds how many are alive at once, so that no round needs more memory than another.
                     until("they have ended", || ended.load(Ordering::Acquire) == n + 1);
                 }
             }
         });
     }
     if !is_child() {
-        // What a report takes, the names of functions above all, is no leak.
+        // The watchdog's memory, names of functions above all, would look like a leak.
         let quiet = [("CAREFREE_WATCH", "off")];
         let output = in_a_process("limits::fibers_in_a_row_leak_nothing", &quiet);
         assert!(output.status.success(), "{}", text(&output));
@@ -91,8 +91,8 @@ fn fibers_in_a_row_leak_nothing() {
     some(fibers);
     // Two fibers a turn: with 50,000, even 20 bytes lost with each would show.
     const LEAK: usize = 1 << 20;
-    // A leak is in each round. What carriers keep at hand is not: they fill it up, one in this round
-    // and another in a later one, as it happens that they run what others have spawned.
+    // A leak shows in each round. The stacks and headers that carriers keep at hand do not: each carrier fills
+    // up its own once, in this round or in a later one.
     let mut grown = Vec::new();
     let leaks = (0..100).all(|_| {
         let before = resident();
@@ -111,9 +111,9 @@ fn handles_can_be_kept_and_joined_later() {
     assert_eq!(sum, fibers * (fibers - 1) / 2);
 }
 
-/// From now on the process may map `room` bytes more than it has mapped.
+/// Limits the process to `room` bytes of mappings beyond those that it has.
 fn limit_address_space(room: usize) {
-    // The heap grows beforehand, and keeps what it has: not stacks alone need room.
+    // The heap grows beforehand and keeps what it has, because not only stacks need room.
     // SAFETY: calls with numbers.
     #[cfg(target_env = "gnu")]
     unsafe {
@@ -129,8 +129,7 @@ fn limit_address_space(room: usize) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
 }
 
-/// Spawns fibers that park until there is no memory for another one's stack, for a reason that is
-/// said.
+/// Spawns fibers that park, until there is no memory for another stack and the error says why.
 fn fill(stack: usize) -> Vec<JoinHandle<()>> {
     let mut parked = Vec::with_capacity(100);
     loop {
@@ -143,7 +142,7 @@ fn fill(stack: usize) -> Vec<JoinHandle<()>> {
                 return parked;
             }
         }
-        assert!(parked.len() < 100, "the limit is not felt");
+        assert!(parked.len() < 100, "the limit has no effect");
     }
 }
 
@@ -164,13 +163,13 @@ fn the_limit_that_refuses_a_stack_is_named() {
     }
     // The runtime's threads and the pools exist before the limit does.
     run(|| ());
-    // Room for ten stacks, and some for malloc, which the limit refuses as well.
+    // Room for ten stacks, and some for malloc, which the limit also counts.
     limit_address_space(10 * STACK + (8 << 20));
     let parked = fill(STACK);
     let at_once = parked.len();
     assert!(at_once >= 5, "{at_once}");
-    // What was refused took nothing along, and what is given back can be had again: at once, from a
-    // thread and from a fiber.
+    // A refused spawn keeps no memory, and what is given back can be had again at once, from a thread and from
+    // a fiber.
     end_all(parked);
     let parked = fill(STACK);
     assert_eq!(parked.len(), at_once);
@@ -184,12 +183,12 @@ fn the_limit_that_refuses_a_stack_is_named() {
     assert_eq!(again, at_once);
 }
 
-/// What idle stacks hold of a limit is there for others, of whatever size.
+/// Idle stacks give up their address space for stacks of another size.
 #[test]
 fn idle_stacks_make_room_for_those_of_another_size() {
     if !is_child() {
         let name = "limits::idle_stacks_make_room_for_those_of_another_size";
-        // Otherwise malloc sets aside 64 MiB for each of some threads.
+        // Otherwise malloc reserves 64 MiB for each of several threads.
         let output = in_a_process(name, &[("MALLOC_ARENA_MAX", "1"), ("CAREFREE_CARRIERS", "2")]);
         assert!(output.status.success(), "{}", text(&output));
         return;
@@ -205,10 +204,10 @@ fn idle_stacks_make_room_for_those_of_another_size() {
             end_all(parked);
         }
     }
-    // And those of the default size, of which carriers keep some for themselves.
+    // Then stacks of the default size, of which carriers keep some at hand.
     for round in 0..3 {
         end_all((0..2000).map(|_| spawn(park)).collect());
-        // A carrier that does not get a processor just then does not give back what it keeps.
+        // A carrier that gets no processor meanwhile cannot give back its idle stacks.
         until(&format!("there is room in round {round}"), || {
             let parked = fill(510 << 20);
             let had = !parked.is_empty();
@@ -219,7 +218,7 @@ fn idle_stacks_make_room_for_those_of_another_size() {
 }
 
 #[test]
-fn a_wrong_number_of_carriers_is_said() {
+fn a_wrong_number_of_carriers_is_reported() {
     if is_child() {
         let error = Builder::new().spawn(|| ()).unwrap_err();
         eprintln!("error: {error}");
@@ -228,7 +227,7 @@ fn a_wrong_number_of_carriers_is_said() {
         return;
     }
     for wrong in ["0", "many", "1025", "-1"] {
-        let name = "limits::a_wrong_number_of_carriers_is_said";
+        let name = "limits::a_wrong_number_of_carriers_is_reported";
         let output = in_a_process(name, &[("CAREFREE_CARRIERS", wrong)]);
         assert!(output.status.success(), "{}", text(&output));
         let line = format!("CAREFREE_CARRIERS={wrong} is not a number of carriers from 1 to 1024");

@@ -1,4 +1,4 @@
-//! Thread-local storage of fibers, and their moves from carrier to carrier.
+//! Fibers' thread-local storage, and their moves from carrier to carrier.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ fn each_fiber_has_its_own_and_ends_it() {
         return;
     }
     let ended = Arc::new(AtomicUsize::new(0));
-    // Twice: the second time on stacks and blocks that were used before.
+    // The second round runs on stacks and blocks that the first has used.
     for round in 1..=2 {
         let handles: Vec<_> = (0..100)
             .map(|n| {
@@ -128,7 +128,7 @@ fn fibers_migrate_and_nothing_is_mixed_up() {
                     let mut carriers = HashSet::from([carrier()]);
                     let mut kept = Vec::new();
                     for round in 0..rounds {
-                        // Allocated on one carrier and, as it happens, freed on another.
+                        // Allocated on one carrier, and perhaps freed on another.
                         kept.push(vec![n; 1 + (round * 37 + n) % 500]);
                         if kept.len() > 8 {
                             let old = kept.swap_remove(round % 8);

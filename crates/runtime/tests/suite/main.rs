@@ -29,13 +29,13 @@ mod timing;
 mod unwinding;
 mod virtual_time;
 
-/// Has the suite watched. Tests may block their carriers: nothing is said about it, unless a mode or a
-/// test asks for that. Before `main`, because the environment is read by the first of many threads.
+/// Registers the watchdog with a threshold of a minute, because tests may block their carriers; a mode or a
+/// test can set another one. Before `main`, because the variable must be set while there is one thread.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static WATCHED: extern "C" fn() = {
     extern "C" fn watched() {
-        // SAFETY: there is one thread yet; both are C strings.
+        // SAFETY: there is only one thread so far, and both are C strings.
         unsafe { libc::setenv(c"CAREFREE_WATCH".as_ptr(), c"60000".as_ptr(), 0) };
         carefree_insight::register();
     }

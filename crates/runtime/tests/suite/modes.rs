@@ -22,7 +22,7 @@ fn threads_in_place_of_fibers() {
     const ABOUT_FIBERS_ALONE: &[&str] = &[
         // Refused: see `threads`.
         "virtual_time::",
-        // There are no stacks of ours: neither limits of theirs nor our report of an overflow.
+        // Stacks are the threads': our limits and our report of an overflow do not apply.
         "limits::an_overflow_names_the_fiber",
         "limits::idle_stacks_make_room_for_those_of_another_size",
         "limits::the_limit_that_refuses_a_stack_is_named",
@@ -30,9 +30,9 @@ fn threads_in_place_of_fibers() {
         "sizes::a_guard_as_large_as_asked_for_stops_large_frames",
         "sizes::the_environment_has_a_say",
         "sizes::what_is_asked_for_is_there",
-        // A call is made where it is made.
+        // An offloaded call is made in place.
         "offloading::the_call_runs_elsewhere_and_the_carrier_runs_others",
-        // It asks in which order waiters that were woken in turn run, which is the kernel's choice.
+        // The kernel decides in which order woken threads run.
         "semaphores::the_longest_waiter_is_served_first",
         // There are no carriers to count.
         "few_threads::a_library_is_loaded_when_no_thread_can_be_had",
@@ -49,7 +49,7 @@ fn plain_fences() {
     suite_with("CAREFREE_MEMBARRIER", "off");
 }
 
-/// With every fiber that runs for a millisecond interrupted.
+/// Each fiber that runs for a millisecond is interrupted for a backtrace.
 #[test(seconds = 600)]
 fn watched_closely() {
     suite_with("CAREFREE_WATCH", "1");

@@ -22,7 +22,7 @@ fn the_call_runs_elsewhere_and_the_carrier_runs_others() {
             scope(|scope| {
                 scope.spawn(|| other_ran.store(true, Ordering::SeqCst));
                 let there = offload(|| {
-                    // On the only carrier this would wait for ever.
+                    // On the only carrier, this would spin for ever.
                     while !other_ran.load(Ordering::SeqCst) {
                         std::thread::sleep(Duration::from_micros(50));
                     }
@@ -56,7 +56,7 @@ fn it_borrows_from_the_caller() {
             offload(|| *length = text.len() + n);
         }
         assert_eq!(lengths, [8, 9, 10]);
-        // And gives back what is moved into it and out of it.
+        // It can take values and return them.
         let longer = offload(move || text + "!");
         assert_eq!(longer, "borrowed!");
     });
@@ -128,7 +128,7 @@ fn nothing_cuts_it_short() {
                         });
                         assert!(done.load(Ordering::SeqCst));
                     };
-                    // It came through without being cut short, if late.
+                    // The limit does not cut the call short, however late it ends.
                     assert_eq!(timeout(Duration::from_millis(1), call), Ok(()));
                     carefree_runtime::check().is_err()
                 });
@@ -141,7 +141,7 @@ fn nothing_cuts_it_short() {
     });
 }
 
-/// A token sent during the call is for the `park` after it.
+/// An unpark during the call is for the `park` after it.
 #[test]
 fn an_unpark_meanwhile_is_kept() {
     within_reason(|| {
@@ -158,7 +158,7 @@ fn what_is_not_send_can_be_sent_without_the_check() {
     run(|| {
         let mut word = 1;
         let pointer = &raw mut word;
-        // SAFETY: the word outlives the call, which alone uses it meanwhile.
+        // SAFETY: the word outlives the call, and nothing else uses it meanwhile.
         let former = unsafe { offload_unchecked(|| std::ptr::replace(pointer, 2)) };
         assert_eq!((former, word), (1, 2));
     });
@@ -173,7 +173,7 @@ fn large_values_come_back_whole() {
     });
 }
 
-/// A runtime is not gone before the calls of its fibers are over, even if nothing else wakes it.
+/// A dropped runtime waits for its fibers' calls, even if nothing else wakes it.
 #[test]
 fn a_runtime_that_is_dropped_waits_for_calls_under_way() {
     within_reason(|| {
@@ -198,7 +198,7 @@ fn a_call_may_use_fibers() {
     within_reason(|| {
         let sum = run(|| {
             offload(|| {
-                // A plain thread, for which a fiber is run.
+                // The call runs on a plain thread, which may spawn fibers.
                 let spawned = spawn(|| {
                     sleep(Duration::from_micros(100));
                     offload(|| 3)

@@ -1,4 +1,4 @@
-//! Where a result is dropped that is not joined for: the same programs on threads and on fibers.
+//! Where the result of a fiber that nothing joins is dropped: the same programs on threads and on fibers.
 
 use std::cell::{Cell, RefCell};
 use std::panic;
@@ -22,12 +22,12 @@ impl Log {
 }
 
 thread_local! {
-    /// Has no destructor, so that it can be asked at any time.
+    /// Has no destructor, so that it can be read at any time.
     static IS_CHILD: Cell<bool> = const { Cell::new(false) };
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 
-/// A thread-local variable's value; its destructor waits until it may end.
+/// The value of a thread-local variable, whose destructor waits until it may end.
 struct Local {
     log: Log,
     may_end: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ impl Drop for Local {
     }
 }
 
-/// A result that says where it is dropped.
+/// A result that logs where it is dropped.
 struct Value(Log);
 
 impl Drop for Value {
@@ -55,7 +55,7 @@ impl Drop for Value {
     }
 }
 
-/// When the handle goes.
+/// When the handle is dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Handle {
     BeforeTheEnd,
@@ -154,7 +154,7 @@ fn a_result_is_dropped_where_a_threads_is() {
     }
     for when in HANDLES {
         for panics in [false, true] {
-            // A scope panics for a panic that was not joined for.
+            // A scope panics if a child has panicked that was not joined.
             if when == Handle::Scoped && panics {
                 continue;
             }

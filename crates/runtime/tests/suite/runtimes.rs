@@ -1,4 +1,4 @@
-//! Runtimes of one's own.
+//! Runtimes that a program builds itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ fn fibers_of_several_runtimes_work_together() {
         let (one, other) = (Arc::new(runtime(1)), runtime(2));
         let inner = one.clone();
         let sum = other.run(move || {
-            // A fiber waits for one of another runtime, and the other way round.
+            // Fibers of two runtimes wait for each other.
             let outer = current();
             let handle = Builder::new().spawn_on(&inner, move || {
                 sleep(Duration::from_micros(100));
@@ -82,7 +82,7 @@ fn dropping_one_waits_for_its_fibers() {
 #[test]
 fn one_can_be_dropped_on_a_fiber() {
     within_reason(|| {
-        // Of another runtime: waits without blocking the carrier.
+        // A runtime that is not the fiber's own: the drop waits without blocking the carrier.
         let (outer, inner) = (runtime(1), runtime(1));
         let ended = Arc::new(AtomicBool::new(false));
         let theirs = ended.clone();
@@ -100,7 +100,7 @@ fn one_can_be_dropped_on_a_fiber() {
         });
         assert!(ended.load(Ordering::Acquire));
 
-        // Its own: it ends after its last fiber.
+        // The fiber's own runtime: it ends after its last fiber.
         let own = runtime(2);
         let slot = Arc::new(std::sync::Mutex::new(None));
         let theirs = slot.clone();
@@ -116,8 +116,7 @@ fn one_can_be_dropped_on_a_fiber() {
     });
 }
 
-/// The last fiber of a runtime is woken by a thread, which may still be on its way when the runtime
-/// is gone.
+/// A thread wakes the last fiber of a runtime, and may still be within the wake-up when the runtime is gone.
 #[test]
 fn one_can_end_while_a_thread_still_wakes_its_last_fiber() {
     let rounds = if in_forced_mode() { 20 } else { 150 };
@@ -148,9 +147,9 @@ fn counts_count() {
     assert!(during.switches > 0 && during.parks > 0);
 }
 
-/// A variable that is set to an invalid value: nothing starts, and the error names it.
+/// A variable has an invalid value: nothing starts, and the error names the variable.
 #[test]
-fn a_variable_that_cannot_be_is_an_error() {
+fn an_invalid_variable_is_an_error() {
     const WRONG: [(&str, &str); 8] = [
         ("CAREFREE_CARRIERS", "some"),
         ("CAREFREE_REACTOR", "kqueue"),
@@ -167,7 +166,7 @@ fn a_variable_that_cannot_be_is_an_error() {
         return;
     }
     for (variable, value) in WRONG {
-        let name = "runtimes::a_variable_that_cannot_be_is_an_error";
+        let name = "runtimes::an_invalid_variable_is_an_error";
         let said = text(&in_a_process(name, &[(variable, value)]));
         let line = said.lines().find(|line| line.contains("error: ")).unwrap_or(&said);
         assert!(line.contains(variable) && line.contains(value), "{said}");

@@ -1,4 +1,4 @@
-//! Fibers that borrow.
+//! Scopes: fibers that borrow.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -167,7 +167,7 @@ fn one_failure_cancels_the_rest() {
                     yield_now();
                     panic_on_purpose();
                 });
-                // Those that come later are cancelled too.
+                // Fibers that are spawned later are cancelled too.
                 sleep(Duration::from_millis(1));
                 s.spawn(|| {
                     sleep(FOREVER);
@@ -177,7 +177,7 @@ fn one_failure_cancels_the_rest() {
         }));
         assert!(caught.is_err());
         assert_eq!(cancelled.load(Ordering::Relaxed), 5);
-        // Without asking for it, none is.
+        // Only a scope that asks for it cancels the others.
         let others = AtomicUsize::new(0);
         let caught = catch_unwind(AssertUnwindSafe(|| {
             scope(|s| {
@@ -203,7 +203,7 @@ fn a_scope_can_be_cancelled() {
             s.spawn(|| sleep(FOREVER));
             first.join().unwrap();
         });
-        // One alone.
+        // One fiber alone.
         scope(|s| {
             let handle = s.spawn(|| {
                 sleep(FOREVER);

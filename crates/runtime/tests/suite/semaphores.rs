@@ -48,14 +48,14 @@ fn the_longest_waiter_is_served_first() {
                     semaphore.acquire().unwrap().forget();
                     order.lock().unwrap().push(n);
                 });
-                // Until it waits.
+                // Lets it begin to wait.
                 sleep(Duration::from_millis(1));
                 handle
             })
             .collect();
         for n in 0..10 {
             semaphore.release(1);
-            // The permit is the waiter's already: no other can take it.
+            // The permit belongs to the waiter already.
             assert!(semaphore.try_acquire().is_none());
             until("the next one is served", || order.lock().unwrap().len() == n + 1);
         }
@@ -83,7 +83,7 @@ fn several_are_woken_at_once() {
     assert_eq!(semaphore.available(), 5);
 }
 
-/// Fibers and threads, of which some give up waiting. No permit is lost or made, and none is left waiting.
+/// Fibers and threads, some of which time out. No permit is lost or made, and no waiter is forgotten.
 #[test]
 fn a_crowd_of_fibers_and_threads() {
     within_reason(crowd);

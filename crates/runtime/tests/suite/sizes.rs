@@ -1,4 +1,4 @@
-//! How much stack there is: what is asked for, by whatever way, can be used.
+//! Stack sizes: the size that was asked for, in any way, can be used.
 
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +9,7 @@ use carefree_runtime::{Builder, on_large_stack, park, run, spawn, yield_now};
 
 use crate::common::{in_a_process, is_child, own_tls, text};
 
-/// Goes down until `bytes` lie between `top` and here; an overflow ends the process.
+/// Recurses until `bytes` lie between `top` and the current frame. An overflow ends the process.
 #[inline(never)]
 fn dig(top: usize, bytes: usize) -> usize {
     let frame = black_box([1_u8; 256]);
@@ -40,7 +40,7 @@ fn bounds() -> std::ops::Range<usize> {
 
 #[test]
 fn what_is_asked_for_is_there() {
-    // Every four kibibytes, so that some are just below the next class.
+    // In steps of 4 KiB, so that some are just below the next size class.
     let sizes = (0..100).map(|n| n << 12).chain([57_240, 65_536, 1 << 20, 3 << 20, 16 << 20]);
     for bytes in sizes {
         let body = move || {
@@ -61,12 +61,12 @@ fn the_environment_has_a_say() {
     if is_child() {
         let expected = std::env::var("EXPECTED").unwrap().parse::<usize>().unwrap();
         spawn(move || use_up(expected)).join().unwrap();
-        // Carriers have their own; many at once, from a fiber.
+        // From a fiber as well, because carriers keep stacks at hand; and many at once.
         run(|| {
             let all: Vec<_> = (0..200).map(|_| spawn(move || use_up(expected))).collect();
             all.into_iter().for_each(|handle| handle.join().unwrap());
         });
-        // What a fiber asks for itself stands above it.
+        // A size that the builder sets counts instead.
         let own = Builder::new().stack_size(2 * expected).spawn(move || use_up(2 * expected));
         own.unwrap().join().unwrap();
         return;
@@ -90,15 +90,15 @@ fn the_environment_has_a_say() {
     }
 }
 
-/// Writes `distance` bytes below the end of the stack it runs on and nothing between, as C code with
-/// a large frame may that does not probe its stack.
+/// Writes `distance` bytes below the end of the current stack and nothing in between, as C code does that has a
+/// large frame and does not probe it.
 #[inline(never)]
 fn step_over(distance: usize) {
     let local = 0_u8;
     let here = (&raw const local).cast_mut();
     let stack = stack::find(here.addr()).expect("a stack of ours");
     let below = here.wrapping_sub(here.addr() - (stack.base + stack.guard) + distance);
-    // SAFETY: there is none; that is the test.
+    // SAFETY: none. The write hits a guard, which ends the process: that is the test.
     unsafe { below.write_volatile(1) };
 }
 
@@ -160,7 +160,7 @@ fn a_deep_call_finds_a_large_stack() {
 }
 
 #[test]
-fn a_large_stack_is_the_same_fibers() {
+fn a_large_stack_belongs_to_the_calling_fiber() {
     thread_local!(static NUMBER: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     let handles: Vec<_> = (1..=20)
         .map(|n| {
@@ -205,15 +205,15 @@ fn a_large_stack_is_the_same_fibers() {
     }
 }
 
-/// Whether libc takes the stack that this runs on for the caller's.
+/// Whether libc's bounds of the caller's stack contain the current frame.
 #[inline(never)]
 fn knows_its_stack() -> bool {
     let local = 0_u8;
     bounds().contains(&(&raw const local).addr())
 }
 
-/// A coroutine that is suspended within a large call leaves it, and a large call that it is resumed
-/// within is not its own.
+/// A coroutine that is suspended within a large call leaves that call's stack, and does not run on that of a
+/// large call that resumes it.
 #[test]
 fn libc_knows_the_stack_of_coroutines_and_large_calls() {
     if !own_tls() {
@@ -251,7 +251,7 @@ fn libc_knows_the_stack_of_coroutines_and_large_calls() {
     std::thread::spawn(turns).join().unwrap();
 }
 
-/// It takes no more address space than it has to.
+/// However little a large call asks for, its stack takes this much address space.
 #[test]
 fn a_small_large_call_takes_four_mebibytes() {
     let stack = on_large_stack(1, || {

@@ -1,4 +1,4 @@
-//! Everything at once, at random.
+//! All kinds of calls at once, at random.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
                 let handle = spawn(move || live(&theirs, seed, steps / 2, depth - 1));
                 match random.below(3) {
                     0 => drop(handle),
-                    // Cut short, perhaps, if this fiber was cancelled.
+                    // The join may end early, if this fiber is cancelled.
                     _ => assert!(handle.join().unwrap_or(seed) == seed),
                 }
             }
@@ -88,7 +88,7 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
                 });
             }
             12 => {
-                // Now and then for so long that the carrier counts as kept.
+                // Now and then computes for so long that the carrier counts as kept.
                 let micros = match random.below(32) {
                     0 => 8_000,
                     _ => random.below(100),
@@ -109,7 +109,7 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
 
 fn stress(carriers: usize) {
     let steps = if in_forced_mode() { 12 } else { 30 };
-    // Always the same seeds, and a new one.
+    // Some fixed seeds, and one from the clock.
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let new = time.map_or(3, |time| time.as_nanos() as u64);
     for seed in [1, 2, new] {
@@ -133,7 +133,7 @@ fn stress(carriers: usize) {
                     })
                 })
                 .collect();
-            // A plain thread takes part.
+            // This plain thread takes part.
             live(&world, seed, steps, 0);
             for handle in handles {
                 assert!(handle.join().unwrap());
@@ -173,8 +173,7 @@ fn on_a_hundred_carriers() {
     stress(100);
 }
 
-/// An unpark may find a waiter whose deadline has passed, and must not end the next wait, to which that
-/// fiber goes on.
+/// An unpark that finds a waiter whose deadline has passed must not end the fiber's next wait.
 #[test]
 fn a_waiter_that_gave_up_is_not_woken_from_its_next_wait() {
     const MANY: usize = 0x10_0000;
@@ -208,7 +207,7 @@ fn a_waiter_that_gave_up_is_not_woken_from_its_next_wait() {
                         while clock::now() < end {
                             round += 1;
                             park(MANY, round % 7 * 1000);
-                            // No fiber unparks this.
+                            // Nothing unparks this key.
                             assert_eq!(park(4 * (number + 1), 20_000), Outcome::TimedOut);
                         }
                     });
@@ -219,10 +218,10 @@ fn a_waiter_that_gave_up_is_not_woken_from_its_next_wait() {
     });
 }
 
-/// Waits that nothing but an unpark of their key ends, between waits with a deadline: a fiber that is made
-/// ready is off its stack, and none is forgotten.
+/// Waits that only an unpark of their key ends, between waits with a deadline: a fiber is off its stack before
+/// it is made ready, and none is forgotten.
 #[test]
-fn batons_get_round() {
+fn batons_go_round() {
     const FIBERS: usize = 12;
     const PASSES: usize = 20_000;
     let key = |number: usize| 0x20_0000 + 8 * number;
@@ -265,7 +264,7 @@ fn batons_get_round() {
     };
     for carriers in [1, 4] {
         passes.store(0, Ordering::SeqCst);
-        // Three are under way.
+        // Three batons go round.
         for (number, baton) in batons.iter().enumerate() {
             baton.store(usize::from(number < 3), Ordering::SeqCst);
         }

@@ -88,7 +88,7 @@ fn unpark_comes_first() {
     let handle = spawn(|| {
         current().unpark();
         park();
-        // Any number of them are one.
+        // Several unparks count as one.
         current().unpark();
         current().unpark();
         park();
@@ -222,7 +222,7 @@ fn values_of_all_shapes() {
     assert_eq!(spawn(|| String::from("text")).join().unwrap(), "text");
     assert_eq!(spawn(|| [9u8; 5_000]).join().unwrap(), [9; 5_000]);
     assert_eq!(spawn(|| Line([3; 64])).join().unwrap(), Line([3; 64]));
-    // A result without a value, and one that is all padding but for the niche.
+    // A result type without a value, and one that is padding except for its niche.
     let nothing: std::thread::Result<std::convert::Infallible> =
         spawn(|| -> std::convert::Infallible { panic_on_purpose() }).join();
     assert!(nothing.is_err());
@@ -284,7 +284,7 @@ fn a_value_is_dropped_once_whenever_the_handle_goes() {
             counted
         });
         match n % 5 {
-            // Before it starts, as a rule; then ever later, around its end too.
+            // The handle is dropped, as a rule, before the fiber starts; then ever later, also around its end.
             0 => drop(handle),
             1 => {
                 std::thread::yield_now();
@@ -330,7 +330,7 @@ fn many_fibers_join_one() {
 
 #[test]
 fn threads_can_be_used_on_fibers() {
-    // On a carrier of their own: so far, waiting for a thread blocks it, and the threads need another.
+    // In a runtime of its own: a fiber that waits for a thread blocks its carrier.
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let sum = runtime.run(|| {
         let handle = std::thread::spawn(|| spawn(|| 1).join().unwrap());

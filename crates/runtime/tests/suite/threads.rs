@@ -1,4 +1,4 @@
-//! Threads in place of fibers: what is theirs alone. (`modes` runs the rest of the suite on them.)
+//! Threads in place of fibers: what only they do. (`modes` runs the rest of the suite on them.)
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -41,7 +41,7 @@ fn each_is_a_thread_of_the_kernels() {
         let mut ids: HashSet<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
         assert!(ids.insert(thread_id()));
         assert_eq!(ids.len(), 9);
-        // On one of them, a call is just made.
+        // On such a thread, `run` just makes the call.
         run(|| assert_eq!(thread_id(), run(thread_id)));
     });
 }
@@ -64,7 +64,7 @@ fn a_joined_thread_is_gone_and_its_variables_with_it() {
     struct Slow;
     impl Drop for Slow {
         fn drop(&mut self) {
-            // Its header is still there.
+            // The fiber's header is still there, so this may sleep.
             sleep(Duration::from_millis(50));
             DROPPED.store(true, Ordering::SeqCst);
         }

@@ -58,18 +58,18 @@ fn sleepers_wake_in_order() {
                 })
             })
             .into();
-        // On a busy machine one may begin so late that it need not sleep.
+        // On a busy machine a fiber may begin so late that its deadline has passed.
         let late = handles.into_iter().any(|handle| handle.join().unwrap());
         let mut order = order.lock().unwrap();
         if !own_tls() {
-            // Threads may stand for fibers: which of two that are due runs first is the kernel's choice.
+            // Where threads stand in for fibers, the kernel decides which of two that are due runs first.
             order.sort_unstable();
         }
         if !late {
             return assert_eq!(*order, [5, 10, 20, 30, 40]);
         }
     }
-    println!("skipped: they do not get to sleep in time here");
+    println!("skipped: the machine is too busy for them to sleep in time");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn limits_cut_waits_short() {
         cut(|| sleep(FOREVER));
         cut(park);
         cut(|| park_timeout(FOREVER));
-        let nobody = Semaphore::new(0);
-        cut(|| assert_eq!(nobody.acquire().err(), Some(Interrupted::TimedOut)));
+        let empty = Semaphore::new(0);
+        cut(|| assert_eq!(empty.acquire().err(), Some(Interrupted::TimedOut)));
         let parked = spawn(park);
         let fiber = parked.thread().clone();
         cut(move || assert!(parked.join().unwrap_err().is::<TimedOut>()));
@@ -120,17 +120,17 @@ fn limits_cut_waits_short() {
         assert!(check().is_ok());
     }
     run(all);
-    // On a plain thread alike.
+    // The same on a plain thread.
     all();
 }
 
 #[test]
 fn limits_are_nested() {
     run(|| {
-        // The outer one is earlier: both end.
+        // The outer limit is earlier: it ends both.
         let both = timeout(SHORT, || timeout(FOREVER, || sleep(FOREVER)));
         assert_eq!(both, Err(TimedOut));
-        // The inner one is earlier: it alone does, and the outer one is in force again.
+        // The inner limit is earlier: it ends alone, and the outer one is in force again.
         let inner = timeout(FOREVER, || {
             assert_eq!(timeout(SHORT, || sleep(FOREVER)), Err(TimedOut));
             check().unwrap();
@@ -168,8 +168,8 @@ fn a_shield_defers_a_limit() {
     });
 }
 
-/// A coroutine is suspended under a limit of its own, and goes on under one of its resumer's: they
-/// end in the order in which they began, not the other way round.
+/// A coroutine is suspended under a limit of its own and resumed under one of its resumer's. So the limits end
+/// in the order in which they began, and not the other way round.
 #[test]
 fn limits_end_in_any_order_with_those_of_coroutines() {
     within_reason(|| run(coroutine_under_a_limit));
@@ -183,21 +183,21 @@ fn coroutine_under_a_limit() {
     let value = timeout(Duration::from_millis(20), || {
         assert!(matches!(coroutine.resume(()), CoroutineState::Complete(Ok(()))));
         drop(coroutine);
-        // What was the coroutine's stack is another's now.
+        // The coroutine's stack is given to another one now.
         let body = |_: &Suspender<(), ()>, ()| std::hint::black_box([0xffu8; 8192])[0];
         // SAFETY: it is never suspended.
         let mut other = unsafe { Coroutine::new(body) };
         assert!(matches!(other.resume(()), CoroutineState::Complete(0xff)));
         sleep(FOREVER);
     });
-    // The resumer's own limit is still in force, and none is left.
+    // The resumer's own limit is in force still, and no other one is.
     assert_eq!(value, Err(TimedOut));
     check().unwrap();
     sleep(Duration::from_micros(1));
 }
 
 #[test]
-fn a_timer_of_a_wait_that_is_over_ends_no_other() {
+fn the_timer_of_a_wait_that_is_over_ends_no_later_wait() {
     // Many short waits, each woken just around its deadline; a late timer must not end the next.
     run(|| {
         let woken = Arc::new(AtomicBool::new(false));

@@ -10,7 +10,7 @@ use carefree_runtime::{park_timeout, run, sleep, spawn, yield_now};
 
 use crate::common::{in_a_process, is_child, own_tls, panic_on_purpose, text, until};
 
-/// Lets others run when it is dropped.
+/// Lets other fibers run when it is dropped.
 struct Lets;
 
 impl Drop for Lets {
@@ -74,7 +74,7 @@ fn captures_are_dropped_by_a_panic_and_may_panic_themselves() {
 fn run_passes_a_panic_on() {
     let caught = catch_unwind(|| run(|| panic_on_purpose()));
     assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "on purpose");
-    // From a fiber as well, and that goes on.
+    // From a fiber as well, which goes on.
     let caught = run(|| catch_unwind(|| run(|| panic_on_purpose())).is_err());
     assert!(caught);
 }
@@ -154,7 +154,7 @@ fn destructors_of_thread_locals_may_wait_and_spawn() {
 
 #[test]
 fn a_handle_can_go_while_the_fiber_ends_its_thread_locals() {
-    /// Says that it is being dropped, and waits.
+    /// Sets a flag when it is dropped, and waits for another one.
     struct Last(Arc<[AtomicBool; 2]>);
     impl Drop for Last {
         fn drop(&mut self) {
@@ -181,7 +181,7 @@ fn a_handle_can_go_while_the_fiber_ends_its_thread_locals() {
         value
     });
     until("the fiber ends its thread-locals", || flags[0].load(Ordering::Acquire));
-    // Its value is stored by now, and it has not finished.
+    // By now its value is stored, but the fiber has not finished.
     assert!(!handle.is_finished());
     drop(handle);
     flags[1].store(true, Ordering::Release);

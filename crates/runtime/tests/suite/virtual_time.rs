@@ -1,4 +1,4 @@
-//! Runtimes with time of their own: nothing takes time, and the seed decides the order.
+//! Runtimes with virtual time: waiting takes no real time, and the seed decides the order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,7 @@ fn every_deadline_is_on_this_clock() {
             assert_eq!(passed(|| timeout(HOUR, || none.acquire().map(drop))), HOUR);
             let sleeper = spawn(|| sleep(3 * HOUR));
             assert_eq!(passed(|| timeout(HOUR, || sleeper.join())), HOUR);
-            // A limit that is over.
+            // A limit that has passed.
             let late = timeout(HOUR, || {
                 sleep(2 * HOUR);
                 carefree_runtime::check().is_err()
@@ -89,7 +89,7 @@ fn waking_comes_before_the_deadline() {
     });
 }
 
-/// What happens, in its order, with some fibers that wait for each other and for the time.
+/// Runs fibers that wait for each other and for the time. Returns what happens, in order.
 fn history(seed: u64) -> Vec<(u64, u32, u64)> {
     let history = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&history);
@@ -99,7 +99,7 @@ fn history(seed: u64) -> Vec<(u64, u32, u64)> {
             for n in 0..12 {
                 let (history, permits) = (&theirs, &permits);
                 scope.spawn(move || {
-                    // The same for every seed: only the order is drawn.
+                    // The same for each seed of the runtime: that decides only the order.
                     let mut random = Random(n);
                     for step in 0..20 {
                         match random.below(4) {
@@ -136,7 +136,7 @@ fn a_seed_repeats_what_happened() {
     });
 }
 
-/// With threads such a bug is found once in a while; here, by some seed, and always by that.
+/// With threads such a race shows once in a while. Here some seed shows it, and always does.
 #[test]
 fn some_seed_finds_a_race() {
     let loses = |seed| {
@@ -185,8 +185,8 @@ fn others_have_the_machines_time() {
         own.run(|| {
             sleep(HOUR);
             assert!(clock::virtual_now().is_some());
-            // A fiber of another runtime is waited for in real time, during which this runtime's time
-            // stands still if none of its fibers waits for a moment.
+            // A wait for a fiber of another runtime takes real time. This runtime's time stands still
+            // meanwhile, unless one of its fibers waits for a moment.
             let other = Runtime::builder().carriers(1).build().unwrap();
             let before = clock::now();
             let real = other.run(|| {
