@@ -1,4 +1,4 @@
-//! `block_on`: futures on fibers, and on plain threads alike.
+//! `block_on`: futures on fibers and on plain threads.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
@@ -56,7 +56,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Lets others run until one of them waits for `slot`.
+/// Lets other fibers run until one of them waits for `slot`.
 fn until_awaited<T>(slot: &Slot<T>) {
     while !slot.is_awaited() {
         carefree::sleep(Duration::from_micros(100));
@@ -78,7 +78,7 @@ fn a_fiber_wakes_a_fiber_and_other_fibers_run_meanwhile() {
             let slot = slot.clone();
             move || block_on(slot.receive())
         });
-        // There is one carrier: that this runs at all shows that the other is parked.
+        // On the only carrier, this runs only if the other fiber is parked.
         until_awaited(&slot);
         slot.send("woken");
         assert_eq!(waiting.join().unwrap(), "woken");
@@ -124,7 +124,7 @@ fn a_wake_up_while_it_is_polled_counts() {
     let polls = AtomicUsize::new(0);
     let count = run(|| {
         block_on(poll_fn(|context| {
-            // By another fiber, which ends before this one waits.
+            // Sent by another fiber, which ends before this one waits.
             let waker = context.waker().clone();
             spawn(move || waker.wake()).join().unwrap();
             match polls.fetch_add(1, Ordering::Relaxed) {
@@ -186,7 +186,7 @@ fn a_panic_comes_out_and_the_future_is_dropped() {
         let result = panic::catch_unwind(AssertUnwindSafe(|| {
             block_on(async {
                 let _held = held;
-                // Quietly: past the hook.
+                // Without a message: `resume_unwind` skips the hook.
                 panic::resume_unwind(Box::new("on purpose"));
             })
         }));
@@ -263,7 +263,7 @@ fn the_token_of_park_is_left_alone() {
         });
         block_on(slot.receive());
         sending.join().unwrap();
-        // Would wait for ever without the token.
+        // Without the token, this would wait for ever.
         carefree::park();
     });
 }

@@ -1,4 +1,4 @@
-//! What fibers that keep their carriers leave to the others.
+//! Carriers that are added because fibers keep all others.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use carefree::{Runtime, metrics, spawn, yield_now};
 #[macro_use]
 extern crate carefree_testing;
 
-/// One test at a time: they count carriers of the process, and need the processors.
+/// One test at a time: the tests count the process's carriers, and need the processors.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -19,7 +19,7 @@ fn runtime(carriers: usize) -> Runtime {
     Runtime::builder().carriers(carriers).name("elastic").build().unwrap()
 }
 
-/// Computes, without a call that could be seen, until `end`.
+/// Computes until `end`, without a call that the runtime could see.
 fn spin_until(end: &AtomicBool) {
     while !end.load(Ordering::Acquire) {
         std::hint::spin_loop();
@@ -44,7 +44,7 @@ fn fibers_that_spin_for_a_later_one_see_it() {
     }
 }
 
-/// Each spins until all have begun: as many carriers as fibers are needed.
+/// Each fiber spins until all have begun, so there must be as many carriers as fibers.
 #[test]
 fn more_spin_than_there_are_bits_in_a_word() {
     let _alone = alone();
@@ -81,7 +81,7 @@ fn what_has_come_for_a_kept_carriers_fibers_reaches_them() {
             one.read_exact(&mut byte).unwrap();
             byte
         });
-        // It waits on this carrier, which is kept from now on.
+        // The fiber waits on this carrier, which is kept from now on.
         yield_now();
         let stop = Arc::clone(&end);
         let spinning = spawn(move || spin_until(&stop));
@@ -113,7 +113,7 @@ fn timers_go_off_while_all_carriers_are_kept() {
     });
 }
 
-/// Afterwards there are as many as before; and they come again.
+/// Afterwards there are as many carriers as before, and they are added again when needed.
 #[test]
 fn carriers_that_are_not_needed_retire() {
     let _alone = alone();
@@ -139,7 +139,7 @@ fn carriers_that_are_not_needed_retire() {
     }
 }
 
-/// What is left to be done when a runtime is dropped has help as before.
+/// Carriers are added also for what is left to run when a runtime is dropped.
 #[test]
 fn a_runtime_that_is_dropped_is_helped() {
     let _alone = alone();

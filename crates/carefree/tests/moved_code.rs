@@ -7,7 +7,7 @@ extern crate carefree_testing;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The same functions for both, with the path as the only difference.
+/// The same functions twice, with the path as the only difference.
 macro_rules! written_for {
     ($name:ident, $($thread:ident)::+) => {
         mod $name {

@@ -1,4 +1,4 @@
-//! What the environment asks for is done, and said.
+//! Settings in the environment take effect, and `platform` reports them.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
@@ -10,7 +10,7 @@ use carefree::{TlsMode, platform, run, spawn, yield_now};
 
 const CHILD: &str = "CAREFREE_TEST_CHILD";
 
-/// What a process says of its platform after fibers have run in it.
+/// What a process reports of its platform after fibers have run in it.
 fn with(variable: &str, value: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["the_child", "--exact", "--nocapture"])
@@ -28,7 +28,7 @@ fn the_child() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    // Asked first: the answer must not depend on whether fibers have run.
+    // Before any fiber: the report must not depend on whether fibers have run.
     let before = format!("{:?}", platform());
     let sum = run(|| {
         let handles: Vec<_> = (0..20)
@@ -51,7 +51,7 @@ fn the_child() {
 /// A program with rights that its user does not have takes no settings from that user.
 #[test]
 fn a_program_with_rights_of_its_own_does_not_obey_its_user() {
-    // What cannot be obeyed ends the program, if it listens.
+    // These are invalid: a program that heeds one of them ends.
     const SETTINGS: [(&str, &str); 9] = [
         ("CAREFREE_CARRIERS", "none"),
         ("CAREFREE_OFFLOAD", "none"),

@@ -1,4 +1,4 @@
-//! A program that links this crate is watched, and its deadlocks are explained, without its doing.
+//! A program that links this crate is watched and has its deadlocks explained, without a call of its own.
 //!
 //! Each case runs in a process of its own, started from this program's `main`: a deadlock is one of all
 //! threads of a process.
@@ -10,7 +10,7 @@ use carefree::{Builder, Runtime, metrics, park, spawn};
 
 const CASE: &str = "CAREFREE_TEST_CASE";
 
-/// Name, what it does, the mode it runs in, what it says.
+/// A name, the program, the mode that it runs in, and what it reports.
 type Case = (&'static str, fn(), &'static str, &'static str);
 
 const CASES: &[Case] = &[
@@ -23,7 +23,7 @@ const CASES: &[Case] = &[
     ("a_dump", a_dump, "threads", "'the waiter' is parked until"),
 ];
 
-/// Keeps its carrier until that has been reported.
+/// Keeps its carrier until the watchdog has reported it.
 fn compute() {
     while metrics().reports == 0 {
         for n in 0..1000 {

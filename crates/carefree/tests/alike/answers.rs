@@ -1,4 +1,4 @@
-//! What the kernel answers to odd calls, word for word.
+//! What the kernel answers to unusual calls, compared exactly.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -78,7 +78,8 @@ fn all_sorts(folder: &Folder) -> Vec<(&'static str, File)> {
 
 type Answer = (&'static str, String, Result, Result);
 
-/// Makes `call` on each of them, freshly made, with a time limit: a call that waits is of no use here.
+/// Makes `call` on each of these files, freshly made, under a time limit, because calls that wait are not
+/// compared.
 fn of_all_sorts(folder: &Folder, what: &str, call: impl Fn(&File) -> Result) -> Vec<Answer> {
     (0..all_sorts(folder).len())
         .map(|sort| {
@@ -96,11 +97,11 @@ fn of_all_sorts(folder: &Folder, what: &str, call: impl Fn(&File) -> Result) -> 
         .collect()
 }
 
-/// Compared one by one, to say which differs.
+/// Compares the answers one by one, so that a failure names the call.
 ///
-/// To be called [alone]: a process that another test starts has a copy of each file for a moment, until it
-/// executes its program. What is closed here is not closed yet then, and a write to a socket whose other
-/// end is gone succeeds.
+/// Needs a process of its own ([alone]). A process that another test starts has a copy of each open file until
+/// its exec, so a file that is closed here would stay open, and a write to a socket whose other end was closed
+/// would succeed.
 fn alike_each(scenario: impl Fn() -> Vec<Answer> + Send + Sync) {
     let on_threads = scenario();
     let on_fibers = carefree::Runtime::builder().build().unwrap().run(&scenario);
@@ -217,7 +218,7 @@ fn the_flags_of_the_later_forms() {
                 }));
             }
         }
-        // Whether a disk answers without waiting depends on what the kernel writes to it just then.
+        // Whether a disk answers without waiting depends on what the kernel writes to it at that moment.
         let nowait = format!("with {:#x}", libc::RWF_NOWAIT);
         all.retain(|(name, what, ..)| *name != "O_DIRECT" || !what.ends_with(&nowait));
         all
@@ -261,7 +262,7 @@ fn numbers_of_buffers_and_of_files() {
     });
 }
 
-/// What a file of the kernel's says depends on which thread asks.
+/// Some files of the kernel's answer by which thread asks.
 #[test]
 fn files_of_the_kernel_are_written_by_the_carrier() {
     let name = alike(|_| {
@@ -272,7 +273,7 @@ fn files_of_the_kernel_are_written_by_the_carrier() {
     assert_eq!(name, "renamed\n");
 }
 
-/// It is ready when its text has changed since it was asked for last; reading it never waits.
+/// Such a file polls ready when its text has changed since the last read. A read never waits.
 #[test]
 fn a_file_of_the_kernels_that_is_not_ready_is_read() {
     const PATH: &str = "/proc/bus/input/devices";
@@ -283,7 +284,7 @@ fn a_file_of_the_kernels_that_is_not_ready_is_read() {
     let ends = alike(|_| {
         let file = File::open(PATH).unwrap();
         let mut bytes = [0u8; 1 << 16];
-        // Up to its end, and once more.
+        // Reads it to its end, and once more.
         let mut read = || read(&file, bytes.as_mut_ptr().cast(), bytes.len());
         while read().unwrap() > 0 {}
         [read(), read()]

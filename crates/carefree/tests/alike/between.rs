@@ -1,7 +1,7 @@
-//! What others do between two steps of a call, which a thread makes in one: the file may be closed and
-//! its number another file's, or the other end may be closed.
+//! Events between two system calls of one call, which a thread makes as a single system call: the file is
+//! closed and its number given to another file, or the other end is closed.
 //!
-//! A filter has the kernel tell of each step, and wait until it may be made.
+//! A seccomp filter makes the kernel report each system call and hold it until the test lets it go on.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use libc::{c_int, c_long, c_ulong};
 
 use crate::common::*;
 
-/// What the kernel says of a call that is to be made.
+/// The kernel's notice of a system call (linux/seccomp.h).
 #[repr(C)]
 #[derive(Default)]
 struct Notice {
@@ -30,7 +30,7 @@ struct Notice {
     arguments: [u64; 6],
 }
 
-/// What it is told.
+/// The reply to a notice.
 #[repr(C)]
 struct Reply {
     id: u64,
@@ -41,10 +41,10 @@ struct Reply {
 
 const RECEIVE: c_ulong = 0xc050_2100;
 const SEND: c_ulong = 0xc018_2101;
-/// The call is to be made.
+/// The reply that lets the call go on.
 const CONTINUE: u32 = 1;
 
-/// Has the kernel tell of these system calls, made by the calling thread and by those that it starts.
+/// Has the kernel report these system calls of the calling thread and of threads that it starts.
 fn watched(calls: &[c_long]) -> std::io::Result<OwnedFd> {
     let step =
         |code: u32, yes, no, k: u32| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
@@ -67,7 +67,7 @@ fn watched(calls: &[c_long]) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// As [`alone`]; true as well where another's filter has the kernel tell of its calls already.
+/// As [`alone`]. Also true where another filter has the kernel report calls already: there can be only one.
 fn is_elsewhere(name: &str) -> bool {
     if alone(name) {
         return true;
@@ -79,8 +79,8 @@ fn is_elsewhere(name: &str) -> bool {
     error.is_some()
 }
 
-/// Makes a call on a fiber, and calls `between` once when its second step is about to be made, the steps
-/// being these system calls. What the call answers, and how many steps it had.
+/// Makes a call on a fiber, and calls `between` before its second step; the steps are these system calls.
+/// Returns the call's answer, and how many steps it had.
 fn with_steps<T: Send + 'static>(
     steps: &'static [c_long],
     call: impl FnOnce() -> T + Send + 'static,
@@ -104,7 +104,7 @@ fn with_steps<T: Send + 'static>(
     })
 }
 
-/// Lets each step be made, the second after `between`. How many there were.
+/// Lets each step go on, the second one after `between`. Returns how many there were.
 fn watch(
     listener: &Receiver<OwnedFd>,
     is_over: &AtomicBool,
@@ -126,7 +126,7 @@ fn watch(
         }
         steps += 1;
         if let Some(between) = between.take_if(|_| steps == 2) {
-            // It may have to wait for the call to end: a while is long enough for all else.
+            // `between` may have to wait for the call to end. All else is over after this time.
             let doing = thread::spawn(between);
             for _ in 0..100 {
                 if !doing.is_finished() {
@@ -141,19 +141,19 @@ fn watch(
     steps
 }
 
-/// `number` becomes another file's.
+/// Makes `number` another file's.
 fn give(number: c_int, other: c_int) -> impl FnOnce() + Send {
     // SAFETY: both are the test's own.
     move || assert_eq!(unsafe { libc::dup2(other, number) }, number)
 }
 
-/// Nothing waits on `file` from now on.
+/// Puts `file` into non-blocking mode.
 fn set_non_blocking(file: &impl AsRawFd) {
     // SAFETY: no memory is involved.
     assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
 }
 
-/// How many bytes there are to be read.
+/// The number of bytes that can be read.
 fn there(file: &impl AsRawFd) -> c_int {
     let mut bytes = 0;
     // SAFETY: room for the answer.
@@ -257,7 +257,7 @@ fn the_rest_is_not_received_from_another_socket() {
         let got = checked(unsafe { libc::recv(fd, room, 8, libc::MSG_WAITALL) } as i64);
         (got, bytes)
     };
-    // After a part it asks whether urgent data comes.
+    // After a part, the call asks whether urgent data comes.
     let steps = &[libc::SYS_recvfrom, libc::SYS_ppoll];
     let give = give(from.as_raw_fd(), other.as_raw_fd());
     let ((got, bytes), _) = with_steps(steps, receive, give);
@@ -316,7 +316,7 @@ fn nothing_is_taken_out_of_another_pipe() {
         // SAFETY: no memory is involved.
         checked(unsafe { libc::splice(fd, null, into, null, 100, 0) } as i64)
     };
-    // It looks at the pipe, and sends what it has seen.
+    // The call copies from the pipe, sends the copy, and then takes it from the pipe.
     let steps = &[libc::SYS_tee, libc::SYS_sendto];
     let (moved, _) = with_steps(steps, splice, give(from.as_raw_fd(), other.as_raw_fd()));
     drop(socket);
@@ -338,7 +338,7 @@ fn count_signals() {
     unsafe { libc::signal(libc::SIGPIPE, count as libc::sighandler_t) };
 }
 
-/// A call that has written a part returns that; the next one tells that there is no reader any more.
+/// A call that has written a part returns it, and the next call reports that the reader is gone.
 #[test]
 fn a_part_is_written_without_a_signal() {
     if is_elsewhere("between::a_part_is_written_without_a_signal") {

@@ -1,4 +1,4 @@
-//! Running a scenario twice, and what scenarios are made of.
+//! Runs a scenario on threads and on fibers; and parts of scenarios.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -29,10 +29,10 @@ pub(crate) fn alone(name: &str) -> bool {
     true
 }
 
-/// Something to be done beside others.
+/// A part of a scenario that runs beside others.
 pub(crate) type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// What the tasks of a scenario run on.
+/// What runs the tasks of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum On {
     Threads,
@@ -57,7 +57,7 @@ impl On {
     }
 }
 
-/// Runs `scenario` on threads and on fibers; both must come to the same. Returns what.
+/// Runs `scenario` on threads and on fibers. Both must have the same result, which this returns.
 pub(crate) fn alike<T: PartialEq + Debug + Send>(scenario: impl Fn(On) -> T + Send + Sync) -> T {
     let on_threads = std::thread::scope(|scope| {
         scope.spawn(|| scenario(On::Threads)).join().expect("the scenario runs on threads")
@@ -90,7 +90,7 @@ impl Folder {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = env::temp_dir().join(format!("carefree-alike-{process}-{number}"));
             match fs::create_dir(&path) {
-                // A process that was killed has left it, and had the same number.
+                // Left by a process that was killed and had the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => {
                     made.unwrap();
@@ -159,7 +159,7 @@ pub(crate) fn content(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that are unlike their neighbours.
+/// Bytes that differ from their neighbours.
 pub(crate) fn text(length: usize) -> Vec<u8> {
     (0..length as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! A disk that fails, and one that takes its time: a file system whose disk is a thread of ours (FUSE).
+//! A disk that fails, and one that is slow: a file system whose disk is a thread of the test (FUSE).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,11 +14,11 @@ use libc::{c_int, iovec};
 
 use crate::common::*;
 
-/// What lies behind this cannot be read, nor written.
+/// From this offset on, the disk can be neither read nor written.
 const GOOD: usize = 64 << 10;
 const LENGTH: usize = 1 << 20;
 
-/// Files by the numbers that the file system gives them.
+/// The inode numbers of the files.
 const NAMES: [(&[u8], u64); 3] = [(b"cached", 2), (b"direct", 3), (b"slow", 4)];
 const ROOT: u64 = 1;
 const DIRECT: u64 = 3;
@@ -42,7 +42,7 @@ impl Disk {
         let folder = Folder::new();
         let is_patient = Arc::new(AtomicBool::new(false));
         let server = Arc::clone(&is_patient);
-        // In a name space of its own, so that nothing is left behind whatever ends this process.
+        // In a mount namespace of its own, so that the mount goes with this process, however that ends.
         let mounted = thread::spawn(move || {
             let kernel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
             let number = kernel.as_raw_fd();
@@ -72,7 +72,7 @@ impl Disk {
         Ok(Disk { cached, direct, slow, is_patient })
     }
 
-    /// One, unless there are none to be had here.
+    /// Mounts one, if this machine allows it.
     fn or_skip() -> Option<Disk> {
         let disk = Disk::new();
         disk.inspect_err(|error| println!("skipped: no FUSE file system here: {error}")).ok()
@@ -88,7 +88,7 @@ fn serve(kernel: &File, is_patient: &AtomicBool) {
         let got = unsafe { libc::read(kernel.as_raw_fd(), place, request.len()) };
         if got < 0 {
             match io::Error::last_os_error().raw_os_error() {
-                // Something was asked for and is not any more; or a signal came.
+                // The request was withdrawn, or a signal came.
                 Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => continue,
                 _ => return,
             }
@@ -123,7 +123,7 @@ fn serve(kernel: &File, is_patient: &AtomicBool) {
                 answer.resize(64, 0);
                 Ok(answer)
             }
-            // It says that it was closed, written out, and to the disk, in vain.
+            // So a `close` and an `fsync` fail.
             FLUSH | FSYNC => Err(libc::EIO),
             RELEASE => Ok(Vec::new()),
             FORGET | BATCH_FORGET => continue,
@@ -168,7 +168,7 @@ fn attributes(node: u64) -> Vec<u8> {
     };
     let mut all: Vec<u8> =
         [node, length, 0, 0, 0, 0].iter().flat_map(|long| long.to_ne_bytes()).collect();
-    // Three times, and: the mode, links, user, group, device, size of a block, flags.
+    // Three times in nanoseconds; mode, links, user, group, device, block size, flags.
     all.extend(words(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0]));
     all
 }
@@ -181,14 +181,14 @@ fn entry(node: u64) -> Vec<u8> {
     all
 }
 
-/// What a call has returned, the position after it, and a sum of the bytes that came.
+/// A call's result, the position after it, and a sum of the bytes it has read.
 type Step = (Result, Result, u64);
 
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(7, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()))
 }
 
-/// Reads and writes in all ways before, across and behind the place from which on the disk fails.
+/// Reads and writes in all ways before, across and behind the offset from which the disk fails.
 fn across(file: &File) -> Vec<Step> {
     let mut steps = Vec::new();
     // SAFETY: no memory is involved. Nothing is read ahead of what is asked for.
@@ -272,8 +272,7 @@ fn a_disk_that_fails() {
     assert!(steps.iter().filter(|step| step.0.is_ok()).count() > 50, "{steps:?}");
 }
 
-/// Runs `call` on the slow file on the only carrier there is: the disk answers when another fiber has run
-/// meanwhile.
+/// Runs `call` on the slow file, on the only carrier. The disk answers after another fiber has run.
 fn beside_another(call: impl FnOnce(&File) -> i64 + Send + 'static) -> Option<i64> {
     let disk = Disk::or_skip()?;
     let answer = Runtime::builder().carriers(1).build().unwrap().run(move || {
@@ -287,7 +286,7 @@ fn beside_another(call: impl FnOnce(&File) -> i64 + Send + 'static) -> Option<i6
     Some(answer)
 }
 
-/// Whatever waits for the disk, the carrier does not.
+/// No call that waits for the disk blocks the carrier.
 #[test]
 fn a_disk_that_takes_its_time() {
     let [to, from] = {
@@ -321,6 +320,6 @@ fn a_disk_that_takes_its_time() {
     };
     assert_eq!(beside_another(splice), Some(100));
     drop(reader);
-    // The disk loses its patience after that long, and the calls above succeed all the same.
+    // The disk answers at the latest after this time, and then the calls above succeed all the same.
     assert!(begun.elapsed() < Duration::from_secs(40), "the carrier waited for the disk");
 }

@@ -1,4 +1,4 @@
-//! Signals, closes and sandboxes that come in between. Each in a process of its own.
+//! Signals, closes and sandboxes that interfere with calls. Each test has a process of its own.
 
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::common::*;
 
 extern "C" fn nothing(_: c_int) {}
 
-/// No call of a fiber ends for a signal, though the handler was installed without `SA_RESTART`.
+/// No signal ends a fiber's call, even if the handler was installed without `SA_RESTART`.
 #[test]
 fn signals_that_restart_nothing() {
     if alone("hostile::signals_that_restart_nothing") {
@@ -66,7 +66,7 @@ fn signals_that_restart_nothing() {
     });
 }
 
-/// A read that meets a close says that the file is not open.
+/// A read whose file is closed meanwhile reports that the file is not open.
 #[test]
 fn reads_that_meet_a_close() {
     if alone("hostile::reads_that_meet_a_close") {
@@ -98,7 +98,7 @@ fn later_forms_that_a_sandbox_denies() {
     let path = folder.path().join("file");
     for denial in [libc::ENOSYS, libc::EPERM, libc::EACCES] {
         let path = path.clone();
-        // The filter is of the threads that are started after it.
+        // The filter holds for the threads that are started from now on.
         let denied = std::thread::spawn(move || {
             deny(&[libc::SYS_preadv2, libc::SYS_pwritev2], denial);
             let runtime = carefree::Runtime::builder().build().unwrap();
@@ -147,11 +147,11 @@ fn waits_whose_later_forms_a_sandbox_denies() {
     }
 }
 
-/// Of the answers of [`waits`], those of the older calls, which come first.
+/// How many of the answers of [`waits`], at their beginning, are those of the older calls.
 #[cfg(target_arch = "x86_64")]
 const OLDER: usize = 16;
 
-/// What each call answers that waits for one of several files.
+/// The answers of all calls that wait for one of several files.
 #[cfg(target_arch = "x86_64")]
 fn waits(on: On) -> Vec<Result> {
     // SAFETY: no memory is involved.
@@ -191,7 +191,7 @@ fn waits(on: On) -> Vec<Result> {
     let mut answers = Vec::new();
     let calls: [&(dyn Fn(c_int) -> Result + Sync); 3] = [&poll, &epoll_wait, &select];
     for call in calls {
-        // Nothing is there, at once and after a while; then it comes, and then it is there.
+        // Nothing is ready, at once and after a while; then it becomes ready; then it is ready from the start.
         answers.extend([call(0), call(3)]);
         let mut came = None;
         on.run(vec![
@@ -217,7 +217,7 @@ fn waits(on: On) -> Vec<Result> {
     answers
 }
 
-/// How many bytes a look for two of them shows, of which the second comes later.
+/// How many bytes a `MSG_PEEK` for two returns if the second comes later.
 #[cfg(target_arch = "x86_64")]
 fn peek_for_all(on: On) -> Result {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -241,7 +241,7 @@ fn peek_for_all(on: On) -> Result {
     peeked.unwrap()
 }
 
-/// `pause` waits until it is cut short, which a thread's cannot be.
+/// `pause` on a fiber waits until it is cut short. (On a thread, nothing cuts it short.)
 #[cfg(target_arch = "x86_64")]
 fn a_pause_of_a_fiber() {
     // SAFETY: no memory is involved.
@@ -268,7 +268,7 @@ fn deny(calls: &[c_long], errno: c_int) {
     }
 }
 
-/// Words that are not there, and what else is wrong with a wait for one.
+/// Futexes at addresses without memory, and other invalid waits for one.
 #[test]
 fn futexes_at_bad_places() {
     let answers = alike(|_| {

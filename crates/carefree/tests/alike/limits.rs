@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use crate::common::*;
 
-/// What a call has returned, and where the file's position and end were then.
+/// A call's result, and the file's position and length after it.
 type Step = (Result, Result, u64);
 
 /// A file system in memory, mounted as long as this lives.
@@ -37,7 +37,7 @@ fn name(path: &Path) -> CString {
     CString::new(path.to_str().unwrap()).unwrap()
 }
 
-/// Writes in all ways until nothing more can be written, and a few times after that.
+/// Writes in all ways until the file takes nothing more, and a few times after that.
 fn fill(file: &File, sizes: &[usize]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut refused = 0;
@@ -60,7 +60,7 @@ fn fill(file: &File, sizes: &[usize]) -> Vec<Step> {
     steps
 }
 
-/// On the thread or fiber that runs it.
+/// Runs `f` alone, on a thread or on a fiber.
 fn once<T: Send>(on: On, f: impl FnOnce() -> T + Send) -> T {
     let value = Mutex::new(None);
     on.run(vec![Box::new(|| *value.lock().unwrap() = Some(f()))]);
@@ -71,7 +71,7 @@ const SIZES: [usize; 4] = [1000, 70_000, 3, 200_000];
 
 #[test]
 fn a_full_file_system() {
-    // A process that another test starts may hold a removed file, and its room, until it executes.
+    // A process that another test starts may hold a removed file, and its space, until its exec.
     if alone("limits::a_full_file_system") {
         return;
     }
@@ -82,7 +82,7 @@ fn a_full_file_system() {
     };
     let steps = alike(|on| {
         let path = folder.path().join("file");
-        // As the standard library writes.
+        // As `std` writes.
         let text = text(1_500_000);
         let whole = once(on, || fs::write(&path, &text).map_err(|error| error.kind()));
         let written = fs::read(&path).unwrap();
@@ -125,7 +125,7 @@ fn a_device_that_is_always_full() {
 const LIMITED: &str = "CAREFREE_TEST_LIMITED";
 const FILE: &str = "CAREFREE_TEST_FILE";
 
-/// In a process of its own, whose files may not become longer.
+/// Runs in a process of its own with a limit to the size of files.
 #[test]
 fn the_longest_file_that_a_process_may_write() {
     if let Some(how) = std::env::var_os(LIMITED) {
@@ -181,7 +181,7 @@ fn the_longest_file_that_a_process_may_write() {
 
 const QUOTA: &str = "CAREFREE_TEST_QUOTA";
 
-/// In a process of a user who has one: the administrator's have none.
+/// Runs in a process of a user with a quota, which root does not have.
 #[test]
 fn a_quota_that_is_used_up() {
     if let Some(on) = std::env::var_os(QUOTA) {
@@ -199,7 +199,7 @@ fn a_quota_that_is_used_up() {
         Err(error) => return eprintln!("skipped: no file system with quotas: {error}"),
     };
     const USER: u32 = 54_321;
-    // Where that user may run it.
+    // In a place where that user may execute it.
     let program = folder.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let answers = ["threads", "fibers"].map(|on| {

@@ -1,4 +1,4 @@
-//! `sendfile`, `splice` and `copy_file_range`: results, bytes and places.
+//! `sendfile`, `splice` and `copy_file_range`: results, bytes and offsets.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -10,13 +10,12 @@ use libc::{c_uint, off_t};
 
 use crate::common::*;
 
-/// Room for a place, or none.
+/// An offset, or none.
 fn place(at: &mut Option<off_t>) -> *mut off_t {
     at.as_mut().map_or(ptr::null_mut(), ptr::from_mut)
 }
 
-/// Ends of all sorts, freshly made: a regular file that is full, pipes and sockets with something in
-/// them.
+/// Ends of all kinds, freshly made: a regular file with contents, pipes and sockets with data in them.
 struct Ends {
     disk: File,
     memory: File,
@@ -88,7 +87,7 @@ impl Ends {
         ]
     }
 
-    /// Positions and contents of all of them.
+    /// The positions and contents of all ends.
     fn state(self) -> Vec<(Result, usize, u64)> {
         let sum = |bytes: &[u8]| {
             bytes.iter().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()))
@@ -107,12 +106,12 @@ impl Ends {
     }
 }
 
-/// Places that calls are given.
+/// Offsets for the calls.
 const PLACES: [Option<off_t>; 3] = [None, Some(1234), Some(-5)];
 
 type Moved = (String, Result, Option<off_t>, Option<off_t>, Vec<(Result, usize, u64)>);
 
-/// Every source to every target, at all places.
+/// Every source to every target, at all offsets.
 fn every_way(
     folder: &Folder,
     of_target: &[Option<off_t>],
@@ -136,7 +135,7 @@ fn every_way(
     all
 }
 
-/// Compared one by one, to say which differs.
+/// Compares the results one by one, so that a failure names the call.
 fn alike_each(scenario: impl Fn() -> Vec<Moved> + Send + Sync) {
     let on_threads = scenario();
     let on_fibers = carefree::Runtime::builder().build().unwrap().run(&scenario);
@@ -185,7 +184,7 @@ fn ranges_are_copied() {
     });
 }
 
-/// Flags that there are not, and nothing to move.
+/// Unknown flags, and a length of 0.
 #[test]
 fn odd_arguments() {
     let folder = Folder::new();
@@ -194,7 +193,7 @@ fn odd_arguments() {
         alike_each(|| {
             every_way(&folder, &[None, Some(5)], |from, from_at, to, to_at| {
                 let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
-                // A pipe to a socket would move all there is.
+                // From a pipe to a socket, a call moves all there is.
                 if length == usize::MAX {
                     // SAFETY: a place or none.
                     return checked(unsafe { libc::sendfile(to, from, from_at, length) } as i64);

@@ -1,4 +1,4 @@
-//! Pointers that lead nowhere: at the beginning, amid a buffer, amid several.
+//! Bad pointers: from the start of a buffer, from its middle, and among several buffers.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,10 +11,10 @@ use libc::{c_void, iovec};
 use crate::common::*;
 
 const PAGE: usize = 4096;
-/// Pages that are there.
+/// Mapped pages.
 const PAGES: usize = 80;
 
-/// Memory behind which there is nothing.
+/// Memory that is followed by an unmapped page.
 struct Edge(*mut c_void);
 
 impl Edge {
@@ -44,7 +44,7 @@ impl Edge {
         unsafe { slice::from_raw_parts_mut(self.0.cast(), PAGES * PAGE) }
     }
 
-    /// A buffer of which the first `there` bytes are there.
+    /// A buffer of which only the first `there` bytes are mapped.
     fn with(&self, there: usize, length: usize) -> iovec {
         let base = self.0.wrapping_byte_add(PAGES * PAGE - there);
         iovec { iov_base: base, iov_len: length }
@@ -58,7 +58,7 @@ impl Drop for Edge {
     }
 }
 
-/// What there is of buffers, and how long they are said to be.
+/// For each buffer, how many of its bytes are mapped and how long the call is told that it is.
 const PARTS: [(usize, usize); 7] = [
     (0, 10),
     (10, 20),
@@ -69,7 +69,7 @@ const PARTS: [(usize, usize); 7] = [
     (300_000, 300_000),
 ];
 
-/// A file, and what it is.
+/// A file and its kind.
 type Named = (&'static str, File);
 
 fn files(folder: &Folder) -> [Named; 2] {
@@ -169,8 +169,8 @@ fn through_pipes_and_sockets() {
     });
 }
 
-/// A time for `recvmmsg` that is not aligned, ends with its page, cannot be written to or is none; with a
-/// message there, and without.
+/// Timeouts for `recvmmsg` that are unaligned, end with their page, are read-only, or null; with a message to
+/// receive and without.
 #[test]
 fn times_of_several_messages() {
     alike(|_| {
@@ -211,10 +211,10 @@ fn times_of_several_messages() {
                     let left = has_room.then(|| time.read_unaligned());
                     (answer, left)
                 };
-                // How much is left of it differs; that it was told does not.
+                // The time that is left differs from run to run. That it was written does not.
                 let told = left.map(|left| (left.tv_sec, left.tv_nsec) != (1000, 5));
                 answers.push((number, is_there, answer, told));
-                // The message is taken or it is there yet.
+                // Whether the message was taken.
                 one.set_nonblocking(true).unwrap();
                 answers.push((number, is_there, Ok(one.recv(&mut bytes).is_ok().into()), None));
                 one.set_nonblocking(false).unwrap();

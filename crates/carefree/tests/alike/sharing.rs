@@ -11,7 +11,7 @@ use crate::common::*;
 
 const WRITERS: usize = 32;
 const RECORDS: usize = 10_000;
-/// No divisor of a page: many records reach into the next one.
+/// Does not divide a page, so many records cross into the next one.
 const RECORD: usize = 100;
 
 fn record(number: usize) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn record(number: usize) -> Vec<u8> {
     record
 }
 
-/// How often each of the records is among `bytes`, and what is none.
+/// How often each record is among `bytes`, and the pieces that are no record.
 fn counted(bytes: &[u8]) -> (BTreeMap<usize, usize>, Vec<String>) {
     let (mut times, mut torn) = (BTreeMap::new(), Vec::new());
     for piece in bytes.chunks(RECORD) {
@@ -37,7 +37,7 @@ fn each_once() -> (BTreeMap<usize, usize>, Vec<String>) {
     ((0..RECORDS).map(|number| (number, 1)).collect(), Vec::new())
 }
 
-/// Writes all records, each by one call of `write`, which gets the writer's number.
+/// Writes all records, each by one call of `write`, which is told the writer's number.
 fn write_records(on: On, write: impl Fn(usize, &[u8]) + Send + Sync) {
     let write = &write;
     let task = |writer: usize| -> Task<'_> {
@@ -54,7 +54,7 @@ fn write_one(file: &File, record: &[u8]) {
     assert_eq!(write(file, record.as_ptr().cast(), record.len()), Ok(RECORD as i64));
 }
 
-/// Files of either sort of storage.
+/// A file on a disk, and one in memory.
 fn files(folder: &Folder) -> [File; 2] {
     [folder.file("records"), in_memory()]
 }
@@ -110,7 +110,7 @@ fn records_appended_to_a_file_that_each_has_opened() {
         let open = |_| OpenOptions::new().append(true).open(&path).unwrap();
         let files: Vec<_> = (0..WRITERS).map(open).collect();
         write_records(on, |writer, record| {
-            // On Linux a place is of no account where all is appended.
+            // On Linux, `pwrite` to a file in append mode ignores the offset.
             if writer % 2 == 0 {
                 write_one(&files[writer], record);
             } else {
@@ -122,7 +122,7 @@ fn records_appended_to_a_file_that_each_has_opened() {
     });
 }
 
-/// Large writes are made by threads of the pool, small ones by carriers: none gets into another.
+/// Large writes are made by threads of the pool, small ones by carriers. They do not interleave.
 #[test]
 fn large_and_small_writes_take_turns() {
     let folder = Folder::new();
@@ -192,7 +192,7 @@ fn records_read_by_many_from_one_file() {
 const LINES: usize = 2_000;
 const PRINT: &str = "CAREFREE_TEST_PRINT";
 
-/// `program >log 2>&1`: both numbers are one open file's.
+/// `program >log 2>&1`: both numbers are of one open file.
 #[test]
 fn lines_of_both_standard_streams_in_one_log() {
     if let Some(on) = std::env::var_os(PRINT) {
@@ -262,7 +262,7 @@ fn records_beside_those_of_another_process() {
     });
 }
 
-/// What was asked for is read whole, however much of it is in memory.
+/// A read returns all that it asks for, however much of it is in the page cache.
 #[test]
 fn a_large_read_of_a_cold_file_is_one() {
     let folder = Folder::new();
@@ -276,7 +276,7 @@ fn a_large_read_of_a_cold_file_is_one() {
             seek(&file, 0);
             // SAFETY: no memory is involved.
             unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-            // Some of it is in memory.
+            // A part of it is in the page cache.
             (&file).read_exact(&mut [0; 100]).unwrap();
             on.run(vec![Box::new(|| {
                 let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! A fiber that computes keeps its own carrier busy, not what waits there.
+//! A fiber that computes holds up its own carrier, but not the fibers that wait there.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use carefree::{Runtime, TlsMode, platform, sleep, spawn, yield_now};
 
-/// Two carriers, of which one is kept busy for as long as `wait` takes that waits there; the other one
-/// has to do it.
+/// Has a fiber `wait` on one of two carriers, and keeps that carrier busy until the wait is over: the other
+/// carrier must end it.
 fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce() + Send) {
     if platform().tls == TlsMode::Shared {
         return println!("skipped: fibers stay on their carriers here");
@@ -18,7 +18,7 @@ fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce
     Runtime::builder().carriers(2).build().unwrap().run(|| {
         let begun = Arc::new(AtomicBool::new(false));
         let stop = Arc::new(AtomicBool::new(false));
-        // The other carrier is busy, and does not steal.
+        // Keeps the other carrier busy, so that it does not steal.
         let spinning = spawn({
             let (begun, stop) = (Arc::clone(&begun), Arc::clone(&stop));
             move || {
@@ -28,7 +28,7 @@ fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce
                 }
             }
         });
-        // Until it runs there, not here.
+        // Spins until that fiber runs there and not here.
         while !begun.load(Ordering::SeqCst) {
             sleep(Duration::from_millis(1));
         }
@@ -39,7 +39,7 @@ fn beside_a_busy_carrier(wait: impl FnOnce() + Send + 'static, wake: impl FnOnce
         stop.store(true, Ordering::Relaxed);
         thread::scope(|s| {
             s.spawn(wake);
-            // Were it not helped, this would never end.
+            // Without the other carrier's help this would never end.
             while !waiting.is_finished() {
                 std::hint::spin_loop();
             }
@@ -61,7 +61,7 @@ fn a_read_ends_while_its_carrier_computes() {
     );
 }
 
-/// What has to be taken back from the carrier's reactor is: the fiber goes on elsewhere.
+/// An operation of the busy carrier's reactor is cancelled, and the fiber goes on elsewhere.
 #[test]
 fn a_read_is_given_up_in_time_while_its_carrier_computes() {
     let (mut reader, _writer) = UnixStream::pair().unwrap();

@@ -261,7 +261,7 @@ fn a_queue_of_connections_is_closed_under_its_waiters() {
     });
 }
 
-/// What a child does to a descriptor of its own that shares its parent's memory until it calls exec.
+/// Runs `f` in a child that shares this process's memory, as after `vfork`, on the child's own copy of `fd`.
 fn in_a_vfork(f: fn(c_int) -> c_int, fd: c_int) -> c_int {
     extern "C" fn child(argument: *mut std::ffi::c_void) -> c_int {
         // SAFETY: as given below; the parent waits meanwhile.
@@ -304,7 +304,7 @@ fn what_the_child_of_a_vfork_closes_is_not_closed_here() {
     });
 }
 
-/// What is known of a file does not go on to the next one of its number, by whatever it was closed.
+/// However a file is closed, what was noted about it does not apply to the next file of its number.
 #[test]
 fn streams_and_ranges_are_closed() {
     unsafe extern "C" {
@@ -321,7 +321,7 @@ fn streams_and_ranges_are_closed() {
         for close in closings {
             let (old, _writer) = UnixStream::pair().unwrap();
             old.set_read_timeout(Some(MOMENT)).unwrap();
-            // The last there may be: all from there on are this one.
+            // The last number that there may be: a range from there on is only this file.
             // SAFETY: there is room for the limits.
             let fd = unsafe {
                 let mut limits: libc::rlimit = std::mem::zeroed();
@@ -339,7 +339,7 @@ fn streams_and_ranges_are_closed() {
     });
 }
 
-/// A number that no other test has, of a copy of `fd`.
+/// Duplicates `fd` to a number that no other test uses.
 fn high(fd: c_int) -> c_int {
     static GIVEN: AtomicI32 = AtomicI32::new(1);
     // SAFETY: there is room for the limits; numbers.
@@ -354,7 +354,7 @@ fn high(fd: c_int) -> c_int {
     copy
 }
 
-/// Gives `fd`, which was just closed, to another file, where that is not seen.
+/// Gives the number `fd`, which was just closed, to another file by calls that the stand-ins do not see.
 fn give(fd: c_int, to: c_int) {
     let arguments = [to as usize, fd as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
     // SAFETY: no memory is involved, and the number is free.
@@ -387,8 +387,8 @@ fn closing_no_directory_is_an_error() {
     });
 }
 
-/// By libc, as part of something else: what was known of the old file is not said of the new one, which
-/// waits. (A wait taken for that of a file in memory would keep the carrier for ever.)
+/// libc closes files as part of other calls. What was noted about the old file must not be applied to the new
+/// one, whose calls wait. (A call on it taken for one on a file in memory would block the carrier for ever.)
 #[test]
 fn what_libc_closes_is_forgotten() {
     on_one_carrier(|| {
@@ -417,7 +417,7 @@ fn what_libc_closes_is_forgotten() {
         for (name, old, close) in closings {
             let old = old();
             let fd = high(old.as_raw_fd());
-            // What it is, is asked now.
+            // This call looks at what kind of file it is.
             // SAFETY: room for a byte.
             let read = unsafe { libc::read(fd, [0u8].as_mut_ptr().cast(), 1) };
             assert!(read <= 0, "{name}");
@@ -433,7 +433,7 @@ fn what_libc_closes_is_forgotten() {
     });
 }
 
-/// The number stays a file's, of which nothing is known yet.
+/// The number stays in use, by a file about which nothing is known yet.
 #[test]
 fn a_stream_that_is_opened_anew_is_another_file() {
     on_one_carrier(|| {
@@ -472,7 +472,7 @@ fn closing_a_program_ends_the_reads_of_its_output() {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let fifo = path.clone();
     on_one_carrier(move || {
-        // It writes nothing, and ends when the FIFO does.
+        // This writes nothing, and ends when the FIFO is closed.
         let command = CString::new(format!("cat '{}'", fifo.display())).unwrap();
         // SAFETY: strings.
         let stream = unsafe { libc::popen(command.as_ptr(), c"re".as_ptr()) };

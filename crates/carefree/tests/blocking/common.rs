@@ -1,4 +1,4 @@
-//! What the tests of all families use.
+//! Helpers for the tests of all families.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use carefree::{Runtime, spawn};
 
-/// Longer than anything here takes, shorter than a person waits.
+/// Longer than any call in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Long enough for others to begin to wait, as a rule.
+/// As a rule long enough for other fibers to begin to wait.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Runs `f` as a fiber of a runtime with one carrier: if it blocks that, no other fiber runs.
@@ -16,7 +16,7 @@ pub(crate) fn on_one_carrier<T: Send + 'static>(f: impl FnOnce() -> T + Send + '
     Runtime::builder().carriers(1).build().unwrap().run(f)
 }
 
-/// How often this thread has given its processor away of itself, as it does to wait in the kernel.
+/// How often this thread has given up its processor by itself, as it does when it waits in the kernel.
 fn waits_of_this_thread() -> i64 {
     // SAFETY: zeros are an answer, which is filled in.
     unsafe {
@@ -59,7 +59,7 @@ pub(crate) fn while_another_runs<T>(call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// The `errno` the last call of libc's has left.
+/// The `errno` that the last call of libc's left.
 pub(crate) fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
@@ -72,7 +72,7 @@ pub(crate) fn checked(result: impl Into<i64>) -> Result<i64, i32> {
     }
 }
 
-/// Runs `f` in a fiber that is cancelled once it waits; what `f` returned.
+/// Runs `f` in a fiber that is cancelled once it waits. Returns what `f` returned.
 pub(crate) fn cancelled<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let fiber = spawn(f);
     carefree::sleep(MOMENT);
@@ -80,7 +80,7 @@ pub(crate) fn cancelled<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'stati
     fiber.join().unwrap()
 }
 
-/// Runs `f` under a short [`carefree::timeout`], which it must exceed; what `f` returned.
+/// Runs `f` under a short [`carefree::timeout`], which it must exceed. Returns what `f` returned.
 pub(crate) fn timed_out<T>(f: impl FnOnce() -> T) -> T {
     let mut value = None;
     assert!(carefree::timeout(MOMENT, || value = Some(f())).is_err());

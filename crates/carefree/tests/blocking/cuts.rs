@@ -30,15 +30,15 @@ type Take = Arc<dyn Fn() -> Taken + Send + Sync>;
 
 /// What one call waits for, and how it is counted.
 struct Scenario {
-    /// Has one more arrive.
+    /// Makes one more arrive.
     give: Box<dyn FnMut() + Send>,
-    /// Makes the call: how many it took, or its `errno`.
+    /// Makes the call. Returns how many it took, or its `errno`.
     take: Take,
-    /// Finds how many are left at the end, without waiting: those given are these and those taken.
+    /// Counts, without waiting, how many are left at the end. Those given are these and those taken.
     left: Box<dyn FnOnce() -> usize + Send>,
-    /// How many are given.
+    /// How many arrive in all.
     rounds: usize,
-    /// Whether the call waits as long as none is given.
+    /// Whether the call waits until one arrives.
     waits: bool,
 }
 
@@ -62,13 +62,13 @@ impl Scenario {
 /// How a row is tested.
 enum Test {
     Here(fn() -> Option<Scenario>),
-    /// By a test that its row names, for it needs a process of its own.
+    /// By a test that its row names, because it needs a process of its own.
     Elsewhere(&'static str),
 }
 
 use Test::{Elsewhere, Here};
 
-/// By a call of each row; one row may be here several times.
+/// How each row is tested, by a call of it. A row may be here several times.
 const TESTS: &[(&str, Test)] = &[
     ("read", Here(messages::read)),
     ("write", Here(messages::write)),
@@ -122,7 +122,7 @@ const TESTS: &[(&str, Test)] = &[
     ("syscall", Here(messages::syscall)),
 ];
 
-/// The rows of docs/calls.md: the names of the calls, what is said of being cut short, and the tests.
+/// The rows of docs/calls.md: the names of the calls, what cuts them short, and the tests.
 fn rows() -> Vec<(BTreeSet<String>, String, String)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/calls.md");
     let page = fs::read_to_string(page).unwrap();
@@ -158,7 +158,7 @@ fn until_about_the_limit(round: usize) {
     carefree::sleep(LIMIT - Duration::from_micros(40) + Duration::from_micros(round as u64 % 64));
 }
 
-/// Runs all scenarios, with calls that `cut` makes and cuts short in a round: the answer, and the
+/// Runs all scenarios. `cut` makes the call of a round and cuts it short; it returns the answer, and the
 /// `errno` of the cut if there was one.
 fn for_each_row(errno: c_int, cut: fn(usize, Take) -> (Taken, bool)) {
     let rows = rows();
@@ -174,7 +174,7 @@ fn for_each_row(errno: c_int, cut: fn(usize, Take) -> (Taken, bool)) {
                     until_about_the_limit(round);
                     give();
                 }
-                // What it gives by stays: its end would be another thing to arrive.
+                // The giving end stays open: its end would be one more thing to arrive.
                 give
             });
             let (mut taken, mut calls) = (0, 0);
@@ -186,7 +186,7 @@ fn for_each_row(errno: c_int, cut: fn(usize, Take) -> (Taken, bool)) {
             while more(taken, calls) {
                 let (answer, was_cut) = cut(calls, Arc::clone(&take));
                 calls += 1;
-                // A call that need not wait lets none run.
+                // A call that need not wait lets no other fiber run.
                 carefree::yield_now();
                 match answer {
                     Ok(some) => {
@@ -204,7 +204,7 @@ fn for_each_row(errno: c_int, cut: fn(usize, Take) -> (Taken, bool)) {
             }
             let _give = giving.join().unwrap();
             if waits && is_cut_short {
-                // What is left is taken, and then there is nothing to be had.
+                // Takes what is left. After that, nothing is to be had.
                 let mut in_vain = 0;
                 while in_vain < 3 {
                     match cut(in_vain, Arc::clone(&take)).0 {
@@ -234,12 +234,12 @@ fn by_a_cancellation() {
         let fiber = spawn(move || take());
         until_about_the_limit(round);
         fiber.cancel();
-        // A cancellation stays in force, whatever the call came to.
+        // A cancellation stays in force, whatever the call returned.
         (fiber.join().unwrap(), false)
     });
 }
 
-/// What has no `errno` of its own to say that it was cut short.
+/// For calls without an `errno` to report that they were cut short.
 fn unless_interrupted(answer: usize) -> Taken {
     match check() {
         Ok(()) => Ok(answer),
@@ -248,7 +248,7 @@ fn unless_interrupted(answer: usize) -> Taken {
     }
 }
 
-/// A new file that has no name any more.
+/// A new file without a name.
 fn unnamed() -> fs::File {
     open_both(&Directory::new().file())
 }

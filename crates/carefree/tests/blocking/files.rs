@@ -1,4 +1,4 @@
-//! Files that are waited for: FIFOs, locks, the disk.
+//! Calls on files that wait: for the other end of a FIFO, for a lock, for the disk.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use libc::c_int;
 
 use crate::common::*;
 
-/// A place for files of a test's own.
+/// A folder for a test's files.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -77,7 +77,7 @@ fn the_ends_of_a_fifo_wait_for_each_other() {
             carefree::sleep(MOMENT);
             assert!(!opened.load(Ordering::SeqCst), "the other end is not there yet");
             let second = if reader_first { for_writing(&path) } else { File::open(&path) }.unwrap();
-            // Nothing was written, and it goes on all the same.
+            // The open returns although nothing was written.
             let first = first.join().unwrap();
             assert!(!is_nonblocking(&first) && !is_nonblocking(&second));
             let (mut reader, mut writer) =
@@ -106,12 +106,12 @@ fn a_writer_that_is_gone_again_was_there() {
                 move || fs::read_to_string(path).unwrap()
             });
             carefree::sleep(MOMENT);
-            // By another process, which has left when the reader looks.
+            // The writer is another process, which has closed its end when the reader looks.
             let script = format!("printf '{text}' > {}", path.display());
             assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
             assert_eq!(reading.join().unwrap(), text);
         }
-        // The other way round: it waits for a reader.
+        // The other way round: the writer waits for a reader.
         let writing = spawn({
             let path = path.clone();
             move || fs::write(path, "from a fiber").unwrap()
@@ -163,8 +163,8 @@ fn what_is_wrong_with_a_file_is_said() {
 #[test]
 fn cancellation_and_timeouts_reach_into_open() {
     run(|| {
-        // Not the same for both: a reader's end that a child of another test has inherited, if only
-        // until it runs its program, would let a writer in.
+        // One FIFO for each: a child of another test may have inherited a reader's end until its exec, which
+        // would let a writer in.
         let directories = (Directory::new(), Directory::new());
         let (read, written) = (directories.0.fifo(), directories.1.fifo());
         let (one, two) = (read.clone(), written.clone());
@@ -230,7 +230,7 @@ fn a_lock_excludes_hundreds_of_fibers() {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                         carefree::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        // Half of them unlock by closing.
+                        // Every second one unlocks by closing the file.
                         if total.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
                             lock.call(&file, libc::F_UNLCK, true).unwrap();
                         }
@@ -343,7 +343,7 @@ fn files_reach_the_disk() {
     });
 }
 
-/// What has a fiber's work reach the disk is cut short before it is begun, or not at all.
+/// Calls that write data to the disk (`fsync` and its kin) are cut short before they begin, or not at all.
 #[test]
 fn cancellation_reaches_in_before_the_disk() {
     run(|| {

@@ -1,4 +1,4 @@
-//! What flags, time limits and signals make of calls that wait.
+//! Flags, time limits and signals of calls that wait.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ use libc::{c_int, c_void};
 
 use crate::common::*;
 
-/// Looks at all that was asked for.
+/// Peeks for a number of bytes.
 const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 fn tcp() -> (TcpStream, TcpStream) {
@@ -25,14 +25,14 @@ fn tcp() -> (TcpStream, TcpStream) {
 
 fn receive(from: &impl AsRawFd, length: usize, flags: c_int) -> Result<Vec<u8>, c_int> {
     let mut buffer = vec![0u8; length];
-    // SAFETY: as much room as is said.
+    // SAFETY: the buffer has the length that the call is told.
     let got = unsafe { libc::recv(from.as_raw_fd(), buffer.as_mut_ptr().cast(), length, flags) };
     let got = checked(got as i64)?;
     buffer.truncate(got as usize);
     Ok(buffer)
 }
 
-/// Writes `first` in a moment, then `second` in another.
+/// Writes `first` after a moment, and `second` after another.
 fn in_two_parts(mut to: impl Write + Send + 'static, first: &'static [u8], second: &'static [u8]) {
     drop(spawn(move || {
         carefree::sleep(MOMENT);
@@ -51,7 +51,7 @@ fn waitall_gets_all() {
         assert_eq!(receive(&server, 6, libc::MSG_WAITALL).unwrap(), b"abcdef");
         let (client, server) = UnixStream::pair().unwrap();
         in_two_parts(client, b"abc", b"def");
-        // The end comes before all is there.
+        // The stream ends before all bytes have come.
         assert_eq!(receive(&server, 9, libc::MSG_WAITALL).unwrap(), b"abcdef");
     });
 }
@@ -86,7 +86,7 @@ fn a_whole_message_is_received() {
         let fd = server.as_raw_fd();
         in_two_parts(client.try_clone().unwrap(), b"ab", b"cde");
         assert_eq!(receive_two(fd, 1, 4).unwrap(), b"abcde");
-        // It can be cut short, and what is there by then is kept.
+        // The call can be cut short, and keeps what has come by then.
         assert_eq!(cancelled(move || receive_two(fd, 2, 2)), Err(libc::ECANCELED));
         client.write_all(b"abc").unwrap();
         let part = carefree::timeout(MOMENT, || receive_two(fd, 2, 2));
@@ -98,7 +98,8 @@ fn a_whole_message_is_received() {
         server.set_read_timeout(None).unwrap();
         client.write_all(b"ef").unwrap();
         drop(client);
-        // The end, once those in the background have closed theirs, comes before all is there.
+        // When the writers in the background have closed their ends, the stream ends before all bytes have
+        // come.
         assert_eq!(receive_two(fd, 2, 2).unwrap(), b"ef");
     });
 }
@@ -116,7 +117,7 @@ fn a_part_of_all_is_not_lost() {
         let other = server.try_clone().unwrap();
         assert_eq!(cancelled(move || receive(&other, 6, libc::MSG_WAITALL)).unwrap(), b"cd");
         client.write_all(b"ef").unwrap();
-        // Which is the answer: the call was not cut short as far as its caller can tell.
+        // The call returns that part: for its caller it was not cut short.
         let part = carefree::timeout(MOMENT, || receive(&server, 6, libc::MSG_WAITALL));
         assert_eq!(part.unwrap().unwrap(), b"ef");
     });
@@ -202,7 +203,7 @@ fn messages_are_not_joined_to_make_up_all() {
             assert_eq!(receive(&one, 8, libc::MSG_WAITALL).unwrap(), b"ab");
             assert_eq!(receive(&one, 8, BOTH).unwrap(), b"cd");
             assert_eq!(receive(&one, 8, libc::MSG_WAITALL).unwrap(), b"cd");
-            // And when they come later.
+            // The same if they come later.
             carefree::scope(|s| {
                 s.spawn(|| {
                     carefree::sleep(MOMENT);
@@ -237,7 +238,7 @@ fn accepting_and_connecting_have_limits() {
     });
 }
 
-/// A queue that is full is nothing that goes on after the call.
+/// A connect that fails because the queue is full leaves nothing under way.
 #[test]
 fn connecting_to_a_full_queue_has_a_limit() {
     on_one_carrier(|| {
@@ -273,7 +274,7 @@ fn connecting_to_a_full_queue_has_a_limit() {
     });
 }
 
-/// Nothing is there yet to send data with the first packet, so the connection is waited for.
+/// The first packet cannot carry data yet (there is no cookie), so the call waits for the connection.
 #[test]
 fn data_goes_with_a_connection_or_after_it() {
     on_one_carrier(|| {
@@ -337,7 +338,7 @@ fn a_broken_pipe_is_signalled_unless_the_caller_does_not_want_it() {
                 } as i64);
             }
             assert_eq!(sent, Err(libc::EPIPE));
-            // Of two calls: the one that has sent a part succeeds, and raises nothing.
+            // Of two calls, the one that has sent a part succeeds without a signal.
             assert_eq!(count() - before, signals, "{flags}");
         }
         let mut ends = [0; 2];
@@ -351,7 +352,7 @@ fn a_broken_pipe_is_signalled_unless_the_caller_does_not_want_it() {
         let before = count();
         let mut sent = Ok(0);
         while sent.is_ok() {
-            // A whole number of pages, so that none is left half full.
+            // A whole number of pages, so that no page of the pipe is left half full.
             // SAFETY: as many bytes as is said.
             sent = checked(
                 unsafe { libc::write(ends[1], data.as_ptr().cast::<c_void>(), 65536) } as i64
@@ -431,7 +432,7 @@ fn a_datagram_too_long_says_so() {
             later.send_to(b"0123456789", to).unwrap();
         }));
         let mut buffer = [0u8; 4];
-        // SAFETY: as much room as is said.
+        // SAFETY: the buffer has the length that the call is told.
         let got =
             unsafe { libc::recv(a.as_raw_fd(), buffer.as_mut_ptr().cast(), 4, libc::MSG_TRUNC) };
         assert_eq!(got, 10);
@@ -548,7 +549,7 @@ fn the_later_forms_have_flags() {
             assert_eq!(checked(libc::read(from, 8 as *mut c_void, 1) as i64), Err(libc::EFAULT));
             assert_eq!(read(-1, 0), Ok(1));
             assert_eq!(byte, b'z');
-            // What is wrong is said though there is nothing to read.
+            // The error is reported although there is nothing to read.
             let many = vec![buffer; libc::UIO_MAXIOV as usize + 1];
             let read_many = libc::readv(from, many.as_ptr(), many.len() as c_int);
             assert_eq!(checked(read_many as i64), Err(libc::EINVAL));
@@ -589,7 +590,7 @@ fn short_writes_to_a_pipe_are_not_mixed() {
         let mut all = Vec::new();
         while all.len() < 16 * 40 * 1000 {
             let mut buffer = [0u8; 3000];
-            // SAFETY: as much room as is said.
+            // SAFETY: the buffer has the length that the call is told.
             let got = unsafe { libc::read(from, buffer.as_mut_ptr().cast(), 3000) };
             all.extend_from_slice(&buffer[..got as usize]);
         }

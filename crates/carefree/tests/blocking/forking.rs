@@ -1,4 +1,4 @@
-//! `fork`, and programs that are talked with.
+//! `fork`, and programs that tests talk to.
 
 use std::backtrace::Backtrace;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use carefree::{offload, run, scope, spawn};
 
 use crate::common::{LONG, on_one_carrier};
 
-/// With something to do between fork and exec, `std` forks by itself; else it is `posix_spawn`.
+/// `std` forks only if it has something to do before the exec. Otherwise it calls `posix_spawn`.
 #[test]
 fn hundreds_of_fibers_fork_and_exec() {
     run(|| {
@@ -46,7 +46,7 @@ fn a_program_is_fed_and_read() {
         let (mut to, mut from) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
         let text = "through another process and back\n".repeat(10_000);
         let sent = text.clone();
-        // More than a pipe holds: both sides wait.
+        // More than a pipe holds, so both sides wait.
         let writes = spawn(move || to.write_all(sent.as_bytes()));
         let mut back = String::new();
         from.read_to_string(&mut back).unwrap();
@@ -56,7 +56,7 @@ fn a_program_is_fed_and_read() {
     });
 }
 
-/// Sockets, locks, channels and sleeps between fibers; returns what they have counted.
+/// Fibers that use sockets, locks, channels and sleeps; returns what they count.
 fn converse() -> i32 {
     let pairs = 8;
     let total = Arc::new((Mutex::new(0), Condvar::new()));
@@ -92,7 +92,7 @@ fn converse() -> i32 {
 
 /// Calls `f` in the child of a fork and returns its value, or the signal that ended it.
 fn forked(f: impl FnOnce() -> i32) -> Result<i32, i32> {
-    // SAFETY: what the child does is what is tested.
+    // SAFETY: that the child may go on so is what is tested.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -109,7 +109,7 @@ fn forked(f: impl FnOnce() -> i32) -> Result<i32, i32> {
     if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(status) }
 }
 
-/// The child has a reactor of its own, and the parent's goes on.
+/// The child has a reactor of its own, and the parent's is not disturbed.
 #[test]
 fn fibers_on_both_sides_of_a_fork() {
     run(|| {
@@ -152,7 +152,7 @@ fn the_childs_first_fiber_blocks_as_a_thread() {
     });
 }
 
-/// What a fiber of the parent's was in the middle of doing once, the child does anew, as libc has it.
+/// A `pthread_once` that a fiber of the parent was running is run anew in the child, as with libc's own.
 #[test]
 fn a_once_that_was_under_way_is_done_by_the_child() {
     static ONCE: AtomicI32 = AtomicI32::new(libc::PTHREAD_ONCE_INIT);
@@ -178,7 +178,7 @@ fn a_once_that_was_under_way_is_done_by_the_child() {
             // SAFETY: no memory is involved. It must not take a minute to fail.
             unsafe { libc::alarm(10) };
             GO.store(true, Ordering::SeqCst);
-            // Two fibers: one does it, the other waits for that.
+            // Of two fibers, one runs the function and the other waits for it.
             let both = [(); 2].map(|()| spawn(once));
             both.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap(), 0));
             BEGUN.load(Ordering::SeqCst)
@@ -190,7 +190,7 @@ fn a_once_that_was_under_way_is_done_by_the_child() {
     });
 }
 
-/// Sets what it refers to when it goes, be it by a panic.
+/// Sets a flag when it is dropped, also by a panic.
 struct SetAtLast<'a>(&'a AtomicBool);
 
 impl Drop for SetAtLast<'_> {
@@ -199,8 +199,8 @@ impl Drop for SetAtLast<'_> {
     }
 }
 
-/// Other fibers are in the midst of taking backtraces, which asks the loader for its libraries. (The
-/// child takes none: `std` locks meanwhile, and the fiber that has the lock may not be in the child.)
+/// Other fibers take backtraces, which ask the loader for its libraries. (The child takes none: `std` holds a
+/// lock meanwhile, and the fiber that holds it may not be in the child.)
 #[test]
 fn forks_while_other_fibers_take_backtraces() {
     run(|| {
@@ -217,7 +217,7 @@ fn forks_while_other_fibers_take_backtraces() {
                     }
                 });
             }
-            // The scope waits for them, also when an assertion fails.
+            // The scope waits for the fibers, also when an assertion fails.
             let _over = SetAtLast(&over);
             for _ in 0..10 {
                 let sum = forked(|| {
@@ -269,13 +269,13 @@ impl Drop for Acceptors {
     }
 }
 
-/// A fiber that sees a connection which another process takes must not block its carrier until the next one
-/// comes.
+/// A fiber is woken for a connection that another process then takes. It must not block its carrier until the
+/// next one comes.
 #[test]
 fn accepting_beside_other_processes_blocks_no_other_fiber() {
     static STEPS: AtomicU64 = AtomicU64::new(0);
     static OVER: AtomicBool = AtomicBool::new(false);
-    // A name in no file system: connecting to it takes least.
+    // An abstract name: connecting to it costs least.
     let name = format!("carefree-forking-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let listener = UnixListener::bind_addr(&address).unwrap();
@@ -300,7 +300,7 @@ fn accepting_beside_other_processes_blocks_no_other_fiber() {
     for burst in 0..1000 {
         let connections: Vec<_> =
             (0..1 + burst % 16).map(|_| UnixStream::connect_addr(&address).unwrap()).collect();
-        // No further one comes until a fiber has run.
+        // No other connection comes until a fiber has run.
         let (before, begun) = (STEPS.load(Ordering::SeqCst), Instant::now());
         while STEPS.load(Ordering::SeqCst) < before + 2 {
             assert!(begun.elapsed() < LONG / 2, "accepting blocks the carrier");
@@ -310,7 +310,7 @@ fn accepting_beside_other_processes_blocks_no_other_fiber() {
     }
     drop(others);
     OVER.store(true, Ordering::SeqCst);
-    // For the last one that is waited for.
+    // Ends the last wait.
     let accepted = loop {
         drop(UnixStream::connect_addr(&address));
         if fibers.is_finished() {

@@ -176,7 +176,7 @@ fn messages_of_system_v() {
         assert_eq!(receive(number, 0, 0), Ok(*b"too many"));
         assert_eq!(cancelled(move || receive(number, 0, 0)), Err(libc::ECANCELED));
         assert_eq!(timed_out(|| receive(number, 0, 0)), Err(libc::ETIMEDOUT));
-        // Removed while it is waited for.
+        // The queue is removed while a fiber waits.
         let receiving = spawn(move || receive(number, 0, 0));
         carefree::sleep(MOMENT);
         drop(queue);
@@ -231,7 +231,7 @@ fn semaphores_of_system_v() {
         assert!(begun.elapsed() >= Duration::from_millis(30));
         assert_eq!(cancelled(move || change(set, -1, 0)), Err(libc::ECANCELED));
         assert_eq!(timed_out(|| change(set, -1, 0)), Err(libc::ETIMEDOUT));
-        // A thread's changes are seen as well.
+        // Changes by a thread are noticed as well.
         let taking = spawn(move || change(set, -1, 0));
         carefree::sleep(MOMENT);
         std::thread::spawn(move || change(set, 1, 0).unwrap()).join().unwrap();

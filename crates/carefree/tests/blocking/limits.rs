@@ -1,7 +1,7 @@
-//! What was received just when a limit ends, or a cancellation comes, is not lost.
+//! What is received at the moment at which a limit ends, or a cancellation comes, is not lost.
 //!
-//! Each test has things arrive at the very moment at which their receivers give up, again and again, and
-//! counts what was sent and what was received: with one lost the two differ.
+//! In each test, things arrive again and again just when their receivers give up. The test compares the number
+//! sent with the number received.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +34,8 @@ fn several(f: impl Fn() -> usize + Clone + Send + 'static) -> usize {
     fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum()
 }
 
-/// What a call came to under the limit: nothing if it was cut short, and then both say so.
+/// The result of a call under the limit: `None` if it was cut short, which the call and `timeout` must both
+/// report.
 fn received<T>(call: impl FnOnce() -> std::io::Result<T>) -> Option<T> {
     let (answer, limited) = timeout_with_value(LIMIT, call);
     match answer {
@@ -86,7 +87,7 @@ fn connections() {
                 let answered = |round| {
                     until_about_the_limit(round);
                     let mut client = TcpStream::connect(address).unwrap();
-                    // Nothing if it was accepted and closed.
+                    // The end, if the connection was accepted and closed.
                     client.read(&mut [0; 1]).unwrap()
                 };
                 (0..ROUNDS).map(answered).sum::<usize>()
@@ -137,7 +138,7 @@ fn descriptors() {
     let got = run(|| {
         several(|| {
             let (receiver, sender) = UnixDatagram::pair().unwrap();
-            // What is sent is the writing end of a pipe: at the pipe's end each is known to be closed.
+            // Sends the writing end of a pipe. When the pipe has ended, each copy is known to be closed.
             let (mut end, each) = std::io::pipe().unwrap();
             let sending = spawn(move || {
                 for round in 0..ROUNDS {
@@ -164,7 +165,7 @@ fn descriptors() {
                     got += 1;
                     drop(descriptor);
                 } else if sending.is_finished() {
-                    // What has been sent is there.
+                    // What was sent has arrived.
                     in_vain += 1;
                     assert!(in_vain < 50, "{got} of {ROUNDS} messages were received");
                 }
@@ -222,7 +223,7 @@ fn permits() {
         });
         let mut taken = 0;
         while !giving.is_finished() || given.available() > 0 {
-            // With a permit in an `Err`, which would be dropped, there would be no end to them.
+            // If an `Err` dropped a permit, it would be released and taken again: more than were given.
             if let Ok(permit) = timeout(LIMIT, || given.acquire()) {
                 permit.unwrap().forget();
                 taken += 1;
@@ -242,7 +243,7 @@ fn values_of_fibers() {
                 until_about_the_limit(round);
                 Box::new(round)
             }));
-            // `wait` leaves the handle to its caller.
+            // `wait` only borrows the handle.
             let (ended, limited) = timeout_with_value(LIMIT, || fiber.as_ref().unwrap().wait());
             assert_eq!(ended.is_ok(), limited.is_ok());
             late += usize::from(ended.is_err());
@@ -250,7 +251,7 @@ fn values_of_fibers() {
                 assert_eq!(*fiber.take().unwrap().join().unwrap(), round);
                 continue;
             }
-            // `join` says that it was cut short only if there is no value.
+            // `join` reports that it was cut short only if there is no value.
             let (joined, limited) = timeout_with_value(LIMIT, || fiber.take().unwrap().join());
             match joined {
                 Ok(value) => assert_eq!((*value, limited), (round, Ok(()))),
@@ -319,7 +320,7 @@ fn bytes_that_come_with_a_cancellation() {
                     let mut reader = reader.try_clone().unwrap();
                     move || {
                         let read = reader.read(&mut [0; 8]);
-                        // Whatever the call came to, the next one is told.
+                        // Whatever the call returned, the next one reports the cancellation.
                         carefree::sleep(LONG);
                         let next = carefree::check();
                         (read, next)
@@ -353,7 +354,7 @@ fn the_part_that_was_written() {
     run(|| {
         let (mut reader, mut writer) = UnixStream::pair().unwrap();
         let data = vec![1; 1 << 22];
-        // The call answers what it has done, and the one after it is cut short at once.
+        // The call returns what it has done, and the next one is cut short at once.
         let (answers, limited) = timeout_with_value(MOMENT, || {
             let part = writer.write(&data);
             (part, writer.write(&data).unwrap_err().kind())
@@ -393,7 +394,7 @@ fn what_is_not_cut_short_does_not_count_as_such() {
             condition.wait_timeout(lock.lock().unwrap(), 3 * MOMENT).unwrap().1.timed_out()
         });
         assert_eq!(waited, Ok(true));
-        // Nor does one that had a result all the same, long after.
+        // Nor does the limit of a call that had a result, long afterwards.
         let finished = spawn(|| 7);
         while !finished.is_finished() {
             carefree::yield_now();

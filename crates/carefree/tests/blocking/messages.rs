@@ -48,13 +48,13 @@ impl Messages {
 
     fn receive(&mut self, fd: c_int, flags: c_int, time: *mut timespec) -> Result<i64, c_int> {
         let count = self.headers.len() as u32;
-        // SAFETY: as many messages as are said.
+        // SAFETY: the array has as many messages as the call is told.
         checked(unsafe { libc::recvmmsg(fd, self.headers.as_mut_ptr(), count, flags as _, time) })
     }
 
     fn send(&mut self, fd: c_int, flags: c_int) -> Result<i64, c_int> {
         let count = self.headers.len() as u32;
-        // SAFETY: as many messages as are said.
+        // SAFETY: the array has as many messages as the call is told.
         checked(unsafe { libc::sendmmsg(fd, self.headers.as_mut_ptr(), count, flags as _) })
     }
 
@@ -188,13 +188,13 @@ fn cancellation_and_timeouts_reach_in() {
         let receive = move || Messages::new(3).receive(fd, 0, ptr::null_mut());
         assert_eq!(cancelled(receive), Err(libc::ECANCELED));
         assert_eq!(timed_out(receive), Err(libc::ETIMEDOUT));
-        // What has come is kept.
+        // What was received is kept.
         other.send(b"x").unwrap();
         assert_eq!(carefree::timeout(MOMENT, receive), Ok(Ok(1)));
     });
 }
 
-/// A refusal that comes back when two messages are there is the next call's.
+/// A refusal (ICMP) that comes after two messages is reported to the next call.
 #[test]
 fn an_error_after_some_messages_is_not_lost() {
     on_one_carrier(|| {

@@ -21,8 +21,7 @@ fn with_shared_thread_local_storage_over_epoll() {
     again_with(&[("CAREFREE_TLS", "shared"), ("CAREFREE_REACTOR", "epoll")]);
 }
 
-/// There the calls are libc's own: what programs do with them works, and neither cancellation nor
-/// `close` reaches into them.
+/// In this mode the calls are libc's own. They work, but neither cancellation nor `close` ends them.
 #[test(seconds = 600)]
 fn with_threads_in_place_of_fibers() {
     const FAMILIES: &[&str] =

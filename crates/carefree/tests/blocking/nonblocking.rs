@@ -33,7 +33,7 @@ fn an_eventfd_counts_without_waiting() {
             assert_eq!(event.read(&mut count).unwrap(), 8);
             assert_eq!(u64::from_ne_bytes(count), 3);
         }
-        // Full: one less than all ones is the most it holds.
+        // Fills it: the most it holds is one less than all ones.
         event.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
         let error = event.write(&1u64.to_ne_bytes()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
@@ -77,7 +77,7 @@ fn a_regular_file_is_always_ready() {
         let text = vec![7; 3_000_000];
         file.write_all(&text).unwrap();
         file.sync_all().unwrap();
-        // Out of memory, as far as the kernel agrees: what is read has to be fetched first.
+        // Drops it from the page cache, if the kernel agrees, so that a read must fetch it.
         // SAFETY: a call with numbers.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         std::io::Seek::rewind(&mut file).unwrap();
@@ -87,7 +87,7 @@ fn a_regular_file_is_always_ready() {
     });
 }
 
-/// Numbers that the same socket has got by all the ways there are.
+/// Descriptors of one socket, made in all possible ways.
 fn duplicates(socket: &UnixStream) -> Vec<UnixStream> {
     let own = |fd: RawFd| {
         assert!(fd >= 0);
@@ -109,7 +109,7 @@ fn duplicates(socket: &UnixStream) -> Vec<UnixStream> {
     }
 }
 
-/// Waits on the socket, in vain, so that what it is like is known.
+/// Waits for the socket in vain, so that the kind of file is noted.
 fn wait_once(mut socket: &UnixStream, limit: Duration) {
     socket.set_read_timeout(Some(limit)).unwrap();
     let begun = Instant::now();
@@ -120,7 +120,7 @@ fn wait_once(mut socket: &UnixStream, limit: Duration) {
 const SHORT: Duration = Duration::from_millis(2);
 const LONG: Duration = Duration::from_secs(20);
 
-/// A read that does not wait.
+/// A read that must not wait.
 fn answers_at_once(mut socket: &UnixStream) {
     let begun = Instant::now();
     assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -161,7 +161,7 @@ fn a_time_limit_set_through_another_number_holds() {
     });
 }
 
-/// `read` and `write` of a socket that has been waited on take another way than the first ones.
+/// `read` and `write` of a socket take another path once a fiber has waited for it.
 #[test]
 fn plain_reads_and_writes_of_a_socket() {
     run(|| {
@@ -179,7 +179,7 @@ fn plain_reads_and_writes_of_a_socket() {
         there.write_all(b"abc").unwrap();
         assert_eq!(read(8), 3);
         assert_eq!(write(b""), 0);
-        // More than fits: returns when all is written, as of any file in blocking mode.
+        // More than fits. In blocking mode the call returns when all is written.
         let much = vec![7; 4 << 20];
         let reading = carefree::spawn(move || {
             let mut got = vec![0; 4 << 20];
@@ -189,12 +189,12 @@ fn plain_reads_and_writes_of_a_socket() {
         });
         assert_eq!(write(&much), 4 << 20);
         drop(reading.join().unwrap());
-        // A process that another test forks may have the other end for as long as it lives.
+        // A process that another test forks may keep the other end open.
         here.set_read_timeout(None).unwrap();
         assert_eq!(read(8), 0);
         here.set_nonblocking(true).unwrap();
         assert_eq!(read(8), 0);
-        // The number as another file's, which is no socket.
+        // The number is given to another file, which is no socket.
         let event = eventfd(0);
         // SAFETY: a new descriptor takes the place of ours.
         unsafe { libc::syscall(libc::SYS_dup3, event.as_raw_fd(), fd, 0) };
@@ -204,8 +204,8 @@ fn plain_reads_and_writes_of_a_socket() {
     });
 }
 
-/// A child that shares its parent's memory until it executes a program closes numbers of its own: what the
-/// parent knows of its files stays.
+/// A child that shares its parent's memory until its exec closes descriptors of its own. What the parent has
+/// noted about its files stays.
 #[test]
 fn a_child_in_the_parents_memory_closes_its_own_files() {
     extern "C" fn close_it(fd: *mut libc::c_void) -> libc::c_int {
@@ -215,7 +215,7 @@ fn a_child_in_the_parents_memory_closes_its_own_files() {
     run(|| {
         let (reader, mut writer) = UnixStream::pair().unwrap();
         let other = reader.try_clone().unwrap();
-        // It is known that it waits.
+        // The file is noted as one that waits.
         let written = carefree::spawn(move || {
             carefree::sleep(Duration::from_millis(1));
             writer.write_all(b"x").unwrap();

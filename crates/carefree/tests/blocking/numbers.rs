@@ -55,7 +55,7 @@ fn they_wait_as_the_functions_do() {
             let flags = libc::O_RDONLY | libc::O_CLOEXEC;
             let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags) as c_int;
             assert!(file >= 0);
-            // More than fits: until it is read.
+            // More than fits, so the call waits until some of it is read.
             let sending = spawn(move || {
                 libc::syscall(libc::SYS_sendfile, fd, file, ptr::null_mut::<u8>(), 1_000_000)
             });
@@ -74,7 +74,7 @@ fn they_wait_as_the_functions_do() {
     });
 }
 
-/// The calls that receive from a socket of datagrams.
+/// Calls that receive from a datagram socket.
 #[test]
 fn every_number_that_receives_waits() {
     on_one_carrier(|| {
@@ -170,7 +170,7 @@ fn every_number_that_sends_waits_for_room() {
     });
 }
 
-/// What waits on a number is driven out of it, however it is given away.
+/// Fibers that wait on a descriptor are woken, whichever call replaces the file.
 #[test]
 fn numbers_that_close() {
     on_one_carrier(|| {

@@ -1,4 +1,4 @@
-//! Pointers that lead nowhere: a call answers `EFAULT` for them on a fiber as on a thread.
+//! Bad pointers: a call answers `EFAULT` for them on a fiber as on a thread.
 
 use std::ffi::{c_int, c_void};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use libc::{iovec, mmsghdr, msghdr, timespec};
 
 use crate::common::{checked, on_one_carrier};
 
-/// Memory that can be read and written, and ends with its page: behind it there is nothing.
+/// Memory that can be read and written, followed by an unmapped page.
 struct Edge {
     memory: *mut c_void,
     length: usize,
@@ -23,7 +23,7 @@ impl Edge {
         Edge::after(PAGE)
     }
 
-    /// With `length` bytes that are there, of whole pages.
+    /// `length` mapped bytes, in whole pages.
     fn after(length: usize) -> Edge {
         // SAFETY: new pages, of which the last is made unreadable.
         unsafe {
@@ -41,7 +41,7 @@ impl Edge {
         }
     }
 
-    /// Room for `there` of a value's bytes, and no more.
+    /// A value of which only the first `there` bytes are mapped.
     fn part<T>(&self, there: usize) -> *mut T {
         self.memory.wrapping_byte_add(self.length - there).cast()
     }
@@ -56,7 +56,7 @@ impl Drop for Edge {
 
 type Calls = Vec<(&'static str, Result<i64, c_int>)>;
 
-/// What each call says to a pointer that leads nowhere, with nothing to read and room to write.
+/// The answer of each call to a bad pointer, when there is nothing to read and room to write.
 fn calls() -> Calls {
     let edge = Edge::new();
     let (left, _right) = UnixStream::pair().unwrap();
@@ -80,7 +80,7 @@ fn calls() -> Calls {
             let both = libc::MSG_WAITALL | libc::MSG_PEEK;
             let soon = timespec { tv_sec: 0, tv_nsec: 1000 };
             let mut say = |name, result: i64| answers.push((name, checked(result)));
-            // Several times: a file that had nothing to read is not tried before one waits for it.
+            // Several times: after failed tries, a call on the file waits before it tries.
             for _ in 0..6 {
                 for count in [1, 2] {
                     say("readv", libc::readv(from, nowhere.cast(), count) as i64);
@@ -130,7 +130,7 @@ fn calls() -> Calls {
             }
         }
     }
-    // What is there in part only.
+    // Memory that is mapped in part.
     for there in [1, 8, 15] {
         // SAFETY: the kernel reads and writes what is there, and says what is not.
         unsafe {
@@ -143,7 +143,7 @@ fn calls() -> Calls {
     }
     // SAFETY: nothing owns them.
     unsafe {
-        // One that is there, up to the last byte.
+        // Memory that is mapped up to the last byte.
         let last = edge.part::<iovec>(size_of::<iovec>());
         last.write(buffer);
         assert_eq!(libc::write(to, b"x".as_ptr().cast(), 1), 1);
@@ -167,7 +167,7 @@ fn they_are_answered_as_on_a_thread() {
     assert_eq!(on_a_fiber.len(), on_a_thread.len());
 }
 
-/// A child whose end could not be told has ended all the same.
+/// A child whose status could not be written is reaped all the same.
 #[test]
 fn nor_is_the_end_of_a_child_told_to_nowhere() {
     let answers = on_one_carrier(|| {
@@ -180,9 +180,9 @@ fn nor_is_the_end_of_a_child_told_to_nowhere() {
     assert_eq!(answers, (Err(libc::EFAULT), Some(Some(libc::ECHILD))));
 }
 
-/// Sends two messages over a stream, of which the first ends at a bad pointer behind many bytes: how
-/// many were sent, how long the first was, and what the other end gets. The socket is `full` when the
-/// call begins, so that the call waits, or it has room.
+/// Sends two messages over a stream, the first of which ends at a bad pointer after many bytes. Returns how
+/// many were sent, how long the first was, and what the other end got. If the socket is `full` when the call
+/// begins, the call waits; else it has room.
 fn send_up_to_a_bad_pointer(full: bool) -> (Result<i64, c_int>, u32, Vec<u8>) {
     const THERE: usize = 100 * PAGE;
     let edge = Edge::after(THERE);
@@ -211,7 +211,7 @@ fn send_up_to_a_bad_pointer(full: bool) -> (Result<i64, c_int>, u32, Vec<u8>) {
     (checked(sent), messages[0].msg_len, reader.join().unwrap())
 }
 
-/// Writes zeros until the socket has no room: how many.
+/// Writes zeros until the socket has no room; returns how many.
 fn fill(mut socket: &UnixStream) -> usize {
     socket.set_nonblocking(true).unwrap();
     let zeros = [0; PAGE];

@@ -14,7 +14,7 @@ unsafe extern "C" {
     fn wait3(status: *mut c_int, options: c_int, used: *mut libc::rusage) -> pid_t;
 }
 
-/// A child that runs `sh -c script`, for others than `std` to wait for.
+/// A child that runs `sh -c script` and that `std` does not wait for.
 pub(crate) fn child(script: &str) -> pid_t {
     #[expect(clippy::zombie_processes, reason = "waited for by its number")]
     let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
@@ -101,7 +101,7 @@ fn a_stopped_child_is_seen_to_stop_and_to_go_on() {
         // SAFETY: no memory is involved.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
         let status = waiting.join().unwrap();
-        // It may have ended before it was looked at.
+        // The child may have ended before this looks.
         if libc::WIFCONTINUED(status) {
             assert_eq!(libc::WEXITSTATUS(wait_for(pid, 0).unwrap().1), 4);
         } else {
@@ -125,7 +125,7 @@ fn waitid_says_what_became_of_a_child() {
             assert_eq!(while_another_runs(|| libc::waitid(kind, id, place, leave)), 0);
             assert_eq!((info.si_pid(), info.si_status()), (pid, 9));
             assert_eq!(info.si_code, libc::CLD_EXITED);
-            // Still there; now taken.
+            // The child is still to be reaped; now it is.
             assert_eq!(libc::waitid(kind, id, ptr::null_mut(), libc::WEXITED), 0);
             let gone = libc::waitid(kind, id, place, libc::WEXITED);
             assert_eq!(checked(gone), Err(libc::ECHILD));
@@ -168,7 +168,7 @@ fn commands_of_the_shell_and_their_output() {
     });
 }
 
-/// In a process of its own, for it waits for any child.
+/// Needs a process of its own, because it waits for any child.
 #[test]
 fn any_child_and_those_of_a_group() {
     if std::env::var_os("CAREFREE_TEST_ANY_CHILD").is_none() {

@@ -251,7 +251,7 @@ fn select_waits_for_all_its_sets() {
             assert!(!has(&read, a) && !has(&write, b));
             assert_eq!((time.tv_sec, time.tv_usec), (0, 0));
 
-            // As a sleep, and `pselect`, which leaves its time alone.
+            // As a sleep; and `pselect` leaves its timeout unchanged.
             let mut time = timeval { tv_sec: 0, tv_usec: 20_000 };
             assert_eq!(while_another_runs(|| libc::select(0, none, none, none, &raw mut time)), 0);
             let time = timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -261,7 +261,7 @@ fn select_waits_for_all_its_sets() {
             assert_eq!(selected, 0);
             assert_eq!(time.tv_nsec, 20_000_000);
 
-            // A number that no other test gets soon.
+            // A descriptor that no other test gets soon.
             let number = libc::fcntl(a, libc::F_DUPFD, 700);
             libc::close(number);
             let mut closed = set_of(&[number]);
@@ -363,7 +363,7 @@ fn cancellation_and_timeouts_reach_in() {
         };
         assert_eq!(cancelled(waits), Err(libc::ECANCELED));
         assert_eq!(timed_out(waits), Err(libc::ETIMEDOUT));
-        // Nothing was left behind on the files.
+        // No waiter is left on the files.
         soon(&two);
         assert_eq!(epoll.wait(-1), Ok(vec![fds[0]]));
     });
@@ -406,7 +406,7 @@ fn a_connection_with_a_time_limit() {
     });
 }
 
-/// Numbers that look like chance, the same each time.
+/// Pseudorandom numbers, the same in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -448,7 +448,7 @@ fn events_limits_and_cancellations_in_any_order_lose_nothing() {
                             let polled = poll(&mut files, 1000);
                             (polled, files.map(|file| file.revents))
                         };
-                        // Cut short by a limit, by a cancellation, or not.
+                        // The wait is cut short by a limit, by a cancellation, or not at all.
                         let mut answer = (Err(libc::ETIMEDOUT), [0; 3]);
                         match chance.below(3) {
                             0 => answer = poll_now(),
@@ -484,8 +484,8 @@ fn events_limits_and_cancellations_in_any_order_lose_nothing() {
 
 #[test]
 fn select_looks_no_further_than_there_are_numbers() {
-    // As programs write that ask for the most files they may have. In a process of its own: where
-    // others have opened thousands of files, the kernel would look further as well.
+    // As programs do that pass the largest number of files. In a process of its own: where other tests have
+    // opened thousands of files, the kernel would look at more bits as well.
     const ALONE: &str = "CAREFREE_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
         let name = "ready::select_looks_no_further_than_there_are_numbers";

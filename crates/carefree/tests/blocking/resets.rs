@@ -1,4 +1,4 @@
-//! Connections that the peer resets while a call has sent or received a part of its bytes.
+//! Connections that the peer resets when a call has sent or received a part of its bytes.
 
 use std::ffi::c_int;
 use std::io::{Read, Write};
@@ -46,8 +46,8 @@ fn halves(from: *const u8, length: usize) -> [libc::iovec; 2] {
     ]
 }
 
-/// What a call that sends more than the socket takes says, and the next one: whether it was a part, or
-/// the error. (A third one would raise a signal, which another test counts.)
+/// The results of a call that sends more than the socket takes, and of the next call: a part, or the error. (A
+/// third call would raise a signal, which another test counts.)
 fn answers(send: Send, connection: &TcpStream) -> [Result<bool, i32>; 2] {
     let bytes = vec![0u8; 64 << 20];
     [(); 2].map(|()| {
@@ -69,7 +69,7 @@ fn reset(mut far: TcpStream) {
     linger_no_more(&far);
 }
 
-/// Has the connection's end reset it.
+/// Resets the connection from this end.
 fn linger_no_more(far: &TcpStream) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: a time as the option wants it.
@@ -80,7 +80,7 @@ fn linger_no_more(far: &TcpStream) {
     assert_eq!(set, 0);
 }
 
-/// The call that has sent a part says how much, and the next one why it ended there.
+/// The call that has sent a part returns it, and the next call reports why it ended there.
 #[test]
 fn what_ended_a_part_is_the_next_calls() {
     let expected = [Ok(true), Err(libc::ECONNRESET)];
@@ -90,7 +90,7 @@ fn what_ended_a_part_is_the_next_calls() {
         assert_eq!(answers(send, &near), expected, "{name} on a thread");
         resets.join().unwrap();
 
-        // On one carrier: it is reset when the call has parked.
+        // On one carrier, so that the reset comes when the call has parked.
         let told = on_one_carrier(move || {
             let (near, far) = connection();
             let resets = spawn(move || reset(far));
@@ -156,7 +156,7 @@ unsafe fn receive_message(fd: c_int, to: *mut u8, length: usize, control: usize)
 enum End {
     Reset,
     Closed,
-    /// In the one direction.
+    /// Shut down in one direction.
     ShutDown,
 }
 
@@ -177,7 +177,7 @@ fn bytes(connection: c_int, question: libc::Ioctl) -> c_int {
     bytes
 }
 
-/// Sends a part to `near`, and ends the connection. What comes back has to be kept.
+/// Sends a part to `near`, and ends the connection. The result must be kept until the test has ended.
 fn send_part(mut far: TcpStream, near: c_int, end: End, when: When) -> Option<TcpStream> {
     far.write_all(b"part").unwrap();
     while bytes(far.as_raw_fd(), libc::TIOCOUTQ) > 0
@@ -196,7 +196,7 @@ fn send_part(mut far: TcpStream, near: c_int, end: End, when: When) -> Option<Tc
     None
 }
 
-/// What three calls say, which each want twice as much as is sent.
+/// The results of three calls, each of which asks for twice as much as is sent.
 fn receive_thrice(
     receive: Receive,
     end: End,
@@ -218,10 +218,10 @@ fn receive_thrice(
     told
 }
 
-/// Waits for the end of what was started, and says what that returned.
+/// Waits for a thread or fiber, and returns its result.
 type Join = Box<dyn FnOnce() -> Option<TcpStream>>;
 
-/// The call that has received a part says how much, and the next one why it ended there.
+/// The call that has received a part returns it, and the next call reports why it ended there.
 #[test]
 fn what_ended_a_received_part_is_the_next_calls() {
     for end in [End::Reset, End::Closed, End::ShutDown] {
@@ -229,7 +229,7 @@ fn what_ended_a_received_part_is_the_next_calls() {
         for when in [When::Before, When::Amid] {
             for (name, receive) in RECEIVES {
                 if when == When::Amid && name == "recv after a look" {
-                    // It takes nothing while it waits.
+                    // The call takes nothing while it waits.
                     continue;
                 }
                 let said = format!("{name}, {end:?} {when:?}");

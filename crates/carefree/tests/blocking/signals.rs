@@ -24,7 +24,7 @@ fn only() -> sigset_t {
     }
 }
 
-/// Runs the test `name` again, in a process where [`SIGNAL`] is blocked; there, says so.
+/// Runs the test `name` again in a process where [`SIGNAL`] is blocked. Returns whether this is that process.
 fn is_alone(name: &str) -> bool {
     const VARIABLE: &str = "CAREFREE_TEST_SIGNALS";
     if std::env::var_os(VARIABLE).is_some() {
@@ -83,7 +83,7 @@ fn a_signal_is_waited_for() {
             let waited = while_another_runs(|| libc::sigtimedwait(&set, &raw mut info, &time));
             assert_eq!(checked(waited), Err(libc::EAGAIN));
             assert!(begun.elapsed() >= Duration::from_millis(50));
-            // One that has come already.
+            // A signal that is pending already.
             signal_this_process();
             assert_eq!(libc::sigtimedwait(&set, ptr::null_mut(), &time), SIGNAL);
             let wrong = timespec { tv_sec: 0, tv_nsec: -1 };

@@ -12,7 +12,7 @@ const fn millis(millis: i64) -> timespec {
     timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
 }
 
-/// The time that `clock` will show in so many milliseconds.
+/// The time that `clock` will show after so many milliseconds.
 fn in_millis(clock: libc::clockid_t, later: i64) -> timespec {
     let mut now = millis(0);
     // SAFETY: there is room for the answer.
@@ -24,7 +24,7 @@ fn in_millis(clock: libc::clockid_t, later: i64) -> timespec {
 const CLOCKS: [libc::clockid_t; 4] =
     [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC, libc::CLOCK_BOOTTIME, libc::CLOCK_TAI];
 
-/// Asserts that `sleep` takes 50 ms and lets others run.
+/// Asserts that `sleep` takes 50 ms and lets other fibers run.
 fn takes_its_time(sleep: impl FnOnce() -> i32) {
     let begun = Instant::now();
     assert_eq!(while_another_runs(sleep), 0);

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use carefree::{run, scope, spawn};
 
-/// Longer than anything here takes, shorter than a person waits.
+/// Longer than any call in these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Each of them gets one byte, whichever others were cancelled before its turn.
+/// Each fiber gets one byte, whichever others are cancelled before its turn.
 #[test]
 fn a_crowd_reads_one_socket() {
     // Calls that a ring has woken in vain a hundred times get a thread of the kernel's each.
@@ -29,7 +29,7 @@ fn a_crowd_reads_one_socket() {
             })
             .collect();
         carefree::sleep(Duration::from_millis(5));
-        // Few: what is not read must not keep the writer waiting.
+        // Few, so that the writer need not wait for bytes that no fiber reads.
         for cancelled in crowd.iter().step_by(50) {
             cancelled.cancel();
         }
@@ -37,7 +37,7 @@ fn a_crowd_reads_one_socket() {
             writer.write_all(b"x").unwrap();
             carefree::yield_now();
         }
-        // What is left over is not read.
+        // The rest is not read.
         drop(writer);
         let mut served = 0;
         for (number, fiber) in crowd.into_iter().enumerate() {
@@ -77,7 +77,7 @@ fn hundreds_of_connections_echo_at_once() {
                 let alive = &alive;
                 s.spawn(move || {
                     let mut stream = TcpStream::connect(address).unwrap();
-                    // All of them wait here, so none has a carrier of its own.
+                    // All fibers wait here at the same time, and there are more of them than carriers.
                     alive.fetch_add(1, Ordering::SeqCst);
                     while alive.load(Ordering::SeqCst) < CONNECTIONS {
                         carefree::yield_now();
@@ -183,7 +183,7 @@ fn a_timeout_reaches_into_an_accept() {
         });
         assert!(limited.is_err());
         assert_eq!(error.unwrap().kind(), ErrorKind::TimedOut);
-        // Nothing is left behind: the listener works.
+        // The cut call leaves nothing behind: the listener works.
         let client = spawn({
             let address = listener.local_addr().unwrap();
             move || TcpStream::connect(address).unwrap()
@@ -196,7 +196,7 @@ fn a_timeout_reaches_into_an_accept() {
 #[test]
 fn what_was_read_is_not_lost_to_a_timeout() {
     run(|| {
-        // Again and again with the data on its way just when the limit is reached.
+        // Again and again, the data arrives about when the limit is reached.
         let (mut reader, mut writer) = UnixStream::pair().unwrap();
         const BYTES: usize = 200;
         let writing = spawn(move || {
@@ -350,7 +350,7 @@ fn a_forked_child_closes_what_its_parents_fibers_wait_on() {
     });
 }
 
-/// As C code may, which changes how numbers are rounded and then waits.
+/// C code may change the rounding mode and then wait.
 #[test]
 fn rounding_is_a_fibers_own() {
     unsafe extern "C" {
@@ -364,10 +364,10 @@ fn rounding_is_a_fibers_own() {
     carefree::Runtime::builder().carriers(1).build().unwrap().run(|| {
         let (mut reader, mut writer) = UnixStream::pair().unwrap();
         let reading = spawn(move || {
-            // SAFETY: no numbers are computed with until it is set back.
+            // SAFETY: no floating-point code runs until the mode is set back.
             unsafe { fesetround(UPWARD) };
             let read = reader.read(&mut [0; 8]);
-            // SAFETY: no numbers are computed with until it is set back.
+            // SAFETY: no floating-point code runs until the mode is set back.
             let round = unsafe { (fegetround(), fesetround(0)).0 };
             (read.unwrap(), round)
         });
@@ -384,7 +384,7 @@ fn datagrams_wait_for_room_and_arrive_whole() {
     run(|| {
         let path = std::env::temp_dir().join(format!("carefree-datagrams-{}", std::process::id()));
         let receiver = UnixDatagram::bind(&path).unwrap();
-        // More than a queue holds, to one that is named each time and to one that is connected to.
+        // More than a queue holds, to a receiver named in each call, and to a connected one.
         let named = UnixDatagram::unbound().unwrap();
         let connected = UnixDatagram::unbound().unwrap();
         connected.connect(&path).unwrap();
@@ -419,7 +419,7 @@ fn datagrams_wait_for_room_and_arrive_whole() {
     });
 }
 
-/// By `write` too, which moves no byte then.
+/// `write` of no bytes, too.
 #[test]
 fn an_empty_message_is_one() {
     run(|| {
@@ -432,13 +432,13 @@ fn an_empty_message_is_one() {
     });
 }
 
-/// A wait for messages on an unconnected socket, too, ends with a shutdown.
+/// A shutdown ends a wait for messages also on an unconnected socket.
 #[test]
 fn a_shutdown_ends_a_wait_for_messages() {
     run(|| {
         let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
         let theirs = socket.clone();
-        // Not by `UdpSocket::recv_from`, which looks at an address that the kernel has not written.
+        // Not `UdpSocket::recv_from`, which would look at an address that the kernel has not written.
         let receiving = spawn(move || {
             let mut length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
             // SAFETY: room for four bytes and an address.
@@ -456,7 +456,7 @@ fn a_shutdown_ends_a_wait_for_messages() {
             (received, length)
         });
         let theirs = socket.clone();
-        // The first of them does not know yet that it is a socket.
+        // For the first of these calls, the file is not noted as a socket yet.
         let reading = spawn(move || {
             // SAFETY: room for four bytes.
             unsafe { libc::read(theirs.as_raw_fd(), [0u8; 4].as_mut_ptr().cast(), 4) }
@@ -482,7 +482,8 @@ fn accepting_on_a_socket_that_does_not_listen_fails() {
             assert_eq!(accepted, -1);
             std::io::Error::last_os_error().raw_os_error()
         };
-        // The second time, after a fork: over epoll, what others may accept from is treated otherwise.
+        // The second round is after a fork: over epoll, a listener that other processes may share is treated
+        // differently.
         for _ in 0..2 {
             assert_eq!(accept(&messages), Some(libc::EOPNOTSUPP));
             assert_eq!(accept(&pair), Some(libc::EINVAL));

@@ -1,4 +1,4 @@
-//! The first waits of a process, all at once: what is made for them is made once.
+//! The first waits of a process come all at once: what they need is set up only once.
 
 use std::env;
 use std::io::{Read, Write};

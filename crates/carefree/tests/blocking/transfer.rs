@@ -92,7 +92,7 @@ fn files_are_sent_to_slow_peers_of_the_same_carrier() {
             let sending = spawn(move || {
                 let file = file();
                 let mut sent = 0;
-                // To a pipe, a call moves what there is room for.
+                // To a pipe, a call moves as much as there is room for.
                 loop {
                     match send(&writer, &file, NONE, BYTES + 1000).unwrap() {
                         0 => break,
@@ -111,7 +111,7 @@ fn files_are_sent_to_slow_peers_of_the_same_carrier() {
     });
 }
 
-/// Allows this process as many files as it may have.
+/// Raises this process's limit of open files to the most that is allowed.
 fn allow_many_files() {
     // SAFETY: a place for the limits.
     unsafe {
@@ -250,7 +250,7 @@ fn splices_wait_for_both_ends() {
     });
 }
 
-/// What was sent is taken out of the pipe, unless another reader has taken it: that is not waited for.
+/// A call takes what it has sent out of the pipe. If another reader was faster, it does not wait for more.
 #[test]
 fn a_faster_reader_of_the_pipe_does_not_keep_the_carrier() {
     on_one_carrier(|| {
@@ -268,7 +268,7 @@ fn a_faster_reader_of_the_pipe_does_not_keep_the_carrier() {
             let source = source.try_clone().unwrap();
             spawn(move || splice(&source, &to, 5000))
         };
-        // With a copy of what is in the pipe it waits for room.
+        // The call waits for room with a copy of what is in the pipe.
         carefree::sleep(MOMENT);
         let mut taken = vec![0; 5000];
         (&source).read_exact(&mut taken).unwrap();
@@ -356,7 +356,7 @@ fn cancellation_and_timeouts_reach_in() {
             assert_eq!(cancelled(move || splice(&from, &to, 10)), Err(libc::ECANCELED));
             assert_eq!(timed_out(|| splice(&from, &to, 10)), Err(libc::ETIMEDOUT));
         }
-        // What has been sent is said.
+        // The call returns what it has sent.
         let file_to_send = file();
         let sending = spawn(move || {
             let file = file_to_send;
@@ -374,7 +374,7 @@ fn cancellation_and_timeouts_reach_in() {
         while unsafe { libc::send(a, [0u8; 512].as_ptr().cast(), 512, libc::MSG_DONTWAIT) } > 0 {}
         let file = file();
         assert_eq!(timed_out(|| send(&one, &file, NONE, BYTES)), Err(libc::ETIMEDOUT));
-        // What a pipe holds and could not be sent is still there.
+        // What could not be sent is still in the pipe.
         File::from(writer).write_all(b"kept").unwrap();
         assert_eq!(timed_out(|| splice(&b, &a, 10)), Err(libc::ETIMEDOUT));
         let mut kept = Vec::new();
@@ -383,7 +383,7 @@ fn cancellation_and_timeouts_reach_in() {
     });
 }
 
-/// What one sends, another must not send again, nor take out of the pipe what was not sent.
+/// Of several calls, none sends again what another has sent, or takes out of the pipe what was not sent.
 #[test]
 fn fibers_that_splice_from_one_pipe_take_turns() {
     on_one_carrier(|| {
@@ -448,8 +448,8 @@ fn a_splice_that_must_not_wait_does_not_wait_for_its_turn() {
     });
 }
 
-/// A caller that wants a whole file sent asks for as much as can be, and then waits for an answer. A part that
-/// is announced as not the last one is held back for a fifth of a second.
+/// A program that sends a whole file asks for the largest length, and then waits for an answer. A part that is
+/// sent with `MSG_MORE` is held back for a fifth of a second.
 #[test]
 fn a_short_file_is_sent_at_once() {
     on_one_carrier(|| {
@@ -463,7 +463,7 @@ fn a_short_file_is_sent_at_once() {
             server.read_exact(&mut [0; 100]).unwrap();
             begin.elapsed()
         });
-        // The best: others may use the machine.
+        // The best of several: the machine may be busy.
         assert!(took.min().unwrap() < Duration::from_millis(100));
     });
 }

@@ -82,7 +82,7 @@ fn file() -> File {
     unsafe { File::from_raw_fd(libc::memfd_create(c"file".as_ptr(), libc::MFD_CLOEXEC)) }
 }
 
-/// Has another fiber write a byte in a moment.
+/// Has another fiber write a byte after a moment.
 fn later(mut to: impl Write + Send + 'static) -> carefree::JoinHandle<()> {
     spawn(move || {
         carefree::sleep(MOMENT);
@@ -163,7 +163,7 @@ fn all_forms_of_reading_and_writing_at_a_place() {
                 assert_eq!(to.iov_base.cast::<[u8; 4]>().read(), *b"3456", "{number}");
                 assert_eq!(read(60), 0);
             }
-            // Without a place they are for what has none, and wait.
+            // Without an offset they work on files without a position, and wait.
             for later_form in [false, true] {
                 let read: unsafe extern "C" fn(_, _, _, _, _) -> _ =
                     if later_form { preadv64v2 } else { libc::preadv2 };
@@ -214,7 +214,7 @@ fn all_forms_of_opening_a_fifo() {
                 (|path, how| libc::open(path, how), |path, _| creat64(path, 0o600)),
             ];
             for (one, other) in pairs {
-                // Each waits for the other's end.
+                // Each open waits for the other end.
                 let first = spawn(move || one(path.as_ptr(), reading));
                 carefree::sleep(MOMENT);
                 let second = other(path.as_ptr(), writing);
@@ -254,7 +254,7 @@ fn locks_by_their_later_names() {
                 lock.l_type = libc::F_UNLCK as i16;
                 fcntl64(fd, libc::F_OFD_SETLK, &raw const lock)
             });
-            // A process's lock does not go with that of an open file.
+            // A lock of the process conflicts with that of an open file.
             let locked = while_another_runs(|| lockf64(two.as_raw_fd(), libc::F_LOCK, 10));
             assert_eq!((locked, unlocking.join().unwrap()), (0, 0));
             let fd = two.as_raw_fd();
@@ -345,7 +345,7 @@ fn a_terminal_is_drained() {
     });
 }
 
-/// A terminal that was told to (`VMIN` 0) gives up after a while, or at once, and says 0.
+/// With `VMIN` 0, a read of a terminal returns 0 after a while, or at once.
 #[test]
 fn a_terminal_gives_up() {
     on_one_carrier(|| {
@@ -370,7 +370,7 @@ fn a_terminal_gives_up() {
                 assert_eq!(libc::write(master, b"text".as_ptr().cast(), 4), 4);
                 assert_eq!(read(), 4);
             }
-            // What is set there is for the slave's readers, not for the master's.
+            // The settings are for reads of the slave, not of the master.
             spawn(move || {
                 carefree::sleep(MOMENT);
                 assert_eq!(libc::write(slave, b"text".as_ptr().cast(), 4), 4);
@@ -384,7 +384,7 @@ fn a_terminal_gives_up() {
     });
 }
 
-/// A terminal takes little at a time, and the rest when that was read.
+/// A terminal takes a little at a time, and more when that was read.
 #[test]
 fn a_terminal_is_written_to_as_it_is_read() {
     on_one_carrier(|| {
@@ -419,7 +419,7 @@ fn counts_by_their_own_functions() {
             });
             assert_eq!(while_another_runs(|| eventfd_read(fd, &mut count)), 0);
             assert_eq!(count, 5);
-            // As much as it holds: one more waits.
+            // As much as it holds: one more write waits.
             assert_eq!(eventfd_write(fd, u64::MAX - 1), 0);
             let reading = spawn(move || {
                 carefree::sleep(MOMENT);
@@ -472,12 +472,12 @@ fn hosts_and_services_are_looked_up() {
             );
             assert_eq!((failed, found.is_null()), (0, false));
 
-            // What went wrong is said to the fiber, not to the thread that was asked.
+            // The error is reported to the fiber, not to the thread that made the call.
             *__h_errno_location() = 0;
             assert!(gethostbyname(c"no such name.invalid".as_ptr()).is_null());
             assert_ne!(*__h_errno_location(), 0);
 
-            // Not every machine has a list of services, but both ways look into the same.
+            // Not every machine has a list of services, but both calls read the same one.
             let service = getservbyname(c"http".as_ptr(), c"tcp".as_ptr());
             if !service.is_null() {
                 let port = (*service).s_port;

@@ -41,7 +41,7 @@ fn sleeps_and_clocks_agree() {
         (time.tv_sec, time.tv_usec)
     };
     assert_eq!(at_once(of_day).0, (1_577_836_800, 0));
-    // Elsewhere, the day it is.
+    // Off such a fiber, it is today.
     assert!(carefree::run(day) > Duration::from_secs(1_700_000_000));
 }
 
@@ -71,7 +71,7 @@ fn time_limits_of_sockets_are_virtual() {
     assert!(passed >= HOUR && passed <= 2 * HOUR, "{passed:?}");
 }
 
-/// A server with slow answers and clients that lose patience: a night's traffic in an instant.
+/// A server with slow answers, and clients that time out: a night's traffic in an instant.
 #[test]
 fn a_server_and_its_clients() {
     let history = |seed| {

@@ -18,15 +18,15 @@ mod on_fibers {
     include!("programs.rs");
 }
 
-/// Names the program that a process is to run, and how.
+/// Tells a process which program to run, and how.
 const PROGRAM: &str = "CAREFREE_ENDING";
-/// A hundred times what each takes.
+/// A hundred times as long as a program takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
 const FIBERS: [(&str, &str); 2] =
     [("fibers over io_uring", "uring"), ("fibers over epoll", "epoll")];
 
-/// What std says, and what is said here instead.
+/// Messages of std, and ours in their place.
 const WORDS: [(&str, &str); 1] = [(
     "fatal runtime error: thread result panicked on drop, aborting",
     "carefree: a fiber's result panicked when it was dropped; aborting",
@@ -64,7 +64,7 @@ fn run(how: &str, name: &str, reactor: &str) -> String {
     let mut child = Command::new(env::current_exe().expect("this program"))
         .env(PROGRAM, format!("{how} {name}"))
         .env("CAREFREE_REACTOR", reactor)
-        // A program that spins is reported at some time.
+        // The watchdog would report a program that spins.
         .env("CAREFREE_WATCH", "60000")
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())
@@ -74,7 +74,7 @@ fn run(how: &str, name: &str, reactor: &str) -> String {
         .expect("it starts");
     let process = child.id();
     let begun = Instant::now();
-    // What is printed is little, and waits in the pipes meanwhile.
+    // The programs print little, which the pipes hold meanwhile.
     while child.try_wait().expect("it is a child").is_none() {
         if begun.elapsed() > LIMIT {
             let _ = child.kill();
@@ -88,8 +88,8 @@ fn run(how: &str, name: &str, reactor: &str) -> String {
     format!("{}\n{printed}\n{complained}", output.status)
 }
 
-/// Panics' messages name kernel threads, whose numbers differ, and some show a backtrace, which does
-/// as well. And a few things are said in other words.
+/// Leaves out what differs: the numbers of kernel threads and the backtraces in panics' messages. Replaces
+/// messages of ours that have other words.
 fn without_numbers(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with(' '));
     let text: String = lines.map(|line| without_number(line) + "\n").collect();

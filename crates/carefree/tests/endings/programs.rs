@@ -21,10 +21,10 @@ fn write_out(text: &str) {
     LINES.fetch_add(1, Ordering::SeqCst);
 }
 
-/// How many lines have been said.
+/// How many lines were printed.
 static LINES: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until so many lines have been said: what was begun has ended then.
+/// Waits until so many lines were printed: then what was begun has ended.
 fn until_said(lines: usize) {
     while LINES.load(Ordering::SeqCst) < lines {
         thread::sleep(Duration::from_millis(1));
@@ -36,7 +36,7 @@ fn until_it_ends() {
     thread::sleep(Duration::from_secs(1000));
 }
 
-/// Says when it is dropped, and on which thread: that which has set `WHERE`.
+/// Prints when it is dropped, and on which thread, as `WHERE` is set there.
 struct Loud(&'static str);
 
 impl Drop for Loud {
@@ -121,7 +121,7 @@ fn on(place: &'static str) {
     WHERE.with(|here| here.set(place));
 }
 
-/// A moment in which what was begun ends.
+/// A moment, long enough for what was begun to end.
 fn settle() {
     thread::sleep(Duration::from_millis(100));
 }
@@ -134,7 +134,7 @@ fn text(payload: &(dyn std::any::Any + Send)) -> String {
     }
 }
 
-/// For what is never woken.
+/// For programs that are never woken.
 static LOCK: Mutex<()> = Mutex::new(());
 static CONDITION: Condvar = Condvar::new();
 

@@ -1,15 +1,15 @@
 //! A layer between the runtime and its driver that behaves as a kernel may on a bad day.
 //!
-//! Nothing that it does takes anything from the data: an operation that is to be short is submitted as
-//! a shorter one, one that fails is not submitted, and a completion that is held is handed out later.
+//! It loses no data: an operation that is to be short is submitted as a shorter one, one that is to fail is not
+//! submitted, and a completion that is held is handed out later.
 //!
 //! # What it checks
 //!
-//! An operation's memory is the kernel's from when it is submitted until its completion is handed
-//! out. While the driver has no use for it, what is to be read into is overwritten with junk, and what
-//! it was is put back before the completion is handed out; what is to be written must be unchanged
-//! when the operation is done. A token is the address of a record on a stack, so one that comes again
-//! while it is under way shows that its fiber has gone on.
+//! An operation's memory belongs to the kernel from the submission until the completion is handed out. While
+//! the driver does not use it, a buffer to be read into is overwritten with junk, and restored before the
+//! completion is handed out; a buffer to be written must be unchanged when the operation is done. A token is
+//! the address of a record on a stack, so a token that comes again while it is under way shows that its fiber
+//! has gone on.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,7 +25,7 @@ use libc::{iovec, msghdr};
 
 use crate::plan::{Fault, Plan, count};
 
-/// What is not the fiber's to look at.
+/// Junk, which the fiber must never see.
 const JUNK: u8 = 0xdb;
 /// Bytes of an operation that are overwritten and compared, at most.
 const LOOKED_AT: usize = 1 << 16;
@@ -41,18 +41,18 @@ pub(crate) struct Injector {
     postponed: Vec<(Due, u64)>,
     cancels: Vec<(Due, u64)>,
     held: Vec<(Due, Completion)>,
-    /// From the driver, taken at once.
+    /// Completions of the driver, taken at once.
     fresh: Vec<Completion>,
 }
 
 /// An operation under way.
 #[derive(Debug)]
 struct Under {
-    /// As it was asked for.
+    /// As it was submitted.
     op: Op,
-    /// As the driver has it, if it is another one.
+    /// As the driver has it, if that differs.
     altered: Option<Altered>,
-    /// What was in the memory it reads into, while there is junk.
+    /// The former content of the memory that it reads into, while junk is there.
     saved: Option<Vec<u8>>,
     /// Digest of what it writes.
     written: u64,
@@ -66,7 +66,7 @@ enum Stage {
     Held,
 }
 
-/// What a shorter operation names, which must live as long as it does.
+/// The memory of a shorter operation, which must live as long as that.
 #[derive(Debug)]
 struct Altered {
     op: Op,
@@ -78,14 +78,14 @@ struct Altered {
 // whichever thread has the driver.
 unsafe impl Send for Injector {}
 
-/// Whichever comes first.
+/// The earlier of two deadlines.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     turn: u64,
     time: u64,
 }
 
-/// Says what is wrong and ends the process: a fiber's stack cannot be unwound from inside a driver.
+/// Reports what is wrong and ends the process: a fiber's stack cannot be unwound from inside a driver.
 fn fail(what: &str) -> ! {
     crate::say_failed(what);
     process::abort()
@@ -120,13 +120,13 @@ impl Injector {
         due.turn <= self.turn || due.time <= now
     }
 
-    /// Hands out a completion in the driver's stead, which knows nothing of the operation.
+    /// Hands out the completion of an operation that the driver never got.
     fn complete_soon(&mut self, token: u64, result: i32) {
         let due = if self.random.bool() { self.later() } else { Due { turn: 0, time: 0 } };
         self.held.push((due, Completion { token, result }));
     }
 
-    /// Takes from a list what is due.
+    /// Takes what is due from a list.
     fn take_due(&self, list: &mut Vec<(Due, u64)>, now: u64) -> Vec<u64> {
         let due: Vec<u64> = list
             .iter()
@@ -137,7 +137,7 @@ impl Injector {
         due
     }
 
-    /// Hands on what was postponed until now.
+    /// Submits what was postponed until now.
     fn hand_on(&mut self) {
         if self.postponed.is_empty() && self.cancels.is_empty() {
             return;
@@ -163,12 +163,12 @@ impl Injector {
         self.cancels = cancels;
     }
 
-    /// Takes in what the driver has done, and hands out what is due.
+    /// Takes the driver's completions, and hands out those that are due.
     fn hand_out(&mut self, out: &mut Vec<Completion>) {
         let before = out.len();
         for mut done in std::mem::take(&mut self.fresh) {
             if done.result == -libc::ECANCELED && self.happens(self.plan.fail) {
-                // What is said of one that had begun.
+                // The error for an operation that had begun.
                 done.result = -libc::EINTR;
             }
             let Some(under) = self.ops.get_mut(&done.token) else {
@@ -210,7 +210,7 @@ impl Injector {
         }
     }
 
-    /// When something is due by the clock.
+    /// The next moment at which something is due.
     fn next(&self) -> Option<u64> {
         let waiting = self.postponed.iter().chain(&self.cancels).map(|(due, _)| due.time);
         waiting.chain(self.held.iter().map(|(due, _)| due.time)).min()
@@ -222,7 +222,7 @@ impl Injector {
             Op::Send { .. } | Op::SendMessage { .. } => {
                 &[libc::EINTR, libc::EINTR, libc::ENOMEM, libc::ENOBUFS]
             }
-            // What was begun goes on, whatever the call says.
+            // A connection that was begun goes on, whatever the call returns.
             Op::Connect { .. } => &[libc::EINTR],
             Op::WaitId { .. } | Op::FutexWait { .. } => &[libc::EINTR],
             _ => &[libc::EINTR, libc::EINTR, libc::ENOMEM],
@@ -299,7 +299,7 @@ impl Layer for Injector {
             }
             _ if later => {
                 count(Fault::Dawdled);
-                // Not before the operation itself.
+                // A cancel is not submitted before its operation.
                 let of = self.postponed.iter().find(|&&(_, other)| other == token);
                 let after = of.map_or(Due { turn: 0, time: 0 }, |&(due, _)| due);
                 let due = self.later();
@@ -374,7 +374,7 @@ impl Under {
         self.saved = Some(saved);
     }
 
-    /// Takes the junk away.
+    /// Restores the memory that has junk.
     fn restore(&mut self) {
         let Some(saved) = self.saved.take() else { return };
         let mut from = 0;
@@ -407,7 +407,7 @@ impl Under {
         digest
     }
 
-    /// What the kernel has written to the header of a shorter one, to the caller's.
+    /// Copies what the kernel wrote to the header of a shorter operation to the caller's header.
     fn tell(&self) {
         let (Some(altered), Op::ReceiveMessage { message, .. }) = (&self.altered, self.op) else {
             return;
@@ -459,18 +459,18 @@ fn pieces(op: &Op, wanted: Way) -> Vec<(usize, usize)> {
     if way == wanted && total <= LOOKED_AT { pieces } else { Vec::new() }
 }
 
-/// Whether a call that the driver cannot do is made elsewhere.
+/// Whether an operation that the driver refuses is made by a thread instead.
 fn is_offloaded(op: &Op) -> bool {
     !matches!(op, Op::Poll { .. } | Op::FutexWait { .. } | Op::WaitId { .. } | Op::Connect { .. })
 }
 
-/// What `op` transfers through.
+/// The kind of file that `op` transfers through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Through {
     Pipe,
     Stream,
     File,
-    /// Parts would not be parts of a whole.
+    /// A part would be a whole message.
     Other,
 }
 
@@ -499,7 +499,7 @@ fn through(fd: RawFd) -> Through {
 /// The same operation for fewer bytes, if it may be done in parts.
 ///
 /// # Safety
-/// What it names is valid.
+/// The operation's memory is valid.
 unsafe fn shorten(op: &Op, random: &mut fastrand::Rng) -> Option<Altered> {
     let fd = match *op {
         Op::Read { fd, .. } | Op::ReadVectored { fd, flags: 0, .. } => fd,
@@ -531,7 +531,7 @@ unsafe fn shorten(op: &Op, random: &mut fastrand::Rng) -> Option<Altered> {
     let all: Vec<(usize, usize)> =
         pieces(op, Way::In).into_iter().chain(pieces(op, Way::Out)).collect();
     let total: usize = all.iter().map(|piece| piece.1).sum();
-    // A pipe takes a short write whole, and what is written to a file at once is not parted.
+    // A pipe takes a short write whole, and a write to a file is not split.
     if total < 2
         || (writes && through == Through::File)
         || (writes && through == Through::Pipe && total <= libc::PIPE_BUF)

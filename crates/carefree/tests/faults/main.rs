@@ -1,9 +1,9 @@
 //! Blocking calls of fibers over a driver that misbehaves as a kernel may.
 //!
-//! A seed says what goes wrong, and which programs of fibers run meanwhile. Whatever goes wrong,
-//! nothing is lost or doubled, and every fiber ends. `CAREFREE_FAULT_SEED=17` runs one seed,
-//! `CAREFREE_FAULT_SEED=0..10000` many. What the kernel does of its own is not in the seed's hands, so
-//! a seed that has failed may have to be run several times: `CAREFREE_FAULT_TIMES=20`.
+//! A seed decides what goes wrong, and which programs of fibers run meanwhile. Whatever goes wrong, nothing is
+//! lost or doubled, and every fiber ends. `CAREFREE_FAULT_SEED=17` runs one seed,
+//! `CAREFREE_FAULT_SEED=0..10000` many. The seed does not decide the kernel's own timing, so a seed that has
+//! failed may have to be run several times: `CAREFREE_FAULT_TIMES=20`.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]
@@ -26,7 +26,7 @@ use carefree_reactor::Kind;
 use plan::{Counts, Fault, Plan};
 use programs::Program;
 
-/// What every run of the tests tries.
+/// The seeds that each run of the tests tries.
 const SEEDS: Range<u64> = 0..200;
 /// Seconds that a seed may take before it is told to hang; `CAREFREE_FAULT_LIMIT` sets it.
 const LIMIT: u64 = 90;
@@ -34,7 +34,7 @@ const LIMIT: u64 = 90;
 /// One at a time: there is one plan in a process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Names the seed of what has failed, on standard error itself: the process may be about to end.
+/// Names the seed of a failure, directly on standard error, because the process may be about to end.
 pub(crate) fn say_failed(what: &str) {
     let seed = plan::seed();
     let again = match KEPT_UNDER_WAY.load(Ordering::SeqCst) {
@@ -48,7 +48,7 @@ pub(crate) fn say_failed(what: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The drivers that can be had here.
+/// The drivers that this machine has.
 fn kinds() -> &'static [Kind] {
     match carefree_reactor::choice().unwrap().kind {
         Kind::Uring => &[Kind::Uring, Kind::Epoll],
@@ -89,7 +89,7 @@ fn run_plan(plan: Plan, programs: Vec<(Program, fastrand::Rng)>) {
     let begun = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
     watch();
     let wants = stream::WANTS.load(Ordering::SeqCst);
-    // (An accept tells of a ring that could not be entered.)
+    // (An accept reports that a ring could not be entered.)
     let failures = || Counts::of(Fault::Failed) + Counts::of(Fault::CallFailed);
     let failed = failures();
     plan::begin(&plan);
@@ -120,11 +120,11 @@ fn run_plan(plan: Plan, programs: Vec<(Program, fastrand::Rng)>) {
 
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
-/// What runs.
+/// The plan that runs, and its programs.
 static UNDER_WAY: Mutex<String> = Mutex::new(String::new());
 
-/// Has a thread look whether a seed hangs. It counts half seconds in which it was awake: a machine
-/// that is busy with other things is no hang.
+/// Starts a thread that looks whether a seed hangs. It counts half seconds in which it was awake itself, so a
+/// busy machine is no hang.
 fn watch() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -163,7 +163,7 @@ fn asked() -> Option<Range<u64>> {
     })
 }
 
-/// What was found once: what went wrong, in which programs, and what came of it.
+/// Faults that were found once: the programs, the plan, and what happened.
 const KEPT: &[(&[&str], Plan, &str)] = &[
     (
         &["files"],

@@ -10,27 +10,27 @@ use carefree_reactor::{Idle, Kind};
 
 use crate::injector::Injector;
 
-/// Every number but the first ones is how many of 256 times it happens.
+/// Each number after the sizes is in how many of 256 cases the fault happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) kind: Kind,
     pub(crate) carriers: u32,
-    /// Entries of a ring's two queues; 0 for the usual.
+    /// Entries of a ring's two queues; 0 for the default.
     pub(crate) sizes: (u32, u32),
-    /// A part is done of what was asked for.
+    /// An operation transfers only a part.
     pub(crate) short: u8,
     /// An operation fails, and nothing is done.
     pub(crate) fail: u8,
-    /// A completion comes after others, some turns or some hundred microseconds later.
+    /// A completion is delayed past others, by some turns or some hundred microseconds.
     pub(crate) hold: u8,
-    /// The kernel gets an operation later.
+    /// An operation is submitted late.
     pub(crate) postpone: u8,
-    /// The kernel gets a cancel later.
+    /// A cancel is submitted late.
     pub(crate) dawdle: u8,
     /// A ring finds no operation to cancel.
     pub(crate) miss: u8,
-    /// A system call of the driver's fails, or takes a part of the entries.
+    /// A system call of the driver's fails, or takes only some of the entries.
     pub(crate) call: u8,
     /// A wait ends for no reason.
     pub(crate) start: u8,
@@ -59,7 +59,7 @@ impl Plan {
         }
     }
 
-    /// `calm`: its programs end no waits.
+    /// `calm`: the programs that run under it end no waits.
     pub(crate) fn draw(random: &mut fastrand::Rng, seed: u64, kinds: &[Kind], calm: bool) -> Plan {
         let mut chance = |most: u8| match random.u8(0..4) {
             0 => 0,
@@ -96,7 +96,7 @@ impl Plan {
     }
 }
 
-/// What has been done wrong, to see that a run means something.
+/// The faults, counted to see that a run has tested something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Fault {
@@ -156,8 +156,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The plan in force, as far as hooks ask for it that know no driver. Atomics: hooks run on fibers,
-/// inside the runtime.
+/// The plan in force, for hooks that have no driver. Atomics, because hooks run on fibers, inside the runtime.
 struct Current {
     on: AtomicBool,
     seed: AtomicU64,
@@ -231,7 +230,7 @@ fn is_on() -> bool {
     CURRENT.on.load(Ordering::Acquire)
 }
 
-/// A generator for one decision outside of drivers.
+/// A generator for a decision outside of drivers.
 fn draw() -> fastrand::Rng {
     let n = CURRENT.draws.fetch_add(1, Ordering::Relaxed);
     fastrand::Rng::with_seed(seed() ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -276,7 +275,7 @@ fn call(number: libc::c_long, args: &mut [usize; 6]) -> Option<i32> {
         return None;
     }
     if number == libc::SYS_io_uring_enter && args[1] > 1 && random.bool() {
-        // As the kernel does when it has no memory for the next one: then it does not wait either.
+        // As when the kernel has no memory for the next entry: then it does not wait either.
         args[1] = random.usize(1..args[1]);
         args[2] = 0;
         count(Fault::TakenInPart);
@@ -297,7 +296,7 @@ fn call(number: libc::c_long, args: &mut [usize; 6]) -> Option<i32> {
     };
     let errno = errors[random.usize(0..errors.len())];
     if errno == libc::EAGAIN && receives(number) && is_over(args[0]) {
-        // No kernel says that there is nothing and, at the same time, that nothing more will come.
+        // No kernel reports that there is nothing yet where nothing more will come.
         return None;
     }
     count(Fault::CallFailed);

@@ -1,4 +1,4 @@
-//! Bytes whose places can be told from what they are, and calls that carry them.
+//! Streams of bytes, each of which shows its stream and place, and calls that carry them.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,24 +10,24 @@ use crate::plan;
 /// An `errno`.
 pub(crate) type Errno = c_int;
 
-/// What a buffer holds where nothing was read.
+/// The content of a buffer where nothing was read.
 const BLANK: u8 = 0xee;
-/// What it holds when its fiber has no more use for it.
+/// Its content when its fiber does not use it any more.
 const DONE: u8 = 0x11;
 
-/// Calls that told of a want of memory: no more may than were made to fail.
+/// Calls that failed for want of memory: no more than the plan made fail.
 pub(crate) static WANTS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// What a call of libc's has returned.
+/// The result of a call of libc's.
 pub(crate) fn checked(result: impl Into<i64>) -> Result<usize, Errno> {
     usize::try_from(result.into()).map_err(|_| errno())
 }
 
-/// Whether a call has failed as it may on a machine without memory: nothing was done.
+/// Whether this is an error for want of memory, after which nothing was done.
 pub(crate) fn is_want(errno: Errno) -> bool {
     let is = matches!(errno, libc::ENOMEM | libc::ENOBUFS);
     if is {
@@ -66,7 +66,7 @@ pub(crate) fn compare(stream: u64, place: u64, got: &[u8]) {
     }
 }
 
-/// By which call.
+/// The call that reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
     Plain,
@@ -94,7 +94,7 @@ impl By {
     }
 }
 
-/// Two buffers of one.
+/// One buffer as two.
 fn halves(buffer: *mut u8, length: usize, random: &mut fastrand::Rng) -> [iovec; 2] {
     let first = random.usize(0..=length);
     [
@@ -110,8 +110,7 @@ fn header(pieces: &mut [iovec; 2]) -> libc::msghdr {
     message
 }
 
-/// Reads a part of a stream, which begins at `place`, and compares it. The number of bytes; 0 at the
-/// end.
+/// Reads a part of a stream from `place` on, and compares it. Returns the number of bytes; 0 at the end.
 pub(crate) fn read(
     fd: RawFd,
     stream: u64,
@@ -122,7 +121,7 @@ pub(crate) fn read(
     read_some(fd, stream, place, by, random).0
 }
 
-/// [`read`], and how many bytes were asked for.
+/// [`read`]; also returns how many bytes were asked for.
 fn read_some(
     fd: RawFd,
     stream: u64,
@@ -130,7 +129,7 @@ fn read_some(
     by: By,
     random: &mut fastrand::Rng,
 ) -> (Result<usize, Errno>, usize) {
-    // On the stack or not, and in another place each time.
+    // On the stack or on the heap, at another address each time.
     let most = if random.bool() { 100 } else { 2000 };
     let length = random.usize(1..=most);
     if length <= 128 {
@@ -181,10 +180,10 @@ fn read_into(
     answer
 }
 
-/// The fiber has no more use for its buffer: it has other things in it, and no other may change them.
+/// The fiber is done with its buffer, and fills it: nothing may write to it any more.
 fn leave(buffer: &mut [u8], random: &mut fastrand::Rng) {
     buffer.fill(DONE);
-    // No limit of the call's counts as told by this.
+    // This does not consume a limit or a cancellation of the call.
     carefree::shield(|| match random.u8(0..8) {
         0 => carefree::sleep(std::time::Duration::from_micros(random.u64(0..300))),
         1 => carefree::yield_now(),
@@ -193,7 +192,7 @@ fn leave(buffer: &mut [u8], random: &mut fastrand::Rng) {
     assert!(std::hint::black_box(buffer).iter().all(|&byte| byte == DONE), "written to afterwards");
 }
 
-/// Writes a part of a stream, up to `length` bytes that begin at `place`. The number of bytes.
+/// Writes up to `length` bytes of a stream from `place` on. Returns the number of bytes.
 pub(crate) fn write(
     fd: RawFd,
     stream: u64,
@@ -237,7 +236,7 @@ pub(crate) fn write_all(
         let by = By::draw(random, is_socket);
         let put = write(fd, stream, place, length, by, random);
         let put = put.unwrap_or_else(|errno| panic!("errno {errno} by {by:?} at {place}"));
-        // One that fails for want of memory after a part tells of the part.
+        // A call that runs out of memory after a part returns the part.
         assert!(put == length || plan::fails(), "{put} of {length} bytes by {by:?} at {place}");
         assert!(put > 0);
         place += put as u64;

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use crate::process::On;
 
-/// What the two processes have in common.
+/// What the two processes share.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// An address that nothing is bound to at first.
     pub(crate) address: SocketAddr,
-    /// Within a folder of the case's own; there is nothing.
+    /// A path within a folder of the case's own, where there is no file.
     pub(crate) path: PathBuf,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Whether the neighbour must get it at once; else it may come some milliseconds later.
     pub(crate) must_be_free: bool,
-    /// What the neighbour has before the other process starts.
+    /// Prepares the neighbour, before the other process starts.
     pub(crate) prepare: fn(&Place) -> Box<dyn FnOnce() -> Look>,
     /// Begins to wait in the process that is killed.
     pub(crate) wait: fn(On, &Place),

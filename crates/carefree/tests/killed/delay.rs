@@ -42,7 +42,7 @@ pub(crate) const LAST_WRITER_OF_A_PIPE: Case = Case {
     },
 };
 
-/// The neighbour learns that what it writes is not read.
+/// The neighbour learns that its reader is gone.
 pub(crate) const LAST_READER_OF_A_PIPE: Case = Case {
     name: "end of a pipe, for its writer",
     must_be_free: false,

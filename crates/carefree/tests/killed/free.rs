@@ -22,7 +22,7 @@ fn nothing(_: &Place) -> Box<dyn FnOnce() -> Look> {
     unreachable!("replaced by each case")
 }
 
-/// The next process does `look` only.
+/// A case in which the next process only calls `look`.
 macro_rules! then {
     ($look:expr) => {
         |place: &Place| {
@@ -38,7 +38,7 @@ fn bind_listener(place: &Place) -> io::Result<()> {
     TcpListener::bind(place.address).map(drop)
 }
 
-/// Acceptors, and connections that are being read from. The next process listens as std does.
+/// Fibers that accept, and connections that are read from. The next process listens as std does.
 pub(crate) const TCP_LISTENER: Case = Case {
     name: "TCP listener",
     prepare: then!(bind_listener),
@@ -104,7 +104,7 @@ pub(crate) const UDP_SOCKET_POLLED: Case = Case {
     ..BASE
 };
 
-/// A socket of `AF_UNIX` bound to the place's name, which is in no file system.
+/// A socket of `AF_UNIX` bound to an abstract name of the case's.
 fn abstract_socket(place: &Place, kind: i32) -> io::Result<OwnedFd> {
     let socket = socket(libc::AF_UNIX, kind)?;
     let name = place.path.as_os_str().as_bytes();
@@ -203,7 +203,7 @@ pub(crate) const OPEN_FILE_LOCK_OF_A_FIFO: Case = Case {
     ..BASE
 };
 
-/// Goes with the process, whatever holds the file.
+/// A lock of the process, which ends with it, whatever still holds the file.
 pub(crate) const RECORD_LOCK: Case = Case {
     name: "POSIX record lock",
     prepare: then!(|place: &Place| record(&fifo(&place.path), libc::F_SETLK)),
@@ -235,7 +235,7 @@ pub(crate) fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path).unwrap()
 }
 
-/// As programs lock a serial line that they dial out on.
+/// A lock by `flock` on a terminal, as programs take on a serial line.
 pub(crate) const FLOCK_OF_A_TERMINAL: Case = Case {
     name: "flock of a terminal",
     prepare: |place| {

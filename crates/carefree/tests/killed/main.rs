@@ -1,5 +1,5 @@
-//! What a killed process leaves behind: its neighbour, the next process, must be able to do what it
-//! could if the killed one had waited on plain threads.
+//! After a process was killed, its neighbour (the next process) must be able to do the same as if the killed
+//! one had waited on plain threads.
 //!
 //! A ring is torn down some time after its process has ended, and until then holds the files of the
 //! operations that wait in it. So a process is started that waits in a certain way, is killed with
@@ -47,7 +47,7 @@ const CASES: [Case; 16] = [
     delay::TERMINAL_MASTER,
 ];
 
-/// Times that each case is tried: what is torn down late is sometimes torn down in time.
+/// How often each case is tried, because what is torn down late is sometimes torn down in time.
 const TIMES: usize = 12;
 
 #[test]

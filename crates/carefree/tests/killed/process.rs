@@ -17,7 +17,7 @@ const ADDRESS: &str = "CAREFREE_TEST_ADDRESS";
 const PATH: &str = "CAREFREE_TEST_PATH";
 const THREADS: &str = "CAREFREE_TEST_THREADS";
 
-/// What waits: fibers by one reactor or the other, or threads.
+/// What waits: fibers over one of the reactors, or threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum On {
     Uring,
@@ -26,7 +26,7 @@ pub(crate) enum On {
 }
 
 impl On {
-    /// Has `f` wait.
+    /// Runs `f`, which waits.
     pub(crate) fn spawn(self, f: impl FnOnce() + Send + 'static) {
         match self {
             On::Threads => drop(thread::spawn(f)),
@@ -92,12 +92,12 @@ impl Process {
 }
 
 impl Next {
-    /// What the first try comes to.
+    /// The result of the first try.
     pub(crate) fn look(mut self) -> Result<(), String> {
         (self.look)().map_err(|error| error.to_string())
     }
 
-    /// Time until a try succeeds.
+    /// The time until a try succeeds.
     pub(crate) fn wait(mut self) -> Duration {
         while let Err(error) = (self.look)() {
             let waited = self.killed.elapsed();
@@ -113,7 +113,7 @@ impl Drop for Next {
     }
 }
 
-/// In the process that is killed: waits as the environment says, and for ever.
+/// In the process that is killed: waits for ever, as the environment asks for.
 pub(crate) fn live(cases: &[Case]) {
     let Ok(name) = env::var(CASE) else { return };
     let case = cases.iter().find(|case| case.name == name).unwrap();
@@ -126,7 +126,7 @@ pub(crate) fn live(cases: &[Case]) {
     };
     let begin = move || {
         (case.wait)(on, &place);
-        // Long enough for all to be handed to the kernel.
+        // Long enough for all waits to reach the kernel.
         thread::sleep(Duration::from_millis(30));
         // SAFETY: its parent's socket, which nothing else here uses.
         let mut parent = unsafe { <UnixStream as std::os::fd::FromRawFd>::from_raw_fd(0) };

@@ -1,6 +1,6 @@
 //! The same source with `std::thread` and with `carefree`.
 
-/// What a program can write with either, and what it then sees.
+/// A program that can be written with either, and what it sees.
 macro_rules! program {
     ($name:ident, $thread:path) => {
         #[allow(deprecated, reason = "std has deprecated functions, and so have we")]
@@ -63,7 +63,7 @@ macro_rules! program {
                 thread::sleep_ms(1);
                 thread::sleep(Duration::from_millis(1));
                 thread::yield_now();
-                // A token from before is not lost, and there is one at most.
+                // An earlier unpark is not lost, and several count as one.
                 thread::current().unpark();
                 thread::current().unpark();
                 thread::park();
@@ -88,7 +88,7 @@ macro_rules! program {
                 let name = std::panic::catch_unwind(|| {
                     thread::Builder::new().name("with a \0".into()).spawn(|| ())
                 });
-                // Nor does a scope wait for what was not spawned.
+                // A scope does not wait for threads that it has not spawned.
                 let scoped = std::panic::catch_unwind(|| {
                     thread::scope(|s| {
                         let named = thread::Builder::new().name("a\0b".into());
@@ -153,11 +153,11 @@ macro_rules! program {
                 format!("{before} {:?}", handle.join())
             }
 
-            /// All of it. Numbers are left out: they differ, and may.
+            /// All that the program sees, without numbers of threads, which may differ.
             pub(super) fn all() -> Vec<String> {
                 let said =
                     [functions(), values(), parked(), panics(), printed(), ids(), ending()];
-                // The number of a thread, on the line of its own that `{:#?}` gives it, too.
+                // The number of a thread, also where `{:#?}` gives it a line of its own.
                 let masked = |text: String| {
                     let mut masked = String::new();
                     let mut rest = text.as_str();

@@ -1,5 +1,4 @@
-//! `carefree` beside `std::thread`: what compiles with one compiles with the other, and does the
-//! same.
+//! `carefree` beside `std::thread`: code that compiles with one compiles with the other, and does the same.
 
 // `#[test]` with a limit to how long a test may take.
 #[macro_use]

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use super::*;
 
-/// A call on a file that ends by itself; what it must answer.
+/// A call on a file that ends by itself, and what it must answer.
 fn on_a_file(rounds: usize, answer: usize, call: fn(c_int) -> i64) -> Option<Scenario> {
     let file = unnamed();
     (&file).write_all(&[1; 4096]).unwrap();
@@ -54,7 +54,7 @@ pub(super) fn close() -> Option<Scenario> {
     })
 }
 
-/// An end of a FIFO, which is opened when the other end is.
+/// One end of a FIFO, whose open ends when the other end is opened.
 pub(super) fn open() -> Option<Scenario> {
     let folder = Directory::new();
     let path = folder.fifo();
@@ -63,7 +63,7 @@ pub(super) fn open() -> Option<Scenario> {
     Some(Scenario::new(
         move || {
             let at_once = libc::O_NONBLOCK;
-            // Where the other end is not being opened, this one is not opened either.
+            // If the other end is not being opened, this open waits.
             _ = OpenOptions::new().write(true).custom_flags(at_once).open(&other);
         },
         move || {
@@ -84,7 +84,7 @@ pub(super) fn open() -> Option<Scenario> {
     ))
 }
 
-/// A lock of a file, by what locks the file with this number or unlocks it, with waiting or without.
+/// A lock of a file, by a function that locks or unlocks a descriptor, and waits or not.
 fn lock(change: fn(c_int, Change) -> c_int) -> Option<Scenario> {
     let folder = Directory::new();
     let path = folder.file();

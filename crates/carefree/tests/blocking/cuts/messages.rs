@@ -1,4 +1,4 @@
-//! What moves bytes, messages and connections.
+//! Calls that move bytes, messages and connections.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use super::*;
 
-/// The ends from which is read and to which is written.
+/// The reading end and the writing end.
 type Ends = (OwnedFd, OwnedFd);
 
 fn pipe() -> Ends {
@@ -57,11 +57,11 @@ fn bytes((from, to): Ends, receive: fn(c_int) -> Taken) -> Option<Scenario> {
     ))
 }
 
-/// What one call sends.
+/// How much one call sends.
 const CHUNK: usize = 4096;
 static CHUNKS: [u8; CHUNK] = [1; CHUNK];
 
-/// Room arrives, and is filled by a call: what it says that it has sent comes out.
+/// Room arrives, and a call fills it. What the call reports as sent comes out at the other end.
 fn room(
     (from, to): Ends,
     send: impl Fn(c_int) -> Taken + Send + Sync + 'static,
@@ -305,7 +305,7 @@ pub(super) fn connect() -> Option<Scenario> {
     Some(Scenario::new(
         move || _ = giver(&giving),
         move || {
-            // What is closed before it was accepted is accepted all the same.
+            // A connection that is closed before it is accepted is accepted all the same.
             UnixStream::connect_addr(&address).map_err(|error| match error.raw_os_error() {
                 Some(errno) => errno,
                 None => panic!("{error}"),
@@ -316,7 +316,7 @@ pub(super) fn connect() -> Option<Scenario> {
         move || {
             while accept(&listener) {}
             let [made, accepted] = [made, accepted].map(|count| count.load(Ordering::SeqCst));
-            // What was begun may have been made all the same.
+            // A connection that was begun may be made although the call was cut short.
             assert!(accepted >= made, "{accepted} connections were accepted of {made}");
             60
         },

@@ -1,4 +1,4 @@
-//! Time, processes, names, locks and what processes share.
+//! Time, processes, names, locks, and objects that processes share.
 
 use std::collections::VecDeque;
 use std::process::{Child, Command};
@@ -31,7 +31,7 @@ pub(super) fn sleep() -> Option<Scenario> {
     ))
 }
 
-/// Children that end, of each of which is told once.
+/// Children that end. Each end is reported once.
 pub(super) fn waitpid() -> Option<Scenario> {
     let children = Arc::new(Mutex::new(VecDeque::new()));
     let given = Arc::clone(&children);
@@ -105,7 +105,7 @@ pub(super) fn getnameinfo() -> Option<Scenario> {
 
 pub(super) fn getservbyname() -> Option<Scenario> {
     Some(Scenario::endless(8, || {
-        // Not everywhere is there a file of them.
+        // Not every machine has a file of these.
         // SAFETY: names.
         _ = unsafe { libc::getservbyname(c"http".as_ptr(), c"tcp".as_ptr()) };
         Ok(0)
@@ -122,14 +122,14 @@ pub(super) fn getpwuid() -> Option<Scenario> {
 
 pub(super) fn getprotobynumber() -> Option<Scenario> {
     Some(Scenario::endless(8, || {
-        // Not everywhere is there a file of them.
+        // Not every machine has a file of these.
         // SAFETY: no memory is involved.
         _ = unsafe { libc::getprotobynumber(6) };
         Ok(0)
     }))
 }
 
-/// A lock with a count that is not atomic: none may be in while another one is.
+/// A lock with a plain counter, which shows whether two fibers hold the lock at once.
 fn lock(
     enter: impl Fn() + Copy + Send + Sync + 'static,
     leave: impl Fn() + Copy + Send + Sync + 'static,
@@ -151,8 +151,8 @@ fn lock(
             more();
             Ok(1)
         },
-        // What was not counted is too much: this is 0 where no two were in at once.
-        // SAFETY: all have left.
+        // Counts that were lost: 0 if no two fibers held the lock at once.
+        // SAFETY: no fiber holds the lock any more.
         move || unsafe { count.at().read_volatile() }.abs_diff(120),
     ))
 }
@@ -200,8 +200,8 @@ unsafe extern "C" {
 
 pub(super) fn stream() -> Option<Scenario> {
     if platform().tls == TlsMode::Shared {
-        // libc tells the holders of a stream's lock, which is recursive, apart by their thread-local
-        // storage: two fibers of one carrier are one holder to it, and both are in.
+        // A stream's lock is recursive, and libc knows its holder by its thread-local storage. Here the fibers
+        // of a carrier share that, so two of them can hold the lock at once.
         return None;
     }
     // SAFETY: a name and a mode.
@@ -352,7 +352,7 @@ pub(super) fn mq_receive() -> Option<Scenario> {
         move || assert_eq!(unsafe { libc::mq_send(queue, c"x".as_ptr(), 1, 0) }, 0),
         receive,
         move || {
-            // SAFETY: a queue, and how it shall be from now on.
+            // SAFETY: a queue, and its new attributes.
             let left = unsafe {
                 let mut attributes: libc::mq_attr = mem::zeroed();
                 libc::mq_getattr(queue, &raw mut attributes);
