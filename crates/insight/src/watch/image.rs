@@ -1,9 +1,9 @@
-//! What is loaded in the process, as the kernel lists it, and the files it was loaded from.
+//! The objects that are loaded in the process, as the kernel lists them, and their files.
 //!
-//! The loader is not asked: it goes through its list under a lock, which a fiber may hold that never
-//! gets on. Nor is the memory looked at that the objects are loaded to, which may be unmapped
-//! meanwhile: `/proc/self/maps` names the file, and that is mapped once more. The file may be another
-//! one by now, or be written just then: nothing in it is taken for granted.
+//! The loader is not asked, because its list is under a lock that a stuck fiber may hold. The memory to which
+//! an object is loaded is not read either, because it may be unmapped meanwhile: `/proc/self/maps` names the
+//! file, which is mapped once more. By now that may be another file, or one that is being written, so nothing
+//! in it is taken for granted.
 
 use std::ffi::CStr;
 
@@ -16,14 +16,14 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use carefree_ground::file;
 use carefree_ground::mapped::Mapped;
 
-/// Bytes at the beginning of a file that tell whether it is the one that was loaded.
+/// Bytes at the beginning of a file that are compared to find out whether it is the one that was loaded.
 const HEAD: usize = 4096;
 
 /// An object of the process: the program, a library, the kernel's page of code (the vDSO).
 #[derive(Clone, Copy)]
 pub(super) struct Image {
     contents: Contents,
-    /// What is added to the file's addresses.
+    /// The difference between addresses in memory and in the file.
     pub(super) bias: u64,
     /// Where its name is in the list.
     name: (usize, usize),
@@ -32,25 +32,25 @@ pub(super) struct Image {
 #[derive(Clone, Copy)]
 pub(super) enum Contents {
     File(MappedFile),
-    /// Memory that is never written or unmapped: the kernel's page.
+    /// Memory that is never written or unmapped: the vDSO.
     Memory(*const u8, usize),
 }
 
-// SAFETY: what it points to is never written, and stays until it is closed, by any thread.
+// SAFETY: what it points to is never written, and any thread may read and close it.
 unsafe impl Send for Contents {}
 
 /// The objects of the process.
 pub(super) struct Images {
-    /// What the kernel says, read once.
+    /// The kernel's list, read once.
     list: Mapped<u8>,
     found: Mapped<Image>,
 }
 
-/// A line of the kernel's list: what is mapped, from which place in which file.
+/// A line of the kernel's list: a mapping, and the file and offset that it is of.
 struct Line<'a> {
     begin: u64,
     end: u64,
-    /// Whether it is code.
+    /// Whether it is executable.
     runs: bool,
     offset: u64,
     name: &'a [u8],
@@ -75,7 +75,7 @@ impl Images {
         Images { list, found: Mapped::new() }
     }
 
-    /// Nothing but an object with these contents, which has no name.
+    /// A list of one object, with these contents and no name.
     #[cfg(test)]
     pub(super) fn of(contents: Contents, bias: u64) -> Images {
         let mut found = Mapped::new();
@@ -90,7 +90,8 @@ impl Images {
         }
         let lines = self.list.split(|byte| *byte == b'\n').filter_map(Line::parse);
         let line = { lines }.find(|line| (line.begin..line.end).contains(&address))?;
-        // A stack has all kinds of addresses. What is no code may be a device's, which is not opened.
+        // Words of a stack may be any addresses. A mapping that is not executable may be of a device, which
+        // must not be opened.
         if !line.runs {
             return None;
         }
@@ -115,13 +116,13 @@ impl Images {
         Some(self.found.len() - 1)
     }
 
-    /// The file that was loaded, of which `place` is at `address`.
+    /// The file that was loaded, whose offset `place` is at `address`.
     fn open(&self, name: &[u8], address: u64, place: u64) -> Option<Contents> {
         let mut path = Mapped::new();
         let whole = path.extend(name) && path.push(0);
         let path = CStr::from_bytes_with_nul(&path).ok().filter(|_| whole);
-        // The program itself is found though its file was replaced or removed. Of another object it is
-        // not the file; where memory cannot be read, to tell them apart, it is not looked at.
+        // `/proc/self/exe` finds the program even if its file was replaced or removed. It is tried for every
+        // object, so where memory cannot be read to compare it, it is not used.
         let program = Some((c"/proc/self/exe", false));
         let paths = [path.map(|path| (path, true)), program];
         paths.into_iter().flatten().find_map(|(path, unread)| {
@@ -139,7 +140,7 @@ impl Images {
         &self.found[index]
     }
 
-    /// The path of an object's file, or the name the kernel gives to its own.
+    /// The path of an object's file, or the kernel's name for its own.
     pub(super) fn name(&self, index: usize) -> &[u8] {
         let (begin, end) = self.found[index].name;
         let name = &self.list[begin..end];
@@ -156,13 +157,14 @@ impl Drop for Images {
 impl Image {
     fn close(&self) {
         if let Contents::File(file) = self.contents {
-            // SAFETY: once, by `Images`, which all borrow from that use it; or before it is known there.
+            // SAFETY: `Images` closes each file once, when nothing borrows from it any more; a file that is not
+            // in its list is closed here by the function that has opened it.
             unsafe { file.close() };
         }
     }
 
-    /// Whether the file is the one of which `place` is at `address`: they begin alike. `None` where
-    /// memory cannot be read.
+    /// Whether the file is the one whose offset `place` is at `address`: its beginning is the same as in
+    /// memory. `None` where memory cannot be read.
     fn is_at(&self, address: u64, place: u64) -> Option<bool> {
         let Some(image) = self.loaded(address, place) else { return Some(false) };
         let begin = image.address_of(0)?;
@@ -172,7 +174,7 @@ impl Image {
         (head > 0).then(|| memory[..head] == self.bytes()[..head])
     }
 
-    /// The image as loaded so that `place` of the file is at `address`.
+    /// The image, with the bias by which offset `place` of the file is at `address`.
     fn loaded(self, address: u64, place: u64) -> Option<Image> {
         let segments = self.segments();
         let segment = { segments }.find(|s| {
@@ -187,10 +189,9 @@ impl Image {
     /// The file.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.contents {
-            // SAFETY: closed when the `Images` are dropped that this is borrowed from, which one thread
-            // has at a time.
+            // SAFETY: the file is closed when the `Images` are dropped, from which this is borrowed.
             Contents::File(file) => unsafe { file.bytes() },
-            // SAFETY: it is there for good.
+            // SAFETY: such memory is never unmapped.
             Contents::Memory(begin, len) => unsafe { std::slice::from_raw_parts(begin, len) },
         }
     }
@@ -224,8 +225,8 @@ impl Image {
         self.segments().find_map(at)
     }
 
-    /// The file's bytes from what is loaded at `address` to the end of its segment, if that may be
-    /// read, or run where `code` is asked for.
+    /// The file's bytes from those loaded at `address` to the end of their segment. With `code`, only of an
+    /// executable segment.
     pub(super) fn from(&self, address: u64, code: bool) -> Option<&[u8]> {
         let there = address.wrapping_sub(self.bias);
         let segment = self.segments().find(|s| {
@@ -237,18 +238,18 @@ impl Image {
     }
 }
 
-/// Reads this process's memory, as much as there is; how many bytes that were. By the kernel, for
-/// there may be nothing.
+/// Reads as much of this process's memory as is mapped; returns how many bytes. The kernel reads it, because
+/// there may be no memory.
 pub(super) fn read_memory(address: u64, to: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: to.len() };
     let (local, remote) = ((&raw const local) as usize, (&raw const remote) as usize);
-    // SAFETY: the kernel writes to `to`, and refuses to read what is not there.
+    // SAFETY: the kernel writes to `to` only, and fails where there is nothing to read.
     let read = unsafe {
         let process = kernel::call(libc::SYS_getpid, [0; 6]).unwrap_or(0);
         kernel::call(libc::SYS_process_vm_readv, [process, local, 1, remote, 1, 0])
     };
-    // Where it is not permitted nothing can be read.
+    // A sandbox may refuse the call.
     read.unwrap_or(0)
 }
 
@@ -277,7 +278,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         assert_eq!(images.name(program), path.to_str().unwrap().as_bytes());
         assert!(images.get(program).bytes() == std::fs::read(path).unwrap());
-        // What is in memory is what is in the file.
+        // The bytes in memory are those of the file.
         // SAFETY: the beginning of a function.
         let code = unsafe { std::slice::from_raw_parts(here as *const u8, 8) };
         assert!(images.get(program).from(here, true).unwrap().starts_with(code));

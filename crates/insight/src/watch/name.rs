@@ -1,13 +1,12 @@
-//! Names of functions, short enough to be read.
+//! Functions' names, shortened for reports.
 
 use carefree_ground::text::Text;
 
-/// Adds `name` without the types its function was made for: `Vec<T>::push` for `Vec<u8>::push`'s cousins
-/// would do, and is still long, so `Vec::push`. What a path begins with stays, for without it
-/// nothing would: `<Vec as FromIterator>::from_iter`.
+/// Adds `name` without generic arguments: `Vec::push` for `Vec<u8>::push`. Angles at the beginning of a path
+/// stay, because nothing would be left without them: `<Vec as FromIterator>::from_iter`.
 pub(super) fn without_types(name: &str, to: &mut Text) {
     let begin = to.len();
-    // Angles that were kept, and those within what is left out.
+    // How many angles are open that were kept, and how many within the part that is left out.
     let (mut kept, mut left_out) = (0, 0);
     let mut before = None;
     for letter in name.chars() {
@@ -40,7 +39,7 @@ pub(super) fn without_types(name: &str, to: &mut Text) {
     }
 }
 
-/// Adds `line` in at most `width` characters: what is too much goes from its middle.
+/// Adds `line` in at most `width` characters: if it is longer, its middle is left out.
 pub(super) fn narrow(line: &str, width: usize, to: &mut Text) {
     let count = line.chars().count();
     if count <= width {

@@ -1,8 +1,8 @@
 //! The functions at the addresses of a stack, by name, file and line.
 //!
-//! They are read from the files that the objects were loaded from: from the debug information, also
-//! those that were inlined; else from the symbol table. `addr2line` and `backtrace` know more formats
-//! (compressed sections, debug information in other files), but ask the program's allocator.
+//! They are read from the objects' files: from the debug information, which also has inlined functions, or else
+//! from the symbol table. `addr2line` and `backtrace` know more formats (compressed sections, debug information
+//! in other files), but use the program's allocator.
 
 mod lines;
 mod symbol;
@@ -19,8 +19,8 @@ use super::image::{Image, Images};
 use symbol::bits;
 pub(super) use symbol::{MOST, Symbol};
 
-/// The functions at `addresses`, in their order, and of those at one address the innermost first. Each
-/// address has one at least.
+/// The functions at `addresses`, in that order; those at one address from the innermost on. There is at least
+/// one for each address.
 pub(super) fn look_up<'a>(
     images: &'a Images,
     of: &[Option<usize>],
@@ -47,7 +47,7 @@ pub(super) fn look_up<'a>(
                 found.push(symbol);
             });
         }
-        // The outermost function at an address is one of the symbol table's, which has its whole name.
+        // The outermost function at an address is also in the symbol table, which has its full name.
         let names = names(image, within, wanted);
         let mut nameless = wanted;
         for at in known..found.len() {
@@ -71,7 +71,7 @@ pub(super) fn look_up<'a>(
     found
 }
 
-/// Sorts by address; those of one address stay in their order. (They are a few dozen.)
+/// Sorts the symbols, a few dozen, by address. Those of one address keep their order.
 fn in_order(symbols: &mut [Symbol<'_>]) {
     for sorted in 1..symbols.len() {
         let mut at = sorted;
@@ -82,7 +82,7 @@ fn in_order(symbols: &mut [Symbol<'_>]) {
     }
 }
 
-/// A section's contents; none if it is compressed.
+/// The sections with debug information. A compressed one counts as empty.
 fn sections(image: &Image) -> Option<units::Sections<'_>> {
     let table = image.header()?.sections(LittleEndian, image.bytes()).ok()?;
     units::Sections::of(|name| {
@@ -93,7 +93,7 @@ fn sections(image: &Image) -> Option<units::Sections<'_>> {
     })
 }
 
-/// The functions of the symbol tables that the `wanted` ones of `addresses` are in.
+/// The functions of the symbol tables that contain the `wanted` ones of `addresses`.
 fn names<'a>(image: &'a Image, addresses: &[u64], wanted: u64) -> [Option<&'a [u8]>; MOST] {
     let mut names = [None; MOST];
     // The lowest and the highest, to pass over most symbols quickly.
@@ -106,8 +106,7 @@ fn names<'a>(image: &'a Image, addresses: &[u64], wanted: u64) -> [Option<&'a [u
     let Ok(sections) = header.sections(LittleEndian, image.bytes()) else { return names };
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
         let Ok(table) = sections.symbols(LittleEndian, image.bytes(), kind) else { continue };
-        // Whether the name found so far is that of a global symbol, which is the one to be shown of
-        // several.
+        // Whether the name found so far is a global symbol's, which is preferred.
         let mut global = 0u64;
         for symbol in table.iter() {
             let begin = symbol.st_value(LittleEndian);
@@ -154,7 +153,7 @@ mod tests {
         line!() - 1
     }
 
-    /// What is known of the caller's place.
+    /// The symbols of the caller's own address.
     #[inline(never)]
     fn here(found: &mut Vec<(String, String, Option<u32>)>) {
         use std::ffi::c_void;
@@ -213,7 +212,7 @@ mod tests {
         assert!(symbols.iter().map(|s| (s.index, s.name)).eq([(0, None), (1, None)]));
     }
 
-    /// Reads what a file says of `addresses`, however wrong: names, and how to walk from there.
+    /// Reads all that a file, which may be damaged, has about `addresses`: names, and tables for the walk.
     fn read_all(images: &mut Images, addresses: &[u64]) -> usize {
         let of = vec![Some(0); addresses.len()];
         let stack: Vec<u8> = (0..4096u32).flat_map(|n| u64::from(n * 8).to_ne_bytes()).collect();
@@ -227,7 +226,7 @@ mod tests {
         symbols.iter().filter(|symbol| symbol.name.is_some()).count()
     }
 
-    /// The smallest object that there is: the kernel's own.
+    /// Damages the smallest object: the kernel's own.
     #[test]
     fn a_damaged_object_does_no_harm() {
         // SAFETY: asks for a number.
@@ -245,14 +244,14 @@ mod tests {
             let len = if round % 8 == 7 { damage.below(bytes.len()) } else { bytes.len() };
             for _ in 0..round % 8 {
                 let at = damage.below(bytes.len());
-                // Headers and tables of sections more often than code.
+                // The headers more often than the code.
                 let at = if damage.below(2) == 0 { at % 64 } else { at };
                 bytes[at] = damage.of_word(bytes[at]);
             }
             let contents = Contents::Memory(bytes.as_ptr().cast(), len * 8);
             named += read_all(&mut Images::of(contents, bias), &addresses);
         }
-        // (An emulator's has hardly any functions.)
+        // (An emulator's vDSO has hardly any functions.)
         assert!(named > 0 || cfg!(target_arch = "aarch64"));
     }
 

@@ -1,13 +1,13 @@
 //! Backtraces of other threads, from a copy of their stack.
 //!
-//! Nothing is unwound where a thread was interrupted: what it was doing may be anything, a switch
-//! between stacks among it, and an unwinder that trusts what it finds there may fault. Instead its
-//! registers and stack are copied, and the watchdog walks the copy by the tables that exceptions
-//! are unwound by. A word that is not in the copy ends the walk, nothing worse.
+//! A thread is not unwound where it was interrupted: it may be doing anything, such as switching between
+//! stacks, and an unwinder that trusts what it finds there may fault. Instead its registers and stack are
+//! copied, and the watchdog walks the copy by the tables for exceptions. A word that is not in the copy just
+//! ends the walk.
 //!
-//! Of a thread that sleeps in the kernel only the stack pointer is known. That is enough for code
-//! without frame pointers. Where a function is found by its frame pointer, as those of std are, the
-//! place is looked for where its caller has called it from: see [`called_from`].
+//! Of a thread that sleeps in the kernel, only the stack pointer is known. That is enough for code without
+//! frame pointers. For a function with a frame pointer, such as those of std, the walk searches the stack for
+//! the call of that function: see [`called_from`].
 
 #[cfg(target_arch = "x86_64")]
 use std::ffi::c_int;
@@ -25,27 +25,27 @@ use object::read::elf::ProgramHeader as _;
 use super::image::read_memory;
 use super::image::{Image, Images};
 
-/// Registers the tables speak of, by their numbers there.
+/// The registers that the tables use, by their numbers there.
 const REGISTERS: usize = 32;
 #[cfg(target_arch = "x86_64")]
 mod number {
     pub(super) const STACK_POINTER: usize = 7;
     pub(super) const RETURN_ADDRESS: usize = 16;
-    /// Those a function leaves as they were: rbx, rbp, r12 to r15.
+    /// Registers that a function must preserve: rbx, rbp, r12 to r15.
     pub(super) const KEPT: &[usize] = &[3, 6, 12, 13, 14, 15];
 }
 #[cfg(target_arch = "aarch64")]
 mod number {
     pub(super) const STACK_POINTER: usize = 31;
     pub(super) const RETURN_ADDRESS: usize = 30;
-    /// Those a function leaves as they were, and the link register of one that calls no other.
+    /// Registers that a function must preserve, and the link register, which a leaf function keeps.
     pub(super) const KEPT: &[usize] = &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30];
 }
 
-/// Frames of a backtrace at most.
+/// The most frames of a backtrace.
 const FRAMES: usize = 64;
 
-/// Where a thread is, as far as it is known.
+/// The registers of a thread, as far as they are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {
     pub(super) program_counter: u64,
@@ -63,12 +63,13 @@ impl Registers {
         self.values[number::STACK_POINTER].unwrap_or(0)
     }
 
-    /// What a signal handler is told of where the thread was.
+    /// The registers that a signal handler is given.
     ///
     /// # Safety
     /// `context` is the third argument of a signal handler.
     pub(super) unsafe fn from_signal(context: *const c_void) -> Registers {
-        // SAFETY: the kernel passes a whole `ucontext_t` to a handler, and this function demands such a pointer.
+        // SAFETY: the kernel passes a whole `ucontext_t` to a handler, and this function demands such a
+        // pointer.
         let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
         #[cfg(target_arch = "x86_64")]
         {
@@ -151,7 +152,7 @@ impl UnwindContextStorage<usize> for Inside {
 
 type Context = UnwindContext<usize, Inside>;
 
-/// The functions on a stack, the innermost first, as far as they can be told.
+/// The functions on a stack, the innermost first, as far as they can be found.
 pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>, images: &mut Images) -> Frames {
     let mut frames = Frames::new();
     let mut context = Context::new_in();
@@ -166,8 +167,8 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>, images: &mut Imag
             if frames.len > 0 {
                 break;
             }
-            // Of the innermost function no table tells: as of libc's `clone`, where it enters the
-            // kernel, and of some hand-written code. Such have just been called, as a rule.
+            // No table covers the innermost function: libc's `clone` where it enters the kernel, or
+            // hand-written code. As a rule such a function has pushed nothing, so the return address is on top.
             frames.push(Frame { address, function: address });
             let Some(returns) = stack.word(before) else { break };
             registers.values[number::STACK_POINTER] = Some(before.wrapping_add(8));
@@ -188,7 +189,7 @@ pub(super) fn walk(mut registers: Registers, stack: &Copy<'_>, images: &mut Imag
 }
 
 impl Frames {
-    /// Adds one where there is room.
+    /// Adds a frame. There must be room.
     fn push(&mut self, frame: Frame) {
         self.frames[self.len] = frame;
         self.len += 1;
@@ -211,7 +212,7 @@ impl Step<'_> {
         let header = image.headers().iter().find(|h| h.p_type(LittleEndian) == PT_GNU_EH_FRAME)?;
         let table = image.bias.wrapping_add(header.p_vaddr(LittleEndian));
         let bytes = header.data(LittleEndian, image.bytes()).ok()?;
-        // As linkers write it; gimli's arithmetic is for numbers of entries that are not larger.
+        // As linkers write it. gimli's arithmetic could overflow with a wider number of entries.
         if *bytes.get(2)? != gimli::DW_EH_PE_udata4.0 {
             return None;
         }
@@ -219,7 +220,7 @@ impl Step<'_> {
         let index = EhFrameHdr::new(bytes, NativeEndian).parse(&bases, 8).ok()?;
         let Pointer::Direct(frames) = index.eh_frame_ptr() else { return None };
         let bases = bases.set_eh_frame(frames);
-        // How long it is, nothing says; it ends by itself, and within its segment.
+        // Its length is not given. It has an end mark, and ends within its segment.
         let section = EhFrame::new(image.from(frames, false)?, NativeEndian);
         let table = index.table()?;
         let Pointer::Direct(entry) = table.lookup(address, &bases).ok()? else { return None };
@@ -258,8 +259,8 @@ impl Step<'_> {
     }
 }
 
-/// Where the frame of `function` begins, whose registers are not known: above the first word on
-/// the stack that is the address after a call of `function` in the same object.
+/// Where the frame of `function` begins if its registers are not known: above the first word on the stack that
+/// is the address behind a call of `function` in the same object.
 #[cfg(target_arch = "x86_64")]
 fn called_from(
     function: u64,
@@ -267,10 +268,10 @@ fn called_from(
     stack: &Copy<'_>,
     image: &Image,
 ) -> Option<u64> {
-    /// The longest call that is understood.
+    /// The length of the longest call instruction that is recognised.
     const CALL: u64 = 6;
     let follows_call = |returns: u64| {
-        // Most words of a stack point elsewhere, to data that may be changing, above all.
+        // Most words of a stack are no return addresses.
         let code = image.from(returns.wrapping_sub(CALL), true);
         let Some(code) = code.and_then(|code| code.first_chunk::<{ CALL as usize }>()) else {
             return false;
@@ -278,7 +279,7 @@ fn called_from(
         let offset = i32::from_ne_bytes([code[2], code[3], code[4], code[5]]).into();
         let target = returns.wrapping_add_signed(offset);
         match code {
-            // Through a pointer that the loader has filled in.
+            // A call through a pointer that the loader has filled in.
             [0xff, 0x15, ..] => {
                 let mut pointer = [0; 8];
                 read_memory(target, &mut pointer) == 8 && u64::from_ne_bytes(pointer) == function
@@ -293,7 +294,7 @@ fn called_from(
     places.find(|place| stack.word(*place).is_some_and(follows_call)).map(|place| place + 8)
 }
 
-/// Calls look different on each architecture; on this one they are not looked for.
+/// Calls are not searched for on this architecture.
 #[cfg(target_arch = "aarch64")]
 fn called_from(
     _function: u64,

@@ -1,5 +1,5 @@
-//! The table of lines of a compilation unit (DWARF 2 to 5): which line of which file each instruction
-//! is of. gimli reads it too, but keeps its lists of files in the program's allocator's memory.
+//! The line table of a compilation unit (DWARF 2 to 5): the file and line of each instruction. gimli reads it
+//! too, but allocates its lists of files by the program's allocator.
 
 use gimli::{EndianSlice, NativeEndian, Reader as _};
 
@@ -16,7 +16,7 @@ pub(super) struct Lines<'a> {
     least_instruction: u64,
     line_base: i64,
     line_range: u64,
-    /// Arguments of the operations below the special ones.
+    /// How many arguments each operation below the special ones has.
     arguments: Reader<'a>,
     files: Files<'a>,
     program: Reader<'a>,
@@ -24,15 +24,15 @@ pub(super) struct Lines<'a> {
 
 /// The lists of folders and files.
 enum Files<'a> {
-    /// Names, and beside those of files the number of a folder.
+    /// Names; that of a file is followed by the number of its folder.
     Old { folders: Reader<'a>, files: Reader<'a> },
-    /// Each with its own format, and how many there are.
+    /// Lists with a count and a format each.
     New { folders: List<'a>, files: List<'a> },
 }
 
 #[derive(Clone, Copy)]
 struct List<'a> {
-    /// Pairs: what, and in which form.
+    /// Pairs of a content type and a form.
     format: Reader<'a>,
     fields: u8,
     count: u64,
@@ -76,14 +76,14 @@ impl<'a> Lines<'a> {
             return None;
         }
         if version == 5 {
-            // The size of addresses and of segments' numbers.
+            // The sizes of addresses and of segment selectors.
             input.skip(2).ok()?;
         }
         let length = input.read_length(format).ok()?;
         let mut header = input.split(length).ok()?;
         let program = input;
         let least_instruction = header.read_u8().ok()?.into();
-        // How many operations an instruction has at most, and whether a line begins a statement.
+        // The most operations of an instruction, and whether a row begins a statement by default.
         header.skip(if version >= 4 { 2 } else { 1 }).ok()?;
         let line_base = header.read_i8().ok()?.into();
         let line_range = u64::from(header.read_u8().ok()?);
@@ -114,10 +114,10 @@ impl<'a> Lines<'a> {
         (line_range > 0).then_some(lines)
     }
 
-    /// The file's number and the line of the `wanted` ones of `addresses`.
+    /// The file number and line of each `wanted` one of `addresses`.
     pub(super) fn of(&self, addresses: &[u64], wanted: u64) -> [Option<(u64, u32)>; MOST] {
         let mut found = [None; MOST];
-        // What ends it early is a table that is not understood.
+        // It ends early at a part of the table that is not understood.
         let _ = self.run(&mut |from, to, file, line| {
             for index in bits(wanted) {
                 if (from..to).contains(&addresses[index]) {
@@ -128,13 +128,13 @@ impl<'a> Lines<'a> {
         found
     }
 
-    /// Calls `row` with the addresses of each row and its file and line.
+    /// Calls `row` with the range of addresses, the file and the line of each row.
     pub(super) fn run(&self, row: &mut impl FnMut(u64, u64, u64, u32)) -> Option<()> {
         let mut program = self.program;
         let first_special = self.arguments.len() as u64 + 1;
         let (mut address, mut file, mut line) = (0u64, 1u64, 1i64);
-        // The row before, whose end is where the next one begins. What the linker has left out begins
-        // at 0.
+        // The previous row, which ends where the next one begins. Code that the linker has left out begins at
+        // 0.
         let mut before: Option<(u64, u64, i64)> = None;
         let mut finish = |before: Option<(u64, u64, i64)>, to: u64| {
             if let Some((from, file, line)) = before.filter(|(from, ..)| *from != 0) {
@@ -193,7 +193,7 @@ impl<'a> Lines<'a> {
         Some(())
     }
 
-    /// Writes the path of file `number`, as seen from `compiled_in` where it is no whole one.
+    /// Writes the path of file `number`, relative to `compiled_in` unless it is absolute.
     pub(super) fn path(
         &self,
         number: u64,
@@ -208,7 +208,7 @@ impl<'a> Lines<'a> {
                 let (name, folder) = loop {
                     let name = files.read_null_terminated_slice().ok().filter(|n| !n.is_empty())?;
                     let folder = files.read_uleb128().ok()?;
-                    // When it was changed, and its length.
+                    // The file's time and length.
                     files.read_uleb128().ok()?;
                     files.read_uleb128().ok()?;
                     if left == 0 {
@@ -233,14 +233,14 @@ impl<'a> Lines<'a> {
                 (name, folder.map_or(&b""[..], |(folder, _)| folder))
             }
         };
-        /// Bytes of a part at most; a table with longer ones is damaged.
+        /// The most bytes of a part of the path. A table with longer ones is damaged.
         const LONGEST: usize = 4096;
         if [compiled_in, folder, name].iter().any(|part| part.len() > LONGEST) {
             return None;
         }
         let begin = to.len();
         for part in [compiled_in, folder, name] {
-            // What is whole needs nothing before it.
+            // An absolute part replaces those before it.
             if part.starts_with(b"/") {
                 to.truncate(begin);
             } else if to.len() > begin && !to.ends_with('/') && !part.is_empty() {
@@ -261,7 +261,7 @@ impl<'a> List<'a> {
             input.read_uleb128().ok()?;
         }
         let count = input.read_uleb128().ok()?;
-        // Each entry has a byte at least: so there are no more of them than bytes.
+        // Entries without fields take no bytes, so nothing would bound a wrong count of them.
         if fields == 0 && count > 0 {
             return None;
         }
@@ -272,7 +272,7 @@ impl<'a> List<'a> {
         Some(list)
     }
 
-    /// The name of entry `number`, and of a file the number of its folder.
+    /// The name of entry `number`, and for a file the number of its folder.
     fn entry(&self, number: u64, wide: bool, strings: Strings<'a>) -> Option<(&'a [u8], u64)> {
         const NAME: u64 = 1;
         const FOLDER: u64 = 2;

@@ -1,6 +1,7 @@
 //! The functions of a compilation unit, inlined ones among them, from its debug information.
 //!
-//! gimli knows the forms that values have; how entries are laid out is read here, into mapped memory.
+//! gimli reads the values. The layouts of entries are read here, into mapped memory, because gimli would use
+//! the program's allocator.
 
 use gimli::{
     Abbreviations, AttributeSpecification, AttributeValue, DebugAbbrev, DebugAddr, DebugAddrBase,
@@ -17,7 +18,7 @@ use super::symbol::{MOST, Symbol, bits};
 
 type Reader<'a> = EndianSlice<'a, NativeEndian>;
 
-/// What a file has of debug information.
+/// The debug information of a file.
 pub(super) struct Sections<'a> {
     info: DebugInfo<Reader<'a>>,
     abbreviations: DebugAbbrev<Reader<'a>>,
@@ -31,7 +32,7 @@ pub(super) struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// From what `section` gives for a name; `None` if there is no debug information.
+    /// Asks `section` for each section by its name. `None` if there is no debug information.
     pub(super) fn of(section: impl Fn(&str) -> &'a [u8]) -> Option<Sections<'a>> {
         let (info, text, line_text) =
             (section(".debug_info"), section(".debug_str"), section(".debug_line_str"));
@@ -54,12 +55,12 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// An entry's layout: what it is, whether others are within it, and its attributes.
+/// The layout of entries with the same code (an abbreviation): their tag and attributes.
 #[derive(Clone, Copy)]
 struct Layout {
     code: u64,
     tag: DwTag,
-    /// Of all attributes.
+    /// Its attributes: the range from here to `end` of [`Layouts::attributes`].
     first: usize,
     end: usize,
 }
@@ -71,7 +72,7 @@ struct Layouts {
 }
 
 impl Layouts {
-    /// Reads them from `offset` on; those up to `last` where the others are not needed.
+    /// Reads the layouts at `offset`, up to the one with the code `last` if that is given.
     fn read(sections: &Sections<'_>, offset: usize, last: Option<u64>) -> Option<Layouts> {
         let mut input = *gimli::Section::reader(&sections.abbreviations);
         input.skip(offset).ok()?;
@@ -82,7 +83,7 @@ impl Layouts {
                 return Some(read);
             }
             let tag = DwTag(input.read_uleb128_u16().ok()?);
-            // Whether there are others within it.
+            // Whether an entry has children, which are read as they come.
             input.skip(1).ok()?;
             let first = read.attributes.len();
             loop {
@@ -113,16 +114,16 @@ impl Layouts {
     }
 }
 
-/// What entries of functions say that matters here.
+/// The attributes of a function's entry that are used here.
 #[derive(Default)]
 struct Entry<'a> {
     low: Option<AttributeValue<Reader<'a>>>,
     high: Option<AttributeValue<Reader<'a>>>,
     ranges: Option<AttributeValue<Reader<'a>>>,
-    /// The name as the linker has it, or as the source has it.
+    /// The name for the linker, and the name in the source.
     linkage: Option<AttributeValue<Reader<'a>>>,
     name: Option<AttributeValue<Reader<'a>>>,
-    /// The entry that says more.
+    /// The entry that has the other attributes.
     origin: Option<AttributeValue<Reader<'a>>>,
     call_file: Option<u64>,
     call_line: Option<u32>,
@@ -165,7 +166,7 @@ impl<'a> Unit<'a> {
         attributes: &[AttributeSpecification],
         offset: UnitOffset<usize>,
     ) -> Option<(Entry<'a>, UnitOffset<usize>)> {
-        // It knows no layout, and so has no memory of its own.
+        // Without layouts, this allocates nothing.
         let none = Abbreviations::default();
         let header = self.header;
         let mut raw = header.entries_raw(&none, Some(offset)).ok()?;
@@ -220,7 +221,7 @@ impl<'a> Unit<'a> {
         Some((entry, raw.next_offset()))
     }
 
-    /// Where the entry behind the attributes at `offset` begins.
+    /// Passes over the attributes at `offset`; returns where the next entry begins.
     fn pass_over(
         &self,
         attributes: &[AttributeSpecification],
@@ -232,7 +233,7 @@ impl<'a> Unit<'a> {
         Some(raw.next_offset())
     }
 
-    /// The unit's own entry, the first; its bases are known then.
+    /// Reads the unit's own entry, which is the first, and sets the bases that it has.
     fn root(&mut self, sections: &Sections<'a>) -> Option<Entry<'a>> {
         let (code, at) = self.code(UnitOffset(self.header.size_of_header()))?;
         let offset = self.header.debug_abbrev_offset().0;
@@ -277,7 +278,7 @@ impl<'a> Unit<'a> {
         Some(text.slice())
     }
 
-    /// Which of the `wanted` addresses are in an entry's code.
+    /// Which of the `wanted` addresses are in the code of an entry.
     fn covered(
         &self,
         sections: &Sections<'a>,
@@ -287,7 +288,7 @@ impl<'a> Unit<'a> {
     ) -> u64 {
         let mut covered = 0;
         let mut cover = |begin: u64, end: u64| {
-            // At 0 there is what the linker has left out.
+            // Code that the linker has left out begins at 0.
             if begin != 0 {
                 bits(wanted)
                     .filter(|index| (begin..end).contains(&addresses[*index]))
@@ -323,9 +324,9 @@ impl<'a> Unit<'a> {
         covered
     }
 
-    /// The name of a function's entry, or of the one that it comes from.
+    /// The name of a function's entry, or of its origin.
     fn name(&self, sections: &Sections<'a>, entry: &Entry<'a>, depth: u32) -> Option<&'a [u8]> {
-        /// An entry that comes from itself ends somewhere.
+        /// Bounds the search where an entry is its own origin.
         const DEPTH: u32 = 8;
         let own = self.string(sections, entry.linkage);
         if let Some(own) = own.or_else(|| self.string(sections, entry.name)) {
@@ -365,17 +366,17 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// A function that one of the addresses is in.
+/// A function that contains one of the addresses.
 #[derive(Clone, Copy)]
 struct Found<'a> {
     index: usize,
     name: Option<&'a [u8]>,
-    /// Of an inlined one: where it was called.
+    /// For an inlined function, the file and line of the call.
     called: Option<(u64, u32)>,
 }
 
-/// Calls `with` for the functions at the `wanted` ones of `addresses`, those of one address in a row,
-/// the innermost first.
+/// Calls `with` for the functions at the `wanted` ones of `addresses`: those of one address in a row, from the
+/// innermost on.
 pub(super) fn look_up<'a>(
     sections: &Sections<'a>,
     addresses: &[u64],
@@ -393,7 +394,7 @@ pub(super) fn look_up<'a>(
         }
         wanted &= !here;
         let mut found = Mapped::new();
-        // What ends it early is not understood; what was found before is right.
+        // It ends early at an entry that is not understood. What was found before is right.
         let _ = functions(sections, &mut unit, addresses, here, &mut found);
         let lines = root.lines.and_then(|offset| Lines::at(sections.lines, offset));
         let places = lines.as_ref().map_or([None; MOST], |lines| lines.of(addresses, here));
@@ -408,7 +409,7 @@ pub(super) fn look_up<'a>(
                 with(Symbol { index, name, file: path, line });
             };
             let mut any = false;
-            // From the innermost, which comes last.
+            // The innermost comes last in the list.
             for function in
                 found.iter().rev().filter(|function: &&Found<'_>| function.index == index)
             {
@@ -423,10 +424,10 @@ pub(super) fn look_up<'a>(
     }
 }
 
-/// Functions of a unit that are looked at, at most: a table that has more for one stack is damaged.
+/// The most functions of a unit that are noted. A table that has more for one stack is damaged.
 const FUNCTIONS: usize = 4096;
 
-/// Finds the functions of a unit, each after those it is inlined in.
+/// Finds the functions of a unit, each after those that it is inlined in.
 fn functions<'a>(
     sections: &Sections<'a>,
     unit: &mut Unit<'a>,
@@ -488,7 +489,7 @@ mod tests {
         Sections::of(|name| contents[NAMES.iter().position(|n| *n == name).unwrap()])
     }
 
-    /// Where each entry of a unit lies in the tables of this program.
+    /// Where a unit lies in the tables of this program.
     struct Place {
         begin: usize,
         end: usize,
@@ -497,7 +498,7 @@ mod tests {
         addresses: Vec<u64>,
     }
 
-    /// A small unit with functions.
+    /// The smallest unit with enough functions.
     fn place(sections: &Sections<'_>) -> Option<Place> {
         let mut units = sections.info.units();
         let mut best: Option<Place> = None;
@@ -520,7 +521,7 @@ mod tests {
         best
     }
 
-    /// As a file may be that is written just now, or another one than was loaded.
+    /// As in a file that is being written, or is not the one that was loaded.
     #[test]
     fn damaged_tables_do_no_harm() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -558,7 +559,7 @@ mod tests {
                 let (section, begin, len) = regions[damage.below(regions.len())];
                 let cut = (begin + damage.below(len)).min(contents[section].len());
                 contents[section] = &contents[section][..cut];
-                // Of the unit nothing may be left.
+                // Perhaps nothing of the unit is left.
                 contents[7] = &contents[7][..damage.below(contents[7].len())];
             }
             if let Some(sections) = sections(&contents) {
