@@ -123,8 +123,8 @@ pub(crate) struct Carrier {
     pub(crate) thread: AtomicI32,
     runtime: Cell<*const Shared>,
     pub(crate) stats: Stats,
-    /// It lies asleep, or is about to get up: by the protocol of the sleepers, or in reserve without
-    /// operations under way.
+    /// Whether it sleeps, or is just waking up: by the protocol of the sleepers, or in reserve without
+    /// operations under way. For [`Shared::is_dormant`].
     pub(crate) sleeps: AtomicBool,
     /// For the monitor: one more than the number of its switches at the last look.
     pub(crate) looked_at: AtomicU64,

@@ -15,9 +15,9 @@ pub struct Lookout {
     bed: AtomicPtr<Idle>,
 }
 
-/// Of the watchdog, which reports.
+/// For the watchdog, which reports fibers that keep their carriers.
 pub static WATCHDOG: Lookout = Lookout::new();
-/// Of the monitor, which starts spare carriers.
+/// For the monitor, which adds carriers.
 pub(crate) static MONITOR: Lookout = Lookout::new();
 
 impl Lookout {
@@ -35,7 +35,8 @@ impl Lookout {
         self.bed.store(ptr::null_mut(), Ordering::SeqCst);
     }
 
-    /// The thread waits on `bed` if `all_sleep` says so of the carriers, until one of them wakes.
+    /// To be called by the thread: waits on `bed` until a carrier wakes, unless `all_sleep` says that one is
+    /// awake.
     pub fn rest(&self, bed: &Idle, all_sleep: impl FnOnce() -> bool) {
         self.rests.store(true, Ordering::SeqCst);
         if all_sleep() {
@@ -55,7 +56,7 @@ impl Lookout {
     }
 }
 
-/// Forgets what watches: in the child of a fork.
+/// Forgets the threads that watch: in the child of a fork.
 pub(crate) fn renew() {
     WATCHDOG.renew();
     MONITOR.renew();

@@ -52,7 +52,7 @@ pub(crate) const BACKLOG: u64 = 4_000;
 /// So many fibers are a backlog if they have been there for long, however soon each has its turn.
 #[cfg(not(loom))]
 pub(crate) const CROWD: u32 = 8;
-/// How many nanoseconds that is.
+/// The nanoseconds that count as long there.
 #[cfg(not(loom))]
 pub(crate) const CROWDED: u64 = 40_000;
 /// Rounds between two looks at the clock, where fibers switch so fast that it would cost something.
@@ -77,7 +77,7 @@ pub(crate) const RAMP: u32 = 5;
 /// are taken.
 #[cfg(not(loom))]
 pub(crate) const UNANSWERED: u64 = 50_000;
-/// The same where fibers run for long as it is: more than one switch will hardly come sooner.
+/// The same for a carrier whose fibers run for long anyway: its next switch will hardly come soon.
 #[cfg(not(loom))]
 pub(crate) const UNANSWERED_SLOW: u64 = 5_000;
 /// Fibers that a queue has room for at first.

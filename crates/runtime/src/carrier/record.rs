@@ -50,7 +50,7 @@ impl Operation {
         matches!(-self.result.get(), libc::ECANCELED | libc::EINTR)
     }
 
-    /// By what its reactor knows the operation: the record's address.
+    /// The token by which its reactor knows the operation: the record's address.
     pub(crate) fn token(&self) -> u64 {
         (&raw const *self) as u64
     }

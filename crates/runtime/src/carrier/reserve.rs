@@ -1,4 +1,4 @@
-//! A carrier in reserve: one more than are needed just now.
+//! Carriers in reserve: those beyond the number that is needed now.
 //!
 //! Where fibers keep their carriers, by computing, spinning or waiting in ways that are not seen, the
 //! monitor has others run what waits behind them: carriers from the reserve, or new ones. A carrier that
@@ -52,9 +52,10 @@ impl Carrier {
             if runtime.has_stopped() && runtime.sleepers.discharge(self.index) {
                 break false;
             }
-            // What it still waits for it will hand on: see `Shared::is_dormant`.
+            // While it has operations, it does not count as asleep: it will hand on their fibers. See
+            // `Shared::is_dormant`.
             self.sleeps.store(!self.has_operations(), Ordering::SeqCst);
-            // SAFETY: as above.
+            // SAFETY: this is the carrier's own context.
             unsafe { self.lie(None) };
             self.sleeps.store(false, Ordering::SeqCst);
         };

@@ -22,8 +22,7 @@ use crate::fiber::current::set_current;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
 
-/// Looks for an answer between two of which nothing else is done; after that, others may have the
-/// processor.
+/// How often a carrier looks for an answer before it gives up the processor between two looks.
 const SPINS: u32 = 100;
 
 impl Carrier {
@@ -133,10 +132,11 @@ impl Carrier {
                 is_calm = false;
                 continue;
             }
-            // Fibers that wait at others for a moment are left alone, but looked at again: by this carrier,
-            // or by one that dozes anyway.
+            // Fibers that wait at other carriers for a moment only are not taken. But they are looked at again:
+            // by this carrier, unless another one dozes and does so anyway.
             let left_alone = || !self.others_have_fibers() || sleepers.some_doze();
-            // While others run, another look is worth the while; and to lie down would interrupt them.
+            // While other carriers run, it pays to look again; and the fence of lying down would interrupt
+            // them.
             if (is_calm || !sleepers.some_run()) && left_alone() {
                 sleepers.lie_down(self.index);
                 count(&self.stats.sleeps);
@@ -184,7 +184,7 @@ impl Carrier {
         self.own_tls && self.runtime().carriers.iter().any(|c| !c.queue.is_empty())
     }
 
-    /// Sleeps for as long as a doze may last. False: something else came before.
+    /// Dozes. Returns false if the carrier was woken before the end.
     fn doze(&self) -> bool {
         let runtime = self.runtime();
         let until = carefree_reactor::clock::now().saturating_add(DOZE);
@@ -232,7 +232,7 @@ impl Carrier {
                 continue;
             }
             if !other.has_backlog() {
-                // The one that is suspected already, if it is among them.
+                // Of these, the one that is suspected already comes first.
                 if slow.is_none() || other.index == self.suspect.get().0 {
                     slow = Some(other);
                 }
@@ -240,7 +240,7 @@ impl Carrier {
                 return Some(fiber);
             }
         }
-        // Where fibers wait for a moment only, unless their carrier does not go on.
+        // Fibers that wait for a moment only are taken if their carrier makes no progress.
         slow.filter(|other| self.suspects(other)).and_then(|other| self.take_from(other))
     }
 

@@ -27,7 +27,7 @@ impl Shared {
             this: Weak::clone(this),
             carriers: Table::new(
                 (0..carriers).map(|i| Box::new(Carrier::new(i, own_tls, time.clone()))),
-                // Where all time is the runtime's own, and where fibers cannot move, it has these.
+                // With virtual time, and where fibers cannot migrate, no carriers are added.
                 if own_tls && time.is_none() && carriers > 0 { CARRIERS_MAX } else { carriers },
             ),
             sleepers: Sleepers::new(carriers as u32, 0),

@@ -32,7 +32,7 @@ pub(crate) fn wake_timed_out(fiber: FiberRef, ticket: Ticket) {
     wake(fiber, fiber.episode.claim(ticket, Outcome::TimedOut), CUT_SHORT);
 }
 
-/// Has `fiber` go on, as `claim` demands of the claimant.
+/// Makes `fiber` go on, if `claim` leaves that to the claimant.
 pub(crate) fn wake(fiber: FiberRef, claim: Claim, place: Place) {
     match claim {
         Claim::Lost | Claim::Early => {}

@@ -1,4 +1,4 @@
-//! Cancellation: cooperative, by waits that are cut short and by asking ([`check`]).
+//! Cooperative cancellation: it cuts waits short, and code that computes asks for it ([`check`]).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a fiber's waits are cut short by: the time limits that it is within, unless it is within a shield.
+//! The time limits that cut a fiber's waits short, and the shields that defer them.
 //!
 //! Each limit and shield lies in the frame of the call that set it. They are linked as [`Extent`]s, which
 //! takes those of a coroutine out of force while it is suspended.
@@ -110,8 +110,8 @@ fn look(me: FiberRef) -> Option<u64> {
     earliest
 }
 
-/// Notes that a call of `me` tells its caller that it was cut short: in the limits that were over first,
-/// if any is over.
+/// Marks the limits that have passed, those that passed first, because a call of `me` reports to its caller
+/// that it was cut short.
 #[cold]
 fn tell(me: FiberRef) {
     let Some(earliest) = of(me).filter(|&at| at <= clock::now()) else { return };
@@ -129,8 +129,8 @@ fn tell(me: FiberRef) {
 ///
 /// For calls that are built on [`park`](crate::wait::park::park) and
 /// [`operation`](crate::wait::operation). Such a call may have something to return even if a wait of its
-/// own was cut short: then the `timeout` is to return that, too. So the waits themselves note nothing; a
-/// call does, once it has nothing but the limit to tell of.
+/// own was cut short: then the `timeout` is to return that, too. So the waits themselves note nothing. A
+/// call does so once it has nothing else to return.
 #[cold]
 pub fn tell_timed_out() {
     if let Some(me) = try_current() {

@@ -15,9 +15,9 @@
 //! its stack. A waker that finds it before that fails to claim it, takes it out and looks further: so no
 //! wake-up is spent on a waiter that is awake.
 //!
-//! *Nor on a later wait.* A waiter is `linked` from when it enters the list until the thread that has taken
-//! it out has also tried to claim it; and it does not go on while it is (`bucket::leave`). So a waker that
-//! finds a waiter in the list claims the wait for which it is there, or none.
+//! *Nor is one spent on a later wait.* A waiter is `linked` from when it enters the list until the thread that
+//! has taken it out has also tried to claim it; and it does not go on while it is (`bucket::leave`). So a waker
+//! that finds a waiter in the list claims the wait for which it is there, or none.
 //!
 //! # A waker that looks first
 //!
@@ -196,7 +196,7 @@ impl Woken {
     }
 }
 
-/// The waking behind all of these: of up to `count` waiters for `key` whose tag `matches`.
+/// The common part of the functions above: wakes up to `count` waiters for `key` whose tag `matches`.
 #[inline]
 fn wake(
     key: usize,

@@ -30,7 +30,7 @@
 //! woken.
 //!
 //! *Wake-ups may be for nothing.* Setting its bit is the completing thread's last access to the record (see
-//! `flight` and its model); which fiber to wake, it has read before. That fiber may be awake, see the bit,
+//! `flight` and its model); before that, it has read which fiber to wake. That fiber may be awake, see the bit,
 //! and go on. Then the wake-up may end the fiber's wait for another operation, or that of a later fiber
 //! with the same header. So each wait for operations looks whether it has to go on.
 
@@ -169,8 +169,7 @@ fn begin() -> Result<(FiberRef, &'static Carrier), Ended> {
     Ok((me, carrier))
 }
 
-/// Waits until one of `all` is done, and returns `None`; or until something else ends the wait, and says
-/// what.
+/// Waits until one of `all` is done: `None`. Or until something else ends the wait: returns what.
 fn first_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) -> Option<Ended> {
     let until = Until { deadline: how.deadline, cancellable: true };
     let done = || all.iter().any(|operation| operation.flight.is_done());
@@ -208,7 +207,8 @@ fn cancel_and_wait(all: &[Operation], me: FiberRef, how: &Wait<'_>) {
             unsafe { operation.carrier.send_errand(operation.errand()) };
         }
     }
-    // Each completion wakes the fiber. What is over stays so, so it need not look at all again each time.
+    // Each completion wakes the fiber. An operation that is over stays so, and each look goes on where the last
+    // one stopped.
     let first = Cell::new(0);
     let over = || {
         while let Some(one) = all.get(first.get()) {

@@ -124,11 +124,11 @@ pub fn park_after(
     let ticket = lot::enter(key, 0, me, || true, || plan.begin(me, key));
     let ticket = ticket.expect("there is no condition");
     if !then() {
-        // An episode has no room for `Invalid`; another outcome does, for it is not returned.
+        // An episode cannot hold `Invalid`. Any other outcome does, because this one is not returned.
         let outcome = give_up(me, ticket, Outcome::TimedOut);
         bucket::leave(me);
         if outcome == Outcome::Unparked {
-            // An unpark has woken this caller, which does not wait: passes it on to the next waiter.
+            // An unpark has woken this caller, which does not wait after all. The next waiter gets the unpark.
             lot::unpark(key, 1);
         }
         return Outcome::Invalid;
@@ -153,8 +153,7 @@ struct Plan {
     /// Flags of its [`Episode`](crate::protocol::episode::Episode).
     flags: u64,
     deadline: u64,
-    /// When the first [`timeout`](crate::timeout) that the caller is within is over; `deadline` is that or
-    /// earlier.
+    /// The earliest end of a [`timeout`](crate::timeout) that the caller is within. `deadline` is not later.
     limit: u64,
 }
 
@@ -169,6 +168,7 @@ impl Plan {
             }
         }
         let deadline = until.deadline.min(limit);
+        // A thread's wait without a deadline is counted, because the search for deadlocks needs the number.
         if me.kind.get() == Kind::Thread {
             flags |= OF_THREAD | if deadline == NEVER { COUNTED } else { 0 };
         }
@@ -190,8 +190,8 @@ impl Plan {
         me.episode.begin_held();
     }
 
-    /// To be called by a wait that returns `outcome` to the program: notes if a
-    /// [`timeout`](crate::timeout) has cut it short.
+    /// To be called by a wait that returns `outcome` to the program: if a [`timeout`](crate::timeout) has cut
+    /// it short, notes that the program is told.
     fn tell(&self, outcome: Outcome) {
         if outcome == Outcome::TimedOut && self.limit <= self.deadline {
             limits::tell_timed_out();
@@ -266,9 +266,10 @@ pub(crate) fn for_claim(reason: Reason, start: impl FnOnce(FiberRef, Ticket) -> 
     }
 }
 
-/// Waits until an operation is completed (or until an errand is run, or by mistake: the caller looks what
-/// has happened). Returns at once if `over` says so when the wait has begun. The second result says that a
-/// [`Outcome::TimedOut`] is that of a [`timeout`](crate::timeout), and not of `until`'s deadline.
+/// Waits until an operation is completed. The wait may also end because an errand was run, or by a wake-up for
+/// an earlier operation, so the caller checks what has happened. If `over` says so when the wait has begun,
+/// this returns at once. The second result says that an [`Outcome::TimedOut`] is that of a
+/// [`timeout`](crate::timeout), and not of `until`'s deadline.
 pub(crate) fn await_signal(
     me: FiberRef,
     over: impl FnOnce() -> bool,
@@ -292,7 +293,8 @@ fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
     me.episode.finish()
 }
 
-/// What all waits share (but [`park_held`]): from a wait that has begun to its end.
+/// The common part of all waits but [`park_held`]: suspends the caller, whose wait has begun, until it has
+/// ended.
 fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
     let &Plan { reason, flags, deadline, limit } = plan;
     if flags & BY_CANCEL != 0 {

@@ -1,4 +1,4 @@
-//! The fibers that wait for operations on one thing, as a rule a file, which another fiber may close.
+//! The fibers that wait for operations on one thing that another fiber may close: as a rule, a file.
 //!
 //! The closing fiber (or thread) ends their waits, and does not go on before the last of them has left. That
 //! takes work for each of these fibers, and for no other fiber of the process.
@@ -185,8 +185,8 @@ impl Waiters {
         }
     }
 
-    /// Counts `fiber`, which is about to wait. `Err`: the thing is being closed, and the result has to
-    /// be dropped.
+    /// Counts `fiber`, which is about to wait. `Err` if the thing is being closed: it must be dropped, to count
+    /// back.
     #[inline]
     fn enter_as<'w>(&'w self, fiber: *mut u8, seat: &'w Seat) -> Result<Waiter<'w>, Waiter<'w>> {
         let before = self.word.fetch_add(1, Ordering::AcqRel);
@@ -216,8 +216,8 @@ impl Waiters {
         count
     }
 
-    /// Ends the waits of all by `wake`, and waits until they have left, by `park`: that parks the caller
-    /// until it is unparked, unless what it gets returns false. False: the thing is being closed already.
+    /// Ends all waits by `wake`, and waits by `park` until the waiters have left. `park` parks the caller until
+    /// it is unparked, if its argument returns true. Returns false if the thing is being closed already.
     ///
     /// `wake` may get the name of a fiber that has left.
     fn close_by(&self, wake: impl Fn(*mut u8), mut park: impl FnMut(&dyn Fn() -> bool)) -> bool {
@@ -261,7 +261,7 @@ impl Waiter<'_> {
         self.waiters.word.fetch_or(0, Ordering::AcqRel) & CLOSING == 0
     }
 
-    /// Counts back; whether this was the last that the closer waits for.
+    /// Counts back. Returns whether this was the last waiter that the closer waits for.
     #[inline]
     fn leave(&self) -> bool {
         if let Some(seat) = self.seat {

@@ -13,8 +13,8 @@
 //! * A caller that pushes a job takes an idle worker off the stack. If there is none, it pushes only while
 //!   a worker is starting or there are as many workers as there may be; otherwise it has to start one
 //!   first ([`Pool::provide`]).
-//! * A worker that was starting takes a job. No worker may be left to come for the others in the list, so
-//!   it starts the next worker if there are others ([`State::wants_worker`]). One worker starts at a time:
+//! * When the starting worker takes a job, no worker may be coming for the other jobs in the list. So if there
+//!   are others, it starts the next worker ([`State::wants_worker`]). One worker starts at a time:
 //!   short jobs are often done before a second thread has started, and long ones get a thread each, one
 //!   after the other.
 //! * A worker goes to the idle stack only if the list is empty, and ends only from there.
@@ -277,8 +277,8 @@ impl Pool {
         Err(Refused)
     }
 
-    /// Puts a job into the list, unless a worker has to be [`provide`](Self::provide)d first. `provided` is
-    /// the result of the last attempt: if that was refused, the job may wait for busy workers.
+    /// Puts a job into the list. Returns false if a worker has to be [`provide`](Self::provide)d first.
+    /// `provided` is the result of the last attempt: if that was refused, the job may wait for busy workers.
     ///
     /// # Safety
     /// If the result is true, the job and what its work points to stay until the wait of its waiter was
