@@ -58,8 +58,8 @@ impl Browser {
                     .parse::<u16>()
                     .ok()
             })
-            .expect("chromedriver says its port");
-        // Nobody reads what else it says; reading on keeps the pipe from filling.
+            .expect("chromedriver prints its port");
+        // The rest of its output is dropped: reading it keeps the pipe from filling.
         std::thread::spawn(move || said.for_each(drop));
         let mut browser = Browser { driver, port, session: String::new(), _profile: profile };
         let profile = browser._profile.path().display().to_string();
