@@ -3,7 +3,7 @@
 use crate::machine;
 use crate::memory::Memory;
 use crate::peer::Peer;
-use carefree_lab::limits;
+use carefree_workloads::limits;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};

@@ -1,26 +1,13 @@
-//! Captures what the lab has to know about its own build: `std::thread`, one of the things it
-//! measures, is part of the compiler's release, so the compiler's version is that unit's version.
-//! And takes the targets in, so that the program has them wherever it is.
+//! Captures what records say of the lab's own build, and takes the targets in, so that the program has
+//! them wherever it is.
 
 use std::env;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=RUSTC");
-    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    let version = Command::new(rustc)
-        .arg("--version")
-        .output()
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok())
-        // "rustc 1.95.0 (59807616e 2026-04-14)": the second word is the version.
-        .and_then(|line| line.split_whitespace().nth(1).map(str::to_owned))
-        .unwrap_or_else(|| "unknown".into());
-    println!("cargo::rustc-env=LAB_RUSTC_VERSION={version}");
     for (name, variable) in [("LAB_TARGET", "TARGET"), ("LAB_OPT_LEVEL", "OPT_LEVEL")] {
         println!("cargo::rustc-env={name}={}", env::var(variable).unwrap_or_default());
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use carefree_lab::limits;
+use carefree_workloads::limits;
 use carefree_lab::report::table::Table;
 use carefree_lab::stats::median;
 use clap::Parser;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use carefree_lab::fetch::Encoding;
-use carefree_lab::named::Unknown;
 use carefree_lab::report::Format;
-use carefree_lab::workload::Workload;
+use carefree_workloads::fetch::Encoding;
+use carefree_workloads::named::Unknown;
+use carefree_workloads::workload::Workload;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 

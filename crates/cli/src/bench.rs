@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, anyhow};
+use carefree_lab::course::Course;
 use carefree_lab::env::Environment;
-use carefree_lab::feed::Sweep;
-use carefree_lab::fetch::Course;
 use carefree_lab::noise::{Warning, WarningKind};
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
+use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders};
 use carefree_lab::trial::Trial;
-use carefree_lab::workload::{Size, Workload};
+use carefree_workloads::workload::{Size, Workload};
 
 use crate::args::Bench;
 use crate::kept::{Finished, Kept};

@@ -14,7 +14,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
-use carefree_lab::fetch::CountingAllocator;
+use carefree_workloads::fetch::CountingAllocator;
 use clap::Parser;
 
 /// Lets `fetch` count what a Rust program allocates.

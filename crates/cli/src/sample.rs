@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use carefree_lab::own;
-use carefree_lab::sample::Answer;
+use carefree_workloads::answer::Answer;
+use carefree_workloads::own;
 
 use crate::{complain, exit};
 

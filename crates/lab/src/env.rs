@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use carefree::{GuardMode, TlsMode};
+use carefree_workloads::sys::allowed_cores;
+use carefree_workloads::unit::Unit;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::field;
@@ -78,8 +80,8 @@ impl Environment {
             started: utc(SystemTime::now()),
             cpu: cpu_model(&cpuinfo),
             cores: cores(&line("/sys/devices/system/cpu/online").unwrap_or_default())
-                .unwrap_or_else(|| sys::allowed_cores().len()),
-            cores_allowed: sys::allowed_cores().len(),
+                .unwrap_or_else(|| allowed_cores().len()),
+            cores_allowed: allowed_cores().len(),
             cpu_quota: cpu_quota(),
             governor: (!governors.is_empty()).then(|| governors.join(", ")),
             kernel: sys::kernel(),
@@ -99,7 +101,7 @@ impl Environment {
                 .map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
             container: container(),
             carefree: env!("CARGO_PKG_VERSION").to_owned(),
-            rustc: env!("LAB_RUSTC_VERSION").to_owned(),
+            rustc: Unit::Thread.version().to_owned(),
             target: env!("LAB_TARGET").to_owned(),
             opt_level: env!("LAB_OPT_LEVEL").to_owned(),
             tls_mode: tls_name(platform.tls).to_owned(),

@@ -1,10 +1,11 @@
 //! The metrics: what each is called, in which unit it is, how a sample yields it, and where reports
 //! show it. A new one is a row of [`FIGURES`] and nothing else.
 
+use carefree_workloads::workload::Workload;
+
 use crate::number;
 use crate::sample::Sample;
 use crate::stats;
-use crate::workload::Workload;
 
 /// What a metric counts: its unit, which direction is better, and how a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::feed::sweep;
+use carefree_workloads::sys::{allowed_cores, pin_to};
+use carefree_workloads::workload::Workload;
+
 use crate::stats::Random;
-use crate::sys;
+use crate::sweep;
 use crate::trial::Trial;
-use crate::workload::Workload;
 
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Plan {
 
 /// The core a workload stays on, if it is to stay on one, and how many it then has.
 pub fn place(workload: Workload, pin: bool) -> (Option<usize>, usize) {
-    place_on(&sys::allowed_cores(), workload, pin)
+    place_on(&allowed_cores(), workload, pin)
 }
 
 /// Keeps the calling thread, and every thread it starts from now on, on the core that pinned
@@ -105,9 +106,9 @@ pub fn place(workload: Workload, pin: bool) -> (Option<usize>, usize) {
 /// # Errors
 /// When the kernel refuses.
 pub fn pin_here() -> io::Result<usize> {
-    let (core, _) = place_on(&sys::allowed_cores(), Workload::Switch, true);
+    let (core, _) = place_on(&allowed_cores(), Workload::Switch, true);
     let core = core.ok_or_else(|| io::Error::other("this process may run on no core"))?;
-    sys::pin_to(core)?;
+    pin_to(core)?;
     Ok(core)
 }
 
@@ -115,7 +116,7 @@ pub fn pin_here() -> io::Result<usize> {
 pub fn pin_command(command: &mut Command, core: usize) {
     // SAFETY: between fork and exec one system call is made, with memory of its own: nothing is
     // allocated, no lock is taken.
-    unsafe { command.pre_exec(move || sys::pin_to(core)) };
+    unsafe { command.pre_exec(move || pin_to(core)) };
 }
 
 fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, usize) {
@@ -127,9 +128,9 @@ fn place_on(cores: &[usize], workload: Workload, pin: bool) -> (Option<usize>, u
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::role::Role;
-    use crate::unit::Unit;
-    use crate::workload::Size;
+    use carefree_workloads::role::Role;
+    use carefree_workloads::unit::Unit;
+    use carefree_workloads::workload::Size;
 
     pub(crate) fn kind(unit: Unit, workload: Workload) -> Trial {
         Trial {
@@ -187,7 +188,7 @@ pub(crate) mod tests {
     fn a_pinned_thread_has_one_core() {
         let pinned = std::thread::spawn(|| {
             let core = pin_here().expect("allowed");
-            assert_eq!(sys::allowed_cores(), [core]);
+            assert_eq!(allowed_cores(), [core]);
             // Pinning again finds the only core left.
             assert_eq!(pin_here().expect("allowed"), core);
         });

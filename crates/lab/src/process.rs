@@ -11,12 +11,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use carefree_workloads::answer::{Answer, Failure};
+use carefree_workloads::sys::Usage;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
 use crate::memory::{Group, Memory, Meter};
-use crate::sample::{Answer, Failure};
-use crate::sys::{self, Usage};
+use crate::sys;
 
 /// How to start a sample's process.
 pub struct Launch {

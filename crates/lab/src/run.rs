@@ -3,20 +3,22 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use carefree_workloads::answer::{Account, Answer, Failure, Round};
+use carefree_workloads::fetch::{Server, Tally};
+use carefree_workloads::limits;
+use carefree_workloads::role::Role;
+use carefree_workloads::workload::Workload;
 use nix::sys::signal::Signal;
 
-use crate::feed::sweep;
-use crate::fetch::{Server, Tally, course};
-use crate::limits;
+use crate::course;
 use crate::memory::Group;
 use crate::noise::{Load, LoadMeter};
 use crate::plan::Plan;
 use crate::process::{self, Gone, Launch, Remains};
 use crate::record::Failed;
-use crate::role::Role;
-use crate::sample::{Account, Answer, Failure, Round, Sample};
+use crate::sample::Sample;
+use crate::sweep;
 use crate::trial::Trial;
-use crate::workload::Workload;
 
 /// A sample that was taken, with its place in the order.
 #[derive(Clone, Debug, PartialEq)]

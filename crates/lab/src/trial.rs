@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use carefree_workloads::parameters::Parameters;
+use carefree_workloads::role::Role;
+use carefree_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
 
-use crate::fetch::connections;
+use crate::connections;
 use crate::metric::{self, Figure, Quantity};
-use crate::parameters::Parameters;
-use crate::role::Role;
-use crate::workload::Workload;
 
 /// A sample's orders.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -7,14 +7,14 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use carefree_lab::feed::Sweep;
-use carefree_lab::fetch::Course;
+use carefree_lab::course::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::run::{Outcome, Runner};
+use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Field, Lineup, Sizes, Wishes};
 use carefree_lab::targets::{Folders, read_all};
-use carefree_lab::workload::{Size, Workload};
+use carefree_workloads::workload::{Size, Workload};
 use tempfile::TempDir;
 
 /// A target whose runtime is `sh` under other names, one for each version.

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use carefree_lab::feed::Sweep;
-use carefree_lab::fetch::Course;
+use carefree_lab::course::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::run::Runner;
+use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{Folders, Target, read_all};
 use carefree_lab::trial::Trial;
-use carefree_lab::workload::{Size, Workload};
+use carefree_workloads::workload::{Size, Workload};
 
 fn check(name: &str) {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -9,8 +9,8 @@ use carefree_lab::record::{
     Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject, published,
 };
 use carefree_lab::report::{Format, render, render_all};
-use carefree_lab::unit::Unit;
-use carefree_lab::workload::{Size, Workload};
+use carefree_workloads::unit::Unit;
+use carefree_workloads::workload::{Size, Workload};
 
 fn environment() -> Environment {
     Environment {

@@ -5,7 +5,7 @@ use std::fs;
 
 use carefree::{GuardMode, Platform, ReactorKind, StackSize, TlsMode};
 use carefree_lab::env::{guard_name, tls_name};
-use carefree_lab::limits::{self, Limit, LimitKind};
+use carefree_workloads::limits::{self, Limit, LimitKind};
 use serde::Serialize;
 
 /// One finding.

@@ -3,9 +3,8 @@
 use std::cell::Cell;
 use std::fs;
 
+use carefree_workloads::sys::{UsageWho, usage};
 use serde::{Deserialize, Serialize};
-
-use crate::sys::{self, UsageWho};
 
 /// What else the machine did while samples were taken, as shares of all its cores' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,7 +60,7 @@ impl LoadMeter {
 
 /// Processor time of this process and of the samples it has waited for.
 fn own_ns() -> u64 {
-    let (own, samples) = (sys::usage(UsageWho::RUSAGE_SELF), sys::usage(UsageWho::RUSAGE_CHILDREN));
+    let (own, samples) = (usage(UsageWho::RUSAGE_SELF), usage(UsageWho::RUSAGE_CHILDREN));
     own.user_ns + own.system_ns + samples.user_ns + samples.system_ns
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use carefree_workloads::named::list;
+
 use super::facts::RunFacts;
 use super::measurement::Measurement;
 use super::reading::Reading;
 use crate::env::Environment;
 use crate::metric::WHOLE_MEMORY_PER_UNIT;
-use crate::named::list;
 use crate::noise::{Warning, WarningKind};
 use crate::stats::spread;
 

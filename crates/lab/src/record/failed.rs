@@ -1,9 +1,9 @@
 //! Samples that could not be taken.
 
+use carefree_workloads::answer::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
-use crate::sample::Failure;
 use crate::trial::Trial;
 
 /// Samples that could not be taken, and why.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use carefree_workloads::role::Role;
 use serde::{Deserialize, Serialize};
 
 use super::machine::fingerprint;
 use super::{Reading, Subject};
 use crate::metric::Quantity;
-use crate::role::Role;
 use crate::stats::{self, Random};
 
 /// One figure of one subject.

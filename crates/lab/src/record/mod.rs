@@ -27,8 +27,8 @@ pub use subject::Subject;
 
 use crate::env::Environment;
 use crate::noise::Warning;
-pub use crate::parameters::{Parameters, Value};
 use crate::targets::version;
+pub use carefree_workloads::parameters::{Parameters, Value};
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq)]

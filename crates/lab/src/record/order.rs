@@ -1,8 +1,9 @@
 //! The order in which reports show things, whatever the order they were measured in.
 
+use carefree_workloads::workload::Workload;
+
 use super::Measurement;
 use crate::metric;
-use crate::workload::Workload;
 
 const OURS: [&str; 2] = ["carefree", "rust"];
 const UNITS: [&str; 3] = ["coroutine", "fiber", "thread"];

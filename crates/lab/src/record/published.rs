@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use carefree_workloads::named::list;
 
 use super::{Record, store, version_key};
-use crate::named::list;
 
 /// The name that stands for all published figures.
 const PUBLISHED: &str = "published";

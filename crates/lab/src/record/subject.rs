@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use carefree_workloads::parameters::Parameters;
+use carefree_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
 
-use crate::feed::sweep;
-use crate::fetch::course;
-use crate::parameters::Parameters;
+use crate::course;
+use crate::sweep;
 use crate::trial::Trial;
-use crate::workload::Workload;
 
 /// The five keys of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -17,8 +17,8 @@ use std::path::Path;
 pub use comparison::comparison;
 pub use history::history;
 
-use crate::named::named;
 use crate::record::Record;
+use carefree_workloads::named;
 
 named! {
     /// How to show a record.

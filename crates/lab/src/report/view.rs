@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carefree_workloads::role::Role;
+use carefree_workloads::workload::Workload;
+
 use crate::record::{self, Measurement, Parameters, Record};
-use crate::role::Role;
-use crate::workload::Workload;
 
 /// The figures that are shown.
 #[derive(Debug)]

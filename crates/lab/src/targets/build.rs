@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use carefree_workloads::answer::Failure;
+use carefree_workloads::workload::Workload;
+
 use super::ask::ask;
 use super::image::Inside;
 use super::place::Places;
@@ -13,9 +16,7 @@ use super::spec::Program;
 use super::{Folders, Runtime};
 use crate::process::Launch;
 use crate::record::fingerprint;
-use crate::sample::Failure;
 use crate::trial::Trial;
-use crate::workload::Workload;
 
 /// A compiler may take so long, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(900);

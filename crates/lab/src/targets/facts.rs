@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use carefree_workloads::role::Role;
 use serde::{Deserialize, Serialize};
 
 use super::place;
 use super::spec::Cores;
 use super::{Finding, Runtime};
-use crate::role::Role;
 
 /// A version of a runtime that took part in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,13 +9,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use carefree_workloads::workload::Workload;
 
 use super::ask::ask;
 use super::image::{Engine, InImage};
 use super::place::{self, Places};
 use super::spec::{Part, UnitSpec};
 use super::{Target, version};
-use crate::workload::Workload;
 
 /// A program may take so long to say which version it is, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -4,22 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, bail};
+use carefree_workloads::feed::How;
+use carefree_workloads::fetch::SEQUENTIAL;
+use carefree_workloads::named::{Unknown, list};
+use carefree_workloads::role::Role;
+use carefree_workloads::unit::Unit;
+use carefree_workloads::workload::{Size, Workload};
 
 use super::image::Engine;
 use super::spec::UnitSpec;
 use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
-use crate::feed::{How, Sweep};
-use crate::fetch::Course;
-use crate::fetch::connections::SEQUENTIAL;
-use crate::named::{Unknown, list};
+use crate::course::Course;
 use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
 use crate::record::Failed;
-use crate::role::Role;
+use crate::sweep::Sweep;
 use crate::trial::Trial;
-use crate::unit::Unit;
-use crate::workload::{Size, Workload};
 
 /// What was asked for.
 #[derive(Clone, Debug, Default)]

@@ -5,12 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use carefree_workloads::feed::How;
+use carefree_workloads::named::list;
+use carefree_workloads::role::Role;
+use carefree_workloads::workload::Workload;
 use serde::Deserialize;
-
-use crate::feed::How;
-use crate::named::list;
-use crate::role::Role;
-use crate::workload::Workload;
 
 /// The version of the format.
 const SCHEMA: u32 = 1;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use carefree_workloads::workload::Workload;
 use maud::{Markup, html};
 
 use super::bars::{self, Bar};
@@ -11,7 +12,6 @@ use crate::number::grouped;
 use crate::record::Measurement;
 use crate::report::tables::{self, meal};
 use crate::report::view::{Seat, View, Who};
-use crate::workload::Workload;
 
 /// Charts of a workload's figures.
 fn charts(view: &View<'_>, workload: Workload) -> Vec<Markup> {

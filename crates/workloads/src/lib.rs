@@ -1,0 +1,21 @@
+//! The workloads of the fiber-vs-thread lab: what a sample does, whatever measures it.
+//!
+//! A [`workload::Workload`] at some [`parameters`] is done by units of some runtime. Those of ours
+//! ([`unit::Unit`]: coroutines, fibers and threads of Rust) are here, with the program that runs them
+//! ([`own::take`]): it gets orders and prints an [`answer`], as every runtime's program does by the
+//! protocol of `docs/targets.md`. [`fetch::Server`] is the other side of `fetch`.
+
+#![warn(missing_docs)]
+
+pub mod answer;
+pub mod feed;
+pub mod fetch;
+pub mod groups;
+pub mod limits;
+pub mod named;
+pub mod own;
+pub mod parameters;
+pub mod role;
+pub mod sys;
+pub mod unit;
+pub mod workload;
