@@ -2,12 +2,14 @@
 //! in a circle have to be understood together, and cannot be tested apart.
 //!
 //! The test parses the sources and notes for each module which other modules its paths lead to. Tests
-//! and models are left out. A path through a re-export leads to the module that defines the item.
+//! and models are left out. A path through a re-export leads to the module that defines the item. Of
+//! macros the tokens are searched for paths; what begins with `$` belongs to the place of the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use syn::buffer::{Cursor, TokenBuffer};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 
@@ -83,6 +85,7 @@ impl Sources {
             children: children.iter().map(|(child, _)| child.clone()).collect(),
             of: name.clone(),
             at: name.clone(),
+            made: 0,
         };
         reader.visit_file(&parsed);
         self.modules.insert(name.clone(), reader.module);
@@ -153,7 +156,12 @@ struct Reader {
     of: Name,
     /// The same, or a module that is written out in the file.
     at: Name,
+    /// How many of the modules around are made by a macro, and import all of the one outside.
+    made: usize,
 }
+
+/// Macros that put their tokens into a module of its own, which imports all of the one outside.
+const MAKES_A_MODULE: &str = "interpose";
 
 impl Reader {
     /// A path as from the root; `None` if it leads out of the crate, or to a name of this module.
@@ -167,13 +175,52 @@ impl Reader {
             "self" => &path[1..],
             "super" => {
                 let ups = path.iter().take_while(|part| *part == "super").count();
-                base.truncate(base.len().saturating_sub(ups));
+                base.truncate((base.len() + self.made.min(ups)).saturating_sub(ups));
                 &path[ups..]
             }
             child if self.at == self.of && self.children.contains(child) => path,
             _ => return None,
         };
         Some([&base[..], rest].concat())
+    }
+
+    fn note_path(&mut self, path: &[String]) {
+        if let Some(path) = (path.len() > 1).then(|| self.absolute(path)).flatten() {
+            self.module.paths.insert(path);
+        }
+    }
+
+    /// Notes the paths among the tokens of a macro.
+    fn note_tokens(&mut self, mut rest: Cursor<'_>) {
+        while !rest.eof() {
+            let variable = rest.punct().filter(|(sign, _)| sign.as_char() == '$');
+            let start = variable.as_ref().map_or(rest, |(_, after)| *after);
+            if let Some((path, after)) = path_at(start) {
+                if variable.is_none() {
+                    self.note_path(&path);
+                }
+                rest = after;
+                if path == [MAKES_A_MODULE] {
+                    let call = rest.punct().and_then(|(_, after)| after.any_group());
+                    if let Some((inside, _, _, after)) = call {
+                        self.note_module(inside);
+                        rest = after;
+                    }
+                }
+            } else if let Some((inside, _, _, after)) = rest.any_group() {
+                self.note_tokens(inside);
+                rest = after;
+            } else {
+                rest = rest.token_tree().expect("this is not the end").1;
+            }
+        }
+    }
+
+    /// Notes the paths in a module that a macro makes.
+    fn note_module(&mut self, tokens: Cursor<'_>) {
+        self.made += 1;
+        self.note_tokens(tokens);
+        self.made -= 1;
     }
 
     fn note_tree(&mut self, before: &[String], tree: &UseTree, exported: bool) {
@@ -215,6 +262,20 @@ impl Reader {
     }
 }
 
+/// The path that begins here, and what follows it.
+fn path_at(start: Cursor<'_>) -> Option<(Name, Cursor<'_>)> {
+    fn colon(at: Cursor<'_>) -> Option<Cursor<'_>> {
+        at.punct().filter(|(sign, _)| sign.as_char() == ':').map(|(_, after)| after)
+    }
+    let (first, mut rest) = start.ident()?;
+    let mut path = vec![first.to_string()];
+    while let Some((next, after)) = colon(rest).and_then(colon).and_then(Cursor::ident) {
+        path.push(next.to_string());
+        rest = after;
+    }
+    Some((path, rest))
+}
+
 impl<'ast> Visit<'ast> for Reader {
     fn visit_item(&mut self, item: &'ast Item) {
         let attributes: &[Attribute] = match item {
@@ -225,6 +286,7 @@ impl<'ast> Visit<'ast> for Reader {
             Item::Static(item) => &item.attrs,
             Item::Const(item) => &item.attrs,
             Item::Struct(item) => &item.attrs,
+            Item::Macro(item) => &item.attrs,
             _ => &[],
         };
         if !is_left_out(attributes) {
@@ -247,12 +309,17 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let parts: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
-        if parts.len() > 1 {
-            if let Some(path) = self.absolute(&parts) {
-                self.module.paths.insert(path);
-            }
-        }
+        self.note_path(&parts);
         visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        visit::visit_macro(self, call);
+        let tokens = TokenBuffer::new2(call.tokens.clone());
+        match call.path.is_ident(MAKES_A_MODULE) {
+            true => self.note_module(tokens.begin()),
+            false => self.note_tokens(tokens.begin()),
+        }
     }
 
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
@@ -317,4 +384,21 @@ fn a_circle_is_found_by_whichever_way_it_is_closed() {
     assert_eq!(circles(), BTreeSet::new());
     write("bottom.rs", "use crate::top::Facade; pub fn all() {}");
     assert_eq!(circles(), BTreeSet::from(["bottom middle top::above".to_owned()]));
+    for tokens in [
+        "interpose! { safe fn read(fd: c_int) -> isize, else raw { super::super::Top::new() } }",
+        "numbers! { one => crate::top::Facade; }",
+        "macro_rules! each { ($name:ident) => { interpose! { fn $name() { crate::Top } } } }",
+        "pub fn all() { let _ = [format!(\"{}\", crate::top::Facade::NAME)]; }",
+    ] {
+        write("bottom.rs", &format!("pub fn all() {{}} {tokens}"));
+        assert_eq!(circles(), BTreeSet::from(["bottom middle top::above".to_owned()]), "{tokens}");
+    }
+    for tokens in [
+        "interpose! { fn read() { super::other::Top } }",
+        "macro_rules! each { () => { $crate::top::Facade } }",
+        "#[cfg(test)] numbers! { crate::top::Facade }",
+    ] {
+        write("bottom.rs", &format!("pub fn all() {{}} {tokens}"));
+        assert_eq!(circles(), BTreeSet::new(), "{tokens}");
+    }
 }

@@ -5,10 +5,7 @@ mod counter;
 mod flow;
 mod race;
 mod records;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
+mod start;
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -33,26 +30,6 @@ pub enum Crowd {
     Counter(Counter),
     /// Some wait, while another one changes what they wait for.
     Race(Race),
-}
-
-/// A barrier for lanes that begin together, so that they collide.
-#[derive(Clone, Debug)]
-struct Start {
-    missing: Arc<AtomicU32>,
-}
-
-impl Start {
-    fn of(lanes: impl Into<u32>) -> Start {
-        Start { missing: Arc::new(AtomicU32::new(lanes.into())) }
-    }
-
-    /// Waits until all have come here.
-    fn wait(&self) {
-        self.missing.fetch_sub(1, Ordering::Relaxed);
-        while self.missing.load(Ordering::Relaxed) > 0 {
-            thread::yield_now();
-        }
-    }
 }
 
 /// Any crowd.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Start;
+use super::start::Start;
 use crate::lane::Lanes;
 use crate::object::Place;
 use crate::system::{errno, name};
