@@ -28,7 +28,13 @@ fn assert_passed(output: &Output) {
     assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
 }
 
-fn set_limit(resource: libc::__rlimit_resource_t, value: u64) {
+/// The number of a limit, for which C libraries have types of their own.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+fn set_limit(resource: Resource, value: u64) {
     // SAFETY: only reads the structure.
     unsafe {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

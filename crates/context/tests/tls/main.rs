@@ -3,6 +3,9 @@
 //!
 //! `modes.rs` runs all of them again with the thread pointer set by system call, as on a machine
 //! without FSGSBASE.
+//!
+//! Fibers have storage of their own over glibc alone, whose layout is read from its tables for debuggers.
+#![cfg(target_env = "gnu")]
 
 mod harness;
 
