@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compare::{Change, UNTESTED, Verdict};
 use crate::metric;
-use crate::record::{self, Measurement, Record, Subject, version_key};
+use crate::record::{self, Measurement, Record, Subject};
+use crate::version::version_key;
 
 /// One figure of one unit of one runtime, on one machine, from the oldest version to the newest
 /// and, within a version, from the oldest record to the newest.

@@ -32,3 +32,4 @@ pub mod sweep;
 mod sys;
 pub mod targets;
 pub mod trial;
+pub mod version;

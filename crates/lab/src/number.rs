@@ -22,6 +22,11 @@ pub(crate) fn grouped(value: f64, digits: usize) -> String {
     text
 }
 
+/// `1 sample`, `3 samples`: things whose plural takes an s.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Nanoseconds as microseconds.
 pub(crate) fn micros(ns: f64, digits: usize) -> String {
     grouped(ns / 1e3, digits)

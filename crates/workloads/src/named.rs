@@ -16,6 +16,17 @@ impl Unknown {
     }
 }
 
+/// Each of them once, in the order in which they come first.
+pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
 /// `a, b and c`.
 pub fn list(words: &[&str]) -> String {
     match words {

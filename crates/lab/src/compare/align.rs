@@ -1,9 +1,10 @@
 //! Which old figure a new one is to be compared with.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::env::Environment;
-use crate::record::{Measurement, Parameters, Record, Subject, version_and_build, version_key};
+use crate::record::{Measurement, Parameters, Record, Subject};
+use crate::version::{version_and_build, version_key};
 
 /// A figure with the place it comes from.
 #[derive(Clone, Copy, Debug)]
@@ -56,20 +57,13 @@ fn side(records: &[Record]) -> Vec<Placed<'_>> {
 /// stays alone.
 pub(super) fn align<'a>(old: &'a [Record], new: &'a [Record]) -> Aligned<'a> {
     let (old, new) = (side(old), side(new));
-    let versions = |side: &[Placed<'a>]| {
-        let mut all: BTreeMap<&'a str, Vec<&'a str>> = BTreeMap::new();
-        for Placed { measurement: m, .. } in side {
-            let known = all.entry(&*m.subject.runtime).or_default();
-            if !known.contains(&&*m.subject.version) {
-                known.push(&m.subject.version);
-            }
-        }
-        all
-    };
-    let (old_versions, new_versions) = (versions(&old), versions(&new));
+    // Whether both sides have but one version of a runtime.
     let single = |runtime: &str| {
-        let one = |all: &BTreeMap<&str, Vec<&str>>| all.get(runtime).is_some_and(|v| v.len() == 1);
-        one(&old_versions) && one(&new_versions)
+        [&old, &new].into_iter().all(|side| {
+            let subjects = side.iter().map(|placed| &placed.measurement.subject);
+            let versions = subjects.filter(|s| s.runtime == runtime).map(|s| &s.version);
+            versions.collect::<BTreeSet<_>>().len() == 1
+        })
     };
     let mut used = vec![false; old.len()];
     let mut pairs = Vec::new();

@@ -12,6 +12,9 @@ pub use change::{Change, Verdict};
 
 use std::collections::BTreeSet;
 
+use align::Placed;
+use carefree_workloads::named::distinct;
+
 use crate::record::{self, Measurement, Record};
 
 /// Changes in figures without samples are reported from this factor on, since nothing shows how far
@@ -34,7 +37,7 @@ pub struct Comparison {
 }
 
 /// The samples behind a figure of one side, each by the run that took it and its place there.
-fn samples<'a>(side: &'a [Record], figure: align::Placed<'_>) -> BTreeSet<(&'a str, usize)> {
+fn samples<'a>(side: &'a [Record], figure: Placed<'_>) -> BTreeSet<(&'a str, usize)> {
     side.iter()
         .filter(|record| record.environment.started == figure.environment.started)
         .flat_map(|record| &record.samples)
@@ -76,14 +79,12 @@ impl Comparison {
     /// record counts.
     pub fn new(old: &[Record], new: &[Record]) -> Comparison {
         let aligned = align::align(old, new);
-        let mut machines = Vec::new();
+        let differ = |(was, is): &(Placed<'_>, Placed<'_>)| {
+            record::differences(was.environment, is.environment)
+        };
+        let machines = distinct(aligned.pairs.iter().flat_map(differ));
         let mut pairs = Vec::new();
         for (was, is) in aligned.pairs {
-            for difference in record::differences(was.environment, is.environment) {
-                if !machines.contains(&difference) {
-                    machines.push(difference);
-                }
-            }
             let change = Change::new(was.measurement, is.measurement);
             let shared = !samples(old, was).is_disjoint(&samples(new, is));
             let (was, is) = (was.measurement.clone(), is.measurement.clone());

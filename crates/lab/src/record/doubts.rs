@@ -10,6 +10,7 @@ use super::reading::Reading;
 use crate::env::Environment;
 use crate::metric::WHOLE_MEMORY_PER_UNIT;
 use crate::noise::{Warning, WarningKind};
+use crate::number::counted;
 use crate::stats::spread;
 
 /// Above these, a warning.
@@ -81,10 +82,12 @@ pub(super) fn warnings(
     }
     let fewest = measurements.iter().map(|measurement| measurement.samples.len()).min();
     if let Some(fewest) = fewest.filter(|&count| count < SAMPLES) {
-        let samples = if fewest == 1 { "sample" } else { "samples" };
         warn(
             WarningKind::FewSamples,
-            format!("some figures rest on {fewest} {samples}: their intervals say little"),
+            format!(
+                "some figures rest on {}: their intervals say little",
+                counted(fewest, "sample")
+            ),
             if run.quick { "run without --quick" } else { "let it finish, or raise --samples" },
         );
     }
@@ -144,15 +147,11 @@ fn spread_of(measurements: &[Measurement]) -> Option<String> {
     let name = |(spread, m): &(f64, &Measurement)| {
         format!("{} {} by {}", m.subject.spoken(), m.metric, percent(*spread))
     };
-    Some(match rest.len() {
-        0 => format!("samples differ by more than {}: {}", percent(SPREAD), name(worst)),
-        more => format!(
-            "samples differ by more than {}: {}, and {more} more {} by less",
-            percent(SPREAD),
-            name(worst),
-            if more == 1 { "figure" } else { "figures" },
-        ),
-    })
+    let others = match rest.len() {
+        0 => String::new(),
+        more => format!(", and {} by less", counted(more, "more figure")),
+    };
+    Some(format!("samples differ by more than {}: {}{others}", percent(SPREAD), name(worst)))
 }
 
 /// Units that made fewer switches than asked, over all their samples.

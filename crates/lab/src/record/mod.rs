@@ -19,7 +19,6 @@ pub use failed::Failed;
 pub use line::{Heading, Line, SCHEMA, Source};
 pub use machine::{differences, fingerprint, name as machine_name};
 pub use measurement::Measurement;
-pub use order::{version_and_build, version_key};
 pub use published::{find, published};
 pub use reading::Reading;
 pub use store::{Store, default_folder};
@@ -27,7 +26,7 @@ pub use subject::Subject;
 
 use crate::env::Environment;
 use crate::noise::Warning;
-use crate::targets::version;
+use crate::version::{self, version_and_build};
 pub use carefree_workloads::parameters::{Parameters, Value};
 
 /// One run.

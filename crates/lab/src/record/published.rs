@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use carefree_workloads::named::list;
 
-use super::{Record, store, version_key};
+use super::{Record, store};
+use crate::version::version_key;
 
 /// The name that stands for all published figures.
 const PUBLISHED: &str = "published";

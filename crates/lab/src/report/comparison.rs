@@ -10,6 +10,7 @@ use super::table::{Table, wrap};
 use super::{Format, csv, html};
 use crate::compare::{self, Comparison, Pair, Verdict};
 use crate::metric::spoken;
+use crate::number::counted;
 
 /// Shows a comparison, with colours where `colour` says so and the format has any.
 ///
@@ -46,10 +47,11 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
     }
     let shared = comparison.pairs.iter().filter(|pair| pair.shared).count();
     if shared > 0 {
-        let (figures, rest) = if shared == 1 { ("figure", "rests") } else { ("figures", "rest") };
+        let rest = if shared == 1 { "rests" } else { "rest" };
         found.push(format!(
-            "{shared} {figures} {rest} on samples that stand on both sides: the later run has used \
-             those of the earlier one again. Measure anew with carefree bench --force."
+            "{} {rest} on samples that stand on both sides: the later run has used \
+             those of the earlier one again. Measure anew with carefree bench --force.",
+            counted(shared, "figure")
         ));
     }
     if comparison.pairs.is_empty() {
@@ -64,33 +66,28 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
 
 /// What it comes to, in plain words.
 fn sentences(comparison: &Comparison) -> Vec<String> {
-    let count = |verdict| comparison.pairs.iter().filter(|p| p.change.verdict == verdict).count();
-    let figures = |count: usize| if count == 1 { "figure" } else { "figures" };
+    let of = |verdict| comparison.pairs.iter().filter(move |p| p.change.verdict == verdict);
+    let about = |pair: &Pair| {
+        let (subject, metric) = (pair.new.subject.spoken(), &pair.new.metric);
+        format!("{subject} {}: {}", spoken(metric), pair.change.words(metric))
+    };
     let mut found = Vec::new();
     for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
-        let mut pairs: Vec<&Pair> =
-            comparison.pairs.iter().filter(|p| p.change.verdict == verdict).collect();
-        pairs.sort_by(|a, b| b.change.factor().total_cmp(&a.change.factor()));
-        let Some(most) = pairs.first() else { continue };
-        found.push(format!(
-            "{} {} {word}, most of all {} {}: {}.",
-            pairs.len(),
-            figures(pairs.len()),
-            most.new.subject.spoken(),
-            spoken(&most.new.metric),
-            most.change.words(&most.new.metric),
-        ));
+        // Of several that changed as much, the first.
+        let most = of(verdict).rev().max_by(|a, b| a.change.factor().total_cmp(&b.change.factor()));
+        let Some(most) = most else { continue };
+        let count = counted(of(verdict).count(), "figure");
+        found.push(format!("{count} {word}, most of all {}.", about(most)));
     }
-    let same = count(Verdict::NoneShown);
+    let same = of(Verdict::NoneShown).count();
     if same > 0 {
         found.push(format!(
-            "{same} {} with no difference shown: if there is one, these samples do not tell it \
+            "{} with no difference shown: if there is one, these samples do not tell it \
              from chance.",
-            figures(same)
+            counted(same, "figure")
         ));
     }
-    let judged = comparison.pairs.iter().filter(|p| p.change.verdict == Verdict::NoneShown);
-    let few = judged.filter(|pair| !pair.could_tell()).count();
+    let few = of(Verdict::NoneShown).filter(|pair| !pair.could_tell()).count();
     if few > 0 {
         let of_them = if few == same {
             "None of these could".into()
@@ -102,30 +99,21 @@ fn sentences(comparison: &Comparison) -> Vec<String> {
              done it. Take 4 or more on each side."
         ));
     }
-    let untested = comparison.pairs.iter().filter(|p| p.change.verdict == Verdict::Untested);
     // What is no multiple of anything is not larger than what is.
     let size = |pair: &&Pair| Some(pair.change.factor()).filter(|f| f.is_finite()).unwrap_or(0.0);
-    let most = untested.clone().max_by(|a, b| size(a).total_cmp(&size(b)));
-    if let Some(most) = most {
-        let count = untested.count();
+    if let Some(most) = of(Verdict::Untested).max_by(|a, b| size(a).total_cmp(&size(b))) {
         let largest = match size(&most) >= compare::UNTESTED {
-            true => format!(
-                "; the largest change is {} {}: {}",
-                most.new.subject.spoken(),
-                spoken(&most.new.metric),
-                most.change.words(&most.new.metric)
-            ),
+            true => format!("; the largest change is {}", about(most)),
             false => String::new(),
         };
         found.push(format!(
-            "{count} {} untested: one side has a figure and no samples, as published ones \
-             do{largest}.",
-            figures(count)
+            "{} untested: one side has a figure and no samples, as published ones do{largest}.",
+            counted(of(Verdict::Untested).count(), "figure")
         ));
     }
     for (count, side) in [(comparison.only_old, "old"), (comparison.only_new, "new")] {
         if count > 0 {
-            found.push(format!("{count} {} on the {side} side alone.", figures(count)));
+            found.push(format!("{} on the {side} side alone.", counted(count, "figure")));
         }
     }
     found

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use carefree_workloads::named::distinct;
+
 use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Seat, View};
 use crate::metric::{self, Metric, spoken};
@@ -121,17 +123,11 @@ fn name_rows(table: &mut Table, from: usize, name: &str, lines: impl Iterator<It
 
 /// `10,000 units × 2 switches, 2 cores`, as the samples had it; each size once.
 fn crowd(view: &View<'_>, workload: &str) -> String {
-    let mut sizes: Vec<String> = Vec::new();
-    for Figure { m, place } in &view.figures {
-        let s = &m.subject;
-        let shown = view.size(*place, workload);
-        if s.workload == workload && shown == Some(&s.parameters.clone().without("cores")) {
-            let size = one_crowd(&s.parameters);
-            if !sizes.contains(&size) {
-                sizes.push(size);
-            }
-        }
-    }
+    let usual = view.figures.iter().filter(|figure| {
+        figure.m.subject.workload == workload
+            && figure.is_of_size(view.size(figure.place, workload))
+    });
+    let mut sizes = distinct(usual.map(|figure| one_crowd(&figure.m.subject.parameters)));
     let shown = view.shown_sizes(workload);
     for seat in Seat::ALL {
         let of_seat: Vec<_> = shown.iter().filter(|unit| unit.seat == seat).collect();
@@ -153,15 +149,11 @@ fn crowd(view: &View<'_>, workload: &str) -> String {
 }
 
 /// The most common size, if any two are the same.
-fn commonest<'a>(sizes: impl Iterator<Item = &'a Parameters>) -> Option<&'a Parameters> {
-    let mut counts: Vec<(&Parameters, usize)> = Vec::new();
-    for size in sizes {
-        match counts.iter_mut().find(|(known, _)| *known == size) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((size, 1)),
-        }
-    }
-    counts.into_iter().filter(|(_, count)| *count > 1).max_by_key(|(_, count)| *count).map(|c| c.0)
+fn commonest<'a>(sizes: impl Iterator<Item = &'a Parameters> + Clone) -> Option<&'a Parameters> {
+    let counts = distinct(sizes.clone())
+        .into_iter()
+        .map(|size| (size, sizes.clone().filter(|other| *other == size).count()));
+    counts.filter(|(_, count)| *count > 1).max_by_key(|(_, count)| *count).map(|(size, _)| size)
 }
 
 fn one_crowd(parameters: &Parameters) -> String {
@@ -401,13 +393,7 @@ fn feeding(view: &View<'_>) -> Table {
         let of_family: Vec<&Measurement> = of_family
             .filter(|m| m.metric == metric::TIME.name && meal(m, "people") == people)
             .collect();
-        let mut rows: Vec<(&str, String)> = Vec::new();
-        for m in &of_family {
-            let row = (yields(m), way(m));
-            if !rows.contains(&row) {
-                rows.push(row);
-            }
-        }
+        let mut rows = distinct(of_family.iter().map(|m| (yields(m), way(m))));
         rows.sort_by_key(|(yields, _)| *yields != "yes");
         let first = table.rows.len();
         for kind in rows {
@@ -542,9 +528,10 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
     let foreign = |f: &Figure<'_>| !["carefree", "rust"].contains(&&*f.m.subject.runtime);
     let named = view.places.len() > 1 || view.figures.iter().any(foreign);
     let shown = |f: &&Figure<'_>| meals || f.m.subject.workload != "feed";
-    for Figure { m, place } in view.figures.iter().filter(shown) {
+    for figure in view.figures.iter().filter(shown) {
+        let Figure { m, place } = figure;
         let s = &m.subject;
-        let sized = view.size(*place, &s.workload) == Some(&s.parameters.clone().without("cores"));
+        let sized = figure.is_of_size(view.size(*place, &s.workload));
         let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
         let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| m.show(end));
         let outliers = stats::outliers(&m.samples).len();

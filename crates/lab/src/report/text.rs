@@ -3,7 +3,7 @@
 use super::ink::Ink;
 use super::view::View;
 use super::{tables, words};
-use crate::number;
+use crate::number::{self, counted};
 use crate::record::{Record, Source};
 
 pub(super) fn render(records: &[Record], colour: bool) -> String {
@@ -57,8 +57,8 @@ pub(super) fn render(records: &[Record], colour: bool) -> String {
 
 /// `thread alloc: thread 499 of 10000 could not be started (10 samples).`
 pub(super) fn failure(failed: &crate::record::Failed) -> String {
-    let samples = if failed.times == 1 { "sample" } else { "samples" };
-    format!("{}: {} ({} {samples}).", failed.subject.spoken(), failed.message, failed.times)
+    let samples = counted(failed.times as usize, "sample");
+    format!("{}: {} ({samples}).", failed.subject.spoken(), failed.message)
 }
 
 /// Where and how it ran, in a few lines. What a record does not know is left out.
@@ -68,8 +68,7 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
     }
     let environment = &record.environment;
     let cores = match (environment.cores_allowed, environment.cores) {
-        (1, 1) => "1 core".to_owned(),
-        (allowed, cores) if allowed == cores => format!("{cores} cores"),
+        (allowed, cores) if allowed == cores => counted(cores, "core"),
         (allowed, cores) => format!("{allowed} of {cores} cores"),
     };
     let mut hardware =
@@ -95,10 +94,10 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
     ];
     fibers.extend(environment.variables.iter().map(|(name, value)| format!("{name}={value}")));
     let run = &record.run;
-    let samples = if run.samples == 1 { "sample" } else { "samples" };
     let mut order = format!(
-        "{} {samples} of each, every one in a process of its own, in random order (seed {})",
-        run.samples, run.seed
+        "{} of each, every one in a process of its own, in random order (seed {})",
+        counted(run.samples as usize, "sample"),
+        run.seed
     );
     if run.pinned {
         order.push_str(", on one core");

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carefree_workloads::named::distinct;
 use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 
 use crate::record::{self, Measurement, Parameters, Record};
+use crate::version::version_key;
 
 /// The figures that are shown.
 #[derive(Debug)]
@@ -23,6 +25,13 @@ pub(super) struct Figure<'a> {
     pub(super) m: &'a Measurement,
     /// Figures of one place were made on one machine: by number, in [`View::places`].
     pub(super) place: usize,
+}
+
+impl Figure<'_> {
+    /// Whether it was measured at this size.
+    pub(super) fn is_of_size(&self, size: Option<&Parameters>) -> bool {
+        size == Some(&plain(&self.m.subject.parameters))
+    }
 }
 
 /// A unit of a runtime's version, in one place.
@@ -194,7 +203,6 @@ impl<'a> View<'a> {
 
     /// The rows of the fiber-vs-thread tables, in order.
     pub(super) fn crews(&self) -> Vec<Crew<'a>> {
-        let mut runtimes: Vec<(usize, &'a str, &'a str)> = Vec::new();
         let mut units: BTreeMap<Who<'a>, Seat> = BTreeMap::new();
         for Figure { m, place } in &self.figures {
             let s = &m.subject;
@@ -204,14 +212,12 @@ impl<'a> View<'a> {
             let who =
                 Who { place: *place, runtime: &s.runtime, version: &s.version, unit: &s.unit };
             units.insert(who, Seat::of(m));
-            if !runtimes.contains(&(*place, who.runtime, who.version)) {
-                runtimes.push((*place, who.runtime, who.version));
-            }
         }
+        let mut runtimes = distinct(units.keys().map(|who| (who.place, who.runtime, who.version)));
         // Ours first, then by name, the versions in the order of their release.
         runtimes.sort_by_cached_key(|&(place, runtime, version)| {
             let ours = ["carefree", "rust"].iter().position(|&name| name == runtime);
-            (place, ours.unwrap_or(2), runtime, record::version_key(version))
+            (place, ours.unwrap_or(2), runtime, version_key(version))
         });
         let of = |(place, runtime, version): (usize, &str, &str), seat: Seat| -> Vec<Who<'a>> {
             units
@@ -292,21 +298,15 @@ impl<'a> View<'a> {
             if s.workload == workload {
                 let key = match ["carefree", "rust"].contains(&&*s.runtime) {
                     true => (*place, false, "", Vec::new()),
-                    false => (*place, true, &*s.runtime, record::version_key(&s.version)),
+                    false => (*place, true, &*s.runtime, version_key(&s.version)),
                 };
                 found.entry(key).or_default().push(m);
             }
         }
         let family = |((place, ..), figures): (Key<'a>, Vec<&'a Measurement>)| {
-            let mut names: Vec<String> = Vec::new();
-            let of_place = Some(&self.places[place]).filter(|place| !place.is_empty());
-            for m in &figures {
-                let name = format!("{} {}", m.subject.runtime, m.subject.version);
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-            names.extend(of_place.cloned());
+            let name = |m: &&Measurement| format!("{} {}", m.subject.runtime, m.subject.version);
+            let mut names = distinct(figures.iter().map(name));
+            names.extend(Some(&self.places[place]).filter(|place| !place.is_empty()).cloned());
             Family { label: names.join(", "), figures }
         };
         found.into_iter().map(family).collect()

@@ -11,11 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use carefree_workloads::workload::Workload;
 
+use super::Target;
 use super::ask::ask;
 use super::image::{Engine, InImage};
 use super::place::{self, Places};
 use super::spec::{Part, UnitSpec};
-use super::{Target, version};
+use crate::version::{self, version_key};
 
 /// A program may take so long to say which version it is, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -291,7 +292,7 @@ impl Runtime {
 
     fn is_too_old_for(&self, unit: &UnitSpec) -> bool {
         let since = unit.since.as_ref();
-        since.is_some_and(|since| version::compare(&self.version, since).is_lt())
+        since.is_some_and(|since| version_key(&self.version) < version_key(since))
     }
 
     /// The first of these parts that is not there.

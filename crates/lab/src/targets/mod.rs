@@ -14,7 +14,6 @@ pub mod lineup;
 mod place;
 mod shipped;
 mod spec;
-pub(crate) mod version;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ mod past;
 pub(super) mod picture;
 mod scale;
 
+use carefree_workloads::named::distinct;
 use markup::list;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -21,7 +22,7 @@ pub(crate) use changes::{comparison, history};
 use super::view::View;
 use super::{tables, text, words};
 use crate::history as past_of;
-use crate::number;
+use crate::number::{self, counted};
 use crate::record::Record;
 
 const STYLE: &str = include_str!("style.css");
@@ -108,23 +109,15 @@ fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, Markup)>) ->
 
 /// When and on what, in a line.
 fn subtitle(records: &[Record]) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for record in records {
-        let environment = &record.environment;
-        let part = match &record.source {
-            Some(_) => "published figures".to_owned(),
-            None => {
-                let date = environment.started.get(..10).unwrap_or_default();
-                let cpu = environment.cpu.as_deref().unwrap_or("unknown processor");
-                let cores = environment.cores_allowed;
-                let word = if cores == 1 { "core" } else { "cores" };
-                format!("{cpu}, {cores} {word}, {date}")
-            }
-        };
-        if !parts.contains(&part) {
-            parts.push(part);
+    let parts = distinct(records.iter().map(|record| match &record.source {
+        Some(_) => "published figures".to_owned(),
+        None => {
+            let environment = &record.environment;
+            let date = environment.started.get(..10).unwrap_or_default();
+            let cpu = environment.cpu.as_deref().unwrap_or("unknown processor");
+            format!("{cpu}, {}, {date}", counted(environment.cores_allowed, "core"))
         }
-    }
+    }));
     match parts.len() {
         0..=3 => parts.join(" · "),
         count => format!("{} · and {} more", parts[..2].join(" · "), count - 2),
@@ -165,8 +158,8 @@ fn summary(view: &View<'_>, records: &[Record]) -> Markup {
             p { "There is nothing to compare: no fiber and thread did the same work." }
         }
         @if doubts > 0 {
-            @let (is, word) = if doubts == 1 { ("is", "reason") } else { ("are", "reasons") };
-            p { "There " (is) " " a href="#doubts" { (doubts) " " (word) " for doubt" } "." }
+            @let is = if doubts == 1 { "is" } else { "are" };
+            p { "There " (is) " " a href="#doubts" { (counted(doubts, "reason")) " for doubt" } "." }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use carefree_workloads::named::distinct;
 use carefree_workloads::workload::Workload;
 use maud::{Markup, html};
 
@@ -131,13 +132,7 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
 
 fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> Markup {
     let places: BTreeSet<u64> = shown.iter().map(|m| meal(m, along)).collect();
-    let mut ways: Vec<(String, &str, &'static str)> = Vec::new();
-    for m in shown {
-        let way = (tables::way(m), tables::yields(m), hue(m));
-        if !ways.contains(&way) {
-            ways.push(way);
-        }
-    }
+    let mut ways = distinct(shown.iter().map(|m| (tables::way(m), tables::yields(m), hue(m))));
     let order = ["thread", "fiber", "coroutine", "hybrid", "processes"];
     ways.sort_by_key(|(name, _, hue)| (order.iter().position(|known| known == hue), name.clone()));
     let mixed = ways.iter().any(|(_, yields, _)| *yields != ways[0].1);

@@ -9,8 +9,9 @@ use super::curves::{Chart, Curve};
 use super::markup::list;
 use crate::history::{self, Series};
 use crate::metric::{FIGURES, Figure, Metric, Quantity};
-use crate::record::{Record, version_key};
+use crate::record::Record;
 use crate::report::text;
+use crate::version::version_key;
 
 /// Steps, and charts, that are shown without being asked for.
 const AT_ONCE: usize = 8;
