@@ -10,6 +10,7 @@ use carefree_workloads::role::Role;
 use carefree_workloads::workload::Size;
 
 use crate::connections::{KEPT, SEQUENTIAL_KEPT, asked_unit};
+use crate::sample::astray;
 use crate::trial::Trial;
 
 /// What to fetch.
@@ -87,10 +88,7 @@ pub(crate) fn serve(trial: &Trial) -> io::Result<(Server, Trial)> {
 /// # Errors
 /// A failure that names the first difference.
 pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(), Failure> {
-    let wrong = |message: String| {
-        let advice = Some("see docs/targets.md for what a program has to do".into());
-        Err(Failure { message, advice })
-    };
+    let wrong = |message| Err(astray(message));
     let said = |key: &str| account.more.get(key).and_then(serde_json::Value::as_u64);
     let least = trial.parameters.units() * (trial.parameters.rounds() + trial.warmup);
     match said("requests") {

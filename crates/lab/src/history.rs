@@ -186,9 +186,7 @@ mod tests {
             ("2026-01-01T00:00:00Z".into(), "2026-02-01T00:00:00Z".into());
         now.results.retain(|m| m.subject.version == "3.5-rc" && m.metric == "time_per_switch");
         records[0].results.retain(|m| m.subject.version == "3.5-rc");
-        for m in &mut now.results {
-            m.median *= 4.0;
-        }
+        now.results.iter_mut().for_each(|m| m.median *= 4.0);
         records.push(now);
         let said = sentences(&records);
         assert_eq!(said.len(), 2, "{said:#?}");

@@ -97,17 +97,36 @@ pub struct Figure {
     pub(crate) claim: Option<Claim>,
 }
 
-/// A sentence that compares two units. `{w}` is the unit that did better, `{l}` the other one,
-/// `{x}` how many times.
+/// A sentence that compares two units. `{w}` is the unit that did better, `{l}` the other one, `{how}`
+/// what tells them apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) topic: Topic,
+    pub(crate) sentence: &'static str,
+    /// `{x}` is how many times.
     pub(crate) better: &'static str,
     /// What to say where the samples cannot tell them apart.
     pub(crate) equal: &'static str,
     /// What the figures in brackets need said.
     pub(crate) remark: &'static str,
 }
+
+/// A claim about times.
+const FASTER: Claim = Claim {
+    topic: Topic::Starting,
+    sentence: "",
+    better: "{x} faster than",
+    equal: "as fast as",
+    remark: "",
+};
+
+/// A claim about memory.
+const LESS: Claim = Claim {
+    better: "{x} less memory than",
+    equal: "as much memory as",
+    remark: ", all told",
+    ..FASTER
+};
 
 /// What sentences are about, in the order of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,18 +152,9 @@ impl Topic {
 
 /// A figure that is in no chart and no sentence.
 const fn plain(workload: Workload, metric: Metric) -> Figure {
-    let (chart, curve, column, spoken) = ("", "", "", "");
-    Figure {
-        workload,
-        metric,
-        value: None,
-        leads: false,
-        chart,
-        curve,
-        column,
-        spoken,
-        claim: None,
-    }
+    let [chart, curve, column, spoken] = [""; 4];
+    let (value, leads, claim) = (None, false, None);
+    Figure { workload, metric, value, chart, leads, curve, column, spoken, claim }
 }
 
 /// Every figure, in the order of reports.
@@ -158,9 +168,8 @@ pub static FIGURES: [Figure; 21] = [
         spoken: "allocation",
         claim: Some(Claim {
             topic: Topic::Starting,
-            better: "Here a {w} starts {x} faster than a {l}",
-            equal: "Here a {w} starts as fast as a {l}",
-            remark: "",
+            sentence: "Here a {w} starts {how} a {l}",
+            ..FASTER
         }),
         ..plain(Workload::Alloc, TIME_PER_UNIT)
     },
@@ -180,9 +189,8 @@ pub static FIGURES: [Figure; 21] = [
         spoken: "memory, all told,",
         claim: Some(Claim {
             topic: Topic::Memory,
-            better: "Here a {w} takes {x} less memory than a {l}",
-            equal: "Here a {w} takes as much memory as a {l}",
-            remark: ", all told",
+            sentence: "Here a {w} takes {how} a {l}",
+            ..LESS
         }),
         ..plain(Workload::Alloc, WHOLE_MEMORY_PER_UNIT)
     },
@@ -198,18 +206,15 @@ pub static FIGURES: [Figure; 21] = [
         spoken: "switch",
         claim: Some(Claim {
             topic: Topic::Switching,
-            better: "Here a {w} switches {x} faster than a {l}",
-            equal: "Here a {w} switches as fast as a {l}",
-            remark: "",
+            sentence: "Here a {w} switches {how} a {l}",
+            ..FASTER
         }),
         ..plain(Workload::Switch, TIME_PER_SWITCH)
     },
     Figure {
         value: Some(|sample| {
-            Some(
-                sample.switches_counted() as f64
-                    / (sample.account.rounds.first()?.run_ns as f64 / 1e9),
-            )
+            let seconds = sample.account.rounds.first()?.run_ns as f64 / 1e9;
+            Some(sample.switches_counted() as f64 / seconds)
         }),
         chart: "Switches in a second",
         ..plain(Workload::Switch, SWITCHES_PER_SECOND)
@@ -228,9 +233,8 @@ pub static FIGURES: [Figure; 21] = [
         spoken: "allocation, warm,",
         claim: Some(Claim {
             topic: Topic::WarmStart,
-            better: "Here, once warm, a {w} starts {x} faster than a {l}",
-            equal: "Here, once warm, a {w} starts as fast as a {l}",
-            remark: "",
+            sentence: "Here, once warm, a {w} starts {how} a {l}",
+            ..FASTER
         }),
         ..plain(Workload::Warm, LAST_TIME_PER_UNIT)
     },
@@ -241,9 +245,8 @@ pub static FIGURES: [Figure; 21] = [
         spoken: "throughput",
         claim: Some(Claim {
             topic: Topic::Serving,
-            better: "Here {w}s serve requests {x} faster than {l}s",
-            equal: "Here {w}s serve requests as fast as {l}s",
-            remark: "",
+            sentence: "Here {w}s serve requests {how} {l}s",
+            ..FASTER
         }),
         ..plain(Workload::Throughput, TIME)
     },
@@ -309,8 +312,8 @@ fn last_round_ms(sample: &Sample) -> Option<f64> {
 }
 
 fn median_round_ms(sample: &Sample) -> Option<f64> {
-    let times: Vec<f64> =
-        sample.account.rounds.iter().map(|round| round.total_ns() as f64).collect();
+    let rounds = sample.account.rounds.iter();
+    let times: Vec<f64> = rounds.map(|round| round.total_ns() as f64).collect();
     (!times.is_empty()).then(|| stats::median(&times) / 1e6)
 }
 

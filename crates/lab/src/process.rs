@@ -20,6 +20,7 @@ use crate::memory::{Group, Memory, Meter};
 use crate::sys;
 
 /// How to start a sample's process.
+#[derive(Debug)]
 pub struct Launch {
     /// The program with its orders; the lab adds the rest.
     pub command: Command,
@@ -34,14 +35,8 @@ impl Launch {
     }
 }
 
-impl fmt::Debug for Launch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Launch").field("command", &self.command).finish_non_exhaustive()
-    }
-}
-
 /// A container that a sample runs in.
-pub trait Container {
+pub trait Container: fmt::Debug {
     /// The sample's process, by its number outside, and the control group it has for itself.
     fn process(&self) -> Option<(u32, Option<std::path::PathBuf>)>;
     /// Ends it.
@@ -242,26 +237,32 @@ impl Watch<'_> {
 
     /// Waits for the end of a process that has closed its output.
     fn await_end(&self, child: &mut Child) -> Result<(ExitStatus, Usage), Gone> {
-        let mut pause = Duration::from_micros(200);
-        loop {
-            match sys::reap(child) {
-                Ok(Some(end)) => return Ok(end),
-                Ok(None) => {}
-                Err(error) => {
-                    let message = format!("the sample's process was lost: {error}");
-                    return Err(Gone::Failed(Failure::new(message)));
-                }
-            }
-            self.patient()?;
-            thread::sleep(pause);
-            pause = (pause * 2).min(LOOK_UP);
-        }
+        let lost = |error| Failure::new(format!("the sample's process was lost: {error}"));
+        await_end(LOOK_UP, || match sys::reap(child).map_err(|e| Gone::Failed(lost(e)))? {
+            Some(end) => Ok(Some(end)),
+            None => self.patient().map(|()| None),
+        })
     }
 
     /// What it said on standard error. A process it left behind may hold that open, and is not
     /// waited for long.
     fn complaint(&self) -> String {
         self.said.recv_timeout(LOOK_UP * 5).unwrap_or_default()
+    }
+}
+
+/// Looks whether a process has ended, more and more seldom, until `look` tells its end or fails.
+pub(crate) fn await_end<T, E>(
+    most: Duration,
+    mut look: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<T, E> {
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(end) = look()? {
+            return Ok(end);
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(most);
     }
 }
 

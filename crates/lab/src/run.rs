@@ -16,7 +16,7 @@ use crate::noise::{Load, LoadMeter};
 use crate::plan::Plan;
 use crate::process::{self, Gone, Launch, Remains};
 use crate::record::Failed;
-use crate::sample::Sample;
+use crate::sample::{Sample, astray};
 use crate::sweep;
 use crate::trial::Trial;
 
@@ -175,17 +175,11 @@ impl Runner<'_> {
 
 /// How long a sample would take, if that is longer than the plan allows.
 fn too_long(plan: &Plan, trial: &Trial, taken: &[Taken]) -> Option<Duration> {
-    let forecast = match trial.workload {
-        Workload::Feed => {
-            let round =
-                |taken: &Taken| taken.sample.account.rounds.last().map_or(0, Round::total_ns);
-            let earlier = plan.known.iter().map(|(trial, time)| (trial, *time));
-            let now = taken.iter().map(|t| (&t.trial, Duration::from_nanos(round(t))));
-            sweep::forecast(trial, earlier.chain(now))?
-        }
-        _ => return None,
-    };
-    plan.most.filter(|most| forecast > *most).map(|_| forecast)
+    let most = plan.most.filter(|_| trial.workload == Workload::Feed)?;
+    let round = |taken: &Taken| taken.sample.account.rounds.last().map_or(0, Round::total_ns);
+    let earlier = plan.known.iter().map(|(trial, time)| (trial, *time));
+    let now = taken.iter().map(|t| (&t.trial, Duration::from_nanos(round(t))));
+    sweep::forecast(trial, earlier.chain(now)).filter(|forecast| *forecast > most)
 }
 
 /// Samples in all, if each kind gets its share.
@@ -203,23 +197,20 @@ impl Runner<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
         }
+        let failed = |failure, stderr| Missed::Failed { failure, stderr, hopeless: false };
         // A server for this sample alone, so that what it counts is this sample's.
         let served = (trial.workload == Workload::Fetch).then(|| course::serve(trial));
         let (server, launch) = match served {
             None => (None, (self.launch)(trial)),
             Some(Ok((server, with_url))) => (Some(server), (self.launch)(&with_url)),
             Some(Err(error)) => {
-                return Err(Missed::Failed {
-                    failure: Failure::new(format!("the server could not be started: {error}")),
-                    stderr: String::new(),
-                    hopeless: false,
-                });
+                let message = format!("the server could not be started: {error}");
+                return Err(failed(Failure::new(message), String::new()));
             }
         };
         // A container has a group of its own, which its engine makes.
-        let weighs = trial.weighs() && launch.container.is_none();
         let inside = launch.container.is_some();
-        let group = if weighs { Group::make(position) } else { None };
+        let group = if trial.weighs() && !inside { Group::make(position) } else { None };
         let remains =
             process::run(launch, trial.pin, group.as_ref(), self.interrupted, self.patience);
         match remains {
@@ -231,12 +222,10 @@ impl Runner<'_> {
                     let Account { user_ns, system_ns, .. } = sample.account;
                     load.add(user_ns.unwrap_or(0) + system_ns.unwrap_or(0));
                 }
-                taken.map_err(|failure| Missed::Failed { failure, stderr, hopeless: false })
+                taken.map_err(|failure| failed(failure, stderr))
             }
             Err(Gone::Interrupted) => Err(Missed::Interrupted),
-            Err(Gone::Failed(failure)) => {
-                Err(Missed::Failed { failure, stderr: String::new(), hopeless: false })
-            }
+            Err(Gone::Failed(failure)) => Err(failed(failure, String::new())),
             Err(Gone::OutOfTime(complaint)) => {
                 let failure = Failure {
                     message: format!("took more than {} s and was ended", self.patience.as_secs()),
@@ -310,31 +299,21 @@ fn conclude(
 /// Refuses an account of other work than was ordered.
 fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
     let parameters = &trial.parameters;
-    let wrong = |what: &str, did: u64, ordered: u64| {
-        let message = format!(
-            "the program did other work than was ordered: {did} {what} in place of {ordered}"
-        );
-        Err(Failure {
-            message,
-            advice: Some("see docs/targets.md for what a program has to do".into()),
-        })
-    };
-    if account.units != parameters.units() {
-        return wrong("units", account.units, parameters.units());
-    }
-    if account.rounds.len() as u64 != parameters.rounds() {
-        return wrong("rounds", account.rounds.len() as u64, parameters.rounds());
-    }
-    let asked = parameters.switches_asked();
-    if trial.workload.is_gated() && account.switches_asked != asked {
-        return wrong("switches", account.switches_asked, asked);
-    }
     if account.rounds.iter().any(|round| round.total_ns() == 0) {
         return Err(Failure::new("the program says that a round took no time"));
     }
-    let warmed = account.warmup.map_or(0, |warmup| warmup.rounds);
-    if warmed != trial.warmup {
-        return wrong("warm-up rounds", warmed, trial.warmup);
+    let asked = parameters.switches_asked();
+    let gated = trial.workload.is_gated();
+    for (what, did, ordered) in [
+        ("units", account.units, parameters.units()),
+        ("rounds", account.rounds.len() as u64, parameters.rounds()),
+        ("switches", if gated { account.switches_asked } else { asked }, asked),
+        ("warm-up rounds", account.warmup.map_or(0, |warmup| warmup.rounds), trial.warmup),
+    ] {
+        if did != ordered {
+            let work = format!("{did} {what} in place of {ordered}");
+            return Err(astray(format!("the program did other work than was ordered: {work}")));
+        }
     }
     Ok(())
 }

@@ -5,10 +5,15 @@
 //! as arguments; the process prints one line of JSON, an [`Answer`](carefree_workloads::answer::Answer),
 //! and ends. `docs/targets.md` has the protocol.
 
-use carefree_workloads::answer::Account;
+use carefree_workloads::answer::{Account, Failure};
 use serde::Serialize;
 
 use crate::memory::Memory;
+
+/// A failure of a program that did not keep to the protocol.
+pub(crate) fn astray(message: String) -> Failure {
+    Failure { message, advice: Some("see docs/targets.md for what a program has to do".into()) }
+}
 
 /// What one process did, and what it took.
 #[derive(Clone, Debug, PartialEq, Serialize)]

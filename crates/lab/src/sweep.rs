@@ -8,6 +8,7 @@ use carefree_workloads::parameters::Parameters;
 use carefree_workloads::role::Role;
 use carefree_workloads::workload::Size;
 
+use crate::sample::astray;
 use crate::trial::Trial;
 
 /// Which points of the curves are measured.
@@ -145,10 +146,7 @@ pub(crate) fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
         return Ok(());
     }
     let eaten = eaten.map_or("it does not say how much".into(), |eaten| eaten.to_string());
-    Err(Failure {
-        message: format!("people were to eat {due} nutrients in all; they ate: {eaten}"),
-        advice: Some("see docs/targets.md for what a program has to do".into()),
-    })
+    Err(astray(format!("people were to eat {due} nutrients in all; they ate: {eaten}")))
 }
 
 /// The parameters under which a record keeps it.

@@ -21,13 +21,10 @@ fn mine(started: &str) -> Record {
         for position in 0..9_u32 {
             let time = time * (1.0 + f64::from(position) / 100.0);
             samples.push(Reading {
-                subject: Subject {
-                    runtime: "go".into(),
-                    version: "1.19.8".into(),
-                    unit: unit.into(),
-                    workload: "alloc".into(),
-                    parameters: Parameters::default().with("units", 10_000_u64),
-                },
+                subject: Subject::new(
+                    ["go", "1.19.8", unit, "alloc"],
+                    Parameters::of([("units", 10_000)]),
+                ),
                 run: started.into(),
                 position: samples.len(),
                 figures: BTreeMap::from([

@@ -47,13 +47,8 @@ fn subject(workload: Workload, unit: Unit) -> Subject {
         _ => ("carefree", "0.1.0"),
     };
     let cores = if workload == Workload::Switch { 1 } else { 2 };
-    Subject {
-        runtime: runtime.into(),
-        version: version.into(),
-        unit: unit.name().into(),
-        workload: workload.name().into(),
-        parameters: workload.parameters(Size::Full, cores),
-    }
+    let parameters = workload.parameters(Size::Full, cores);
+    Subject::new([runtime, version, unit.name(), workload.name()], parameters)
 }
 
 fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> Measurement {
@@ -67,6 +62,13 @@ fn measurement(workload: Workload, unit: Unit, metric: Metric, median: f64) -> M
         ci_high: Some(median * 1.04),
         samples: vec![median * 1.04, median, median * 0.97],
     }
+}
+
+/// The record, with each figure changed.
+fn with(change: impl FnMut(&mut Measurement)) -> Record {
+    let mut record = record();
+    record.results.iter_mut().for_each(change);
+    record
 }
 
 /// Figures of the size that a fiber's and a thread's have.
@@ -204,12 +206,11 @@ fn a_report_of_ones_own_and_the_published_figures() {
 /// A unit that cannot be had in the usual number is shown at its own, and the notes say so.
 #[test]
 fn a_unit_of_another_size_is_shown_with_its_size() {
-    let mut record = record();
-    for m in &mut record.results {
+    let record = with(|m| {
         if m.subject.unit == "thread" && m.subject.workload == "alloc" {
-            m.subject.parameters = m.subject.parameters.clone().with("units", 64_u64);
+            m.subject.parameters.set("units", 64_u64);
         }
-    }
+    });
     let report = render(&record, Format::Text, false);
     assert!(report.contains("4.405  56.190"), "{report}");
     assert!(report.contains("rust 1.95.0 thread: 64 units × 2 switches, 2 cores"), "{report}");
@@ -229,7 +230,7 @@ fn a_size_that_all_threads_have_is_said_once() {
     for (runtime, units) in [("rust", 1_000_u64), ("ruby", 1_000), ("node", 16)] {
         record.results.extend(threads.iter().cloned().map(|mut m| {
             m.subject.runtime = runtime.into();
-            m.subject.parameters = m.subject.parameters.clone().with("units", units);
+            m.subject.parameters.set("units", units);
             m
         }));
     }
@@ -270,19 +271,15 @@ fn what_was_not_measured_leaves_no_table_and_no_column() {
 
 #[test]
 fn a_difference_that_chance_may_have_made_is_not_claimed() {
-    let mut record = record();
-    for m in &mut record.results {
+    let record = with(|m| {
         if m.metric == "time_per_unit" {
             m.median = if m.subject.unit == "fiber" { 50_000.0 } else { 51_000.0 };
             (m.ci_low, m.ci_high) = (Some(m.median * 0.9), Some(m.median * 1.1));
         }
-    }
+    });
     let report = render(&record, Format::Text, false);
-    assert!(
-        report
-            .contains("Here a fiber starts as fast as a thread, as far as these samples can tell"),
-        "{report}"
-    );
+    let said = "Here a fiber starts as fast as a thread, as far as these samples can tell";
+    assert!(report.contains(said), "{report}");
 }
 
 /// The first lines of a page tell of all runtimes at once, and no more than the sentences below.
@@ -317,9 +314,7 @@ fn markdown_has_the_interval_under_its_figure_where_samples_give_one() {
     let page = render(&record(), Format::Markdown, false);
     assert!(page.contains("| 4.405<br><sub>4.27–4.58</sub> |"), "{page}");
     assert!(page.contains("Below a figure is its 95% interval"), "{page}");
-    let mut few = record();
-    few.results.iter_mut().for_each(|m| m.samples.truncate(2));
-    let page = render(&few, Format::Markdown, false);
+    let page = render(&with(|m| m.samples.truncate(2)), Format::Markdown, false);
     assert!(!page.contains("<sub>") && !page.contains("Below a figure"), "{page}");
 }
 
@@ -329,13 +324,10 @@ fn markdown_has_the_interval_under_its_figure_where_samples_give_one() {
 fn what_a_runtime_traced_stands_beside_what_others_counted() {
     let mut record = record();
     let fetch = |metric: &str, value_unit: &str, median: f64| Measurement {
-        subject: Subject {
-            runtime: "python".into(),
-            version: "3.13.0".into(),
-            unit: "thread".into(),
-            workload: "fetch".into(),
-            parameters: Parameters::default().with("requests", 50_u64),
-        },
+        subject: Subject::new(
+            ["python", "3.13.0", "thread", "fetch"],
+            Parameters::of([("requests", 50)]),
+        ),
         metric: metric.into(),
         value_unit: value_unit.into(),
         median,
@@ -356,12 +348,11 @@ fn what_a_runtime_traced_stands_beside_what_others_counted() {
 /// would be as wrong as to call it proven.
 #[test]
 fn medians_far_apart_are_not_called_equal_where_the_intervals_overlap() {
-    let mut record = record();
-    for m in &mut record.results {
+    let record = with(|m| {
         if m.metric == "time_per_unit" && m.subject.unit == "thread" {
             (m.ci_low, m.ci_high) = (Some(4_000.0), Some(100_000.0));
         }
-    }
+    });
     let report = render(&record, Format::Text, false);
     let said = "Here a fiber starts 13x faster than a thread by the medians alone, for the \
                 intervals overlap (4.41 µs against 56.2 µs).";
@@ -370,12 +361,11 @@ fn medians_far_apart_are_not_called_equal_where_the_intervals_overlap() {
 
 #[test]
 fn a_fiber_that_loses_is_said_to_lose() {
-    let mut record = record();
-    for m in &mut record.results {
+    let record = with(|m| {
         if m.metric == "time_per_unit" && m.subject.unit == "fiber" {
             (m.ci_low, m.median, m.ci_high) = (Some(110_000.0), 112_380.0, Some(115_000.0));
         }
-    }
+    });
     let report = render(&record, Format::Text, false);
     assert!(report.contains("Here a thread starts 2.0x faster than a fiber"), "{report}");
 }

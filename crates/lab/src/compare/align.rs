@@ -124,13 +124,10 @@ mod tests {
         let results = figures
             .iter()
             .map(|&(version, units, median)| Measurement {
-                subject: Subject {
-                    runtime: "ruby".into(),
-                    version: version.into(),
-                    unit: "thread".into(),
-                    workload: "alloc".into(),
-                    parameters: Parameters::default().with("units", units),
-                },
+                subject: Subject::new(
+                    ["ruby", version, "thread", "alloc"],
+                    Parameters::of([("units", units)]),
+                ),
                 metric: "time_per_unit".into(),
                 median,
                 ..Measurement::default()

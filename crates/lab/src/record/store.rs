@@ -213,13 +213,10 @@ mod tests {
 
     fn reading(position: usize, started: &str, value: f64) -> Reading {
         Reading {
-            subject: Subject {
-                runtime: "ruby".into(),
-                version: "3.3.8".into(),
-                unit: "thread".into(),
-                workload: "alloc".into(),
-                parameters: Parameters::default().with("units", 100_u64),
-            },
+            subject: Subject::new(
+                ["ruby", "3.3.8", "thread", "alloc"],
+                Parameters::of([("units", 100)]),
+            ),
             run: started.into(),
             position,
             program: "p1".into(),

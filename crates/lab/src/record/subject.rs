@@ -26,6 +26,13 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The five of them.
+    pub fn new([runtime, version, unit, workload]: [&str; 4], parameters: Parameters) -> Subject {
+        let [runtime, version, unit, workload] =
+            [runtime, version, unit, workload].map(str::to_owned);
+        Subject { runtime, version, unit, workload, parameters }
+    }
+
     /// `thread alloc`, and with the runtime where it is not ours: `ruby 3.3.8 thread alloc`.
     pub fn spoken(&self) -> String {
         match self.runtime.as_str() {
@@ -45,16 +52,12 @@ impl fmt::Display for Subject {
 impl From<&Trial> for Subject {
     /// What a sample with these orders is about.
     fn from(trial: &Trial) -> Subject {
-        Subject {
-            runtime: trial.runtime.clone(),
-            version: trial.version.clone(),
-            unit: trial.unit.clone(),
-            workload: trial.workload.name().to_owned(),
-            parameters: match trial.workload {
-                Workload::Feed => sweep::parameters(trial),
-                Workload::Fetch => course::parameters(trial),
-                _ => trial.parameters.clone(),
-            },
-        }
+        let parameters = match trial.workload {
+            Workload::Feed => sweep::parameters(trial),
+            Workload::Fetch => course::parameters(trial),
+            _ => trial.parameters.clone(),
+        };
+        let Trial { runtime, version, unit, workload, .. } = trial;
+        Subject::new([runtime, version, unit, workload.name()], parameters)
     }
 }

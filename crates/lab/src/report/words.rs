@@ -159,13 +159,11 @@ fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Option<Outc
 
 fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) -> String {
     let first = &run[0];
-    let (template, winner, loser) = match first.verdict {
-        Verdict::Thread => (claim.better, first.thread, first.light),
-        Verdict::Open if !first.is_apart() => (claim.equal, first.light, first.thread),
-        Verdict::Open if first.light.median > first.thread.median => {
-            (claim.better, first.thread, first.light)
-        }
-        Verdict::Light | Verdict::Open => (claim.better, first.light, first.thread),
+    let (light, thread) = (first.light, first.thread);
+    let (how, winner, loser) = match first.verdict {
+        Verdict::Open if !first.is_apart() => (claim.equal, light, thread),
+        _ if light.median > thread.median => (claim.better, thread, light),
+        _ => (claim.better, light, thread),
     };
     let mut factors: Vec<f64> = run.iter().map(Outcome::factor).collect();
     factors.sort_by(f64::total_cmp);
@@ -174,7 +172,9 @@ fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) ->
         least if least == most => most,
         least => format!("{least} to {most}"),
     };
-    let said = template
+    let said = claim
+        .sentence
+        .replace("{how}", how)
         .replace("{w}s", &plural(&noun(winner)))
         .replace("{l}s", &plural(&noun(loser)))
         .replace("{w}", &noun(winner))

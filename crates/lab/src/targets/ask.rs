@@ -3,7 +3,6 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +11,9 @@ use crate::{process, sys};
 
 /// How long output may stay open after its program has ended.
 const HELD_OPEN: Duration = Duration::from_millis(500);
+
+/// How seldom it is looked at while it has not ended.
+const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// What a program answered.
 #[derive(Debug)]
@@ -37,20 +39,14 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
     let stdout = process::collect(child.stdout.take(), usize::MAX);
     let stderr = process::collect(child.stderr.take(), usize::MAX);
     let started = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if started.elapsed() < patience => thread::sleep(pause),
-            Ok(None) => {
-                sys::end_group(child.id());
-                let _ = child.wait();
-                bail!("{name} did not answer within {} s", patience.as_secs());
-            }
-            Err(error) => return Err(error).with_context(|| format!("{name} was lost")),
+    let status = process::await_end(LOOK_UP, || match child.try_wait() {
+        Ok(None) if started.elapsed() >= patience => {
+            sys::end_group(child.id());
+            let _ = child.wait();
+            bail!("{name} did not answer within {} s", patience.as_secs())
         }
-        pause = (pause * 2).min(Duration::from_millis(20));
-    };
+        seen => seen.with_context(|| format!("{name} was lost")),
+    })?;
     // A process it left behind may hold its output open.
     let text = |from: Receiver<String>| from.recv_timeout(HELD_OPEN).unwrap_or_default();
     Ok(Reply { status, stdout: text(stdout), stderr: text(stderr) })

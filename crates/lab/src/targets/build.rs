@@ -56,10 +56,6 @@ impl Runtime {
     }
 
     fn prepare(&self, name: &str, folders: &Folders) -> Result<Ready, NotReady> {
-        let broken = |message: String, stderr: String, advice: Option<String>| NotReady {
-            failure: Failure { message, advice },
-            stderr,
-        };
         let program = &self.target.spec.programs[name];
         let fingerprint = self.fingerprint(program);
         // A place in PATH has no slash in its version, an image's name may.
@@ -76,14 +72,12 @@ impl Runtime {
         }
         // What is half built must not be taken for the whole: it gets its name when it is done.
         let draft = folders.build(&format!("draft-{}-{}", std::process::id(), ready.fingerprint));
-        let io = |error: std::io::Error| {
-            broken(format!("the build's folder could not be made: {error}"), String::new(), None)
+        let io = |error: std::io::Error| NotReady {
+            failure: Failure::new(format!("the build's folder could not be made: {error}")),
+            stderr: String::new(),
         };
         fs::create_dir_all(&draft).map_err(io)?;
-        let built = self.build(program, &draft).map_err(|(message, stderr)| {
-            broken(message, stderr, Some("see what the compiler said".into()))
-        });
-        if let Err(error) = built {
+        if let Err(error) = self.build(program, &draft) {
             // Nothing of it is of use; what cannot be removed is in the cache folder.
             let _ = fs::remove_dir_all(&draft);
             return Err(error);
@@ -99,17 +93,21 @@ impl Runtime {
         }
     }
 
-    fn build(&self, program: &Program, cache: &Path) -> Result<(), (String, String)> {
+    fn build(&self, program: &Program, cache: &Path) -> Result<(), NotReady> {
+        let broken = |message, stderr: &str| NotReady {
+            failure: Failure { message, advice: Some("see what the compiler said".into()) },
+            stderr: stderr.to_owned(),
+        };
         for words in &program.build {
             let mut command = self.command(words, Some(cache), &program.env, &[]);
-            let reply = ask(&mut command, PATIENCE)
-                .map_err(|error| (format!("{error:#}"), String::new()))?;
+            let reply =
+                ask(&mut command, PATIENCE).map_err(|error| broken(format!("{error:#}"), ""))?;
             if !reply.status.success() {
                 let said = if reply.stderr.trim().is_empty() { reply.stdout } else { reply.stderr };
                 let end = said.len().saturating_sub(4096);
                 let end = (end..said.len()).find(|&at| said.is_char_boundary(at)).unwrap_or(0);
                 let what = format!("{} could not build its program", self.target.name());
-                return Err((what, said[end..].to_owned()));
+                return Err(broken(what, &said[end..]));
             }
         }
         Ok(())

@@ -330,11 +330,8 @@ impl Runtime {
     /// The program of the target that has `unit` do `workload`, by its name.
     pub(super) fn program_for(&self, unit: &str, workload: Workload) -> Option<&str> {
         let spec = self.unit(unit)?;
-        let does = |list: &[String]| list.iter().any(|name| name == workload.name());
-        if !spec.workloads.as_deref().is_none_or(does) {
-            return None;
-        }
-        if spec.without.contains_key(workload.name()) {
+        let does = |list: &[Workload]| list.contains(&workload);
+        if !spec.workloads.as_deref().is_none_or(does) || spec.without.contains_key(&workload) {
             return None;
         }
         let mut programs = self.target.spec.programs.iter();

@@ -168,6 +168,7 @@ impl InImage {
 }
 
 /// A container by its name.
+#[derive(Debug)]
 struct Named {
     engine: Engine,
     name: String,

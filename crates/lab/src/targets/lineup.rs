@@ -277,7 +277,7 @@ impl Lineup {
                 let names = (target.name(), &*version, &*name);
                 let mut trial = sizes.trial(workload, names, unit.role, unit.kernel);
                 let Some(ready) = runtime.ready(&name, workload, folders) else {
-                    if let Some(why) = unit.without.get(workload.name()) {
+                    if let Some(why) = unit.without.get(&workload) {
                         field.without(&trial, why);
                     }
                     continue;

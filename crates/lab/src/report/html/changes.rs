@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::markup::{self, figure, grid, list, percent};
+use super::scale::Scale;
 use super::{environment, page, past, subtitle};
 use crate::compare::{Change, Comparison, Pair, Verdict};
 use crate::metric;
@@ -73,9 +74,9 @@ fn ratios(pairs: &[Pair]) -> Markup {
     if shown.is_empty() {
         return html! {};
     }
-    let axis = Axis::of(shown.iter().map(|pair| &pair.change));
+    let axis = axis(shown.iter().map(|pair| &pair.change));
     let floor = shown.len() * ROW;
-    let ticks = axis.ticks().into_iter().map(|value| {
+    let ticks = ticks(axis).into_iter().map(|value| {
         let class = if value == 1.0 { "reach" } else { "grid" };
         (axis.at(value), format!("{value}x"), class)
     });
@@ -97,7 +98,7 @@ fn ratios(pairs: &[Pair]) -> Markup {
     html! { div class="charts" { (figure("New by old", &remark, &svg, &behind(&shown))) } }
 }
 
-fn row(axis: Axis, top: usize, pair: &Pair) -> Markup {
+fn row(axis: Scale, top: usize, pair: &Pair) -> Markup {
     let change = &pair.change;
     let (middle, at) = (top + 45, |ratio| percent(axis.at(ratio)));
     // The hues of threads and coroutines, which colour-blind readers can tell apart.
@@ -137,50 +138,36 @@ fn behind(shown: &[&Pair]) -> Table {
     table
 }
 
-/// An axis of ratios: twice as much is as far to the right as half of it is to the left.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
-    low: f64,
-    high: f64,
+/// An axis of ratios, with 1 on it: twice as much is as far to the right as half of it is to the left.
+fn axis<'a>(changes: impl Iterator<Item = &'a Change>) -> Scale {
+    let (mut low, mut high) = (1.0_f64, 1.0_f64);
+    for change in changes {
+        let (from, to) = change.interval.unwrap_or((change.ratio, change.ratio));
+        low = low.min(change.ratio).min(from.max(change.ratio / 100.0));
+        high = high.max(change.ratio).max(to.min(change.ratio * 100.0));
+    }
+    // A margin, so that no mark lies on the edge.
+    let room = (high / low).powf(0.04).max(1.005);
+    Scale::logarithmic(low / room, high * room)
 }
 
-impl Axis {
-    fn of<'a>(changes: impl Iterator<Item = &'a Change>) -> Axis {
-        let (mut low, mut high) = (1.0_f64, 1.0_f64);
-        for change in changes {
-            let (from, to) = change.interval.unwrap_or((change.ratio, change.ratio));
-            low = low.min(change.ratio).min(from.max(change.ratio / 100.0));
-            high = high.max(change.ratio).max(to.min(change.ratio * 100.0));
-        }
-        // A margin, so that no mark lies on the edge.
-        let room = (high / low).powf(0.04).max(1.005);
-        Axis { low: low / room, high: high * room }
-    }
-
-    /// The place of a ratio, from 0 to 1.
-    fn at(self, ratio: f64) -> f64 {
-        let place = (ratio.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln();
-        place.clamp(0.0, 1.0)
-    }
-
-    /// Round ratios along it, 1 among them: of the coarsest steps that there are three of.
-    fn ticks(self) -> Vec<f64> {
-        const STEPS: [&[f64]; 7] = [
-            &[1e-6, 1e-3, 1.0, 1e3, 1e6],
-            &[0.01, 0.1, 1.0, 10.0, 100.0],
-            &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
-            &[0.25, 0.5, 1.0, 2.0, 4.0],
-            &[0.5, 0.7, 1.0, 1.4, 2.0],
-            &[0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4],
-            &[0.9, 0.95, 1.0, 1.05, 1.1],
-        ];
-        let fits = |ticks: &&[f64]| -> Vec<f64> {
-            ticks.iter().copied().filter(|tick| (self.low..=self.high).contains(tick)).collect()
-        };
-        let all: Vec<Vec<f64>> = STEPS.iter().map(fits).collect();
-        let enough = all.iter().find(|ticks| ticks.len() >= 3);
-        enough.or(all.iter().max_by_key(|ticks| ticks.len())).cloned().unwrap_or_default()
-    }
+/// Round ratios along an axis, 1 among them: of the coarsest steps that there are three of.
+fn ticks(axis: Scale) -> Vec<f64> {
+    const STEPS: [&[f64]; 7] = [
+        &[1e-6, 1e-3, 1.0, 1e3, 1e6],
+        &[0.01, 0.1, 1.0, 10.0, 100.0],
+        &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+        &[0.25, 0.5, 1.0, 2.0, 4.0],
+        &[0.5, 0.7, 1.0, 1.4, 2.0],
+        &[0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4],
+        &[0.9, 0.95, 1.0, 1.05, 1.1],
+    ];
+    let fits = |ticks: &&[f64]| -> Vec<f64> {
+        ticks.iter().copied().filter(|tick| axis.holds(*tick)).collect()
+    };
+    let all: Vec<Vec<f64>> = STEPS.iter().map(fits).collect();
+    let enough = all.iter().find(|ticks| ticks.len() >= 3);
+    enough.or(all.iter().max_by_key(|ticks| ticks.len())).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -200,15 +187,15 @@ mod tests {
             (250.0, 10.0, 900.0),
             (1e-5, 1e-6, 1e-4),
         ] {
-            let axis = Axis::of([change(ratio, low, high)].iter());
-            let ticks = axis.ticks();
+            let axis = axis([change(ratio, low, high)].iter());
+            let ticks = ticks(axis);
             assert!(ticks.contains(&1.0) && ticks.len() <= 7, "{ratio}: {ticks:?}");
             assert!(axis.at(low) <= axis.at(ratio) && axis.at(ratio) <= axis.at(high), "{axis:?}");
             assert!(axis.at(1.0) > 0.0 && axis.at(1.0) < 1.0, "{axis:?}");
         }
-        assert_eq!(Axis { low: 0.12, high: 8.2 }.ticks(), [0.2, 0.5, 1.0, 2.0, 5.0]);
-        assert_eq!(Axis { low: 0.98, high: 3.9 }.ticks(), [1.0, 1.4, 2.0]);
-        let axis = Axis { low: 0.25, high: 4.0 };
+        assert_eq!(ticks(Scale::logarithmic(0.12, 8.2)), [0.2, 0.5, 1.0, 2.0, 5.0]);
+        assert_eq!(ticks(Scale::logarithmic(0.98, 3.9)), [1.0, 1.4, 2.0]);
+        let axis = Scale::logarithmic(0.25, 4.0);
         assert!((axis.at(2.0) + axis.at(0.5) - 1.0).abs() < 1e-9, "half is as far as twice");
     }
 }

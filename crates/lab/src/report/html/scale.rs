@@ -32,10 +32,20 @@ impl Scale {
                 true => 1024.0 * 10f64.powf((low.log10() - 1024f64.log10() - 0.15).floor()),
                 false => 10f64.powf((low.log10() - 0.15).floor()),
             };
-            Scale { low, high: high * 1.15, logarithmic: true, binary }
+            Scale { binary, ..Scale::logarithmic(low, high * 1.15) }
         } else {
             Scale { low: 0.0, high: high * 1.04, logarithmic: false, binary }
         }
+    }
+
+    /// An axis on which equal ratios are equally far apart.
+    pub(super) fn logarithmic(low: f64, high: f64) -> Scale {
+        Scale { low, high, logarithmic: true, binary: false }
+    }
+
+    /// Whether `value` is on the axis.
+    pub(super) fn holds(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
     }
 
     pub(super) fn is_logarithmic(self) -> bool {
@@ -45,7 +55,7 @@ impl Scale {
     /// The place of `value`, from 0 to 1.
     pub(super) fn at(self, value: f64) -> f64 {
         let place = if self.logarithmic {
-            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+            (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
         } else {
             value / self.high
         };
@@ -58,25 +68,17 @@ impl Scale {
             let decades = (self.high / self.low).log10();
             // No more than five labels, or they meet on a phone.
             let step = (decades / 5.0).ceil().max(1.0);
-            let mut ticks = Vec::new();
-            let mut exponent = 0.0;
-            while self.low * 10f64.powf(exponent) <= self.high {
-                ticks.push(self.low * 10f64.powf(exponent));
-                exponent += step;
-            }
-            return ticks;
+            let tick = |at| self.low * 10f64.powf(f64::from(at) * step);
+            return (0..).map(tick).take_while(|&tick| tick <= self.high).collect();
         }
         let rough = self.high / 4.0;
-        if self.binary {
-            let step = 2f64.powf(rough.log2().ceil());
-            return (0..).map(|at| f64::from(at) * step).take_while(|&t| t <= self.high).collect();
-        }
-        let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
-            .map(|factor| factor * power)
-            .into_iter()
-            .find(|&step| step >= rough)
-            .unwrap_or(rough);
+        let step = if self.binary {
+            2f64.powf(rough.log2().ceil())
+        } else {
+            let power = 10f64.powf(rough.log10().floor());
+            let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * power);
+            steps.into_iter().find(|&step| step >= rough).unwrap_or(rough)
+        };
         (0..).map(|at| f64::from(at) * step).take_while(|&tick| tick <= self.high).collect()
     }
 }
