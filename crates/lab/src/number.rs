@@ -3,10 +3,7 @@
 /// `1234567.891` with one digit: `1,234,567.9`.
 pub(crate) fn grouped(value: f64, digits: usize) -> String {
     let plain = format!("{value:.digits$}");
-    let (sign, plain) = match plain.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", plain.as_str()),
-    };
+    let (sign, plain) = plain.split_at(usize::from(plain.starts_with('-')));
     let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
     let mut text = sign.to_owned();
     for (at, digit) in whole.chars().enumerate() {
@@ -15,11 +12,7 @@ pub(crate) fn grouped(value: f64, digits: usize) -> String {
         }
         text.push(digit);
     }
-    if !fraction.is_empty() {
-        text.push('.');
-        text.push_str(fraction);
-    }
-    text
+    if fraction.is_empty() { text } else { text + "." + fraction }
 }
 
 /// `1 sample`, `3 samples`: things whose plural takes an s.
@@ -68,24 +61,25 @@ pub(crate) fn ratio(value: f64) -> String {
 
 /// Three digits with the unit that suits them: `26.1 ns`, `4.41 µs`, `56.2 ms`.
 pub(crate) fn duration(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ns if ns < 1e3 => (ns, "ns"),
-        ns if ns < 1e6 => (ns / 1e3, "µs"),
-        ns if ns < 1e9 => (ns / 1e6, "ms"),
-        ns => (ns / 1e9, "s"),
-    };
-    format!("{} {unit}", three_digits(value))
+    scaled(ns, 1e3, ["ns", "µs", "ms", "s"])
 }
 
 /// `4.41 KiB`.
 pub(crate) fn size(bytes: f64) -> String {
-    let (value, unit) = match bytes {
-        b if b < 1024.0 => return format!("{b:.0} B"),
-        b if b < 1024.0 * 1024.0 => (b / 1024.0, "KiB"),
-        b if b < 1024.0 * 1024.0 * 1024.0 => (b / 1024.0 / 1024.0, "MiB"),
-        b => (b / 1024.0 / 1024.0 / 1024.0, "GiB"),
-    };
-    format!("{} {unit}", three_digits(value))
+    match bytes < 1024.0 {
+        true => format!("{bytes:.0} B"),
+        false => scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB"]),
+    }
+}
+
+/// A value in the first of these units, of which each is `step` of the one before.
+fn scaled(mut value: f64, step: f64, units: [&str; 4]) -> String {
+    let mut at = 0;
+    while value >= step && at + 1 < units.len() {
+        value /= step;
+        at += 1;
+    }
+    format!("{} {}", three_digits(value), units[at])
 }
 
 /// A value with the three digits that count.

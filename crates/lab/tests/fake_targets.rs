@@ -1,20 +1,17 @@
 //! Targets written in shell: the mistakes that programs may make, and what the lab says of them.
 
+#[path = "support/samples.rs"]
+mod samples;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use carefree_lab::course::Course;
-use carefree_lab::plan::Plan;
-use carefree_lab::process::Launch;
-use carefree_lab::run::{Outcome, Runner};
-use carefree_lab::sweep::Sweep;
-use carefree_lab::targets::lineup::{Field, Lineup, Sizes, Wishes};
+use carefree_lab::run::Outcome;
+use carefree_lab::targets::lineup::{Field, Lineup, Wishes};
 use carefree_lab::targets::{Folders, read_all};
-use carefree_workloads::workload::{Size, Workload};
+use carefree_workloads::workload::Workload;
 use tempfile::TempDir;
 
 /// A target whose runtime is `sh` under other names, one for each version.
@@ -35,48 +32,26 @@ package = "apt install rare"
 [programs.units]
 workloads = ["alloc", "switch"]
 run = ["{runtime}", "sample", "{folder}/program.sh"]
-
-[units.good]
-role = "fiber"
-what = "a shell that does as it is told"
-
-[units.kernel]
-role = "thread"
-what = "a shell that says it switched more often than the kernel knows of"
-kernel = true
-max_units = 3
-why = "it would take all day"
-
-[units.few]
-role = "fiber"
-what = "a shell that does less than it is told"
-
-[units.garbage]
-role = "fiber"
-what = "a shell that talks of other things"
-
-[units.crash]
-role = "fiber"
-what = "a shell that ends early"
-
-[units.hang]
-role = "fiber"
-what = "a shell that never ends"
-
-[units.refuse]
-role = "fiber"
-what = "a shell that says why not"
-
-[units.exotic]
-role = "fiber"
-what = "a shell with something rare"
-needs = ["rare"]
-
-[units.young]
-role = "fiber"
-what = "a shell of late"
-since = "2.0"
 "#;
+
+/// Its units, and what stands in the file of each beside its role.
+const UNITS: [(&str, &str); 9] = [
+    ("good", "fiber\""),
+    // It says that it switched more often than the kernel knows of.
+    ("kernel", "thread\"\nkernel = true\nmax_units = 3\nwhy = \"it would take all day\""),
+    ("few", "fiber\""),
+    ("garbage", "fiber\""),
+    ("crash", "fiber\""),
+    ("hang", "fiber\""),
+    ("refuse", "fiber\""),
+    ("exotic", "fiber\"\nneeds = [\"rare\"]"),
+    ("young", "fiber\"\nsince = \"2.0\""),
+];
+
+fn toml() -> String {
+    let unit = |(name, rest)| format!("\n[units.{name}]\nwhat = \"a shell\"\nrole = \"{rest}\n");
+    TOML.to_owned() + &UNITS.map(unit).concat()
+}
 
 /// Says which version it is, or runs a sample.
 const RUNTIME: &str = r#"#!/bin/sh
@@ -124,7 +99,7 @@ impl Fake {
         let fake = Fake { top: tempfile::tempdir().expect("a folder") };
         let folder = fake.at("targets/fake");
         fs::create_dir_all(&folder).expect("made");
-        fake.write_toml(TOML);
+        fake.write_toml(&toml());
         fs::write(folder.join("program.sh"), PROGRAM).expect("written");
         for version in ["1.9", "1.10"] {
             fake.install(version);
@@ -163,15 +138,7 @@ impl Fake {
         let folders = self.folders();
         let (targets, mistakes) = read_all(folders.targets());
         assert!(mistakes.is_empty(), "{mistakes:?}");
-        let sizes = Sizes {
-            workloads: vec![Workload::Alloc],
-            size: Size::Quick,
-            feed: Sweep::new(Size::Quick),
-            fetch: Course::new(Size::Quick),
-            crowd: Some(5),
-            pin: false,
-            program: String::new(),
-        };
+        let sizes = samples::sizes(&[Workload::Alloc], 5);
         let lineup = Lineup::find(wishes, &targets).map_err(|error| format!("{error:#}"))?;
         Ok(lineup.field(&sizes, &folders, &mut |_| true))
     }
@@ -191,18 +158,7 @@ fn executable(path: &Path, text: &str) {
 }
 
 fn run(field: &Field, samples: u32, patience: Duration) -> Outcome {
-    let plan = Plan::new(field.kinds.clone(), samples, 7);
-    Runner {
-        launch: &|trial| {
-            field.launch(trial).unwrap_or_else(|| Launch::plain(Command::new("/nowhere/at/all")))
-        },
-        interrupted: &AtomicBool::new(false),
-        patience,
-        progress: &mut |_| {},
-        keep: &mut |_| {},
-        enough: &|_| false,
-    }
-    .run(&plan)
+    samples::run(field, field.kinds.clone(), samples, patience)
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -340,8 +296,8 @@ fn a_runtime_that_was_built_anew_is_another_program() {
     assert_ne!(program(), before);
 
     // A part of it that is another one by now counts as well.
-    let toml = |version: &str| {
-        TOML.replace(r#"probe = ["false"]"#, &format!(r#"probe = ["echo", "{version}"]"#))
+    let with_probe = |version: &str| {
+        toml().replace(r#"probe = ["false"]"#, &format!(r#"probe = ["echo", "{version}"]"#))
     };
     let with_part = |version| {
         // The file itself is one of the things that count: it stays as it is.
@@ -349,7 +305,7 @@ fn a_runtime_that_was_built_anew_is_another_program() {
         program()
     };
     let rare = fake.at("rare").display().to_string();
-    fake.write_toml(&toml("x").replace(r#"["echo", "x"]"#, &format!(r#"["cat", "{rare}"]"#)));
+    fake.write_toml(&with_probe("x").replace(r#"["echo", "x"]"#, &format!(r#"["cat", "{rare}"]"#)));
     assert_ne!(with_part("1.0"), with_part("1.1"));
     assert_eq!(with_part("1.1"), with_part("1.1"));
 }
@@ -406,7 +362,7 @@ fn a_program_that_cannot_be_built_for_want_of_a_part_is_left_out_and_no_failure(
     let fake = Fake::new();
     let parts = "[parts.compiler]\nprobe = [\"{bin}/fakec\", \"-version\"]\nafter = \"fakec \"\n\
                  package = \"apt install fakec\"\n\n[programs.units]\nneeds = [\"compiler\"]";
-    let all = TOML.replace("[programs.units]", parts);
+    let all = toml().replace("[programs.units]", parts);
     fake.write_toml(&all);
     let field = fake.field("fake@1.9", &["good"]).expect("it is there");
     assert_eq!((field.kinds.len(), field.failed.len()), (0, 0), "{field:?}");
@@ -480,8 +436,8 @@ fn a_build_is_done_once_and_again_when_a_file_changes() {
         log.display()
     );
     let run = "run = [\"{runtime}\", \"sample\", \"{folder}/program.sh\"]";
-    assert!(TOML.contains(run));
-    fake.write_toml(&TOML.replace(run, &build));
+    assert!(toml().contains(run));
+    fake.write_toml(&toml().replace(run, &build));
     let builds = || fs::read_to_string(&log).expect("built").lines().count();
     for _ in 0..2 {
         let outcome = fake.run(&["good"], 1, LONG);
@@ -491,7 +447,7 @@ fn a_build_is_done_once_and_again_when_a_file_changes() {
     fs::write(fake.at("targets/fake/program.sh"), format!("{PROGRAM}\n# new\n")).expect("written");
     assert_eq!(fake.run(&["good"], 1, LONG).taken.len(), 1);
     assert_eq!(builds(), 2);
-    fake.write_toml(&TOML.replace(run, &build.replace("cp ", "echo no such file >&2; false ")));
+    fake.write_toml(&toml().replace(run, &build.replace("cp ", "echo no such file >&2; false ")));
     let field = fake.field("fake", &["good", "few"]).expect("it is there");
     assert!(field.kinds.is_empty());
     assert_eq!(field.failed.len(), 1, "one program, told of once");

@@ -1,18 +1,16 @@
 //! Every runtime that is installed runs its programs, at sizes that take a moment, and proves what
 //! it did.
 
+#[path = "support/samples.rs"]
+mod samples;
+
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use carefree_lab::course::Course;
-use carefree_lab::plan::Plan;
-use carefree_lab::run::Runner;
-use carefree_lab::sweep::Sweep;
-use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
+use carefree_lab::targets::lineup::{Lineup, Wishes};
 use carefree_lab::targets::{Folders, Target, read_all};
 use carefree_lab::trial::Trial;
-use carefree_workloads::workload::{Size, Workload};
+use carefree_workloads::workload::Workload;
 
 fn check(name: &str) {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -29,15 +27,7 @@ fn check(name: &str) {
     };
     let wishes =
         Wishes { runtimes: vec![format!("{name}@{}", runtime.version())], ..Wishes::default() };
-    let sizes = Sizes {
-        workloads: vec![Workload::Alloc, Workload::Switch, Workload::Warm],
-        size: Size::Quick,
-        feed: Sweep::new(Size::Quick),
-        fetch: Course::new(Size::Quick),
-        crowd: Some(3),
-        pin: false,
-        program: String::new(),
-    };
+    let sizes = samples::sizes(&[Workload::Alloc, Workload::Switch, Workload::Warm], 3);
     let lineup = Lineup::find(&wishes, &targets).expect("it is there");
     let field = lineup.field(&sizes, &folders, &mut |_| true);
     field.notes.iter().for_each(|note| println!("{}", note.message));
@@ -50,18 +40,10 @@ fn check(name: &str) {
         trial.parameters.set("switches", switches);
         trial.warmup = trial.warmup.min(1);
     }
-    let plan = Plan::new(kinds, 1, 1);
-    let outcome = Runner {
-        launch: &|trial| field.launch(trial).expect("one that was kept"),
-        interrupted: &AtomicBool::new(false),
-        patience: Duration::from_secs(120),
-        progress: &mut |_| {},
-        keep: &mut |_| {},
-        enough: &|_| false,
-    }
-    .run(&plan);
+    let count = kinds.len();
+    let outcome = samples::run(&field, kinds, 1, Duration::from_secs(120));
     assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
-    assert_eq!(outcome.taken.len(), plan.kinds.len());
+    assert_eq!(outcome.taken.len(), count);
     assert!(!outcome.taken.is_empty() || !field.notes.is_empty(), "it has no units");
     for taken in &outcome.taken {
         let (trial, sample) = (&taken.trial, &taken.sample);

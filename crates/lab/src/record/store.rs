@@ -207,8 +207,8 @@ mod tests {
         }
     }
 
-    fn heading(started: &str) -> Heading {
-        Heading::new(environment(started))
+    fn open(folder: &Path, started: &str) -> Store {
+        Store::open(folder, Heading::new(environment(started)), false).expect("open")
     }
 
     fn reading(position: usize, started: &str, value: f64) -> Reading {
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_run_that_measures_nothing_leaves_no_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        drop(Store::open(folder.path(), heading("2026-01-01T00:00:00Z"), false).expect("open"));
+        drop(open(folder.path(), "2026-01-01T00:00:00Z"));
         assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 0);
     }
 
@@ -236,7 +236,7 @@ mod tests {
     fn a_run_broken_off_in_the_middle_of_a_line_is_taken_up() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = "2026-01-01T00:00:00Z";
-        let mut store = Store::open(folder.path(), heading(first), false).expect("open");
+        let mut store = open(folder.path(), first);
         let subject = reading(0, first, 1.0).subject;
         for position in 0..3 {
             store.append(&reading(position, first, 1.0 / 3.0)).expect("written");
@@ -245,15 +245,14 @@ mod tests {
         file.write_all(b"{\"type\":\"sample\",\"runti").expect("written");
 
         let second = "2026-01-02T00:00:00Z";
-        let mut again = Store::open(folder.path(), heading(second), false).expect("open");
+        let mut again = open(folder.path(), second);
         assert_eq!(again.has(&subject, "p1"), 3);
         let taken = again.reuse(&subject, "p1", 2).expect("copied");
         assert_eq!(taken, [reading(0, first, 1.0 / 3.0), reading(1, first, 1.0 / 3.0)]);
         again.append(&reading(2, second, 5.0)).expect("written");
 
         // Copies count once, wherever they stand.
-        let third =
-            Store::open(folder.path(), heading("2026-01-03T00:00:00Z"), false).expect("open");
+        let third = open(folder.path(), "2026-01-03T00:00:00Z");
         assert_eq!(third.has(&subject, "p1"), 4);
     }
 
@@ -261,7 +260,7 @@ mod tests {
     fn nothing_is_used_again_that_came_from_elsewhere_or_that_force_refuses() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = "2026-01-01T00:00:00Z";
-        let mut store = Store::open(folder.path(), heading(first), false).expect("open");
+        let mut store = open(folder.path(), first);
         store.append(&reading(0, first, 1.0)).expect("written");
         let subject = reading(0, first, 1.0).subject;
         let has = |environment: Environment, force, subject: &Subject, program| {
@@ -283,7 +282,7 @@ mod tests {
     fn two_runs_of_one_second_have_a_file_each() {
         let folder = tempfile::tempdir().expect("a folder");
         let started = "2026-01-01T00:00:00Z";
-        let open = || Store::open(folder.path(), heading(started), true).expect("open");
+        let open = || open(folder.path(), started);
         // Both are open before either has a file.
         for mut store in [open(), open()] {
             store.append(&reading(0, started, 1.0)).expect("written");

@@ -7,14 +7,10 @@ use std::time::Instant;
 
 use carefree::{CoroutineScope, CoroutineState, ScopedCoroutine, StackSize, coroutine_scope};
 
-use super::run::{Run, ns};
+use super::run::{AllAlive, Run, ns};
 use crate::answer::{Failure, Round};
 
-pub(super) fn run(
-    units: u64,
-    switches: u64,
-    all_alive: &mut (dyn FnMut() + Send),
-) -> Result<Run, Failure> {
+pub(super) fn run(units: u64, switches: u64, all_alive: AllAlive<'_>) -> Result<Run, Failure> {
     coroutine_scope(|scope| run_in(scope, units, switches, all_alive))
 }
 
@@ -22,7 +18,7 @@ fn run_in(
     scope: &CoroutineScope<'_>,
     units: u64,
     switches: u64,
-    all_alive: &mut (dyn FnMut() + Send),
+    all_alive: AllAlive<'_>,
 ) -> Result<Run, Failure> {
     let mut coroutines = Vec::with_capacity(usize::try_from(units).unwrap_or(0));
     let mut switches_made = 0;

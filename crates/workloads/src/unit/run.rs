@@ -11,6 +11,9 @@ pub(crate) struct Run {
     pub(crate) switches_made: u64,
 }
 
+/// Called, and not timed, when every unit is alive and waiting.
+pub(crate) type AllAlive<'a> = &'a mut (dyn FnMut() + Send);
+
 /// Nanoseconds, for times that are nowhere near 584 years.
 pub(crate) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
