@@ -59,15 +59,25 @@ pub(crate) struct Remains {
     pub(crate) memory: Option<Memory>,
 }
 
-/// Why there are none.
+/// Why a sample was not taken.
 #[derive(Debug)]
-pub(crate) enum Gone {
+pub(crate) enum Missed {
     /// The lab is to end.
     Interrupted,
-    /// It could not be started or was lost.
-    Failed(Failure),
-    /// It took too long; with the end of what it had said on standard error.
-    OutOfTime(String),
+    /// The process could not be started, was lost, took too long or did something else.
+    Failed {
+        failure: Failure,
+        /// The last lines of what it had said on standard error.
+        stderr: String,
+        /// It would fail the same way again.
+        hopeless: bool,
+    },
+}
+
+impl From<Failure> for Missed {
+    fn from(failure: Failure) -> Missed {
+        Missed::Failed { failure, stderr: String::new(), hopeless: false }
+    }
 }
 
 /// The phases at which a program stops to be looked at.
@@ -101,10 +111,7 @@ pub(crate) fn run(
     group: Option<&Group>,
     interrupted: &AtomicBool,
     patience: Duration,
-) -> Result<Remains, Gone> {
-    let lost = |what: &str, error: &dyn fmt::Display| {
-        Gone::Failed(Failure::new(format!("{what}: {error}")))
-    };
+) -> Result<Remains, Missed> {
     // A path from the mount table has no NUL in it.
     let door = group.and_then(|group| CString::new(group.door().as_os_str().as_bytes()).ok());
     let prepare = move || sys::prepare_child(pin, door.as_deref());
@@ -118,10 +125,9 @@ pub(crate) fn run(
     // SAFETY: between fork and exec `prepare_child` makes system calls alone: it allocates nothing
     // and takes no lock. Building an error from errno allocates nothing either.
     unsafe { launch.command.pre_exec(prepare) };
-    let mut child = launch
-        .command
-        .spawn()
-        .map_err(|e| lost("the sample's process could not be started", &e))?;
+    let mut child = launch.command.spawn().map_err(|error| {
+        Failure::new(format!("the sample's process could not be started: {error}"))
+    })?;
     let mut watch = Watch {
         process: child.id(),
         started: Instant::now(),
@@ -134,17 +140,17 @@ pub(crate) fn run(
     let ended = heard.and_then(|last| watch.await_end(&mut child).map(|end| (last, end)));
     let (last, (status, usage)) = match ended {
         Ok(end) => end,
-        Err(gone) => {
+        Err(mut missed) => {
             if let Some(container) = &launch.container {
                 container.end();
             }
             sys::end_group(watch.process);
             // Killed: it ends at once, and must be waited for so that its number is free again.
             let _ = child.wait();
-            return Err(match gone {
-                Gone::OutOfTime(_) => Gone::OutOfTime(watch.complaint()),
-                gone => gone,
-            });
+            if let Missed::Failed { stderr, hopeless: true, .. } = &mut missed {
+                *stderr = last_lines(&watch.complaint());
+            }
+            return Err(missed);
         }
     };
     Ok(Remains {
@@ -168,14 +174,18 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Whether to go on waiting.
-    fn patient(&self) -> Result<(), Gone> {
+    fn patient(&self) -> Result<(), Missed> {
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(Gone::Interrupted);
+            return Err(Missed::Interrupted);
         }
-        if self.started.elapsed() > self.patience {
-            return Err(Gone::OutOfTime(String::new()));
+        if self.started.elapsed() <= self.patience {
+            return Ok(());
         }
-        Ok(())
+        let failure = Failure {
+            message: format!("took more than {} s and was ended", self.patience.as_secs()),
+            advice: Some("run fewer units with --units, or use --quick".into()),
+        };
+        Err(Missed::Failed { failure, stderr: String::new(), hopeless: true })
     }
 
     /// Reads what the process prints until it closes its output, and looks at its memory where it
@@ -185,7 +195,7 @@ impl Watch<'_> {
         child: &mut Child,
         container: Option<&dyn Container>,
         group: Option<&Group>,
-    ) -> Result<String, Gone> {
+    ) -> Result<String, Missed> {
         let lines = lines(child.stdout.take());
         let mut input = child.stdin.take();
         let mut last = String::new();
@@ -236,9 +246,9 @@ impl Watch<'_> {
     }
 
     /// Waits for the end of a process that has closed its output.
-    fn await_end(&self, child: &mut Child) -> Result<(ExitStatus, Usage), Gone> {
+    fn await_end(&self, child: &mut Child) -> Result<(ExitStatus, Usage), Missed> {
         let lost = |error| Failure::new(format!("the sample's process was lost: {error}"));
-        await_end(LOOK_UP, || match sys::reap(child).map_err(|e| Gone::Failed(lost(e)))? {
+        await_end(LOOK_UP, || match sys::reap(child).map_err(lost)? {
             Some(end) => Ok(Some(end)),
             None => self.patient().map(|()| None),
         })
@@ -311,6 +321,14 @@ pub(crate) fn collect(pipe: Option<impl Read + Send + 'static>, most: usize) -> 
         let _ = sender.send(String::from_utf8_lossy(&kept).into_owned());
     });
     receiver
+}
+
+/// Lines of standard error that the report shows.
+const LINES: usize = 12;
+
+pub(crate) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// The signal that ended a process, if one did.

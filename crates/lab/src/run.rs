@@ -14,7 +14,7 @@ use crate::course;
 use crate::memory::Group;
 use crate::noise::{Load, LoadMeter};
 use crate::plan::Plan;
-use crate::process::{self, Gone, Launch, Remains};
+use crate::process::{self, Launch, Missed, Remains, last_lines};
 use crate::record::Failed;
 use crate::sample::{Sample, astray};
 use crate::sweep;
@@ -97,17 +97,6 @@ impl Course {
     fn cost(&self) -> Duration {
         self.spent.checked_div(self.tried).unwrap_or_default()
     }
-}
-
-/// Why a sample was not taken.
-enum Missed {
-    Interrupted,
-    Failed {
-        failure: Failure,
-        stderr: String,
-        /// It would fail the same way again.
-        hopeless: bool,
-    },
 }
 
 /// A kind that has failed this often and never succeeded is not tried again.
@@ -197,43 +186,27 @@ impl Runner<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
         }
-        let failed = |failure, stderr| Missed::Failed { failure, stderr, hopeless: false };
         // A server for this sample alone, so that what it counts is this sample's.
-        let served = (trial.workload == Workload::Fetch).then(|| course::serve(trial));
+        let served = (trial.workload == Workload::Fetch).then(|| course::serve(trial)).transpose();
+        let served =
+            served.map_err(|e| Failure::new(format!("the server could not be started: {e}")))?;
         let (server, launch) = match served {
             None => (None, (self.launch)(trial)),
-            Some(Ok((server, with_url))) => (Some(server), (self.launch)(&with_url)),
-            Some(Err(error)) => {
-                let message = format!("the server could not be started: {error}");
-                return Err(failed(Failure::new(message), String::new()));
-            }
+            Some((server, with_url)) => (Some(server), (self.launch)(&with_url)),
         };
         // A container has a group of its own, which its engine makes.
         let inside = launch.container.is_some();
         let group = if trial.weighs() && !inside { Group::make(position) } else { None };
         let remains =
-            process::run(launch, trial.pin, group.as_ref(), self.interrupted, self.patience);
-        match remains {
-            Ok(remains) => {
-                let stderr = last_lines(&remains.complaint);
-                let tally = server.map(Server::stop);
-                let taken = conclude(trial, remains, inside, tally);
-                if let Some(sample) = taken.as_ref().ok().filter(|_| inside) {
-                    let Account { user_ns, system_ns, .. } = sample.account;
-                    load.add(user_ns.unwrap_or(0) + system_ns.unwrap_or(0));
-                }
-                taken.map_err(|failure| failed(failure, stderr))
-            }
-            Err(Gone::Interrupted) => Err(Missed::Interrupted),
-            Err(Gone::Failed(failure)) => Err(failed(failure, String::new())),
-            Err(Gone::OutOfTime(complaint)) => {
-                let failure = Failure {
-                    message: format!("took more than {} s and was ended", self.patience.as_secs()),
-                    advice: Some("run fewer units with --units, or use --quick".into()),
-                };
-                Err(Missed::Failed { failure, stderr: last_lines(&complaint), hopeless: true })
-            }
+            process::run(launch, trial.pin, group.as_ref(), self.interrupted, self.patience)?;
+        let stderr = last_lines(&remains.complaint);
+        let tally = server.map(Server::stop);
+        let taken = conclude(trial, remains, inside, tally);
+        if let Some(sample) = taken.as_ref().ok().filter(|_| inside) {
+            let Account { user_ns, system_ns, .. } = sample.account;
+            load.add(user_ns.unwrap_or(0) + system_ns.unwrap_or(0));
         }
+        taken.map_err(|failure| Missed::Failed { failure, stderr, hopeless: false })
     }
 }
 
@@ -248,14 +221,6 @@ impl Outcome {
             None => self.failed.push(failed),
         }
     }
-}
-
-/// Lines of standard error that the report shows.
-const LINES: usize = 12;
-
-fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// The sample that a process has taken, checked.

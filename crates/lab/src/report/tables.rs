@@ -94,16 +94,16 @@ impl<'v, 'a> ByCrew<'v, 'a> {
     /// seats have the figure in any row.
     fn ratios(&mut self, figure: Name, heading: &str, (by, of): (Seat, Seat)) -> bool {
         let seats = seats(self.view, &self.crews, figure);
-        let there = seats.contains(&by) && seats.contains(&of);
-        if there {
-            self.table.add(heading, Align::Right);
-            for (crew, row) in self.crews.iter().zip(&mut self.table.rows) {
-                let median = |seat| at(self.view, crew, seat, figure).map(|m| m.median);
-                let ratio = median(by).zip(median(of)).map(|(by, of)| number::ratio(of / by));
-                row.push(ratio.unwrap_or_else(|| NOTHING.into()));
-            }
+        if !seats.contains(&by) || !seats.contains(&of) {
+            return false;
         }
-        there
+        self.table.add(heading, Align::Right);
+        for (crew, row) in self.crews.iter().zip(&mut self.table.rows) {
+            let median = |seat| at(self.view, crew, seat, figure).map(|m| m.median);
+            let ratio = median(by).zip(median(of)).map(|(by, of)| number::ratio(of / by));
+            row.push(ratio.unwrap_or_else(|| NOTHING.into()));
+        }
+        true
     }
 }
 
@@ -243,9 +243,7 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
                 continue;
             }
             let found: Vec<_> = columns.iter().map(|&seat| at(view, crew, seat, figure)).collect();
-            let Some(any) = found.iter().flatten().next() else {
-                continue;
-            };
+            let Some(any) = found.iter().flatten().next() else { continue };
             let mut row = vec![String::new(), name.to_owned(), grouped(units_of(any), 0)];
             row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
             // The published tables' megabyte is 1,048,576 bytes.
@@ -272,28 +270,22 @@ fn units_of(measurement: &Measurement) -> f64 {
 fn by_mode(
     view: &View<'_>,
     crews: &[Crew<'_>],
-    mut table: Table,
-    workload: &str,
-    metrics: [&str; 2],
-    show: &dyn Fn(&Measurement, &Measurement) -> Vec<String>,
+    (title, figures): (&str, [&str; 3]),
+    (workload, metrics): (&str, [Metric; 2]),
+    show: &dyn Fn(&Measurement, &Measurement) -> [String; 3],
 ) -> Table {
+    let mut table = Table::new(title).left(["Runtime", "Mode"]).right(figures);
     let mut seen = BTreeSet::new();
     for crew in crews {
         let mut last = String::new();
         for seat in Seat::ALL {
             // One unit may stand in several rows of the other tables.
-            let Some(who) = crew.at(seat).filter(|who| !seen.contains(who)) else {
-                continue;
-            };
-            let [first, second] = metrics.map(|metric| view.find(who, workload, metric));
-            let (Some(first), Some(second)) = (first, second) else {
-                continue;
-            };
+            let Some(who) = crew.at(seat).filter(|who| !seen.contains(who)) else { continue };
+            let [first, second] = metrics.map(|metric| view.find(who, workload, metric.name));
+            let (Some(first), Some(second)) = (first, second) else { continue };
             seen.insert(who);
-            let mut name = format!("{} {}", who.runtime, who.version);
-            if !view.places[who.place].is_empty() {
-                name += &format!("\n{}", view.places[who.place]);
-            }
+            let name = format!("{} {}\n{}", who.runtime, who.version, view.places[who.place]);
+            let name = name.trim_end().to_owned();
             // As published: a runtime is named once, above its modes.
             let label = if name == last { String::new() } else { name.clone() };
             table.names.push(name.clone());
@@ -303,47 +295,35 @@ fn by_mode(
                 true => format!("{}s", seat.title()),
                 false => who.unit.to_owned(),
             };
-            let mut row = vec![label, mode];
-            row.extend(show(first, second));
-            table.rows.push(row);
+            table.rows.push([label, mode].into_iter().chain(show(first, second)).collect());
         }
     }
     table
 }
 
 fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
-    let mut table = Table::new("Cache Warming Performance").left(["Runtime", "Mode"]).right([
-        "First Alloc (μs)",
-        "Last Alloc (μs)",
-        "Improvement",
-    ]);
+    let columns = ["First Alloc (μs)", "Last Alloc (μs)", "Improvement"];
+    let heading = ("Cache Warming Performance", columns);
+    let figures = ("warm", [metric::FIRST_TIME_PER_UNIT, metric::LAST_TIME_PER_UNIT]);
+    let mut table = by_mode(view, crews, heading, figures, &|first, last| {
+        let improvement = number::ratio(first.median / last.median);
+        [micros(first.median, 3), micros(last.median, 3), improvement]
+    });
+    let crowd = crowd(view, "warm");
+    table.notes.push(format!("Allocation in a process's first and last round ({crowd})."));
     table
-        .notes
-        .push(format!("Allocation in a process's first and last round ({}).", crowd(view, "warm")));
-    let metrics = [metric::FIRST_TIME_PER_UNIT.name, metric::LAST_TIME_PER_UNIT.name];
-    by_mode(view, crews, table, "warm", metrics, &|first, last| {
-        vec![
-            micros(first.median, 3),
-            micros(last.median, 3),
-            number::ratio(first.median / last.median),
-        ]
-    })
 }
 
 fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
-    let mut table = Table::new("Throughput Performance").left(["Runtime", "Mode"]).right([
-        "Total Time (ms)",
-        "Concurrency",
-        "Max Throughput (req/s)",
-    ]);
-    table.notes.push(format!(
-        "The last, warm round, a unit for each request ({}).",
-        crowd(view, "throughput")
-    ));
-    let metrics = [metric::TIME.name, metric::UNITS_PER_SECOND.name];
-    by_mode(view, crews, table, "throughput", metrics, &|time, rate| {
-        vec![grouped(time.median, 1), grouped(units_of(time), 0), grouped(rate.median, 0)]
-    })
+    let columns = ["Total Time (ms)", "Concurrency", "Max Throughput (req/s)"];
+    let heading = ("Throughput Performance", columns);
+    let figures = ("throughput", [metric::TIME, metric::UNITS_PER_SECOND]);
+    let mut table = by_mode(view, crews, heading, figures, &|time, rate| {
+        [grouped(time.median, 1), grouped(units_of(time), 0), grouped(rate.median, 0)]
+    });
+    let crowd = crowd(view, "throughput");
+    table.notes.push(format!("The last, warm round, a unit for each request ({crowd})."));
+    table
 }
 
 /// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; the unit where it is not told.
@@ -519,6 +499,14 @@ fn fetching(view: &View<'_>) -> Table {
     table.without_empty()
 }
 
+/// What stands behind a median: the ends of its interval, and how many samples there are.
+pub(super) fn behind(m: &Measurement) -> [String; 3] {
+    let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| m.show(end));
+    let samples = Some(m.samples.len()).filter(|count| *count > 0);
+    let samples = samples.map_or_else(|| NOTHING.into(), |count| count.to_string());
+    [bound(m.ci_low), bound(m.ci_high), samples]
+}
+
 /// Every figure with its interval; of feeding only where `meals` says so, for its points are many.
 pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
     let mut table = Table::new("Medians and 95% Intervals")
@@ -533,7 +521,7 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
         let s = &m.subject;
         let sized = figure.is_of_size(view.size(*place, &s.workload));
         let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
-        let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| m.show(end));
+        let [from, to, samples] = behind(m);
         let outliers = stats::outliers(&m.samples).len();
         let runtime = match view.places[*place].as_str() {
             "" => format!("{} {}", s.runtime, s.version),
@@ -549,9 +537,9 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
             },
             spoken(&m.metric),
             m.shown(),
-            bound(m.ci_low),
-            bound(m.ci_high),
-            if m.samples.is_empty() { NOTHING.into() } else { m.samples.len().to_string() },
+            from,
+            to,
+            samples,
             if outliers == 0 { String::new() } else { outliers.to_string() },
         ]);
     }

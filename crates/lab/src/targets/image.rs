@@ -87,24 +87,22 @@ impl Engine {
     /// # Errors
     /// One line: what the engine or the program said.
     pub(super) fn enter(&self, image: &str, words: &[String]) -> Result<(InImage, Reply)> {
-        let mut failed = String::new();
+        let mut failed = None;
         // podman's own choice, crun, does not run on every machine that has runc.
-        for options in [vec![], vec!["--runtime".to_owned(), "runc".to_owned()]] {
+        let runc = self.program.ends_with("podman").then_some(&["--runtime", "runc"][..]);
+        for options in [Some(&[][..]), runc].into_iter().flatten() {
+            let options = options.iter().map(|&option: &&str| option.to_owned()).collect();
             let engine = Engine { options, ..self.clone() };
-            if !engine.options.is_empty() && !engine.program.ends_with("podman") {
-                break;
-            }
             let image = InImage { engine, image: image.to_owned() };
-            match ask(&mut image.command(words, &Inside::default()), FETCHING) {
+            let said = match ask(&mut image.command(words, &Inside::default()), FETCHING) {
                 Ok(reply) if reply.status.success() => return Ok((image, reply)),
-                // The first failure says most.
-                Ok(reply) if failed.is_empty() => {
-                    failed = reply.stderr.lines().last().unwrap_or("it said nothing").to_owned();
-                }
-                Err(error) if failed.is_empty() => failed = format!("{error:#}"),
-                _ => {}
-            }
+                Ok(reply) => reply.stderr.lines().last().unwrap_or("it said nothing").to_owned(),
+                Err(error) => format!("{error:#}"),
+            };
+            // The first failure says most.
+            failed.get_or_insert(said);
         }
+        let failed = failed.unwrap_or_default();
         bail!("image {image} could not be run: {failed}")
     }
 }

@@ -7,7 +7,7 @@ use super::scale::{Scale, tick};
 use crate::metric::Quantity;
 use crate::record::Measurement;
 use crate::report::table::Table;
-use crate::report::tables::NOTHING;
+use crate::report::tables;
 
 /// One bar.
 #[derive(Clone, Copy, Debug)]
@@ -95,16 +95,9 @@ fn spoken(title: &str, bars: &[Bar<'_>]) -> String {
 
 fn behind(bars: &[Bar<'_>]) -> Table {
     let mut table = Table::new("").left(["Unit"]).right(["Median", "From", "To", "Samples"]);
-    for bar in bars {
-        let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| bar.m.show(end));
-        let samples = bar.m.samples.len();
-        table.rows.push(vec![
-            bar.label.to_owned(),
-            bar.m.shown(),
-            bound(bar.m.ci_low),
-            bound(bar.m.ci_high),
-            if samples == 0 { NOTHING.into() } else { samples.to_string() },
-        ]);
-    }
+    table.rows.extend(bars.iter().map(|bar| {
+        let [from, to, samples] = tables::behind(bar.m);
+        vec![bar.label.to_owned(), bar.m.shown(), from, to, samples]
+    }));
     table.without_empty()
 }
