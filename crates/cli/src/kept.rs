@@ -143,7 +143,8 @@ impl Kept {
         outcome: carefree_lab::run::Outcome,
     ) -> Finished {
         let Kept { store, is_named, mut is_lost, readings, begun, .. } = self;
-        let mut record = Record::of_run(environment, begun, readings, outcome);
+        let run = RunFacts { interrupted: outcome.interrupted, load: outcome.load, ..begun };
+        let mut record = Record::new(environment, run, readings, outcome.failed);
         record.warnings.extend(notes);
         let mut path = None;
         if let Some(mut store) = store.filter(|_| !record.samples.is_empty()) {

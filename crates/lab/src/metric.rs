@@ -97,6 +97,13 @@ pub struct Figure {
     pub(crate) claim: Option<Claim>,
 }
 
+impl Figure {
+    /// The names of its workload and its metric.
+    pub(crate) fn name(&self) -> (&'static str, &'static str) {
+        (self.workload.name(), self.metric.name)
+    }
+}
+
 /// A sentence that compares two units. `{w}` is the unit that did better, `{l}` the other one, `{how}`
 /// what tells them apart.
 #[derive(Clone, Copy, Debug)]
@@ -324,12 +331,12 @@ pub fn of(workload: Workload) -> impl Iterator<Item = &'static Figure> {
 
 /// The figure that a record names, if it is one of ours.
 pub(crate) fn find(workload: &str, metric: &str) -> Option<&'static Figure> {
-    FIGURES.iter().find(|f| f.workload.name() == workload && f.metric.name == metric)
+    FIGURES.iter().find(|figure| figure.name() == (workload, metric))
 }
 
 /// Its place in reports among the figures of its workload; unknown ones come last, by name.
 pub(crate) fn rank<'a>(workload: &str, metric: &'a str) -> (usize, &'a str) {
-    let known = |f: &Figure| f.workload.name() == workload && f.metric.name == metric;
+    let known = |figure: &Figure| figure.name() == (workload, metric);
     (FIGURES.iter().position(known).unwrap_or(FIGURES.len()), metric)
 }
 

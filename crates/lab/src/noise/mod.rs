@@ -21,11 +21,7 @@ pub struct Warning {
 
 impl Warning {
     /// A warning of this kind.
-    pub fn new(
-        kind: WarningKind,
-        message: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Warning {
+    pub fn new(kind: WarningKind, message: impl Into<String>, advice: impl Into<String>) -> Self {
         Warning { kind, message: message.into(), advice: advice.into() }
     }
 }

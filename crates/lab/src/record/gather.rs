@@ -1,25 +1,10 @@
-//! The record of what a runner returns.
+//! The readings of what a runner takes.
 
 use std::collections::BTreeMap;
 
-use super::{Reading, Record, RunFacts, Subject};
-use crate::env::Environment;
+use super::{Reading, Subject};
 use crate::metric;
-use crate::run::{Outcome, Taken};
-
-impl Record {
-    /// Makes the record of a run that began as `begun` says. `readings` are its samples, with those
-    /// of earlier runs that it used again.
-    pub fn of_run(
-        environment: Environment,
-        begun: RunFacts,
-        readings: Vec<Reading>,
-        outcome: Outcome,
-    ) -> Record {
-        let run = RunFacts { interrupted: outcome.interrupted, load: outcome.load, ..begun };
-        Record::new(environment, run, readings, outcome.failed)
-    }
-}
+use crate::run::Taken;
 
 impl Reading {
     /// A sample that the run which began at `run` took.

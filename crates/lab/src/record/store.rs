@@ -8,7 +8,7 @@
 //! unit, workload and parameters ([`Subject`]), the program's own bytes, and the environment,
 //! from the processor to the variables that are set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -182,16 +182,12 @@ fn gather(
 fn free_name(folder: &Path, environment: &Environment) -> PathBuf {
     let started = environment.started.replace(':', "");
     let base = format!("{started}-{}", machine::name(environment));
-    let taken: BTreeSet<_> = records(folder)
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))
-        .collect();
-    let stem = (1..)
-        .map(|number| if number == 1 { base.clone() } else { format!("{base}-{number}") })
-        .find(|stem| !taken.contains(stem))
-        .unwrap_or(base);
-    folder.join(format!("{stem}.jsonl"))
+    let name = |number| match number {
+        1 => format!("{base}.jsonl"),
+        _ => format!("{base}-{number}.jsonl"),
+    };
+    let mut paths = (1_u64..).map(|number| folder.join(name(number)));
+    paths.find(|path| !path.exists()).expect("there are more numbers than files")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use carefree_workloads::named::distinct;
 
 use super::table::{Align, Table, wrap};
-use super::view::{Crew, Figure, Seat, View};
+use super::view::{Crew, Figure, Name, Seat, View};
 use crate::metric::{self, Metric, spoken};
 use crate::number::{self, grouped, micros};
 use crate::record::{Measurement, Parameters, Value};
@@ -30,24 +30,16 @@ pub(super) fn published(view: &View<'_>) -> Vec<Table> {
     tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// A figure that tables show: its workload and metric.
-type Name = (&'static str, &'static str);
-
 fn cell(found: Option<&Measurement>, show: &dyn Fn(&Measurement) -> String) -> String {
     found.map_or_else(|| NOTHING.into(), show)
 }
 
-fn at<'a>(
-    view: &View<'a>,
-    crew: &Crew<'a>,
-    seat: Seat,
-    (workload, metric): Name,
-) -> Option<&'a Measurement> {
-    view.find(crew.at(seat)?, workload, metric)
+fn at<'a>(view: &View<'a>, crew: &Crew<'a>, seat: Seat, name: Name<'_>) -> Option<&'a Measurement> {
+    view.find(crew.at(seat)?, name)
 }
 
 /// The seats for which any crew has this figure.
-fn seats(view: &View<'_>, crews: &[Crew<'_>], figure: Name) -> Vec<Seat> {
+fn seats(view: &View<'_>, crews: &[Crew<'_>], figure: Name<'_>) -> Vec<Seat> {
     let taken = |seat: &Seat| crews.iter().any(|crew| at(view, crew, *seat, figure).is_some());
     Seat::ALL.into_iter().filter(taken).collect()
 }
@@ -60,7 +52,7 @@ struct ByCrew<'v, 'a> {
 }
 
 impl<'v, 'a> ByCrew<'v, 'a> {
-    fn new(title: &str, view: &'v View<'a>, crews: &[Crew<'a>], figures: &[Name]) -> Self {
+    fn new(title: &str, view: &'v View<'a>, crews: &[Crew<'a>], figures: &[Name<'_>]) -> Self {
         let crews = crews.iter().filter(|crew| crew.says(view, figures));
         let crews: Vec<Crew<'a>> = crews.cloned().collect();
         let mut table = Table::new(title).left(["Runtime"]);
@@ -72,7 +64,7 @@ impl<'v, 'a> ByCrew<'v, 'a> {
     /// one, the interval.
     fn figures(
         &mut self,
-        figure: Name,
+        figure: Name<'_>,
         heading: &str,
         show: &dyn Fn(&Measurement) -> (String, Option<String>),
     ) -> bool {
@@ -92,7 +84,7 @@ impl<'v, 'a> ByCrew<'v, 'a> {
 
     /// A column that says how many times the second seat's figure is the first one's, where both
     /// seats have the figure in any row.
-    fn ratios(&mut self, figure: Name, heading: &str, (by, of): (Seat, Seat)) -> bool {
+    fn ratios(&mut self, figure: Name<'_>, heading: &str, (by, of): (Seat, Seat)) -> bool {
         let seats = seats(self.view, &self.crews, figure);
         if !seats.contains(&by) || !seats.contains(&of) {
             return false;
@@ -173,8 +165,8 @@ fn one_crowd(parameters: &Parameters) -> String {
 }
 
 fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
-    const ALLOC: Name = ("alloc", metric::TIME_PER_UNIT.name);
-    const SWITCH: Name = ("switch", metric::TIME_PER_SWITCH.name);
+    const ALLOC: Name<'_> = ("alloc", metric::TIME_PER_UNIT.name);
+    const SWITCH: Name<'_> = ("switch", metric::TIME_PER_SWITCH.name);
     let mut rows = ByCrew::new("Performance Summary", view, crews, &[ALLOC, SWITCH]);
     let mut ratios = false;
     for (figure, heading, ratio, digits, what) in [
@@ -213,7 +205,7 @@ fn range(m: &Measurement) -> Option<String> {
 }
 
 fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
-    const RATE: Name = ("switch", metric::SWITCHES_PER_SECOND.name);
+    const RATE: Name<'_> = ("switch", metric::SWITCHES_PER_SECOND.name);
     let mut rows = ByCrew::new("Context Switching Performance", view, crews, &[RATE]);
     rows.figures(RATE, "Switches/sec", &|m| (grouped(m.median, 0), None));
     rows.ratios(RATE, "Performance Ratio", (Seat::Thread, Seat::Fiber));
@@ -221,7 +213,7 @@ fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
 }
 
 fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
-    const KINDS: [(Name, &str); 4] = [
+    const KINDS: [(Name<'_>, &str); 4] = [
         (("alloc", metric::MEMORY_PER_UNIT.name), "own"),
         (("alloc", metric::WHOLE_MEMORY_PER_UNIT.name), "whole"),
         (("parked", metric::MEMORY_PER_UNIT.name), "parked, own"),
@@ -281,7 +273,7 @@ fn by_mode(
         for seat in Seat::ALL {
             // One unit may stand in several rows of the other tables.
             let Some(who) = crew.at(seat).filter(|who| !seen.contains(who)) else { continue };
-            let [first, second] = metrics.map(|metric| view.find(who, workload, metric.name));
+            let [first, second] = metrics.map(|metric| view.find(who, (workload, metric.name)));
             let (Some(first), Some(second)) = (first, second) else { continue };
             seen.insert(who);
             let name = format!("{} {}\n{}", who.runtime, who.version, view.places[who.place]);

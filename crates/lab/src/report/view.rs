@@ -19,6 +19,9 @@ pub(super) struct View<'a> {
     sizes: BTreeMap<(usize, String), Parameters>,
 }
 
+/// A figure by its workload and metric.
+pub(super) type Name<'n> = (&'n str, &'n str);
+
 /// A figure and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure<'a> {
@@ -101,11 +104,10 @@ impl<'a> Crew<'a> {
     }
 
     /// Whether the row says anything about these figures that no row above has said.
-    pub(super) fn says(&self, view: &View<'_>, figures: &[(&str, &str)]) -> bool {
+    pub(super) fn says(&self, view: &View<'_>, figures: &[Name<'_>]) -> bool {
         self.seats.iter().zip(self.fresh).any(|(who, fresh)| {
-            who.filter(|_| fresh).is_some_and(|who| {
-                figures.iter().any(|(workload, metric)| view.find(who, workload, metric).is_some())
-            })
+            let who = who.filter(|_| fresh);
+            who.is_some_and(|who| figures.iter().any(|name| view.find(who, *name).is_some()))
         })
     }
 }
@@ -158,8 +160,7 @@ impl<'a> View<'a> {
     pub(super) fn find(
         &self,
         who: Who<'_>,
-        workload: &str,
-        metric: &str,
+        (workload, metric): Name<'_>,
     ) -> Option<&'a Measurement> {
         let size = self.size(who.place, workload)?;
         self.figures
@@ -193,7 +194,7 @@ impl<'a> View<'a> {
                 .figures
                 .iter()
                 .filter(|f| f.place == who.place && f.m.subject.workload == workload)
-                .find_map(|f| self.find(who, workload, &f.m.metric))?;
+                .find_map(|f| self.find(who, (workload, &f.m.metric)))?;
             let size = &m.subject.parameters;
             let usual = self.size(who.place, workload) == Some(&plain(size));
             Some(Shown { who, seat, size, usual })

@@ -133,7 +133,7 @@ impl Outcome<'_> {
 fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Option<Outcome<'a>> {
     let find = |seat| {
         let who = crew.at(seat)?;
-        Some((who, view.find(who, figure.workload.name(), figure.metric.name)?))
+        Some((who, view.find(who, figure.name())?))
     };
     let (_, thread) = find(Seat::Thread)?;
     let (who, light) = find(Seat::Fiber).or_else(|| find(Seat::Coroutine))?;

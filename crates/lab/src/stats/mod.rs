@@ -67,19 +67,13 @@ fn bootstrap(values: &[f64], resamples: usize, random: &mut Random) -> Estimate 
 /// # Panics
 /// When one of them has no values, or a value is not a number.
 pub fn ratio(old: &[f64], new: &[f64], random: &mut Random) -> Option<Estimate> {
-    bootstrap_ratio(old, new, RESAMPLES, random)
+    ratio_of(old, new, RESAMPLES, random)
 }
 
-fn bootstrap_ratio(
-    old: &[f64],
-    new: &[f64],
-    resamples: usize,
-    random: &mut Random,
-) -> Option<Estimate> {
+fn ratio_of(old: &[f64], new: &[f64], draws: usize, random: &mut Random) -> Option<Estimate> {
     let (mut old, mut new) = (Draw::new(old), Draw::new(new));
     let median = of_sorted(&new.sorted) / of_sorted(&old.sorted);
-    let ratios: Vec<f64> =
-        (0..resamples).map(|_| new.median(random) / old.median(random)).collect();
+    let ratios: Vec<f64> = (0..draws).map(|_| new.median(random) / old.median(random)).collect();
     let divided = median.is_finite() && ratios.iter().all(|ratio| ratio.is_finite());
     divided.then(|| percentiles(median, ratios))
 }
@@ -252,7 +246,7 @@ mod tests {
         let held = (0..experiments)
             .filter(|_| {
                 let (old, new) = (draw(&mut random), draw(&mut random));
-                let found = bootstrap_ratio(&old, &new, 1_000, &mut random).expect("no zeroes");
+                let found = ratio_of(&old, &new, 1_000, &mut random).expect("no zeroes");
                 found.low <= 1.0 && 1.0 <= found.high
             })
             .count();

@@ -18,6 +18,9 @@ use crate::process::Launch;
 use crate::record::fingerprint;
 use crate::trial::Trial;
 
+/// Variables of a program's environment.
+type Variables = BTreeMap<String, String>;
+
 /// A compiler may take so long, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -99,7 +102,7 @@ impl Runtime {
             stderr: stderr.to_owned(),
         };
         for words in &program.build {
-            let mut command = self.command(words, Some(cache), &program.env, &[]);
+            let mut command = self.command(words, Some(cache), &program.env);
             let reply =
                 ask(&mut command, PATIENCE).map_err(|error| broken(format!("{error:#}"), ""))?;
             if !reply.status.success() {
@@ -137,10 +140,9 @@ impl Runtime {
         &self,
         words: &[String],
         cache: Option<&Path>,
-        env: &BTreeMap<String, String>,
-        more: &[String],
+        env: &Variables,
     ) -> Command {
-        let (words, env) = self.filled(words, cache, env, more);
+        let (words, env) = self.filled(words, cache, env);
         match &self.image {
             Some(image) => {
                 let folder = self.target.folder.clone();
@@ -159,9 +161,8 @@ impl Runtime {
         &self,
         words: &[String],
         cache: Option<&Path>,
-        env: &BTreeMap<String, String>,
-        more: &[String],
-    ) -> (Vec<String>, BTreeMap<String, String>) {
+        env: &Variables,
+    ) -> (Vec<String>, Variables) {
         let places = Places {
             runtime: &self.program,
             bin: &self.bin,
@@ -169,10 +170,8 @@ impl Runtime {
             cache,
             version: &self.version,
         };
-        let mut words = places.fill_all(words);
-        words.extend_from_slice(more);
         let env = env.iter().map(|(name, value)| (name.clone(), places.fill(value))).collect();
-        (words, env)
+        (places.fill_all(words), env)
     }
 }
 
@@ -180,13 +179,15 @@ impl Ready {
     /// How to start it with these orders.
     pub fn launch(&self, trial: &Trial) -> Launch {
         let Ready { runtime, program, cache, .. } = self;
-        let orders = trial.arguments();
         match &runtime.image {
             None => {
-                Launch::plain(runtime.command(&program.run, Some(cache), &program.env, &orders))
+                let mut command = runtime.command(&program.run, Some(cache), &program.env);
+                command.args(trial.arguments());
+                Launch::plain(command)
             }
             Some(image) => {
-                let (words, env) = runtime.filled(&program.run, Some(cache), &program.env, &orders);
+                let (mut words, env) = runtime.filled(&program.run, Some(cache), &program.env);
+                words.extend(trial.arguments());
                 let (folder, cache) = (runtime.target.folder.clone(), cache.clone());
                 let network = trial.workload.needs_network();
                 image.launch(&words, &Inside { folder, cache, env, pin: trial.pin, network })

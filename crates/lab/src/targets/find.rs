@@ -312,7 +312,7 @@ impl Runtime {
     }
 
     fn probe(&self, part: &Part) -> Option<String> {
-        let mut command = self.command(&part.probe, None, &BTreeMap::new(), &[]);
+        let mut command = self.command(&part.probe, None, &BTreeMap::new());
         let reply = ask(&mut command, FETCHING).ok().filter(|reply| reply.status.success())?;
         let version = version::of_output(&reply.stdout, &part.after);
         // Some tell it on standard error, where others warn of something else.

@@ -429,17 +429,12 @@ fn named(wish: &str, targets: &[Target]) -> Result<Runtime> {
 
 /// Refuses the name of a unit that no runtime has.
 fn known_units(units: &[String], targets: &[Target]) -> Result<()> {
-    let known = |name: &&String| {
-        name.parse::<Role>().is_ok()
-            || name.parse::<Unit>().is_ok()
-            || name.as_str() == SEQUENTIAL
-            || targets.iter().any(|target| target.has_unit(name))
-    };
+    let ours = Unit::ALL.iter().map(|unit| unit.name()).chain([SEQUENTIAL]);
     let theirs = targets.iter().flat_map(|target| target.spec.units.keys().map(String::as_str));
-    match units.iter().find(|name| !known(name)) {
-        Some(wrong) => {
-            Err(unknown("unit", wrong, Unit::ALL.iter().map(|u| u.name()).chain(theirs)))
-        }
+    // A role has the name of one of our units.
+    let right: BTreeSet<&str> = ours.chain(theirs).collect();
+    match units.iter().find(|name| !right.contains(name.as_str())) {
+        Some(wrong) => Err(unknown("unit", wrong, right.into_iter())),
         None => Ok(()),
     }
 }

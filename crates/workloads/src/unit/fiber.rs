@@ -6,11 +6,11 @@
 use carefree::Metrics;
 
 use super::gated;
-use super::run::{AllAlive, Run};
+use super::run::{Alive, Run};
 use super::threads::Fibers;
 use crate::answer::Failure;
 
-pub(super) fn run(units: u64, switches: u64, all_alive: AllAlive<'_>) -> Result<Run, Failure> {
+pub(super) fn run(units: u64, switches: u64, all_alive: Alive<'_>) -> Result<Run, Failure> {
     carefree::run(|| {
         let before = carefree::metrics();
         // The runtime counts for all fibers together.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::run::{AllAlive, Run, ns};
+use super::run::{Alive, Run, ns};
 use super::threads::Threads;
 use crate::answer::{Failure, Round};
 
@@ -22,7 +22,7 @@ struct Gate<Thread> {
 pub(super) fn run<U: Threads>(
     units: u64,
     switches: u64,
-    all_alive: AllAlive<'_>,
+    all_alive: Alive<'_>,
     made: fn(u64) -> u64,
 ) -> Result<Run, Failure> {
     let gate = Arc::new(Gate {

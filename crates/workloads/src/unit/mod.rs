@@ -24,7 +24,7 @@ use crate::answer::Failure;
 use crate::named;
 use crate::role::Role;
 
-pub(crate) use run::{AllAlive, Run, ns};
+pub(crate) use run::{Alive, Run, ns};
 
 named! {
     /// A kind of unit that this program measures itself. Those of other runtimes are measured by
@@ -68,7 +68,7 @@ impl Unit {
         self,
         units: u64,
         switches: u64,
-        all_alive: AllAlive<'_>,
+        all_alive: Alive<'_>,
     ) -> Result<Run, Failure> {
         match self {
             Unit::Coroutine => coroutine::run(units, switches, all_alive),

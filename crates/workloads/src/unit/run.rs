@@ -12,7 +12,7 @@ pub(crate) struct Run {
 }
 
 /// Called, and not timed, when every unit is alive and waiting.
-pub(crate) type AllAlive<'a> = &'a mut (dyn FnMut() + Send);
+pub(crate) type Alive<'a> = &'a mut (dyn FnMut() + Send);
 
 /// Nanoseconds, for times that are nowhere near 584 years.
 pub(crate) fn ns(time: Duration) -> u64 {

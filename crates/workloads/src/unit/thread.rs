@@ -5,12 +5,12 @@
 //! prove the switches; each thread reads them once, at its end.
 
 use super::gated;
-use super::run::{AllAlive, Run};
+use super::run::{Alive, Run};
 use super::threads::Kernel;
 use crate::answer::Failure;
 use crate::sys::{self, Usage, UsageWho};
 
-pub(super) fn run(units: u64, switches: u64, all_alive: AllAlive<'_>) -> Result<Run, Failure> {
+pub(super) fn run(units: u64, switches: u64, all_alive: Alive<'_>) -> Result<Run, Failure> {
     let made = |asked| proven(sys::usage(UsageWho::RUSAGE_THREAD), asked);
     gated::run::<Kernel>(units, switches, all_alive, made)
 }

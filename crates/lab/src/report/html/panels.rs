@@ -74,13 +74,12 @@ fn gated(view: &View<'_>, workload: Workload) -> Vec<Markup> {
     let named = |(who, seat)| (who, seat, label(view, who));
     let units: Vec<(Who<'_>, Seat, String)> = view.units().into_iter().map(named).collect();
     let chart = |figure: &Figure| {
-        let Metric { name, quantity } = figure.metric;
         let found = units.iter().filter_map(|(who, seat, label)| {
-            let m = view.find(*who, workload.name(), name)?;
+            let m = view.find(*who, figure.name())?;
             Some(Bar { label, class: class(*seat), m })
         });
         let bars: Vec<Bar<'_>> = found.collect();
-        (!bars.is_empty()).then(|| bars::chart(figure.chart, "", quantity, &bars))
+        (!bars.is_empty()).then(|| bars::chart(figure.chart, "", figure.metric.quantity, &bars))
     };
     charted(workload).into_iter().filter_map(chart).collect()
 }

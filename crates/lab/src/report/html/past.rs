@@ -8,7 +8,7 @@ use super::bars::direction;
 use super::curves::{Chart, Curve};
 use super::markup::list;
 use crate::history::{self, Series};
-use crate::metric::{FIGURES, Figure, Metric, Quantity};
+use crate::metric::{FIGURES, Figure, Quantity};
 use crate::record::Record;
 use crate::report::text;
 use crate::version::version_key;
@@ -38,12 +38,11 @@ pub(super) fn charts(records: &[Record]) -> Markup {
     figures.sort_by_key(|figure| figure.metric.quantity == Quantity::Bytes);
     let mut charts = Vec::new();
     for figure in figures {
-        let Metric { name, quantity } = figure.metric;
         // Units of one runtime share a chart.
         let mut groups: BTreeMap<(&str, bool, String), Vec<&Series<'_>>> = BTreeMap::new();
         for series in &all {
             let (m, _) = series.points[0];
-            if (&*m.subject.workload, &*m.metric) == (figure.workload.name(), name) {
+            if (&*m.subject.workload, &*m.metric) == figure.name() {
                 let published = m.ci_low.is_none();
                 let key = (&*m.subject.runtime, published, m.subject.parameters.to_string());
                 groups.entry(key).or_default().push(series);
@@ -51,7 +50,8 @@ pub(super) fn charts(records: &[Record]) -> Markup {
         }
         for ((runtime, published, _), group) in groups {
             let published = if published { ", published" } else { "" };
-            charts.push(chart(format!("{runtime}{published}: {}", figure.curve), quantity, &group));
+            let title = format!("{runtime}{published}: {}", figure.curve);
+            charts.push(chart(title, figure.metric.quantity, &group));
         }
     }
     let grid =

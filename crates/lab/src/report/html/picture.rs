@@ -24,8 +24,7 @@ const EDGE: usize = 20;
 pub(in crate::report) fn render(records: &[Record]) -> String {
     let view = View::new(records);
     let mut units = view.units();
-    let found =
-        |who: Who<'_>, figure: &Figure| view.find(who, figure.workload.name(), figure.metric.name);
+    let found = |who: Who<'_>, figure: &Figure| view.find(who, figure.name());
     let mut columns: Vec<&Figure> = FIGURES.iter().filter(|f| !f.column.is_empty()).collect();
     units.retain(|(who, _)| columns.iter().any(|column| found(*who, column).is_some()));
     columns.retain(|column| units.iter().any(|(who, _)| found(*who, column).is_some()));
