@@ -3,7 +3,7 @@
 //! A fiber has its own copy of the program's thread-local variables, so those of may, tokio and
 //! Boost, linked into the program that compares, would be measured as Carefree's memory.
 
-use carefree_benches::workload::Scale;
+use carefree_benches::scale::Scale;
 use carefree_benches::{child, ours};
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
 //! Measuring in a fresh process: the benchmark runs itself again.
 
 use crate::peer::Peer;
-use crate::workload::{Scale, WORKLOADS};
+use crate::scale::Scale;
+use crate::workload::WORKLOADS;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;

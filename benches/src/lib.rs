@@ -10,6 +10,8 @@ pub mod machine;
 pub mod memory;
 pub mod ours;
 pub mod peer;
+pub mod sample;
+pub mod scale;
 pub mod workload;
 
 /// Tests that map much memory, or count the process's, take turns.

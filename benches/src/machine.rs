@@ -1,8 +1,23 @@
-//! What the machine itself costs: processor time, and fresh pages.
+//! The machine: its cores, and what it costs itself: processor time, and fresh pages.
 
 use std::io;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
+
+static WORKERS: AtomicUsize = AtomicUsize::new(1);
+
+/// Has peers use all cores, or one.
+pub(crate) fn use_cores(all: bool) {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    WORKERS.store(if all { cores() } else { 1 }, Ordering::Relaxed);
+}
+
+/// Worker threads that a peer is to have.
+pub fn workers() -> usize {
+    WORKERS.load(Ordering::Relaxed)
+}
 
 /// Processor time this process has used, in user and kernel mode together.
 pub fn cpu_time() -> Duration {

@@ -36,6 +36,11 @@ impl Memory {
     pub fn whole(&self) -> u64 {
         self.resident + self.page_tables + self.kernel
     }
+
+    /// All of it, resident pages, page tables, and the kernel's.
+    pub fn parts(&self) -> [u64; 4] {
+        [self.whole(), self.resident, self.page_tables, self.kernel]
+    }
 }
 
 /// The sum of the lines of `file` that these names begin, in bytes.

@@ -20,6 +20,7 @@ pub const PEER: Peer = Peer {
     readers: Some(readers),
     channel: Some(channel),
     crossbeam: Some(crossbeam),
+    elsewhere: None,
 };
 
 fn coroutine(rounds: u64) -> u64 {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use crate::boost::Answer;
+use crate::machine;
+use crate::scale::Scale;
 
 /// One runtime or library, and how it does what the workloads ask for. `None` where it has no such
 /// thing.
@@ -36,7 +38,13 @@ pub struct Peer {
     pub channel: Option<fn(rounds: u64) -> u64>,
     /// The same by crossbeam's channels.
     pub crossbeam: Option<fn(rounds: u64) -> u64>,
+    /// Takes samples in a program of its own, in place of the functions above; `None` for what it does not
+    /// do.
+    pub elsewhere: Option<Elsewhere>,
 }
+
+/// See [`Peer::elsewhere`].
+pub type Elsewhere = fn(workload: &str, scale: Scale) -> Option<io::Result<Vec<f64>>>;
 
 /// See [`Peer::readers`]; each pair is a socket to read from and its other end.
 pub type Readers =
@@ -101,21 +109,33 @@ macro_rules! ping_pong {
 /// See [`Peer::parked`].
 pub type Parked = fn(units: usize, look: &mut dyn FnMut()) -> io::Result<usize>;
 
-/// The unit that ran last, by which a unit sees whether its yield let another one run.
-#[derive(Debug, Default)]
-pub struct Turn(AtomicUsize);
+/// The unit that ran last, by which a unit sees whether its yield let another one run. On several cores
+/// it is not looked at: cores that write to the same line would be all that is measured.
+#[derive(Debug)]
+pub struct Turn {
+    last: AtomicUsize,
+    one_core: bool,
+}
+
+impl Default for Turn {
+    fn default() -> Turn {
+        Turn { last: AtomicUsize::new(0), one_core: machine::workers() == 1 }
+    }
+}
 
 impl Turn {
     /// Before a yield.
     #[inline(always)]
     pub fn take(&self, me: usize) {
-        self.0.store(me, Relaxed);
+        if self.one_core {
+            self.last.store(me, Relaxed);
+        }
     }
 
     /// After it: 1 if another unit has run since.
     #[inline(always)]
     pub fn passed(&self, me: usize) -> u64 {
-        u64::from(self.0.load(Relaxed) != me)
+        u64::from(self.one_core && self.last.load(Relaxed) != me)
     }
 }
 

@@ -1,12 +1,9 @@
 //! The rows: what is done, in which process, how often, and what it should cost.
 
-use crate::machine;
-use crate::memory::Memory;
 use crate::peer::Peer;
-use carefree_workloads::limits;
+use crate::sample;
+use crate::scale::Scale;
 use std::io;
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 /// One line of the table.
 #[derive(Debug)]
@@ -77,7 +74,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 21,
         flag: None,
-        sample: coroutine,
+        sample: sample::coroutine,
     },
     Workload {
         name: "yield",
@@ -87,7 +84,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 15,
         flag: None,
-        sample: yields,
+        sample: sample::yields,
     },
     Workload {
         name: "yield-shared",
@@ -97,7 +94,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: Some("carefree"),
         rounds: 9,
         flag: None,
-        sample: yields,
+        sample: sample::yields,
     },
     Workload {
         name: "channel",
@@ -111,7 +108,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 15,
         flag: None,
-        sample: |peer, scale| hand_overs(peer, peer.channel?, scale),
+        sample: |peer, scale| sample::hand_overs(peer, peer.channel?, scale),
     },
     Workload {
         name: "crossbeam",
@@ -125,7 +122,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 7,
         flag: None,
-        sample: |peer, scale| hand_overs(peer, peer.crossbeam?, scale),
+        sample: |peer, scale| sample::hand_overs(peer, peer.crossbeam?, scale),
     },
     Workload {
         name: "warm",
@@ -139,7 +136,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 21,
         flag: None,
-        sample: warm_spawns,
+        sample: sample::warm_spawns,
     },
     Workload {
         name: "warm-shared",
@@ -149,7 +146,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: Some("carefree"),
         rounds: 9,
         flag: None,
-        sample: warm_spawns,
+        sample: sample::warm_spawns,
     },
     Workload {
         name: "cold",
@@ -163,7 +160,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 11,
         flag: None,
-        sample: spawns,
+        sample: sample::spawns,
     },
     Workload {
         name: "throughput",
@@ -177,7 +174,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 15,
         flag: None,
-        sample: throughput,
+        sample: sample::throughput,
     },
     Workload {
         name: "sleepers",
@@ -198,20 +195,22 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 7,
         flag: None,
-        sample: sleepers,
+        sample: sample::sleepers,
     },
     Workload {
         name: "parked",
         lines: &[
             Line { name: "parked unit, whole memory", unit: "KiB", target: Target::AtMost(4.7) },
-            Line { name: "parked unit, resident memory alone", unit: "KiB", target: Target::None },
+            Line { name: "of it resident pages", unit: "KiB", target: Target::None },
+            Line { name: "page tables", unit: "KiB", target: Target::None },
+            Line { name: "the kernel's stacks and objects", unit: "KiB", target: Target::None },
         ],
         process: Process::Fresh,
         environment: &[],
         only: None,
         rounds: 5,
         flag: None,
-        sample: parked,
+        sample: sample::parked,
     },
     Workload {
         name: "reading",
@@ -225,7 +224,7 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 5,
         flag: None,
-        sample: reading,
+        sample: sample::reading,
     },
     Workload {
         name: "million",
@@ -246,155 +245,20 @@ pub const WORKLOADS: &[Workload] = &[
         only: None,
         rounds: 1,
         flag: Some("--million"),
-        sample: million,
+        sample: sample::million,
     },
 ];
 
-/// How much work is done, and the clock that times it.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// Smaller crowds and fewer rounds.
-    pub quick: bool,
-    /// Count this process's processor time, not the time that passed: see the README.
-    pub cpu: bool,
-}
-
-impl Scale {
-    /// The scale that these arguments ask for, which are taken out of them.
-    pub fn take(arguments: &mut Vec<String>) -> Scale {
-        let mut has = |flag: &str| {
-            let before = arguments.len();
-            arguments.retain(|argument| argument != flag);
-            arguments.len() < before
-        };
-        Scale { quick: has("--quick"), cpu: has("--cpu") }
-    }
-
-    /// The arguments that ask for this scale.
-    pub fn flags(self) -> impl Iterator<Item = &'static str> {
-        let flags = [(self.quick, "--quick"), (self.cpu, "--cpu")];
-        flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag)
-    }
-
-    /// Nanoseconds of `work`, with what it returned.
-    fn timed<T>(self, work: impl FnOnce() -> T) -> (f64, T) {
-        let (start, cpu) = (Instant::now(), machine::cpu_time());
-        let result = work();
-        let (passed, used) = (start.elapsed(), machine::cpu_time() - cpu);
-        let time = if self.cpu { used } else { passed };
-        (time.as_nanos() as f64, result)
+impl Workload {
+    /// Whether it is also done on all cores.
+    pub fn uses_cores(&self) -> bool {
+        self.only.is_none() && self.name != "coroutine"
     }
 }
 
-fn coroutine(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let run = peer.coroutine?;
-    let rounds: u64 = if scale.quick { 500_000 } else { 5_000_000 };
-    let (nanos, sum) = scale.timed(|| run(rounds));
-    assert_eq!(sum, rounds * (rounds + 1) / 2, "{}: a ball was lost", peer.name);
-    Some(Ok(vec![nanos / (2 * rounds) as f64]))
-}
-
-fn yields(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let run = peer.crowd?;
-    let yields = if scale.quick { 100_000 } else { 1_000_000 } / peer.fewer;
-    let (nanos, answer) = scale.timed(|| run(2, yields));
-    assert_eq!(answer.yields, 2 * yields, "{}: yields are missing", peer.name);
-    // A yield that lets no other unit run is none. (Half suffices because of tokio: it wakes tasks in
-    // the reverse order of their yields, so that of two tasks every other yield returns to its task.)
-    let share = answer.switched as f64 / answer.yields as f64;
-    assert!(share > 0.49, "{}: {share} of the yields switched", peer.name);
-    Some(Ok(vec![nanos / answer.yields as f64]))
-}
-
-fn hand_overs(
-    peer: &Peer,
-    run: fn(rounds: u64) -> u64,
-    scale: Scale,
-) -> Option<io::Result<Vec<f64>>> {
-    let rounds = if scale.quick { 10_000 } else { 100_000 } / peer.fewer;
-    let (nanos, sum) = scale.timed(|| run(rounds));
-    assert_eq!(sum, rounds * (rounds + 1) / 2, "{}: a ball was lost", peer.name);
-    Some(Ok(vec![nanos / (2 * rounds) as f64]))
-}
-
-fn spawns(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let run = peer.crowd?;
-    let units = if scale.quick { 2_000 } else { 10_000 } / peer.fewer as usize;
-    let (nanos, answer) = scale.timed(|| run(units, 2));
-    assert_eq!(answer.yields, 2 * units as u64, "{}: yields are missing", peer.name);
-    Some(Ok(vec![nanos / units as f64]))
-}
-
-fn warm_spawns(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let _ = spawns(peer, scale)?;
-    spawns(peer, scale)
-}
-
-fn throughput(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let run = peer.crowd?;
-    let _ = run(1_000, 100);
-    let (nanos, answer) = scale.timed(|| run(1_000, 100));
-    assert_eq!(answer.yields, 100_000, "{}: yields are missing", peer.name);
-    Some(Ok(vec![nanos / 1e6]))
-}
-
-fn sleepers(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let run = peer.sleepers?;
-    let units = if scale.quick { 1_000 } else { 10_000 };
-    let _ = run(units, Duration::from_millis(1));
-    let (start, cpu) = (Instant::now(), machine::cpu_time());
-    let slept = run(units, Duration::from_millis(100));
-    let (passed, used) = (start.elapsed(), machine::cpu_time() - cpu);
-    assert_eq!(slept, units, "{}: some slept too short", peer.name);
-    Some(Ok([passed, used].map(|time| time.as_nanos() as f64 / 1e6).to_vec()))
-}
-
-/// Memory grown while `units` wait, whole and resident, and the time until they all did. `prepare`
-/// makes what a number of units needs, which does not count, and `run` has them wait.
-fn grown<N>(
-    peer: &Peer,
-    units: usize,
-    prepare: impl Fn(usize) -> io::Result<N>,
-    run: impl Fn(N, &mut dyn FnMut()) -> io::Result<usize>,
-) -> io::Result<(f64, f64, Duration)> {
-    // One unit first: starting the runtime is not the unit's cost.
-    run(prepare(1)?, &mut || ())?;
-    let needs = prepare(units)?;
-    let before = Memory::now()?;
-    let start = Instant::now();
-    let mut after = Err(io::Error::other("memory was not looked at"));
-    let mut took = Duration::ZERO;
-    let waited = run(needs, &mut || {
-        took = start.elapsed();
-        after = Memory::now();
-    })?;
-    let after = after?;
-    assert_eq!(waited, units, "{}: some did not wait", peer.name);
-    let whole = after.whole() as f64 - before.whole() as f64;
-    let resident = after.resident as f64 - before.resident as f64;
-    Ok((whole, resident, took))
-}
-
-fn parked(peer: &Peer, scale: Scale) -> Option<io::Result<Vec<f64>>> {
-    let units = if scale.quick { 5_000 } else { 10_000 };
-    let kib = 1024.0 * units as f64;
-    let grown = grown(peer, units, Ok, peer.parked?);
-    Some(grown.map(|(whole, resident, _)| vec![whole / kib, resident / kib]))
-}
-
-fn reading(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
-    // Each unit needs two descriptors.
-    const UNITS: usize = 8_000;
-    let pairs = |units| {
-        limits::raise_open_files(2 * units as u64 + 100)?;
-        (0..units).map(|_| UnixStream::pair()).collect()
-    };
-    let grown = grown(peer, UNITS, pairs, peer.readers?);
-    Some(grown.map(|(whole, _, _)| vec![whole / (1024.0 * UNITS as f64)]))
-}
-
-fn million(peer: &Peer, _: Scale) -> Option<io::Result<Vec<f64>>> {
-    let gib = (1u64 << 30) as f64;
-    let grown = grown(peer, 1_000_000, Ok, peer.parked?);
-    Some(grown.map(|(whole, _, took)| vec![whole / gib, took.as_secs_f64()]))
+impl Line {
+    /// Whether its figures are of memory, not of time.
+    pub fn is_memory(&self) -> bool {
+        self.unit.ends_with("iB")
+    }
 }

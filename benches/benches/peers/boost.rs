@@ -25,5 +25,6 @@ pub(crate) fn peer() -> Option<Peer> {
         readers: None,
         channel: None,
         crossbeam: None,
+        elsewhere: None,
     })
 }

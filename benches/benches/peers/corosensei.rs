@@ -20,6 +20,7 @@ pub(crate) const PEER: Peer = Peer {
     readers: None,
     channel: None,
     crossbeam: None,
+    elsewhere: None,
 };
 
 fn coroutine(rounds: u64) -> u64 {

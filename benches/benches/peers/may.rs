@@ -1,5 +1,7 @@
-//! may: stackful coroutines on worker threads. One worker here, pinned like the other peers.
+//! may: stackful coroutines on worker threads: one that is pinned like the other peers, or one for each
+//! core.
 
+use carefree_benches::machine;
 use carefree_benches::peer::{Answer, Peer, Turn, stint, sum};
 use may::coroutine::{self, JoinHandle};
 use std::io;
@@ -17,10 +19,11 @@ pub(crate) const PEER: Peer = Peer {
     readers: None,
     channel: Some(channel),
     crossbeam: None,
+    elsewhere: None,
 };
 
 fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    may::config().set_workers(1);
+    may::config().set_workers(machine::workers());
     // SAFETY: may asks that the body not overflow its stack and keep no reference to thread-local
     // storage across a switch. The bodies here are a few shallow calls and use none.
     unsafe { coroutine::spawn(body) }

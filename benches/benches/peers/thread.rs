@@ -18,6 +18,7 @@ pub(crate) const PEER: Peer = Peer {
     readers: Some(readers),
     channel: Some(channel),
     crossbeam: Some(crossbeam),
+    elsewhere: None,
 };
 
 fn join<T>(handle: JoinHandle<T>) -> T {

@@ -1,5 +1,7 @@
-//! tokio: stackless tasks on the current-thread runtime, the faster of its two on one core.
+//! tokio: stackless tasks on the current-thread runtime, the faster of its two on one core, or on all cores
+//! on the other, with its default number of workers.
 
+use carefree_benches::machine;
 use carefree_benches::peer::{Answer, Peer, Turn, sum};
 use std::io;
 use std::sync::Arc;
@@ -19,15 +21,30 @@ pub(crate) const PEER: Peer = Peer {
     readers: None,
     channel: Some(channel),
     crossbeam: None,
+    elsewhere: None,
 };
 
-/// The runtime of this thread, started at first use as a program's would be.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+/// Runs a future as users' programs would: by the current-thread runtime, or as a task of the other one,
+/// whose workers take tasks that its own spawn faster than the main thread's.
+fn block_on<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    if machine::workers() == 1 {
+        block_on_here(future)
+    } else {
+        block_on_here(async { join(tokio::spawn(future)).await })
+    }
+}
+
+/// The same by the calling thread, whichever the runtime.
+fn block_on_here<T>(future: impl Future<Output = T>) -> T {
+    // Started at first use as a program's would be.
     thread_local! {
-        static RUNTIME: Runtime = Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .expect("tokio's runtime starts");
+        static RUNTIME: Runtime = match machine::workers() {
+            1 => Builder::new_current_thread(),
+            _ => Builder::new_multi_thread(),
+        }
+        .enable_time()
+        .build()
+        .expect("tokio's runtime starts");
     }
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
@@ -111,7 +128,7 @@ fn channel(rounds: u64) -> u64 {
 }
 
 fn parked(units: usize, look: &mut dyn FnMut()) -> io::Result<usize> {
-    block_on(async move {
+    block_on_here(async move {
         let release = Arc::new(Semaphore::new(0));
         let waiting = Arc::new(AtomicUsize::new(0));
         let handles: Vec<_> = (0..units)
