@@ -36,13 +36,15 @@ impl Lookout {
     }
 
     /// To be called by the thread: waits on `bed` until a carrier wakes, unless `all_sleep` says that one is
-    /// awake.
-    pub fn rest(&self, bed: &Idle, all_sleep: impl FnOnce() -> bool) {
+    /// awake. Returns whether it waited.
+    pub fn rest(&self, bed: &Idle, all_sleep: impl FnOnce() -> bool) -> bool {
         self.rests.store(true, Ordering::SeqCst);
-        if all_sleep() {
+        let rests = all_sleep();
+        if rests {
             bed.wait(None);
         }
         self.rests.store(false, Ordering::SeqCst);
+        rests
     }
 
     #[inline]

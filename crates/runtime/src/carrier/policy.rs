@@ -63,13 +63,16 @@ pub(crate) const PACED_AFRESH: u32 = 15;
 pub(crate) const DOZE: u64 = 1_000_000;
 /// Between two looks of the monitor, while carriers run.
 #[cfg(not(loom))]
-pub(crate) const LOOK: Duration = Duration::from_millis(3);
+pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// The same while fibers keep carriers and others wait.
 #[cfg(not(loom))]
 pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
 /// The longest time between two looks while fibers keep carriers and none waits.
 #[cfg(not(loom))]
 pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
+/// Carriers that are added at once, at least, if so many fibers wait.
+#[cfg(not(loom))]
+pub(crate) const AT_ONCE: u32 = 4;
 /// How often the number of carriers that are added at once is doubled, look by look.
 #[cfg(not(loom))]
 pub(crate) const RAMP: u32 = 5;

@@ -27,7 +27,7 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch, launch_undisturbed};
 use crate::carrier::lookout::MONITOR;
-use crate::carrier::policy::{LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP};
+use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP};
 use crate::carrier::runtimes;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -69,10 +69,13 @@ fn watch(bed: &Idle) {
     let mut runtimes = Vec::with_capacity(RUNTIMES);
     let mut pause = LOOK;
     loop {
-        MONITOR.rest(bed, all_sleep);
-        let next = clock::after(pause);
-        while clock::now() < next {
-            bed.wait(Some(next));
+        // What a carrier does from its waking on is seen at the next look.
+        let first = MONITOR.rest(bed, all_sleep);
+        if !first {
+            let next = clock::after(pause);
+            while clock::now() < next {
+                bed.wait(Some(next));
+            }
         }
         // None ends while it is looked at, and the list is not kept from changing. Without a place for
         // it, a runtime has no help this time.
@@ -84,7 +87,7 @@ fn watch(bed: &Idle) {
         let found = runtimes.drain(..).map(|runtime| {
             // Meanwhile it is not dormant.
             runtime.visit();
-            let found = look_at(&runtime);
+            let found = look_at(&runtime, first);
             runtime.leave();
             found
         });
@@ -115,15 +118,15 @@ enum Found {
     Waiting,
 }
 
-/// Looks at the carriers of one runtime.
-fn look_at(runtime: &Arc<Shared>) -> Found {
+/// Looks at the carriers of one runtime; at the first look since all slept, none is stuck.
+fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
     let sleepers = &runtime.sleepers;
     if runtime.has_stopped() {
         return Found::Nothing;
     }
     let (mut stuck, mut queued) = (0, 0);
     for carrier in &runtime.carriers {
-        if is_stuck(runtime, carrier) {
+        if is_stuck(runtime, carrier, first) {
             stuck += 1;
             carrier.rescue();
             queued += carrier.queue.len();
@@ -142,8 +145,11 @@ fn look_at(runtime: &Arc<Shared>) -> Found {
         (_, 0) => Found::Kept,
         _ => Found::Waiting,
     };
-    if found != Found::Waiting || sleepers.some_search() || !runtime.carriers.has_room() {
+    if found != Found::Waiting {
         runtime.ramp.store(0, Ordering::Relaxed);
+        return found;
+    }
+    if sleepers.some_search() || !runtime.carriers.has_room() {
         return found;
     }
     if sleepers.some_are_down() {
@@ -155,10 +161,14 @@ fn look_at(runtime: &Arc<Shared>) -> Found {
     }
     let free = sleepers.active().saturating_sub(stuck);
     let missing = (runtime.carriers.base() as u32).saturating_sub(free);
-    // More of them from look to look, for each may be kept at once; but no more than have something to do.
+    // Several at once, and more of them each time, for each may be kept as soon as it runs, and has to wait
+    // for a processor before; but no more than have something to do.
     let ramp = runtime.ramp.load(Ordering::Relaxed);
-    let more = (missing << ramp).min(u32::try_from(queued).unwrap_or(u32::MAX));
-    runtime.ramp.store(if more > 0 { (ramp + 1).min(RAMP) } else { 0 }, Ordering::Relaxed);
+    let wanted = if missing == 0 { 0 } else { missing.max(AT_ONCE) << ramp };
+    let more = wanted.min(u32::try_from(queued).unwrap_or(u32::MAX));
+    if more > 0 {
+        runtime.ramp.store((ramp + 1).min(RAMP), Ordering::Relaxed);
+    }
     for _ in 0..more {
         match add(runtime) {
             Ok(true) => _ = runtime.added.fetch_add(1, Ordering::Relaxed),
@@ -173,8 +183,8 @@ fn look_at(runtime: &Arc<Shared>) -> Found {
 }
 
 /// Whether a fiber keeps `carrier`: it has made no switch since the last look, and that not because it
-/// has got no processor since.
-fn is_stuck(runtime: &Shared, carrier: &Carrier) -> bool {
+/// has got no processor since. (At the `first` look there is none before.)
+fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
     /// Nanoseconds of a processor, after which it has had one.
     const SOME: u64 = 200_000;
     let (sleepers, index, thread) = (&runtime.sleepers, carrier.index(), carrier.thread());
@@ -184,7 +194,7 @@ fn is_stuck(runtime: &Shared, carrier: &Carrier) -> bool {
     let time = cpu_time(thread);
     // 0 is for none.
     let switches = carrier.switches() + 1;
-    if carrier.looked_at.swap(switches, Ordering::Relaxed) != switches {
+    if carrier.looked_at.swap(switches, Ordering::Relaxed) != switches || first {
         carrier.cpu_time.store(time, Ordering::Relaxed);
         return false;
     }
