@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -36,6 +37,11 @@ pub(crate) enum Command {
     History(History),
     /// Tells whether fibers work here, how, and what limits them.
     Doctor(Doctor),
+    /// Runs a program whose threads become fibers.
+    #[command(
+        after_help = "The program's exit status is ours. What it needs to know is in docs/run.md."
+    )]
+    Run(Run),
     /// Runs fibers to see that they work: `doctor` starts itself with this, in another process.
     #[command(name = "__fibers", hide = true)]
     Fibers,
@@ -45,6 +51,43 @@ pub(crate) enum Command {
         /// The sample's orders, as `key=value`.
         orders: Vec<String>,
     },
+}
+
+/// The orders of `carefree run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Kernel threads that run the fibers [default: one a processor; one for Python and Ruby].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) carriers: Option<u32>,
+
+    /// Stack of threads that ask for none, in bytes or with K, M or G [default: `ulimit -s`].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) stack: Option<String>,
+
+    /// Leave the programs that it starts as they are.
+    #[arg(long, conflicts_with = "children")]
+    pub(crate) only: bool,
+
+    /// Have the programs that it starts run on fibers, too (the default).
+    #[arg(long)]
+    pub(crate) children: bool,
+
+    /// At the end, write what was done to a file: as JSON if its name ends so, else as text.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Do not run a program whose threads cannot become fibers.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// The program, and its arguments.
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The orders of `carefree bench`.

@@ -7,6 +7,7 @@ mod kept;
 mod out;
 mod progress;
 mod records;
+mod run;
 mod sample;
 mod targets;
 mod terminal;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Compare(orders) => records::compare(&orders),
         Command::History(orders) => records::history(&orders),
         Command::Doctor(orders) => doctor::doctor(&orders),
+        Command::Run(orders) => run::run(&orders),
         Command::Fibers => doctor::try_fibers(),
         Command::Sample { orders } => sample::sample(&orders),
     }

@@ -44,6 +44,8 @@
 #[macro_use]
 mod call;
 
+pub use call::host;
+
 mod descriptor;
 mod futex;
 mod wait;

@@ -24,6 +24,7 @@ use carefree_runtime::{Reason, lot};
 use libc::{siginfo_t, sigset_t, timespec};
 
 use crate::call::answer::{Answer, answer, interruption, told};
+use crate::call::host;
 use crate::call::own_file::OwnFile;
 use crate::call::sys::{self, Number};
 use crate::call::user::User;
@@ -57,13 +58,17 @@ extern "C-unwind" fn raw_sigsuspend(mask: User<sigset_t>) -> c_int {
 interpose! {
     /// `sigwait(3)`.
     safe fn sigwait(set: User<sigset_t>, signal: User<c_int>) -> c_int, linked "__sigwait" {
-        match wait_for_one(set, User::NULL, NEVER) {
-            Ok(number) => {
-                // SAFETY: libc's function writes to it unasked.
-                unsafe { signal.write_seen(number as c_int) };
-                0
+        loop {
+            match wait_for_one(set, User::NULL, NEVER) {
+                Ok(number) => {
+                    // SAFETY: libc's function writes to it unasked.
+                    unsafe { signal.write_seen(number as c_int) };
+                    return 0;
+                }
+                // A handler has run, or another thread of the host's has taken the signal.
+                Err(libc::EINTR) if host::is_hosted() => _ = host::again(&()),
+                Err(errno) => return told(errno),
             }
-            Err(errno) => told(errno),
         }
     }
 }
@@ -109,6 +114,15 @@ interpose! {
 fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> Answer {
     let mut coming: Option<OwnFile> = None;
     loop {
+        if let Some(host) = host::get().filter(|_| host::is_hosted()) {
+            // The kernel uses 8 bytes of a set.
+            if let Some(taken) = (host.take_signal)(set.cast::<u64>().read()?) {
+                if !info.is_null() {
+                    info.write(taken)?;
+                }
+                return Ok(taken.si_signo as usize);
+            }
+        }
         let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
         let time = User::lend(&mut at_once);
         let arguments = [set.into(), info.into(), time.into(), SIGNALS.into()];
@@ -165,6 +179,10 @@ struct Watch {
 
 /// Waits until a handler has run on a thread with this mask: `EINTR`, or why the wait was cut short.
 fn until_handled(mask: Option<u64>) -> Answer {
+    if let Some(host) = host::get().filter(|_| host::is_hosted()) {
+        (host.suspend)(mask);
+        return Err(libc::EINTR);
+    }
     carefree_runtime::interrupted().map_err(interruption)?;
     let arguments = [0usize.into(), libc::EFD_CLOEXEC.into()];
     let stop = sys::call(Number::EVENTFD2, arguments)?;

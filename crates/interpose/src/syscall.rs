@@ -11,6 +11,7 @@
 use std::ffi::{c_int, c_long};
 
 use crate::call::answer::answer;
+use crate::call::host;
 use crate::call::sys::Word;
 use crate::call::user::{User, word};
 use crate::call::{fiber, uninterrupted};
@@ -249,7 +250,10 @@ unsafe fn by_a_fiber(number: c_long, arguments: [usize; 6]) -> c_long {
                     })
                 })
             }
-            _ => syscall::original(number, a, b, c, d, e, f),
+            _ => {
+                let hosted = host::get().and_then(|host| (host.call)(number, arguments));
+                hosted.unwrap_or_else(|| syscall::original(number, a, b, c, d, e, f))
+            }
         }
     }
 }

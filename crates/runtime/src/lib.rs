@@ -8,7 +8,8 @@
 //!
 //! A module stands above all that it imports. From the bottom, a folder each: `protocol` (knows nothing
 //! of fibers), `fiber` (one at rest), `carrier` (what runs fibers), `wait`, `handle`, `inspect` (what
-//! crates that report on the runtime see of it), `process` (runtimes, forks, deadlocks), `api`. Where a
+//! crates that report on the runtime see of it), `process` (runtimes, forks, deadlocks), `api`, `hosted` (the
+//! threads of programs that know no fibers). Where a
 //! lower floor needs what a higher one does, it is handed a function (`carrier::census::set_look`,
 //! `fiber::furnish::Refused`); crates that report are called by [`inspect::Hooks`].
 
@@ -35,6 +36,9 @@ pub mod inspect;
 mod process;
 
 mod api;
+
+#[cfg(not(loom))]
+pub mod hosted;
 
 #[cfg(all(test, not(loom)))]
 mod crowds;

@@ -115,6 +115,13 @@ impl Block {
         unsafe { self.low().add(self.layout.tid).cast::<u32>().read() }
     }
 
+    /// Gives the next fiber on this block an id that no other has had: for programs that tell threads
+    /// apart by their ids, long after some have ended.
+    pub fn renew_id(&mut self) {
+        // SAFETY: the word lies in the block, which no fiber uses: it is borrowed mutably.
+        unsafe { self.low().add(self.layout.tid).cast::<u32>().write(new_id()) };
+    }
+
     /// Prefetches what [`reset`](Self::reset) would otherwise wait for, given that the thread control
     /// block is in the cache.
     #[inline(always)]

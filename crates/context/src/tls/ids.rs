@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const IDS: Range<u32> = 1 << 23..1 << 30;
 
 /// Whether a thread id found in a thread control block is a fiber's.
-pub(super) fn is_fiber_id(id: u32) -> bool {
+#[inline]
+pub fn is_fiber_id(id: u32) -> bool {
     IDS.contains(&id)
 }
 

@@ -23,7 +23,9 @@ use std::ffi::c_void;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 
+use super::glibc;
 use super::keys::{self, KeyTable};
 use super::libraries::Libraries;
 use super::robust_mutexes;
@@ -114,6 +116,33 @@ impl Layout {
         } else {
             taken.map(|a| a.end.min(self.reserve.end) - self.reserve.start).max().unwrap_or(0)
         }
+    }
+
+    /// The lowest address of the block of the thread or fiber whose `pthread_t` is `pthread`.
+    #[inline]
+    pub fn low_of(&self, pthread: *mut u8) -> *mut u8 {
+        pthread.wrapping_sub(self.pthread.start)
+    }
+
+    /// The id that libc keeps for a thread or fiber: what `gettid` would say on it.
+    ///
+    /// # Safety
+    /// `pthread` is the `pthread_t` of a thread or fiber whose control block is still mapped.
+    #[inline]
+    pub unsafe fn id_of(&self, pthread: *mut u8) -> u32 {
+        // SAFETY: the word lies in the control block. Only its own thread or fiber writes to it, before
+        // others know the `pthread_t`.
+        unsafe { self.low_of(pthread).add(self.tid).cast::<u32>().read() }
+    }
+
+    /// The word in which libc keeps whether a thread was cancelled.
+    ///
+    /// # Safety
+    /// As for [`id_of`](Self::id_of), as long as the result is used.
+    pub unsafe fn cancellation_of<'a>(&self, pthread: *mut u8) -> Option<&'a AtomicU32> {
+        let field = glibc::debugger_field(c"_thread_db_pthread_cancelhandling")?;
+        // SAFETY: the word lies in the control block, and libc accesses it by atomic instructions.
+        Some(unsafe { AtomicU32::from_ptr(pthread.add(field.offset as usize).cast()) })
     }
 
     /// The thread pointer of the kernel thread that the caller runs on: the carrier's, on a fiber.

@@ -105,6 +105,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::sanitizer;
 
 pub use block::Block;
+pub use ids::is_fiber_id;
 pub use layout::Layout;
 
 /// Blocks other threads from changing what blocks are made from, until [`release`].

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 
 use carefree_runtime::Interrupted;
 
+use crate::call::host;
+
 /// What a call came to: the kernel's number, or an `errno`.
 pub(crate) type Answer = Result<usize, c_int>;
 
@@ -17,6 +19,8 @@ const CUT: c_int = 1 << 20;
 /// The `errno` of a call that was interrupted.
 pub(crate) fn interruption(why: Interrupted) -> c_int {
     match why {
+        // A signal, or what libc calls cancellation: the host sees to that after the call.
+        Interrupted::Cancelled if host::is_hosted() => libc::EINTR,
         Interrupted::Cancelled => libc::ECANCELED,
         Interrupted::TimedOut => CUT,
     }
@@ -26,6 +30,7 @@ pub(crate) fn interruption(why: Interrupted) -> c_int {
 /// done then, and nothing is to be tried further.
 pub(crate) fn is_end(errno: c_int) -> bool {
     matches!(errno, libc::EBADF | libc::ECANCELED | CUT)
+        || errno == libc::EINTR && host::is_hosted()
 }
 
 /// The `errno` that the caller is told.

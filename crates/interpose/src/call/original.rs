@@ -170,7 +170,12 @@ macro_rules! interpose {
     (@call guarded $call:expr) => {{
         // C code may have set control words that are not for other fibers.
         let float = $crate::call::fiber::set_float();
-        let result = $call;
+        let result = loop {
+            let result = $call;
+            if !$crate::call::host::again(&result) {
+                break result;
+            }
+        };
         $crate::call::fiber::reset_float(float);
         result
     }};

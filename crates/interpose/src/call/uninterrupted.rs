@@ -60,15 +60,24 @@ pub(crate) fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
+/// Calls `f` with `mask` in force on the calling kernel thread.
+pub(crate) fn with_mask<R>(mask: u64, f: impl FnOnce() -> R) -> R {
+    let _before = Before::change(libc::SIG_SETMASK, mask);
+    f()
+}
+
 /// The thread's mask, to be put back.
 struct Before(Option<u64>);
 
 impl Before {
     fn new() -> Before {
-        let (set, mut before) = (withheld(), 0u64);
+        Before::change(libc::SIG_BLOCK, withheld())
+    }
+
+    fn change(how: c_int, set: u64) -> Before {
+        let mut before = 0u64;
         let place = (&raw mut before) as usize;
-        let how = libc::SIG_BLOCK as usize;
-        let arguments = [how, (&raw const set) as usize, place, SIZE, 0, 0];
+        let arguments = [how as usize, (&raw const set) as usize, place, SIZE, 0, 0];
         // SAFETY: two sets of signals.
         let blocked = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
         // A sandbox may deny that. Then signals do interrupt.

@@ -16,6 +16,7 @@ use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason};
 
 use crate::call::fiber::guarded;
+use crate::call::host;
 use crate::call::memory;
 use crate::call::user::User;
 use crate::futex::call::{command, is_private, key};
@@ -83,7 +84,8 @@ pub(crate) fn wait(
     // SAFETY: aligned, and `check` has found memory there; the program has given it to be read during this call.
     // Every access to a futex's word is atomic.
     let word = unsafe { AtomicU32::from_ptr(word.pointer()) };
-    let until = Until { deadline: deadline.min(look_again), cancellable: false };
+    let cancellable = host::is_interruptible();
+    let until = Until { deadline: deadline.min(look_again), cancellable };
     let validate = || word.load(Ordering::SeqCst) == value;
     let reason = match value == parker::PARKED && parker::about_to_park(address) {
         true => Reason::StandardPark,
@@ -95,8 +97,11 @@ pub(crate) fn wait(
         Outcome::Invalid => Err(libc::EAGAIN),
         Outcome::TimedOut if look_again < deadline => Ok(0),
         Outcome::TimedOut => Err(libc::ETIMEDOUT),
-        // The wait is not cancellable.
-        Outcome::Cancelled => Err(libc::EINTR),
+        // A signal has come for a hosted thread.
+        Outcome::Cancelled => {
+            guarded(host::handle_signals);
+            Err(libc::EINTR)
+        }
     })
 }
 

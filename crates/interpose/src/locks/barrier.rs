@@ -13,6 +13,7 @@ use carefree_runtime::wait::{Until, park};
 use carefree_runtime::{Outcome, Reason, lot, offload};
 
 use crate::call::fiber;
+use crate::call::host;
 use crate::call::user::User;
 
 type Object<'u> = User<'u, libc::pthread_barrier_t>;
@@ -137,11 +138,19 @@ fn wait(barrier: &Barrier) -> c_int {
         lot::unpark(key, usize::MAX);
     } else {
         let waits = || barrier.state.load(Ordering::Acquire) >> 32 == round;
-        // No time limit of the fiber's ends this wait, and nothing else unparks the key.
+        // Signals are handled amid this wait. No time limit of the fiber's ends it, and nothing else unparks
+        // the key.
         fiber::guarded(|| {
-            while park(key, waits, Reason::Barrier, Until::WOKEN_ONLY) != Outcome::Invalid
-                && waits()
-            {}
+            loop {
+                let cancellable = host::is_interruptible();
+                let until = Until { cancellable, ..Until::WOKEN_ONLY };
+                match park(key, waits, Reason::Barrier, until) {
+                    Outcome::Cancelled => host::handle_signals(),
+                    Outcome::Invalid => return,
+                    _ if !waits() => return,
+                    _ => {}
+                }
+            }
         });
     }
     barrier.inside.fetch_sub(1, Ordering::Release);

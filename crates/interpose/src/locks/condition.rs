@@ -25,6 +25,7 @@ use carefree_runtime::wait::{Until, park_after};
 use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::fiber;
+use crate::call::host;
 use crate::call::user::User;
 use crate::locks::kinds::kinds;
 use crate::locks::mutex;
@@ -126,7 +127,8 @@ fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int 
     let shared = kinds().condition_shared.is_set(condition, true);
     // Another process cannot wake a fiber, so the fiber wakes spuriously now and then.
     let look_again = if shared { clock::now() + RECHECK } else { NEVER };
-    let until = Until { deadline: deadline.min(look_again), cancellable: false };
+    let cancellable = host::is_hosted();
+    let until = Until { deadline: deadline.min(look_again), cancellable };
     let mut unlocked = 0;
     let unlock = || {
         // SAFETY: the mutex of the wait that the program has given and libc has set up.
@@ -138,7 +140,11 @@ fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int 
     if unlocked != 0 {
         return unlocked;
     }
-    match mutex::lock(mutex, || Ok(NEVER)) {
+    let locked = mutex::lock(mutex, || Ok(NEVER));
+    // A signal's handler runs with the mutex locked, and so does what cancellation unwinds to. Otherwise an
+    // interruption is a spurious wake-up.
+    host::again(&());
+    match locked {
         0 if outcome == Outcome::TimedOut && deadline <= look_again => libc::ETIMEDOUT,
         result => result,
     }

@@ -25,6 +25,7 @@ use carefree_runtime::wait::{Until, park_tagged};
 use carefree_runtime::{Outcome, Reason, lot};
 
 use crate::call::fiber::guarded;
+use crate::call::host;
 
 /// The longest wait for an unlock that may not be seen, in nanoseconds; and the first, which is shorter.
 pub(crate) const RECHECK: u64 = 2_000_000;
@@ -61,14 +62,35 @@ impl Unseen {
 }
 
 impl Wait {
-    /// Calls `attempt` until it has a result, and parks in between. `None` if the deadline passed.
+    /// Calls `attempt` until it has a result, and parks in between. `None` if the deadline passed. Signals are
+    /// handled meanwhile.
     ///
     /// `attempt` must not park, panic or unpark.
-    pub(crate) fn until<R>(&self, attempt: impl FnMut() -> Option<R>) -> Option<R> {
-        guarded(|| self.wait(attempt))
+    pub(crate) fn until<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        guarded(|| {
+            loop {
+                match self.wait(&mut attempt, host::is_interruptible()) {
+                    Ok(result) => return Some(result),
+                    Err(Broken::Late) => return None,
+                    Err(Broken::Interrupted) => host::handle_signals(),
+                }
+            }
+        })
     }
 
-    fn wait<R>(&self, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+    /// [`until`](Self::until) for a call at which a hosted thread can be cancelled, and which signals end.
+    pub(crate) fn until_interrupted<R>(
+        &self,
+        mut attempt: impl FnMut() -> Option<R>,
+    ) -> Result<R, Broken> {
+        guarded(|| self.wait(&mut attempt, host::is_hosted()))
+    }
+
+    fn wait<R>(
+        &self,
+        attempt: &mut impl FnMut() -> Option<R>,
+        cancellable: bool,
+    ) -> Result<R, Broken> {
         let mut span = FIRST_RECHECK;
         loop {
             let unseen = match self.unseen {
@@ -84,19 +106,28 @@ impl Wait {
                 result.is_none()
                     && (unseen || !matches!(self.unseen, Unseen::While(now) if now(self.key)))
             };
-            let until = Until { deadline: self.deadline.min(look_again), cancellable: false };
+            let until = Until { deadline: self.deadline.min(look_again), cancellable };
             let outcome = park_tagged(self.key, self.tag, is_busy, self.reason, until);
-            if result.is_some() {
-                return result;
+            if let Some(result) = result {
+                return Ok(result);
             }
-            if outcome == Outcome::TimedOut {
-                if self.deadline <= look_again {
-                    return None;
-                }
-                span = (2 * span).min(RECHECK);
+            match outcome {
+                Outcome::Cancelled => return Err(Broken::Interrupted),
+                Outcome::TimedOut if self.deadline <= look_again => return Err(Broken::Late),
+                Outcome::TimedOut => span = (2 * span).min(RECHECK),
+                _ => {}
             }
         }
     }
+}
+
+/// Why a wait for an object has ended without the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The deadline has passed.
+    Late,
+    /// A signal came for a hosted thread, or it was cancelled.
+    Interrupted,
 }
 
 /// Wakes one fiber that waits for the object at `key`, which libc has just unlocked.

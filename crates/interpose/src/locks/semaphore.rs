@@ -9,9 +9,10 @@ use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 
 use crate::call::answer::set_errno;
+use crate::call::host;
 use crate::call::user::User;
 use crate::locks::kinds::kinds;
-use crate::locks::object::{Unseen, Wait, wake_one};
+use crate::locks::object::{Broken, Unseen, Wait, wake_one};
 use crate::time::deadline::{Clock, absolute_of};
 
 type Semaphore = libc::sem_t;
@@ -69,11 +70,15 @@ fn take(semaphore: User<Semaphore>, deadline: impl FnOnce() -> Result<u64, c_int
     let unseen = Unseen::if_shared(shared);
     let key = semaphore.address();
     let wait = Wait { key, tag: 0, reason: Reason::PosixSemaphore, deadline, unseen };
-    match wait.until(|| attempt().then_some(())) {
-        Some(()) => 0,
-        None => {
-            set_errno(libc::ETIMEDOUT);
-            -1
+    loop {
+        let errno = match wait.until_interrupted(|| attempt().then_some(())) {
+            Ok(()) => return 0,
+            Err(Broken::Late) => libc::ETIMEDOUT,
+            Err(Broken::Interrupted) => libc::EINTR,
+        };
+        set_errno(errno);
+        if errno != libc::EINTR || !host::again(&-1) {
+            return -1;
         }
     }
 }

@@ -4,15 +4,19 @@ use std::ffi::{c_char, c_int, c_void};
 
 use carefree_runtime::offload;
 
-use crate::call::fiber;
 use crate::call::user::User;
+use crate::call::{fiber, host, uninterrupted};
 use crate::descriptor;
 use crate::file::close::number_of;
 
 interpose! {
     /// `system(3)`, on a thread that may block. It is not cut short: the command would go on.
     safe fn system(command: User<c_char>) -> c_int, linked "__libc_system" {
-        offload(|| original(command))
+        let mask = host::get().filter(|_| host::is_hosted()).map(|host| (host.mask)());
+        offload(|| match mask {
+            Some(mask) => uninterrupted::with_mask(mask, || original(command)),
+            None => original(command),
+        })
     }
 }
 

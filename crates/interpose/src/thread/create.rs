@@ -7,6 +7,8 @@ use std::ffi::{c_int, c_void};
 use carefree_runtime::pthread;
 use carefree_runtime::standard::{self, MARK, StartRoutine};
 
+use crate::call::host;
+
 type Thread = libc::pthread_t;
 type Attributes = *const libc::pthread_attr_t;
 
@@ -31,6 +33,11 @@ interpose! { lean anywhere
                 thread.write(standard::token() as Thread);
                 return 0;
             }
+            if let Some(host) = host::get() {
+                if let Some(created) = (host.create)(thread, attributes, function, data) {
+                    return created;
+                }
+            }
             original(thread, attributes, function, data)
         }
     }
@@ -42,8 +49,11 @@ interpose! { lean anywhere
         if thread == standard::token() as Thread || pthread::detach(thread as usize) {
             return 0;
         }
-        // SAFETY: no fiber's, so it is what the program has from libc.
-        unsafe { original(thread) }
+        // SAFETY: what the program has from libc, or from its host.
+        unsafe {
+            let detached = host::get().and_then(|host| (host.detach)(thread));
+            detached.unwrap_or_else(|| original(thread))
+        }
     }
 }
 

@@ -6,10 +6,11 @@
 
 use std::ffi::c_int;
 
-use carefree_runtime::clock::NEVER;
-use carefree_runtime::{offload, pthread, standard};
+use carefree_runtime::clock::{self, NEVER};
+use carefree_runtime::{Reason, offload, pthread, standard, wait};
 
 use crate::call::fiber::{self, guarded};
+use crate::call::host;
 use crate::call::user::User;
 use crate::time::deadline::{Clock, absolute_of};
 
@@ -20,7 +21,12 @@ type Place<'u> = User<'u, User<'static>>;
 type Time<'u> = User<'u, libc::timespec>;
 
 /// Runs `join` on another thread, unless the thread has ended already or is the caller itself.
-fn elsewhere(thread: Thread, result: Place, join: impl FnOnce() -> c_int + Send) -> c_int {
+fn elsewhere(
+    thread: Thread,
+    result: Place,
+    deadline: impl FnOnce() -> Result<u64, c_int>,
+    join: impl FnOnce() -> c_int + Send,
+) -> c_int {
     match pthread_tryjoin_np::original(thread, result) {
         libc::EBUSY => {}
         ended => return ended,
@@ -28,7 +34,35 @@ fn elsewhere(thread: Thread, result: Place, join: impl FnOnce() -> c_int + Send)
     if is_self(thread) {
         return libc::EDEADLK;
     }
+    if host::is_hosted() {
+        return by_looking(thread, result, deadline());
+    }
     offload(join)
+}
+
+/// Joins a thread for a hosted one, which may be cancelled meanwhile: nothing can call back a thread that
+/// joins in its stead. Few threads of a host's program are none of the host's.
+fn by_looking(thread: Thread, result: Place, deadline: Result<u64, c_int>) -> c_int {
+    /// Nanoseconds between two looks: at first, and at most.
+    const LOOK: u64 = 50_000;
+    const LOOK_SELDOM: u64 = 5_000_000;
+    let deadline = match deadline {
+        Ok(deadline) => deadline,
+        Err(errno) => return errno,
+    };
+    let mut pause = LOOK;
+    loop {
+        let now = clock::now();
+        if now >= deadline {
+            return libc::ETIMEDOUT;
+        }
+        wait::sleep_until(deadline.min(now + pause), Reason::Thread);
+        host::again(&());
+        match pthread_tryjoin_np::original(thread, result) {
+            libc::EBUSY => pause = (2 * pause).min(LOOK_SELDOM),
+            ended => return ended,
+        }
+    }
 }
 
 fn is_self(thread: Thread) -> bool {
@@ -41,8 +75,15 @@ fn is_self(thread: Thread) -> bool {
 fn join_fiber(
     thread: Thread,
     result: Place,
-    deadline: impl FnOnce() -> Result<u64, c_int>,
+    mut deadline: impl FnMut() -> Result<u64, c_int>,
 ) -> Option<c_int> {
+    if let Some(host) = host::get() {
+        let (own, place) = (thread.address() as libc::pthread_t, result.pointer().cast());
+        // SAFETY: what the program has given to be joined, and room for the result or a null pointer.
+        if let Some(answer) = unsafe { (host.join)(own, place, &mut deadline) } {
+            return Some(answer);
+        }
+    }
     let mut ended = pthread::join(thread.address(), 0)?;
     if !ended {
         if is_self(thread) {
@@ -87,7 +128,7 @@ interpose! { lean anywhere
         if !fiber::on_fiber() {
             return original(thread, result);
         }
-        guarded(|| elsewhere(thread, result, || original(thread, result)))
+        guarded(|| elsewhere(thread, result, || Ok(NEVER), || original(thread, result)))
     }
 }
 
@@ -111,7 +152,10 @@ interpose! { anywhere
         match join_fiber(thread, result, || moment(time, libc::CLOCK_REALTIME)) {
             Some(answer) => answer,
             None if !fiber::on_fiber() => original(thread, result, time),
-            None => elsewhere(thread, result, || original(thread, result, time)),
+            None => {
+                let deadline = || moment(time, libc::CLOCK_REALTIME);
+                elsewhere(thread, result, deadline, || original(thread, result, time))
+            }
         }
     }
 }
@@ -127,7 +171,10 @@ interpose! { anywhere
         match join_fiber(thread, result, || moment(time, clock)) {
             Some(answer) => answer,
             None if !fiber::on_fiber() => original(thread, result, clock, time),
-            None => elsewhere(thread, result, || original(thread, result, clock, time)),
+            None => {
+                let deadline = || moment(time, clock);
+                elsewhere(thread, result, deadline, || original(thread, result, clock, time))
+            }
         }
     }
 }

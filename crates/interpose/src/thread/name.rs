@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_int};
 use carefree_runtime::kernel_name::{KernelName, kernel_name, set_kernel_name};
 
 use crate::call::answer::answer;
+use crate::call::host;
 use crate::call::memory;
 use crate::call::user::User;
 
@@ -31,6 +32,12 @@ interpose! {
     safe fn pthread_setname_np(thread: Thread, name: User<c_char>) -> c_int,
         linked "__pthread_setname_np"
     {
+        let own = thread.address() as libc::pthread_t;
+        // SAFETY: what the program has given: a thread, and a string.
+        let named = host::get().and_then(|host| unsafe { (host.set_name)(own, name.pointer()) });
+        if let Some(named) = named {
+            return named;
+        }
         if !is_self(thread) {
             return original(thread, name);
         }
@@ -50,6 +57,13 @@ interpose! {
     safe fn pthread_getname_np(thread: Thread, place: User<c_char>, length: usize) -> c_int,
         linked "__pthread_getname_np"
     {
+        let own = thread.address() as libc::pthread_t;
+        // SAFETY: what the program has given: a thread, and `length` bytes to be written to.
+        let named =
+            host::get().and_then(|host| unsafe { (host.get_name)(own, place.pointer(), length) });
+        if let Some(named) = named {
+            return named;
+        }
         let name = if is_self(thread) { kernel_name() } else { None };
         let Some(name) = name else { return original(thread, place, length) };
         if length < name.len() {

@@ -2,16 +2,17 @@
 //!
 //! A fiber that is cancelled, or whose [`timeout`](carefree_runtime::timeout()) ends, wakes early, and its
 //! sleep reports success: callers expect no `errno` for that (`std` expects only `EINTR`, and then sleeps
-//! on). The next call that can report it does. Signals do not end a fiber's sleep, because threads handle
-//! them.
+//! on). The next call that can report it does. Signals end the sleep of a hosted thread only, with `EINTR`:
+//! elsewhere threads handle them.
 
 use std::ffi::{c_int, c_uint};
 
 use carefree_runtime::clock;
-use carefree_runtime::{Reason, wait};
+use carefree_runtime::{Outcome, Reason, wait};
 use libc::{clockid_t, timespec};
 
 use crate::call::answer::set_errno;
+use crate::call::host;
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
 use crate::time::duration::{self, span};
@@ -28,22 +29,37 @@ extern "C-unwind" fn raw_usleep(micros: c_uint) -> c_int {
 /// How often a sleep until a time of day looks at the clock, in nanoseconds, because it may be set.
 const LOOK: u64 = 10_000_000_000;
 
-/// Sleeps for so long.
-fn sleep_for(nanos: u64) {
+/// Sleeps for so long; returns whether a signal has ended that, which comes to hosted threads only.
+fn sleep_for(nanos: u64) -> bool {
     if nanos == 0 {
         carefree_runtime::yield_now();
-    } else {
-        wait::sleep_until(duration::from_now(nanos), Reason::Sleep);
+        return false;
     }
+    let outcome = wait::sleep_until(duration::from_now(nanos), Reason::Sleep);
+    outcome == Outcome::Cancelled && host::is_hosted()
 }
 
 /// `nanosleep`; returns an `errno`, or 0.
-fn sleep_relative(time: User<timespec>) -> c_int {
-    match given(time).and_then(|time| span(&time)) {
-        Ok(nanos) => sleep_for(nanos),
+fn sleep_relative(time: User<timespec>, left: User<timespec>) -> c_int {
+    let nanos = match given(time).and_then(|time| span(&time)) {
+        Ok(nanos) => nanos,
         Err(errno) => return errno,
+    };
+    let deadline = duration::from_now(nanos);
+    if !sleep_for(nanos) {
+        return 0;
     }
-    0
+    if !left.is_null() {
+        let rest = duration::left(deadline);
+        let rest = timespec {
+            tv_sec: (rest / 1_000_000_000) as libc::time_t,
+            tv_nsec: (rest % 1_000_000_000) as libc::c_long,
+        };
+        if let Err(errno) = left.write(rest) {
+            return errno;
+        }
+    }
+    libc::EINTR
 }
 
 /// What the caller's pointer points to.
@@ -68,7 +84,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
         wait::sleep_until(deadline, Reason::Sleep);
         if clock::now() < deadline {
             // Cut short.
-            return 0;
+            return if host::is_hosted() { libc::EINTR } else { 0 };
         }
     }
 }
@@ -76,9 +92,7 @@ fn sleep_absolute(clock: clockid_t, time: u64) -> c_int {
 interpose! {
     /// `nanosleep(2)`.
     safe fn nanosleep(time: User<timespec>, left: User<timespec>) -> c_int, number SYS_nanosleep {
-        // Written only when a signal ends the sleep, which does not happen here.
-        let _ = left;
-        match sleep_relative(time) {
+        match sleep_relative(time, left) {
             0 => 0,
             errno => {
                 set_errno(errno);
@@ -102,7 +116,7 @@ interpose! {
             libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
             | libc::CLOCK_TAI => {
                 if !absolute {
-                    return sleep_relative(time);
+                    return sleep_relative(time, left);
                 }
                 let time = given(time).and_then(|time| span(&time));
                 time.map_or_else(|errno| errno, |time| sleep_absolute(clock, time))
@@ -125,7 +139,10 @@ interpose! {
 interpose! {
     /// `usleep(3)`.
     safe fn usleep(micros: c_uint) -> c_int, else raw_usleep {
-        sleep_for(u64::from(micros) * 1000);
+        if sleep_for(u64::from(micros) * 1000) {
+            set_errno(libc::EINTR);
+            return -1;
+        }
         0
     }
 }
@@ -133,7 +150,10 @@ interpose! {
 interpose! {
     /// C11's `thrd_sleep(3)`, which returns -2 for an error.
     safe fn thrd_sleep(time: User<timespec>, left: User<timespec>) -> c_int, linked "__thrd_sleep" {
-        let _ = left;
-        if sleep_relative(time) == 0 { 0 } else { -2 }
+        match sleep_relative(time, left) {
+            0 => 0,
+            libc::EINTR => -1,
+            _ => -2,
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::protocol::reason::Reason;
 
 /// Where a closure lies on a fiber's stack.
 #[inline(always)]
-fn closure<F>(stack: *mut FiberStack) -> *mut F {
+pub(crate) fn closure<F>(stack: *mut FiberStack) -> *mut F {
     let top = stack.cast::<u8>();
     let address = (top as usize - size_of::<F>()) & !(align_of::<F>().max(16) - 1);
     top.wrapping_sub(top as usize - address).cast()
@@ -98,7 +98,7 @@ where
 }
 
 /// Does what comes first when a fiber begins.
-fn arrive(me: FiberRef) {
+pub(crate) fn arrive(me: FiberRef) {
     set_current(Some(me));
     carrier::of(me).entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
@@ -112,7 +112,7 @@ fn arrive(me: FiberRef) {
 ///
 /// Once [`end_thread_locals`] has returned, nothing here may access a thread-local variable with a
 /// destructor: that would be registered again, and run by the next fiber on this storage.
-fn finish(me: FiberRef) -> ! {
+pub(crate) fn finish(me: FiberRef) -> ! {
     end_thread_locals(me);
     join::finish(me);
     // SAFETY: the caller is `me`, and nothing on its stack is needed any more.
@@ -130,7 +130,7 @@ fn fetch_end(me: FiberRef) {
 }
 
 /// Runs the destructors of the fiber's thread-local variables.
-fn end_thread_locals(me: FiberRef) {
+pub(crate) fn end_thread_locals(me: FiberRef) {
     if let Some(layout) = tls::mode().layout() {
         // SAFETY: the calling fiber runs on its block, of this layout, and is about to end. Nothing writes
         // its context while it runs.

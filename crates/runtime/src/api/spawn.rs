@@ -189,7 +189,7 @@ impl Builder {
 
 /// Takes a header and a stack of those that the carrier keeps.
 #[inline]
-fn allocate_here(
+pub(crate) fn allocate_here(
     carrier: &Carrier,
     size: StackSize,
     name: Option<Box<str>>,
@@ -209,7 +209,7 @@ fn allocate_here(
 }
 
 /// Takes a header and a stack from the process's pools.
-fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
+pub(crate) fn allocate_elsewhere(size: StackSize, name: Option<Box<str>>) -> io::Result<FiberRef> {
     // The caller may be a fiber of another runtime. The pools' lists grow under their locks, with which it
     // must not park in the allocator.
     without_parking(|| {

@@ -257,12 +257,20 @@ pub(crate) fn release(fiber: FiberRef) {
 }
 
 fn recycle(fiber: FiberRef) {
-    if let Some(pinned) = registry::clear(fiber) {
-        without_parking(|| furnish::put(pinned));
-    }
+    let pinned = registry::clear(fiber);
     match here().filter(|_| fiber.kind.get() == Kind::Fiber) {
-        Some(carrier) => carrier.with_local(|local| local.headers.put(fiber)),
-        None => registry::put(fiber),
+        Some(carrier) => carrier.with_local(|local| {
+            if let Some(pinned) = pinned {
+                local.stacks.put(pinned);
+            }
+            local.headers.put(fiber);
+        }),
+        None => {
+            if let Some(pinned) = pinned {
+                without_parking(|| furnish::put(pinned));
+            }
+            registry::put(fiber);
+        }
     }
 }
 

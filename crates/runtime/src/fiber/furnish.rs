@@ -24,6 +24,7 @@ use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use carefree_context::arch;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
@@ -44,6 +45,15 @@ const BATCH: usize = 64;
 pub(crate) struct FiberStack {
     stack: Stack,
     block: Option<Block>,
+    /// The fiber for whose `pthread_t` the stack was furnished, or null: see [`crate::hosted`].
+    hosted: AtomicPtr<u8>,
+}
+
+/// Where the record of a stack lies whose thread-local storage begins at `low`.
+#[inline(always)]
+fn below(low: *mut u8) -> *mut FiberStack {
+    let address = (low as usize - size_of::<FiberStack>()) & !63;
+    low.wrapping_sub(low as usize - address).cast()
 }
 
 /// A function to call when a stack of this size was refused, with the reason: it tries again in its own way,
@@ -81,11 +91,10 @@ impl Furnished {
                 Some(block)
             }
         };
-        let address = (low as usize - size_of::<FiberStack>()) & !63;
-        let place = low.wrapping_sub(low as usize - address).cast::<FiberStack>();
+        let place = below(low);
         // SAFETY: lies on the stack below the block, where room for a fiber is left (`size::of`),
         // aligned to 64, and used by nothing else.
-        unsafe { place.write(FiberStack { stack, block }) };
+        unsafe { place.write(FiberStack { stack, block, hosted: AtomicPtr::default() }) };
         // SAFETY: an address within a mapping is not null.
         Ok(Furnished(unsafe { NonNull::new_unchecked(place) }))
     }
@@ -94,7 +103,7 @@ impl Furnished {
     fn strip(self) {
         // SAFETY: written by `new`, and read out once: `self` owned it and is used up. Nothing runs
         // on the stack, which goes away with it.
-        let FiberStack { stack, block } = unsafe { self.0.read() };
+        let FiberStack { stack, block, .. } = unsafe { self.0.read() };
         if let Some(block) = block {
             block.retire();
         }
@@ -180,6 +189,38 @@ pub(crate) unsafe fn base_of(raw: *mut FiberStack) -> usize {
 pub(crate) unsafe fn pthread_of(raw: *mut FiberStack) -> Option<usize> {
     // SAFETY: the record on a stack is not written to while it is a fiber's.
     unsafe { (*raw).block.as_ref() }.map(|block| block.pthread() as usize)
+}
+
+/// Notes that `fiber` has a `pthread_t`, by which [`hosted_by`] finds it, and an id that no other had.
+///
+/// # Safety
+/// `raw` is the stack of a fiber that is known to the caller alone.
+pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8) {
+    // SAFETY: as this function demands.
+    let record = unsafe { &mut *raw };
+    if let Some(block) = &mut record.block {
+        block.renew_id();
+    }
+    record.hosted.store(fiber, Ordering::Release);
+}
+
+/// Undoes [`host`], when the `pthread_t` was given up.
+///
+/// # Safety
+/// `raw` is the stack of a fiber to which no counted reference is left.
+pub(crate) unsafe fn unhost(raw: *mut FiberStack) {
+    // SAFETY: as this function demands: the stack was not put back yet.
+    unsafe { (*raw).hosted.store(std::ptr::null_mut(), Ordering::Release) };
+}
+
+/// The fiber that was [noted](host) for `pthread`; null if it is that of another fiber.
+///
+/// # Safety
+/// `pthread` is the `pthread_t` of a fiber whose stack was not given back to the pool.
+#[inline]
+pub(crate) unsafe fn hosted_by(layout: &tls::Layout, pthread: *mut u8) -> *mut u8 {
+    // SAFETY: the record lies below the fiber's block, where `Furnished::new` has written it.
+    unsafe { (*below(layout.low_of(pthread))).hosted.load(Ordering::Acquire) }
 }
 
 /// The process's furnished stacks, by size.

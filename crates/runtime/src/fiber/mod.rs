@@ -15,6 +15,8 @@ pub(crate) mod pin;
 #[cfg(not(loom))]
 pub(crate) mod registry;
 #[cfg(not(loom))]
+pub(crate) mod sequences;
+#[cfg(not(loom))]
 pub(crate) mod size;
 #[cfg(not(loom))]
 pub mod standard;

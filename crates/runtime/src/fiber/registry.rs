@@ -14,7 +14,7 @@ use carefree_context::stack;
 use carefree_ground::lock::Lock;
 
 use crate::fiber::bed;
-use crate::fiber::furnish::Furnished;
+use crate::fiber::furnish::{self, Furnished};
 use crate::fiber::header::{ALIVE, FREE, FiberRef, Header, Kind};
 use crate::fiber::pin;
 use crate::protocol::work;
@@ -232,7 +232,10 @@ pub(crate) fn clear(fiber: FiberRef) -> Option<Furnished> {
     fiber.run.store(FREE, Ordering::Relaxed);
     fiber.drop_names();
     // SAFETY: the fiber has ended and left its stack in the header, from which it was taken just now.
-    pin::take(fiber).map(|pinned| unsafe { Furnished::from_raw(pinned) })
+    pin::take(fiber).map(|pinned| unsafe {
+        furnish::unhost(pinned);
+        Furnished::from_raw(pinned)
+    })
 }
 
 /// Takes back a header that was [cleared](clear), for a caller that is not on a carrier.

@@ -62,6 +62,20 @@ pub(crate) fn configure() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes stacks of `bytes` the default, for a program whose threads become fibers; unless a default is known
+/// already, or a variable sets it.
+///
+/// # Errors
+/// When no stack has as many bytes.
+pub(crate) fn set_default(bytes: usize) -> Result<(), StackSizeError> {
+    if !matches!(asked(), Ok(None)) {
+        return Ok(());
+    }
+    let size = of(bytes)?;
+    let _ = DEFAULT.set(NonZero::<usize>::MIN.saturating_add(size.class()));
+    Ok(())
+}
+
 const VARIABLE: &str = "CAREFREE_STACK";
 
 /// What `CAREFREE_STACK` asks for, for threads in place of fibers. (std itself obeys `RUST_MIN_STACK`.)

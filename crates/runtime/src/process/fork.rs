@@ -32,7 +32,6 @@
 use std::ptr;
 
 use carefree_context::{fork, tls};
-use carefree_ground::kernel;
 
 use crate::carrier::bucket;
 use crate::carrier::carrier;
@@ -45,6 +44,7 @@ use crate::fiber::furnish;
 use crate::fiber::header::{FiberRef, Kind};
 use crate::fiber::naming;
 use crate::fiber::registry;
+use crate::fiber::sequences;
 use crate::handle::pthread;
 use crate::inspect::hooks;
 use crate::process::global;
@@ -88,7 +88,11 @@ unsafe extern "C" fn in_child() {
     if let Some(fiber) = me.filter(|me| me.kind.get() == Kind::Fiber) {
         // SAFETY: handlers of a fork run on the stack of its caller, which is this fiber.
         unsafe {
-            take_back_sequences(fiber);
+            if tls::mode().layout().is_some() {
+                // The kernel would go on writing to the carrier's thread control block. (Otherwise the fiber
+                // runs under the carrier's own thread pointer, and libc knows that thread.)
+                sequences::take_back(carrier::of(fiber).native_thread_pointer());
+            }
             become_thread(fiber);
         }
     }
@@ -129,36 +133,4 @@ unsafe fn become_thread(fiber: FiberRef) {
     fiber.carrier.set(ptr::null());
     fiber.plain.set(1);
     fiber.kind.set(Kind::Thread);
-}
-
-/// Ends the restartable sequences that libc has registered for the carrier's thread.
-///
-/// # Safety
-/// The caller is `fiber`, in the child of a fork.
-unsafe fn take_back_sequences(fiber: FiberRef) {
-    #[cfg(target_arch = "x86_64")]
-    const SIGNATURE: usize = 0x5305_3053;
-    #[cfg(target_arch = "aarch64")]
-    const SIGNATURE: usize = 0xd428_bc00;
-    const UNREGISTER: usize = 1;
-    /// How much memory libc registers: what the first version of the interface had, or as much as
-    /// the kernel says it uses.
-    const SIZE: usize = 32;
-    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-    if tls::mode().layout().is_none() {
-        // The fiber runs under the carrier's own thread pointer, and libc knows that thread.
-        return;
-    }
-    let Some(offset) = tls::rseq_offset() else { return };
-    // SAFETY: the calling fiber ran on that carrier when it forked, and has not switched since.
-    let area = unsafe { carrier::of(fiber).native_thread_pointer() }.wrapping_offset(offset);
-    // SAFETY: `getauxval` may be called at any time.
-    let later = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
-    for size in [SIZE, later.next_multiple_of(SIZE)] {
-        let arguments = [area as usize, size, UNREGISTER, SIGNATURE, 0, 0];
-        // SAFETY: the kernel refuses all but what was registered, and then does not access that any more.
-        if unsafe { kernel::call(libc::SYS_rseq, arguments) }.is_ok() {
-            return;
-        }
-    }
 }

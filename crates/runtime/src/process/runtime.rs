@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -261,7 +261,26 @@ fn start_threads(name: &str, carriers: usize) -> io::Result<Vec<Started>> {
     Ok(threads)
 }
 
+/// Whether the program's handling of faults is left as it is: then overflows of stacks are not reported.
+static LEAVES_FAULTS: AtomicBool = AtomicBool::new(false);
+/// The carriers of the process's runtime where the environment does not say; 0 for one a processor.
+static DEFAULT_CARRIERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Has the handling of faults left as it is. To be called before the first runtime is built.
+pub(crate) fn leave_faults() {
+    LEAVES_FAULTS.store(true, Ordering::Relaxed);
+}
+
+/// Sets how many carriers the process's runtime has where the environment does not say.
+pub(crate) fn set_default_carriers(carriers: usize) {
+    DEFAULT_CARRIERS.store(carriers, Ordering::Relaxed);
+}
+
 fn available_carriers() -> usize {
+    match DEFAULT_CARRIERS.load(Ordering::Relaxed) {
+        0 => {}
+        carriers => return carriers,
+    }
     available_parallelism().map_or(1, NonZero::get).min(CARRIERS_MAX)
 }
 
@@ -330,8 +349,10 @@ pub fn prepare_process() {
         // SAFETY: the function may be called by a signal handler: it reads the running fiber's header, and
         // calls nothing but `write`.
         unsafe { overflow::set_describer(describe_overflow) };
-        // If that fails, an overflow still ends the process, without a report.
-        let _ = overflow::install();
+        if !LEAVES_FAULTS.load(Ordering::Relaxed) {
+            // If that fails, an overflow still ends the process, without a report.
+            let _ = overflow::install();
+        }
     });
 }
 

@@ -114,7 +114,9 @@ impl Reason {
         matches!(self, Reason::Join | Reason::Scope | Reason::Semaphore | Reason::Limit)
     }
 
-    pub(crate) fn from_code(code: u8) -> Reason {
+    /// The reason with this number; [`Other`](Reason::Other) if there is none.
+    #[must_use]
+    pub fn from_code(code: u8) -> Reason {
         Reason::ALL.get(usize::from(code)).copied().unwrap_or(Reason::Other)
     }
 }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use carefree_context::extent::Extent;
+use carefree_context::stack;
 
 use crate::carrier::clock::{self, NEVER};
 use crate::fiber::current::try_current;
@@ -72,6 +73,10 @@ fn is_on_own_stack(me: FiberRef, limit: &Limit) -> bool {
         return false;
     }
     let stack = me.stack.load(Ordering::Relaxed);
+    if stack.is_null() {
+        // The process's first thread, as a fiber: coroutines have stacks of the runtime's.
+        return stack::find((&raw const *limit) as usize).is_none();
+    }
     // SAFETY: `me` is the calling fiber, so it is alive and has its stack.
     let base = unsafe { furnish::base_of(stack) };
     // Frames lie below the stack's record.

@@ -1,0 +1,80 @@
+//! `carefree run`: the threads of a program become fibers.
+
+mod elf;
+mod library;
+mod program;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::args::Run;
+use crate::{complain, exit};
+use program::{Program, Verdict};
+
+/// Exit codes of shells, and of `env`, for what cannot be started.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+pub(crate) fn run(orders: &Run) -> ExitCode {
+    let Some((name, arguments)) = orders.command.split_first() else {
+        complain("name a program, as `carefree run python3 app.py`");
+        return ExitCode::from(exit::USAGE);
+    };
+    let program = match Program::find(name) {
+        Ok(program) => program,
+        Err(error) => {
+            complain(format!("{}: {error}", name.to_string_lossy()));
+            return ExitCode::from(NOT_FOUND);
+        }
+    };
+    let mut command = Command::new(program.path());
+    command.arg0(name).args(arguments);
+    let refused = match program.verdict() {
+        Verdict::Fibers => match library::find() {
+            Ok(library) => {
+                give(&mut command, orders, &library);
+                None
+            }
+            Err(error) => Some(error),
+        },
+        Verdict::Threads(why) => Some(why),
+    };
+    if let Some(why) = refused {
+        let name = name.to_string_lossy();
+        if orders.strict {
+            complain(format!("{name} is not run, because {why}"));
+            return ExitCode::from(exit::FAILED);
+        }
+        complain(format!("the threads of {name} stay threads, because {why}"));
+    }
+    let error = command.exec();
+    complain(format!("{}: {error}", program.path().display()));
+    ExitCode::from(CANNOT_RUN)
+}
+
+/// What the library finds in the environment.
+fn give(command: &mut Command, orders: &Run, library: &Path) {
+    let mut preload = OsString::from(library);
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    command.env("LD_PRELOAD", preload);
+    // Asked for now, so it wins over what is in the environment.
+    command.env_remove("CAREFREE_RUN");
+    if let Some(carriers) = orders.carriers {
+        command.env("CAREFREE_CARRIERS", carriers.to_string());
+    }
+    if let Some(stack) = &orders.stack {
+        command.env("CAREFREE_STACK", stack);
+    }
+    if orders.only {
+        command.env("CAREFREE_RUN", "only");
+    }
+    if let Some(report) = &orders.report {
+        let report = std::path::absolute(report).unwrap_or_else(|_| report.clone());
+        command.env("CAREFREE_RUN_REPORT", report);
+    }
+}

@@ -1,0 +1,140 @@
+//! The program to run: where it is, and whether its threads can be fibers.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::elf::{self, Elf};
+
+/// A program that there is.
+#[derive(Debug)]
+pub(crate) struct Program {
+    path: PathBuf,
+}
+
+/// What would become of its threads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Fibers,
+    /// They stay threads, because of this.
+    Threads(String),
+}
+
+/// Programs that gain nothing, with the reason.
+const DENIED: &[(&str, &str)] = &[
+    ("java", "the JVM waits by system calls of its own, and gains nothing"),
+    ("valgrind", "valgrind runs programs on a processor of its own"),
+    ("rr", "rr records the threads that the kernel knows"),
+];
+
+/// Programs that run other programs in the place of their own: what they run is looked at when it starts.
+const DEPTH: usize = 4;
+
+impl Program {
+    /// Finds a program as a shell does.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it may not be executed.
+    pub(crate) fn find(name: &OsStr) -> io::Result<Program> {
+        if name.as_bytes().contains(&b'/') {
+            return Program::at(Path::new(name));
+        }
+        let folders = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+        let mut error = io::Error::new(io::ErrorKind::NotFound, "no such program in PATH");
+        for folder in std::env::split_paths(&folders) {
+            match Program::at(&folder.join(name)) {
+                Ok(program) => return Ok(program),
+                Err(other) if other.kind() == io::ErrorKind::NotFound => {}
+                Err(other) => error = other,
+            }
+        }
+        Err(error)
+    }
+
+    fn at(path: &Path) -> io::Result<Program> {
+        let about = fs::metadata(path)?;
+        if !about.is_file() || about.permissions().mode() & 0o111 == 0 {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not executable"));
+        }
+        Ok(Program { path: path.to_owned() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What would become of its threads.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match look(&self.path, DEPTH) {
+            Ok(()) => Verdict::Fibers,
+            Err(why) => Verdict::Threads(why),
+        }
+    }
+}
+
+/// # Errors
+/// Why the threads of the program stay threads.
+fn look(path: &Path, depth: usize) -> Result<(), String> {
+    let told = |error: io::Error| format!("{} cannot be read: {error}", path.display());
+    let real = path.canonicalize().map_err(told)?;
+    let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if let Some((_, why)) = DENIED.iter().find(|(denied, _)| name == *denied) {
+        return Err((*why).to_owned());
+    }
+    let about = fs::metadata(&real).map_err(told)?;
+    if about.mode() & 0o6000 != 0 {
+        return Err(
+            "it runs with rights of another user (setuid or setgid), and the loader ignores \
+                    what users preload"
+                .to_owned(),
+        );
+    }
+    let mut start = vec![0; 256];
+    let mut file = File::open(&real).map_err(told)?;
+    let length = file.read(&mut start).map_err(told)?;
+    start.truncate(length);
+    if let Some(interpreter) = script(&start) {
+        if depth == 0 {
+            return Err("its interpreters are scripts".to_owned());
+        }
+        return look(&interpreter, depth - 1);
+    }
+    match elf::read(&real).map_err(told)? {
+        Elf::Dynamic => Ok(()),
+        Elf::None => Err("it is no program that this machine's loader starts".to_owned()),
+        Elf::OtherMachine => Err("it is for another kind of processor".to_owned()),
+        Elf::Static => Err("it is linked statically, so nothing can be preloaded".to_owned()),
+        Elf::OtherLibc(loader) => Err(format!("its libc is not glibc (its loader is {loader})")),
+    }
+}
+
+/// The interpreter of a script, by its first line.
+fn script(start: &[u8]) -> Option<PathBuf> {
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let interpreter = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsString::from_vec(interpreter.to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_of_scripts() {
+        assert_eq!(script(b"#!/bin/sh\necho"), Some("/bin/sh".into()));
+        assert_eq!(script(b"#! /usr/bin/env python3\n"), Some("/usr/bin/env".into()));
+        assert_eq!(script(b"\x7fELF"), None);
+        assert_eq!(script(b"#!\n"), None);
+    }
+
+    #[test]
+    fn programs_of_this_machine() {
+        let shell = Program::find(OsStr::new("sh")).unwrap();
+        assert_eq!(shell.verdict(), Verdict::Fibers);
+        assert!(Program::find(OsStr::new("no-such-program-here")).is_err());
+        assert!(Program::find(OsStr::new("/etc/passwd")).is_err());
+    }
+}

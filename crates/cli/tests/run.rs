@@ -1,0 +1,43 @@
+//! `carefree run`: what it says, and how what it runs ends.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use support::{run, stderr, stdout};
+
+#[test]
+fn a_program_ends_as_without() {
+    let output = run(["run", "/bin/sh", "-c", "echo told; exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(stdout(&output), "told\n");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let output = run(["run", "no-such-program-here"]);
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    assert_eq!(stderr(&output), "carefree: no-such-program-here: no such program in PATH\n");
+    let output = run(["run"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let output = run(["run", "--carriers", "0", "sh"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_program_whose_threads_stay_threads_is_run_unless_strict() {
+    let folder = tempfile::tempdir().unwrap();
+    let java = folder.path().join("java");
+    fs::write(&java, "#!/bin/sh\necho ran\n").unwrap();
+    fs::set_permissions(&java, fs::Permissions::from_mode(0o755)).unwrap();
+    let java = java.to_str().unwrap();
+    let output = run(["run", java]);
+    assert_eq!(stdout(&output), "ran\n");
+    assert_eq!(stderr(&output).lines().count(), 1);
+    assert!(stderr(&output).contains("stay threads, because"), "{output:?}");
+    let output = run(["run", "--strict", java]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).contains("is not run, because"), "{output:?}");
+}

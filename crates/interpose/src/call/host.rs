@@ -1,0 +1,136 @@
+//! The host: what makes the threads of a program that knows no fibers fibers. The crate `carefree-preload`
+//! is one; without it, threads are threads.
+//!
+//! Stand-ins that concern threads ask it first. And each call on a fiber that may wait lets it do what has
+//! come for the thread meanwhile: signals and cancellation, for which the kernel would interrupt a thread.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use carefree_runtime::hosted;
+use carefree_runtime::standard::StartRoutine;
+
+use crate::call::user::User;
+
+/// Computes the deadline of a call, or the `errno` of a wrong one.
+pub type Deadline<'a> = &'a mut dyn FnMut() -> Result<u64, c_int>;
+
+/// The functions of a host. Each `Option` is `None` where the thread is none of the host's.
+#[derive(Debug)]
+pub struct Host {
+    /// `pthread_create`.
+    pub create: unsafe fn(
+        *mut libc::pthread_t,
+        *const libc::pthread_attr_t,
+        StartRoutine,
+        *mut c_void,
+    ) -> Option<c_int>,
+    /// `pthread_join` until a deadline, which is asked for only if the thread has not ended; 0 is now.
+    pub join: unsafe fn(libc::pthread_t, *mut *mut c_void, Deadline<'_>) -> Option<c_int>,
+    /// `pthread_detach`.
+    pub detach: unsafe fn(libc::pthread_t) -> Option<c_int>,
+    /// `pthread_setname_np`.
+    pub set_name: unsafe fn(libc::pthread_t, *const c_char) -> Option<c_int>,
+    /// `pthread_getname_np`.
+    pub get_name: unsafe fn(libc::pthread_t, *mut c_char, usize) -> Option<c_int>,
+    /// A system call by its number that no stand-in knows.
+    pub call: unsafe fn(c_long, [usize; 6]) -> Option<c_long>,
+    /// Whether cancellation of the calling hosted thread is asynchronous.
+    pub ends_anywhere: fn() -> bool,
+    /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it.
+    pub take_signal: fn(u64) -> Option<libc::siginfo_t>,
+    /// The signals that the calling hosted thread blocks: programs that it starts inherit that.
+    pub mask: fn() -> u64,
+    /// Waits until the calling hosted thread has called a handler of signals, with this mask or its own.
+    pub suspend: fn(Option<u64>),
+    /// To be called by a hosted thread amid a call that waits on: handles signals, and cancels the thread if
+    /// that may be done anywhere.
+    pub handle_signals: unsafe extern "C-unwind" fn(),
+    /// To be called by a hosted thread at the end of a call at which it can be cancelled: handles signals,
+    /// and cancels the thread. The argument says whether the call was interrupted. Returns whether it is to
+    /// be made again.
+    pub after_call: unsafe extern "C-unwind" fn(bool) -> bool,
+}
+
+static HOST: AtomicPtr<Host> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes `host` the process's host. Its threads must be [`hosted`].
+pub fn set(host: &'static Host) {
+    HOST.store(ptr::from_ref(host).cast_mut(), Ordering::Release);
+}
+
+/// The process's host.
+#[inline(always)]
+pub(crate) fn get() -> Option<&'static Host> {
+    // SAFETY: null, or what `set` was given.
+    unsafe { HOST.load(Ordering::Relaxed).as_ref() }
+}
+
+/// Whether the caller is a hosted thread.
+#[inline(always)]
+pub(crate) fn is_hosted() -> bool {
+    get().is_some() && hosted::current().is_some()
+}
+
+/// Whether a wait of the caller's that is not a point of cancellation can be interrupted by signals. Not
+/// while it is cancelled: all waits would end at once.
+#[inline(always)]
+pub(crate) fn is_interruptible() -> bool {
+    let Some(host) = get() else { return false };
+    hosted::current().is_some_and(|me| !me.is_cancelled() || (host.ends_anywhere)())
+}
+
+/// What a stand-in returns: whether that says that the call was interrupted.
+pub(crate) trait Told {
+    fn is_minus_one(&self) -> bool {
+        false
+    }
+}
+
+macro_rules! told {
+    ($($type:ty),*) => {
+        $(impl Told for $type {
+            #[inline(always)]
+            fn is_minus_one(&self) -> bool {
+                *self == -1
+            }
+        })*
+    };
+}
+told!(i32, i64, isize);
+impl Told for u32 {}
+impl Told for usize {}
+impl Told for () {}
+impl<T> Told for *mut T {}
+impl<T> Told for User<'_, T> {}
+
+/// Whether a call is to be made again, after the host has done what has come for the calling thread.
+#[inline(always)]
+pub(crate) fn again(result: &impl Told) -> bool {
+    match get() {
+        None => false,
+        Some(host) => after(host, result.is_minus_one()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn after(host: &Host, failed: bool) -> bool {
+    if hosted::current().is_none() {
+        return false;
+    }
+    // SAFETY: the address of the caller's `errno`.
+    let interrupted = failed && unsafe { *libc::__errno_location() } == libc::EINTR;
+    // SAFETY: the calling fiber is a hosted thread, whose frames from here to its own have nothing to drop.
+    unsafe { (host.after_call)(interrupted) }
+}
+
+/// Lets the host handle signals for the calling hosted thread.
+#[cold]
+pub(crate) fn handle_signals() {
+    if let Some(host) = get() {
+        // SAFETY: the calling fiber's frames from here to its own have nothing to drop.
+        unsafe { (host.handle_signals)() };
+    }
+}

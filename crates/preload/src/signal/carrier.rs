@@ -1,0 +1,135 @@
+//! Interrupting a thread that computes, on its carrier.
+//!
+//! The signal comes anywhere. In the runtime's own code a wait may be under way, and a handler that waits
+//! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
+//! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
+//! near the top of the stack then. Otherwise the dispatcher tries again.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use libc::{siginfo_t, ucontext_t};
+
+use crate::signal::deliver;
+use crate::signal::set::OURS;
+use crate::thread::{ends_anywhere, record, test_cancel};
+
+/// Where the code lies in which no handler is called.
+struct Ranges(Vec<std::ops::Range<usize>>);
+
+static RANGES: OnceLock<Ranges> = OnceLock::new();
+
+impl Ranges {
+    fn find() -> Ranges {
+        let mut ranges = Vec::with_capacity(4);
+        let own = on_signal as *const () as usize;
+        // SAFETY: looks strings up.
+        let (libcs, loaders) = unsafe {
+            (
+                libc::dlsym(libc::RTLD_NEXT, c"getpid".as_ptr()) as usize,
+                libc::getauxval(libc::AT_BASE) as usize,
+            )
+        };
+        carefree_context::loader::any_object(|info| {
+            // SAFETY: the loader describes the object's headers.
+            let headers =
+                unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+            let loads = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+            let ends = loads.map(|header| {
+                let low = (info.dlpi_addr + header.p_vaddr) as usize;
+                (low, low + header.p_memsz as usize)
+            });
+            let (low, high) =
+                ends.fold((usize::MAX, 0), |(low, high), (from, to)| (low.min(from), high.max(to)));
+            let range = low..high;
+            let is_ours = range.contains(&own) || range.contains(&libcs);
+            if is_ours || low != usize::MAX && loaders == info.dlpi_addr as usize {
+                ranges.push(range);
+            }
+            false
+        });
+        // SAFETY: no preconditions.
+        let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
+        // The kernel's own functions: some pages.
+        ranges.push(kernels..kernels + (16 << 12));
+        Ranges(ranges)
+    }
+
+    fn contain(&self, address: usize) -> bool {
+        self.0.iter().any(|range| range.contains(&address))
+    }
+}
+
+/// Whether `address` lies in this library.
+pub(crate) fn is_ours(address: usize) -> bool {
+    static OWN: OnceLock<std::ops::Range<usize>> = OnceLock::new();
+    let own = on_signal as *const () as usize;
+    let range = OWN.get_or_init(|| {
+        let ranges = RANGES.get_or_init(Ranges::find);
+        ranges.0.iter().find(|range| range.contains(&own)).cloned().unwrap_or(0..0)
+    });
+    range.contains(&address)
+}
+
+/// Installs the handler, once in a process.
+pub(crate) fn prepare() {
+    RANGES.get_or_init(Ranges::find);
+    // SAFETY: zeros are an action, of which the handler and the flags are set; the handler is of the type that
+    // they say.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigaction(OURS, &raw const action, ptr::null_mut());
+    }
+}
+
+/// The program counter and the stack pointer of what was interrupted.
+#[cfg(target_arch = "x86_64")]
+fn interrupted(context: &ucontext_t) -> (usize, usize) {
+    let registers = &context.uc_mcontext.gregs;
+    (registers[libc::REG_RIP as usize] as usize, registers[libc::REG_RSP as usize] as usize)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn interrupted(context: &ucontext_t) -> (usize, usize) {
+    (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize)
+}
+
+/// Whether this library may have called what runs at `stack`. (It may be wrong where an old address has
+/// stayed on the stack: then another look comes later.)
+fn is_called_by_us(stack: usize) -> bool {
+    /// Words that are looked at: functions of libc that this library calls have small frames.
+    const WORDS: usize = 96;
+    // The stack's last page ends where its first frame does, at the latest.
+    let page_ends = (stack | 0xfff) + 1;
+    let words = WORDS.min((page_ends - stack) / size_of::<usize>());
+    (0..words).any(|index| {
+        let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
+        // SAFETY: the interrupted frame lies there, or others above it in the same page.
+        is_ours(unsafe { place.read() })
+    })
+}
+
+unsafe extern "C-unwind" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+    let context = context.cast::<ucontext_t>();
+    // SAFETY: the kernel passes what it has saved of the thread.
+    let (place, stack) = interrupted(unsafe { &*context });
+    let Some(ranges) = RANGES.get() else { return };
+    if is_ours(place) {
+        return;
+    }
+    let Some((_, record)) = record::current() else { return };
+    if ranges.contain(place) && is_called_by_us(stack) {
+        return;
+    }
+    deliver::handle_all(record, Some(context.cast()));
+    if ends_anywhere() {
+        test_cancel();
+    }
+    // The thread may be on another carrier than before. What the kernel puts in force when this returns must
+    // be that carrier's.
+    // SAFETY: room for the answer.
+    unsafe { libc::sigaltstack(ptr::null(), &raw mut (*context).uc_stack) };
+}

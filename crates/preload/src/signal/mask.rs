@@ -1,0 +1,132 @@
+//! The signals that a thread blocks.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libc::sigset_t;
+
+use crate::signal::set::{UNBLOCKABLE, change_kernels};
+use crate::signal::{deliver, post};
+use crate::thread::record::{self, Record, set_errno};
+
+/// The mask that a thread created by the caller has.
+pub(crate) fn mask() -> u64 {
+    match record::current() {
+        Some((_, record)) => record.mask.load(Ordering::SeqCst),
+        // A thread of the kernel's.
+        None => change_kernels(libc::SIG_BLOCK, None),
+    }
+}
+
+/// `pthread_sigmask` of a hosted thread, with the kernel's sets; returns an `errno`, or 0.
+///
+/// # Safety
+/// Sets, or null.
+pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    let Some((_, record)) = record::current() else { return libc::ENOSYS };
+    let before = record.mask.load(Ordering::SeqCst);
+    if !set.is_null() {
+        // SAFETY: as this function demands.
+        let set = unsafe { set.read_unaligned() };
+        let after = match how {
+            libc::SIG_BLOCK => before | set,
+            libc::SIG_UNBLOCK => before & !set,
+            libc::SIG_SETMASK => set,
+            _ => return libc::EINVAL,
+        };
+        replace(record, after);
+    }
+    if !old.is_null() {
+        // SAFETY: as this function demands.
+        unsafe { old.write_unaligned(before) };
+    }
+    0
+}
+
+/// Gives the caller another mask.
+pub(crate) fn replace_only(record: &Record, mask: u64) {
+    let mask = mask & !UNBLOCKABLE;
+    record.mask.store(mask, Ordering::SeqCst);
+    post::opened(!mask);
+}
+
+/// Gives the caller another mask, and handles what that lets through.
+pub(crate) fn replace(record: &Record, mask: u64) {
+    replace_only(record, mask);
+    if record.pending.set() & !mask != 0 {
+        deliver::handle();
+    }
+}
+
+/// The mask of the thread that calls `fork`, for the child.
+static FORKED: AtomicU64 = AtomicU64::new(0);
+
+/// To be called by a thread before it forks.
+pub(crate) fn note_fork() {
+    FORKED.store(mask(), Ordering::SeqCst);
+}
+
+/// In the child of a fork: the mask of the thread that has called it.
+pub(crate) fn of_forked() -> u64 {
+    FORKED.load(Ordering::SeqCst)
+}
+
+/// Calls `f`, which starts a program, with the caller's mask in force in the kernel: the program inherits it.
+pub(crate) fn for_child<T>(f: impl FnOnce() -> T) -> T {
+    let Some((_, record)) = record::current() else { return f() };
+    let before = change_kernels(libc::SIG_SETMASK, Some(record.mask.load(Ordering::SeqCst)));
+    let result = f();
+    change_kernels(libc::SIG_SETMASK, Some(before));
+    result
+}
+
+stand_in! {
+    /// `pthread_sigmask(3)`.
+    fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        if record::current().is_none() {
+            // SAFETY: the caller's arguments.
+            return unsafe { next(how, set, old) };
+        }
+        // SAFETY: the caller's arguments. The kernel uses 8 bytes of a set; libc clears the rest.
+        unsafe {
+            let done = change(how, set.cast(), old.cast());
+            if done == 0 && !old.is_null() {
+                let rest = old.cast::<u8>().add(size_of::<u64>());
+                rest.write_bytes(0, size_of::<sigset_t>() - size_of::<u64>());
+            }
+            done
+        }
+    }
+
+    /// `sigprocmask(2)`.
+    fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        if record::current().is_none() {
+            // SAFETY: the caller's arguments.
+            return unsafe { next(how, set, old) };
+        }
+        // SAFETY: the caller's arguments.
+        match unsafe { pthread_sigmask(how, set, old) } {
+            0 => 0,
+            errno => {
+                set_errno(errno);
+                -1
+            }
+        }
+    }
+
+    /// `sigpending(2)`.
+    fn sigpending(set: *mut sigset_t) -> c_int {
+        // The process's and the carrier's, which has none of its own.
+        // SAFETY: the caller's argument.
+        let asked = unsafe { next(set) };
+        if let (0, Some((_, record))) = (asked, record::current()) {
+            let blocked = record.mask.load(Ordering::SeqCst);
+            // SAFETY: the call has written a set there.
+            unsafe {
+                let set = set.cast::<u64>();
+                set.write_unaligned((set.read_unaligned() | record.pending.set()) & blocked);
+            }
+        }
+        asked
+    }
+}

@@ -1,0 +1,34 @@
+//! Signals of a process whose threads are fibers.
+//!
+//! To the kernel, a signal is for the process or for a kernel thread, and each kernel thread has a mask. A
+//! fiber is neither, so masks and handlers are kept here:
+//!
+//! * All carriers block all signals but faults, and so does the *dispatcher*, the process's first kernel
+//!   thread. It takes those of the process by `sigwaitinfo`, and decides which thread each is for, as the
+//!   kernel does: the first one if that does not block it, else any other that does not. If all block it, it
+//!   goes back to the process, where `sigwait`, `sigpending` and `signalfd` find it.
+//! * What handlers the program has set stays in the kernel's table. They are called by the thread that the
+//!   signal is for, on its stack, at the end of the call that it makes: a wait is interrupted for that, and
+//!   then fails with `EINTR` or is begun again, as the handler's flags say. A thread that computes is
+//!   interrupted by a signal to its carrier.
+//! * A default action is the kernel's: the signal is let through.
+//!
+//! Faults (`SIGSEGV` and its kin) come to the carrier in the middle of the fiber that has caused them, and are
+//! handled there, by the kernel's means.
+
+mod carrier;
+mod deliver;
+mod dispatcher;
+mod kill;
+mod mask;
+mod post;
+pub(crate) mod queue;
+mod set;
+mod wait;
+
+pub(crate) use carrier::is_ours;
+pub(crate) use deliver::{after_call, amid_call, handle, interrupt};
+pub(crate) use dispatcher::{begin, give_up, renew, run};
+pub(crate) use kill::send;
+pub(crate) use mask::{change, for_child, mask, note_fork};
+pub(crate) use wait::{suspend, take};

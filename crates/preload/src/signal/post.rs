@@ -1,0 +1,74 @@
+//! What threads and the dispatcher tell each other.
+//!
+//! # Signals that all threads block
+//!
+//! Whether one does, the dispatcher learns when it has taken a signal and finds no thread for it. Then it
+//! *excludes* the signal from those that it takes, and sends it to the process again, where it stays pending
+//! as it should. A thread that changes its mask looks whether that opens an excluded signal ([`opened`]), and
+//! if so takes it off and interrupts the dispatcher. No signal is left behind: the dispatcher excludes the
+//! signal first and looks at the masks once more then, the thread changes its mask first and looks at the
+//! excluded ones then; so one of them sees the other.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use crate::signal::set::{number, poke};
+
+/// The kernel's number of the dispatcher; 0 if there is none.
+static DISPATCHER: AtomicI32 = AtomicI32::new(0);
+/// Signals that it does not take, because all threads block them.
+static EXCLUDED: AtomicU64 = AtomicU64::new(0);
+/// Whether a signal has come for a thread since the dispatcher's last look.
+static CAME: AtomicBool = AtomicBool::new(false);
+
+/// The calling kernel thread is the dispatcher from now on.
+pub(super) fn open(number: i32) {
+    DISPATCHER.store(number, Ordering::SeqCst);
+}
+
+/// In the child of a fork: there is none.
+pub(super) fn renew() {
+    DISPATCHER.store(0, Ordering::Relaxed);
+    EXCLUDED.store(0, Ordering::Relaxed);
+    CAME.store(false, Ordering::Relaxed);
+}
+
+/// Signals that the dispatcher does not take.
+pub(super) fn excluded() -> u64 {
+    EXCLUDED.load(Ordering::SeqCst)
+}
+
+/// Excludes signals, unless a thread is open to them, which is asked then.
+pub(super) fn exclude(signals: u64, is_open: impl FnOnce() -> bool) {
+    EXCLUDED.fetch_or(signals, Ordering::SeqCst);
+    if is_open() {
+        EXCLUDED.fetch_and(!signals, Ordering::SeqCst);
+    }
+}
+
+/// Whether a signal has come for a thread since this was asked last.
+pub(super) fn has_come() -> bool {
+    CAME.swap(false, Ordering::SeqCst)
+}
+
+/// A thread's mask has changed: these signals are open now.
+#[inline]
+pub(crate) fn opened(open: u64) {
+    if EXCLUDED.load(Ordering::SeqCst) & open != 0 {
+        EXCLUDED.fetch_and(!open, Ordering::SeqCst);
+        poke_it();
+    }
+}
+
+/// A signal has come for a thread: the dispatcher looks whether it is handled.
+pub(crate) fn look_again() {
+    if !CAME.swap(true, Ordering::SeqCst) && number() as i32 != DISPATCHER.load(Ordering::SeqCst) {
+        poke_it();
+    }
+}
+
+fn poke_it() {
+    let dispatcher = DISPATCHER.load(Ordering::SeqCst);
+    if dispatcher != 0 {
+        poke(dispatcher);
+    }
+}

@@ -1,0 +1,88 @@
+//! Sets of signals, as the kernel has them: signal N is bit N-1.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use carefree_ground::kernel;
+
+/// The signal by which the dispatcher and carriers are interrupted. The first real-time signal that libc
+/// leaves to programs; they are told that the next one is the first.
+pub(crate) const OURS: c_int = 34;
+
+/// The signal's bit.
+pub(crate) const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The lowest signal of a set.
+pub(crate) fn lowest(set: u64) -> Option<c_int> {
+    (set != 0).then(|| set.trailing_zeros() as c_int + 1)
+}
+
+/// Whether there is a signal of this number.
+pub(crate) fn is_signal(signal: c_int) -> bool {
+    (1..=64).contains(&signal)
+}
+
+/// Signals that the kernel raises in the middle of what has caused them.
+pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
+/// What a carrier does not block: faults; libc's own; what interrupts it; and what stops a process that uses
+/// its terminal from the background, which fails in another way if it is blocked.
+pub(crate) const OPEN: u64 =
+    FAULTS | bit(32) | bit(33) | bit(OURS) | bit(libc::SIGTTIN) | bit(libc::SIGTTOU);
+
+/// Signals that no thread can block.
+pub(crate) const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP) | bit(32) | bit(33);
+
+/// Changes the calling kernel thread's mask; returns the one before.
+pub(crate) fn change_kernels(how: c_int, set: Option<u64>) -> u64 {
+    let mut before = 0u64;
+    let set = set.as_ref().map_or(ptr::null(), ptr::from_ref) as usize;
+    let arguments = [how as usize, set, (&raw mut before) as usize, size_of::<u64>(), 0, 0];
+    // SAFETY: two sets of signals, of which the first may be missing.
+    let _ = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
+    before
+}
+
+/// What the program wants done on a signal.
+pub(crate) fn action(signal: c_int) -> libc::sigaction {
+    // SAFETY: zeros are an action, the default one; the call overwrites it.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(signal, ptr::null(), &raw mut action);
+        action
+    }
+}
+
+/// Whether a signal is ignored by default.
+pub(crate) fn is_ignored_by_default(signal: c_int) -> bool {
+    matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT)
+}
+
+/// Has the kernel do by default what a signal does: ends the process, or stops it. Returns when it goes on.
+pub(crate) fn act_by_default(signal: c_int) {
+    let own = [std::process::id() as usize, number(), signal as usize, 0, 0, 0];
+    // SAFETY: accesses no memory.
+    let _ = unsafe { kernel::call(libc::SYS_tgkill, own) };
+    let before = change_kernels(libc::SIG_UNBLOCK, Some(bit(signal)));
+    change_kernels(libc::SIG_SETMASK, Some(before));
+}
+
+/// The kernel's number of the calling kernel thread.
+pub(crate) fn number() -> usize {
+    // SAFETY: takes nothing.
+    unsafe { kernel::call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0)
+}
+
+/// Sends a kernel thread of this process the signal that interrupts it.
+pub(crate) fn poke(thread: i32) {
+    let arguments = [std::process::id() as usize, thread as usize, OURS as usize, 0, 0, 0];
+    // SAFETY: accesses no memory.
+    let _ = unsafe { kernel::call(libc::SYS_tgkill, arguments) };
+}

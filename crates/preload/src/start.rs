@@ -1,0 +1,148 @@
+//! Before `main`, and when the program creates its second thread.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use carefree_ground::kernel;
+use carefree_interpose::host::{self, Host};
+use carefree_runtime::hosted;
+
+use crate::thread::{self, record};
+use crate::{environment, report, signal};
+
+static HOST: Host = Host {
+    create: thread::create,
+    join: thread::join,
+    detach: thread::detach,
+    set_name: thread::set_name,
+    get_name: thread::get_name,
+    call: thread::by_number,
+    handle_signals: signal::amid_call,
+    ends_anywhere: thread::ends_anywhere,
+    after_call: signal::after_call,
+    take_signal: signal::take,
+    mask: signal::mask,
+    suspend: signal::suspend,
+};
+
+/// The process whose threads cannot be fibers, because its first thread could not become one.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
+
+/// Registers the host, before constructors of the program's may create threads.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    extern "C" fn at_start() {
+        let asked = carefree_settings::text("CAREFREE_RUN");
+        if asked.as_deref() == Some("off") {
+            return;
+        }
+        if asked.as_deref() == Some("only") {
+            environment::leave_children_alone();
+        }
+        report::prepare();
+        host::set(&HOST);
+    }
+    at_start
+};
+
+/// Whether `address` lies in this library, whose own threads are threads.
+pub(crate) fn is_ours(address: usize) -> bool {
+    signal::is_ours(address)
+}
+
+/// Whether the calling thread's new threads are fibers. The first call makes the process's first thread one.
+pub(crate) fn host() -> bool {
+    if hosted::is_hosting() {
+        return true;
+    }
+    let process = std::process::id() as i32;
+    // SAFETY: takes nothing.
+    let number = unsafe { kernel::call(libc::SYS_gettid, [0; 6]) };
+    if number != Ok(process as usize) || REFUSED.load(Ordering::Relaxed) == process {
+        return false;
+    }
+    let mask = signal::begin();
+    hosted::leave_faults();
+    let bytes = default_stack();
+    // Larger ones than there can be are refused when a thread asks for one.
+    let _ = hosted::set_default_stack(bytes);
+    if has_global_lock() {
+        hosted::set_default_carriers(1);
+    }
+    // SAFETY: the caller is the process's first thread, in `pthread_create`.
+    match unsafe { hosted::adopt(&record::MAIN, signal::run) } {
+        Ok(_) => {
+            static PREPARED: AtomicI32 = AtomicI32::new(0);
+            if PREPARED.swap(1, Ordering::Relaxed) == 0 {
+                crate::process::prepare();
+            }
+            true
+        }
+        Err(error) => {
+            signal::give_up(mask);
+            REFUSED.store(process, Ordering::Relaxed);
+            eprintln!("carefree: the threads of this program stay threads: {error}");
+            false
+        }
+    }
+}
+
+/// Whether the program is an interpreter whose threads run one at a time: more carriers would only pass its
+/// lock to and fro.
+fn has_global_lock() -> bool {
+    // SAFETY: looks a string up.
+    let has = |name: &std::ffi::CStr| unsafe {
+        !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null()
+    };
+    has(c"Py_BytesMain") && has(c"PyGILState_Ensure") || has(c"ruby_init")
+}
+
+static DEFAULT_STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes of stack of a thread that asks for none: libc's.
+pub(crate) fn default_stack() -> usize {
+    let known = DEFAULT_STACK.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let found = thread::default_stack();
+    DEFAULT_STACK.store(found, Ordering::Relaxed);
+    found
+}
+
+/// The program has changed it.
+pub(crate) fn forget_default_stack() {
+    DEFAULT_STACK.store(0, Ordering::Relaxed);
+}
+
+type Main = unsafe extern "C-unwind" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+
+/// The program's `main`.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C-unwind" fn main(
+    count: c_int,
+    arguments: *mut *mut c_char,
+    environment: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: called by libc as the program's `main` would be.
+    unsafe { thread::run_main(MAIN.load(Ordering::Relaxed), count, arguments, environment) }
+}
+
+stand_in! {
+    /// libc's function that calls `main`.
+    fn __libc_start_main(
+        program: Option<Main>,
+        count: c_int,
+        arguments: *mut *mut c_char,
+        init: *mut c_void,
+        fini: *mut c_void,
+        loader_fini: *mut c_void,
+        stack_end: *mut c_void,
+    ) -> c_int {
+        MAIN.store(program.map_or(0, |main| main as usize), Ordering::Relaxed);
+        // SAFETY: the caller's arguments, but for `main`, which calls the caller's.
+        unsafe { next(Some(main), count, arguments, init, fini, loader_fini, stack_end) }
+    }
+}

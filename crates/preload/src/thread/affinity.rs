@@ -1,0 +1,136 @@
+//! Scheduling parameters and processors of threads.
+//!
+//! A fiber has neither: it runs where a carrier takes it. What a program asks for is accepted if every
+//! fiber has it anyway, and refused as the kernel refuses it to a user without rights otherwise. Affinity is
+//! accepted and has no effect.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{clockid_t, pthread_t, sched_param};
+
+use crate::thread::identity::find_number;
+use crate::thread::record;
+
+/// Whether `number` is 0 and the caller is a hosted thread, or that of a hosted thread.
+fn is_hosted(number: c_int) -> bool {
+    match number {
+        0 => record::current().is_some(),
+        number => find_number(number).is_some_and(|thread| !thread.is_main()),
+    }
+}
+
+/// The processors that the process may run on.
+///
+/// # Safety
+/// `bytes` may be written at `set`.
+unsafe fn processors(bytes: usize, set: *mut c_void) -> c_int {
+    // Of the first kernel thread, which has those that the process was started with.
+    // SAFETY: as this function demands.
+    unsafe { libc::sched_getaffinity(libc::getpid(), bytes, set.cast()) }
+}
+
+stand_in! {
+    /// `pthread_setaffinity_np(3)`.
+    fn pthread_setaffinity_np(thread: pthread_t, bytes: usize, set: *const c_void) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            match record::find(thread) {
+                Some(_) if set.is_null() => libc::EFAULT,
+                Some(_) => 0,
+                None => next(thread, bytes, set),
+            }
+        }
+    }
+
+    /// `pthread_getaffinity_np(3)`.
+    fn pthread_getaffinity_np(thread: pthread_t, bytes: usize, set: *mut c_void) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if record::find(thread).is_none() {
+                return next(thread, bytes, set);
+            }
+            set.cast::<u8>().write_bytes(0, bytes);
+            if processors(bytes, set) < 0 { *libc::__errno_location() } else { 0 }
+        }
+    }
+
+    /// `sched_setaffinity(2)`.
+    fn sched_setaffinity(process: c_int, bytes: usize, set: *const c_void) -> c_int {
+        if is_hosted(process) {
+            return 0;
+        }
+        // SAFETY: the caller's arguments.
+        unsafe { next(process, bytes, set) }
+    }
+
+    /// `sched_getaffinity(2)`.
+    fn sched_getaffinity(process: c_int, bytes: usize, set: *mut c_void) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            let process = if is_hosted(process) { libc::getpid() } else { process };
+            next(process, bytes, set)
+        }
+    }
+
+    /// `pthread_getschedparam(3)`.
+    fn pthread_getschedparam(
+        thread: pthread_t,
+        policy: *mut c_int,
+        parameters: *mut sched_param,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if record::find(thread).is_none() {
+                return next(thread, policy, parameters);
+            }
+            policy.write(libc::SCHED_OTHER);
+            parameters.write(std::mem::zeroed());
+        }
+        0
+    }
+
+    /// `pthread_setschedparam(3)`.
+    fn pthread_setschedparam(
+        thread: pthread_t,
+        policy: c_int,
+        parameters: *const sched_param,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if record::find(thread).is_none() {
+                return next(thread, policy, parameters);
+            }
+            match policy {
+                libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => {
+                    if (*parameters).sched_priority == 0 { 0 } else { libc::EINVAL }
+                }
+                libc::SCHED_FIFO | libc::SCHED_RR => libc::EPERM,
+                _ => libc::EINVAL,
+            }
+        }
+    }
+
+    /// `pthread_setschedprio(3)`.
+    fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            match record::find(thread) {
+                Some(_) if priority == 0 => 0,
+                Some(_) => libc::EINVAL,
+                None => next(thread, priority),
+            }
+        }
+    }
+
+    /// `pthread_getcpuclockid(3)`: the clock of whatever runs the thread.
+    fn pthread_getcpuclockid(thread: pthread_t, clock: *mut clockid_t) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if record::find(thread).is_none() {
+                return next(thread, clock);
+            }
+            clock.write(libc::CLOCK_THREAD_CPUTIME_ID);
+        }
+        0
+    }
+}

@@ -1,0 +1,59 @@
+//! The end of a thread by `pthread_exit`, and the first thread's life.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use carefree_runtime::hosted;
+
+use crate::thread::frame::carefree_hosted_call;
+use crate::thread::record::{self, ALIVE, MAIN};
+
+/// Calls the program's `main` on a frame to which `pthread_exit` can unwind.
+///
+/// # Safety
+/// To be called by libc, once, with `main`'s arguments.
+pub(crate) unsafe fn run_main(
+    main: usize,
+    count: c_int,
+    arguments: *mut *mut c_char,
+    environment: *mut *mut c_char,
+) -> c_int {
+    let mut exited = 0;
+    let count = ptr::without_provenance_mut(count as usize);
+    // SAFETY: the program's `main`, which takes these. (The first is an `int`, in the same register.)
+    let status = unsafe {
+        carefree_hosted_call(main, count, arguments.cast(), environment.cast(), &raw mut exited)
+    };
+    if exited == 0 {
+        return status as isize as c_int;
+    }
+    match hosted::current().filter(|me| me.is_main()) {
+        Some(me) => {
+            if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
+                return 0;
+            }
+            hosted::end_main(me)
+        }
+        // It has never had a second thread, or this is the child of a fork. libc goes on from its own frame.
+        // SAFETY: the thread exits, and nothing here needs to be dropped.
+        None => unsafe { pthread_exit(MAIN.value.load(Ordering::Relaxed)) },
+    }
+}
+
+stand_in! {
+    /// `pthread_exit(3)`.
+    fn pthread_exit(value: *mut c_void) -> ! {
+        let record = record::current().map_or(&MAIN, |(_, record)| record);
+        record.value.store(value, Ordering::Relaxed);
+        // libc's unwinds to the frame that has called the thread's function.
+        // SAFETY: the caller's argument.
+        unsafe { next(value) }
+    }
+
+    /// C11's `thrd_exit(3)`.
+    fn thrd_exit(value: c_int) -> ! {
+        // SAFETY: takes any value.
+        unsafe { pthread_exit(value as isize as *mut c_void) }
+    }
+}

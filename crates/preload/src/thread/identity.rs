@@ -1,0 +1,70 @@
+//! Numbers of threads: each hosted thread has one of its own, which no other had before.
+
+use std::ffi::{c_int, c_long};
+
+use carefree_ground::kernel;
+use carefree_runtime::hosted::{self, HostedThread};
+
+use crate::signal;
+use crate::thread::record;
+
+/// The hosted thread with this number.
+pub(crate) fn find_number(number: c_int) -> Option<HostedThread> {
+    if !hosted::is_hosting() {
+        return None;
+    }
+    let mut found = None;
+    hosted::for_each(|thread| {
+        if thread.number() == number {
+            found = Some(thread);
+        }
+        found.is_none()
+    });
+    found
+}
+
+/// A system call by its number, which a hosted thread makes; `None` if it is none of those that concern
+/// threads.
+///
+/// # Safety
+/// As for the system call.
+pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
+    let (me, _) = record::current()?;
+    let [a, b, c, d, ..] = arguments;
+    match number {
+        libc::SYS_gettid => Some(me.number().into()),
+        libc::SYS_tgkill => {
+            let thread = find_number(b as c_int)?;
+            Some(answer(signal::send(thread, c as c_int)))
+        }
+        libc::SYS_tkill => {
+            let thread = find_number(a as c_int)?;
+            Some(answer(signal::send(thread, b as c_int)))
+        }
+        libc::SYS_rt_sigprocmask if d == size_of::<u64>() => {
+            // SAFETY: as this function demands.
+            Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
+        }
+        _ => None,
+    }
+}
+
+/// What the system call returns for an `errno`, or 0.
+fn answer(errno: c_int) -> c_long {
+    if errno == 0 {
+        return 0;
+    }
+    record::set_errno(errno);
+    -1
+}
+
+stand_in! {
+    /// `gettid(2)`.
+    fn gettid() -> c_int {
+        match record::current() {
+            Some((me, _)) => me.number(),
+            // SAFETY: takes nothing.
+            None => unsafe { kernel::call(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as c_int,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Threads that are fibers: creating, joining, ending, naming, and what the kernel would say of them.
+
+mod affinity;
+mod cancel;
+mod create;
+mod exit;
+mod frame;
+mod identity;
+mod join;
+mod name;
+pub(crate) mod record;
+
+pub(crate) use cancel::{ends_anywhere, test as test_cancel};
+pub(crate) use create::{create, default_stack};
+pub(crate) use exit::run_main;
+pub(crate) use identity::{by_number, find_number};
+pub(crate) use join::{detach, join};
+pub(crate) use name::{get_name, set_name};

@@ -1,0 +1,61 @@
+//! Names of threads, as the kernel keeps them: 15 bytes.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use carefree_runtime::kernel_name::KernelName;
+use libc::pthread_t;
+
+use crate::thread::record;
+
+/// `pthread_setname_np`; `None` if the thread is none of ours.
+///
+/// # Safety
+/// As for `pthread_setname_np`.
+pub(crate) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> Option<c_int> {
+    // SAFETY: as this function demands.
+    let (thread, _) = unsafe { record::find(thread) }?;
+    // SAFETY: as this function demands: a string.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let mut kept = KernelName::default();
+    if bytes.len() >= kept.len() {
+        return Some(libc::ERANGE);
+    }
+    kept[..bytes.len()].copy_from_slice(bytes);
+    thread.set_name(kept);
+    if thread.is_main() {
+        // What `ps` shows is the name of the first kernel thread.
+        let _ = std::fs::write("/proc/self/comm", bytes);
+    }
+    Some(0)
+}
+
+/// `pthread_getname_np`; `None` if the thread is none of ours, or the kernel knows its name.
+///
+/// # Safety
+/// As for `pthread_getname_np`.
+pub(crate) unsafe fn get_name(
+    thread: pthread_t,
+    place: *mut c_char,
+    length: usize,
+) -> Option<c_int> {
+    // SAFETY: as this function demands.
+    let (thread, _) = unsafe { record::find(thread) }?;
+    // A thread has its creator's name until it is given one; nearly always that of the program.
+    let name = thread.name().unwrap_or_else(programs);
+    if length < name.len() {
+        return Some(libc::ERANGE);
+    }
+    // SAFETY: as this function demands, and there is room.
+    unsafe { place.cast::<KernelName>().write(name) };
+    Some(0)
+}
+
+/// The name of the first kernel thread.
+pub(crate) fn programs() -> KernelName {
+    let mut name = KernelName::default();
+    let told = std::fs::read("/proc/self/comm").unwrap_or_default();
+    let told = told.strip_suffix(b"\n").unwrap_or(&told);
+    let length = told.len().min(name.len() - 1);
+    name[..length].copy_from_slice(&told[..length]);
+    name
+}

@@ -1,0 +1,124 @@
+//! What is kept for each hosted thread.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use carefree_ground::lock::Lock;
+use carefree_runtime::hosted::{self, HostedThread};
+
+use crate::signal::queue::Queue;
+
+/// The result of a thread that was cancelled.
+pub(crate) const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
+
+/// What a thread runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) function: usize,
+    pub(crate) argument: *mut c_void,
+    /// Its result is an `int`, as C11's functions have it.
+    pub(crate) c11: bool,
+}
+
+// SAFETY: the program passes the pointer on to its new thread.
+unsafe impl Sync for Start {}
+// SAFETY: as for Sync.
+unsafe impl Send for Start {}
+
+/// A bit of [`Record::state`]: no join will come.
+pub(crate) const DETACHED: u32 = 1;
+/// A bit of [`Record::state`]: its function has returned, and its variables are destroyed.
+pub(crate) const ENDED: u32 = 2;
+/// A bit of [`Record::state`]: a join waits for it.
+pub(crate) const AWAITED: u32 = 4;
+
+/// What is kept for a hosted thread, on its stack; for the first one, in [`MAIN`].
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) start: Start,
+    /// Its result.
+    pub(crate) value: AtomicPtr<c_void>,
+    /// [`DETACHED`], [`ENDED`], [`AWAITED`].
+    pub(crate) state: AtomicU32,
+    pub(crate) cancellation: Lock<Cancellation>,
+    /// The signals that it blocks.
+    pub(crate) mask: AtomicU64,
+    /// Signals that have come for it, and are not handled yet.
+    pub(crate) pending: Queue,
+    /// What it waited for when a signal ended the wait: a `Reason`; 0 if none did.
+    pub(crate) interrupted: AtomicU8,
+}
+
+/// Whether a thread was cancelled, and whether that can take effect.
+#[derive(Debug)]
+pub(crate) struct Cancellation {
+    pub(crate) requested: bool,
+    pub(crate) disabled: bool,
+    /// It takes effect anywhere, not only at calls that may wait.
+    pub(crate) asynchronous: bool,
+}
+
+/// The record of the process's first thread.
+pub(crate) static MAIN: Record =
+    Record::new(Start { function: 0, argument: ptr::null_mut(), c11: false }, 0, false);
+
+/// Threads that were created as fibers.
+pub(crate) static CREATED: AtomicU64 = AtomicU64::new(0);
+/// The most of them that were alive at once, the first thread left out.
+pub(crate) static MOST: AtomicU64 = AtomicU64::new(0);
+
+/// Hosted threads that have not ended.
+pub(crate) static ALIVE: AtomicU64 = AtomicU64::new(1);
+
+impl Record {
+    pub(crate) const fn new(start: Start, mask: u64, detached: bool) -> Record {
+        Record {
+            start,
+            value: AtomicPtr::new(CANCELED),
+            state: AtomicU32::new(if detached { DETACHED } else { 0 }),
+            cancellation: Lock::new(Cancellation {
+                requested: false,
+                disabled: false,
+                asynchronous: false,
+            }),
+            mask: AtomicU64::new(mask),
+            pending: Queue::new(),
+            interrupted: AtomicU8::new(0),
+        }
+    }
+}
+
+/// The record of a hosted thread.
+#[inline]
+pub(crate) fn of<'a>(thread: HostedThread) -> &'a Record {
+    // SAFETY: all hosted threads are created with a record.
+    unsafe { thread.data() }
+}
+
+/// The calling hosted thread, with its record.
+#[inline]
+pub(crate) fn current<'a>() -> Option<(HostedThread, &'a Record)> {
+    hosted::current().map(|me| (me, of(me)))
+}
+
+/// The hosted thread of a `pthread_t`, with its record.
+///
+/// # Safety
+/// It is the `pthread_t` of a thread that was not joined.
+#[inline]
+pub(crate) unsafe fn find<'a>(thread: libc::pthread_t) -> Option<(HostedThread, &'a Record)> {
+    // SAFETY: as this function demands.
+    unsafe { hosted::find(thread as usize) }.map(|thread| (thread, of(thread)))
+}
+
+/// In the child of a fork: the caller is the only thread.
+pub(crate) fn renew() {
+    ALIVE.store(1, Ordering::Relaxed);
+}
+
+/// The `errno` of the caller.
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: the address of the caller's variable.
+    unsafe { *libc::__errno_location() = errno };
+}

@@ -1,0 +1,112 @@
+//! Programs that know nothing of fibers do the same whether their threads are threads or fibers: what they
+//! print, and how they end.
+
+// `#[test]` with a limit to how long a test may take.
+#[macro_use]
+extern crate carefree_testing;
+
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The library. Cargo does not build it for these tests, which do not link it; so they have it built.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        // target/PROFILE/deps/test
+        let folder = test.parent().and_then(Path::parent).unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "carefree-preload", "--target-dir"]);
+        build.arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success());
+        folder.join("libcarefree.so")
+    })
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+/// Runs a command natively, and as `carefree run` does.
+fn run(command: &[&OsStr], carriers: Option<u32>) -> Output {
+    let mut run = Command::new(command[0]);
+    run.args(&command[1..]).env_remove("LD_PRELOAD");
+    if let Some(carriers) = carriers {
+        run.env("LD_PRELOAD", library()).env("CAREFREE_CARRIERS", carriers.to_string());
+    }
+    run.output().unwrap()
+}
+
+/// Whether a command does on fibers what it does on threads.
+fn compare(command: &[&OsStr]) {
+    let native = run(command, None);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for carriers in [1, 2] {
+        let fibers = run(command, Some(carriers));
+        let errors = text(&fibers.stderr);
+        assert_eq!(text(&fibers.stdout), text(&native.stdout), "{carriers} carriers: {errors}");
+        let ends = |output: &Output| (output.status.code(), output.status.signal());
+        assert_eq!(ends(&fibers), ends(&native), "{carriers} carriers: {errors}");
+        assert_eq!(errors, text(&native.stderr), "{carriers} carriers");
+    }
+}
+
+/// Compares a program in C.
+fn compare_c(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let compiled =
+        Command::new("cc").args(["-O1", "-pthread", "-o"]).args([&program, &source(name)]).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    compare(&[program.as_os_str()]);
+}
+
+/// Compares a program of an interpreter's.
+fn compare_script(interpreter: &str, name: &str) {
+    if Command::new(interpreter).arg("--version").output().is_err() {
+        return eprintln!("skipped: {interpreter} is not installed");
+    }
+    compare(&[OsStr::new(interpreter), source(name).as_os_str()]);
+}
+
+#[test]
+fn threads_are_created_joined_and_named() {
+    compare_c("threads.c");
+}
+
+#[test]
+fn threads_end_by_exits_and_cancellation() {
+    compare_c("ending.c");
+}
+
+#[test]
+fn signals_reach_the_threads_that_they_are_for() {
+    compare_c("signals.c");
+}
+
+#[test]
+fn threads_fork_and_start_programs() {
+    compare_c("processes.c");
+}
+
+#[test]
+fn threads_wait_for_each_other() {
+    compare_c("locks.c");
+}
+
+#[test]
+fn threads_of_python() {
+    compare_script("python3", "threads.py");
+}
+
+#[test]
+fn threads_of_ruby() {
+    compare_script("ruby", "threads.rb");
+}

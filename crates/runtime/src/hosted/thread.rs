@@ -1,0 +1,260 @@
+//! A hosted thread, and how it is found.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use carefree_context::tls::{self, Layout};
+
+use crate::api::life;
+use crate::carrier::carrier;
+use crate::carrier::clock::NEVER;
+use crate::fiber::current;
+use crate::fiber::furnish;
+use crate::fiber::header::{FINISHED, FiberRef, PINNED};
+use crate::fiber::names::{KernelName, Names};
+use crate::handle::join;
+use crate::protocol::episode::Outcome;
+use crate::protocol::reason::Reason;
+use crate::wait::cancel;
+use crate::wait::park::{self, Until};
+
+/// The layout of blocks, from when there are hosted threads.
+static LAYOUT: AtomicPtr<Layout> = AtomicPtr::new(ptr::null_mut());
+/// The `pthread_t` and the header of the process's first thread, once it was adopted; else 0 and null.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+static MAIN_FIBER: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// What the host keeps for the first thread.
+static MAIN_DATA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// What a hosted thread runs.
+#[derive(Debug)]
+pub struct Life<H> {
+    /// Called first, on the new thread. It may be left by libc's forced unwinding only within itself.
+    pub run: unsafe fn(&H),
+    /// Called when the destructors of thread-local variables have run, as the last thing.
+    pub end: unsafe fn(&H),
+}
+
+/// What lies on a hosted thread's stack, but for the first one's.
+#[repr(C, align(16))]
+pub(super) struct Record<H: 'static> {
+    pub(super) host: H,
+    pub(super) life: &'static Life<H>,
+}
+
+/// A fiber that has a `pthread_t`. (Plain data: the right to join it is the holder's to keep track of.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostedThread(pub(super) FiberRef);
+
+/// Whether the process has hosted threads.
+#[inline(always)]
+pub fn is_hosting() -> bool {
+    !LAYOUT.load(Ordering::Relaxed).is_null()
+}
+
+/// Notes the first thread, and that hosting begins.
+pub(super) fn begin(layout: &'static Layout, main: usize, fiber: FiberRef, data: *mut u8) {
+    MAIN_FIBER.store(fiber.as_ptr(), Ordering::Relaxed);
+    MAIN_DATA.store(data, Ordering::Relaxed);
+    MAIN.store(main, Ordering::Release);
+    LAYOUT.store(ptr::from_ref(layout).cast_mut(), Ordering::Release);
+}
+
+/// Ends hosting: in the child of a fork, which has one thread.
+pub fn renew() {
+    LAYOUT.store(ptr::null_mut(), Ordering::Release);
+    MAIN.store(0, Ordering::Release);
+}
+
+/// The hosted thread with this `pthread_t`; `None` if that is another thread's or fiber's.
+///
+/// # Safety
+/// `pthread` is the `pthread_t` of a thread or fiber that was neither joined, nor detached and has ended.
+#[inline]
+pub unsafe fn find(pthread: usize) -> Option<HostedThread> {
+    // SAFETY: a layout is never freed.
+    let layout = unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }?;
+    if pthread == MAIN.load(Ordering::Acquire) {
+        let main = MAIN_FIBER.load(Ordering::Relaxed);
+        // SAFETY: `begin` was given a fiber.
+        return Some(HostedThread(unsafe { FiberRef::from_ptr(main) }));
+    }
+    let pthread = ptr::with_exposed_provenance_mut::<u8>(pthread);
+    // SAFETY: as this function demands, the control block is there; and with a fiber's id, it lies in a
+    // block of a furnished stack's.
+    let fiber = unsafe {
+        if !tls::is_fiber_id(layout.id_of(pthread)) {
+            return None;
+        }
+        furnish::hosted_by(layout, pthread)
+    };
+    // SAFETY: `create` has noted a fiber.
+    (!fiber.is_null()).then(|| HostedThread(unsafe { FiberRef::from_ptr(fiber) }))
+}
+
+/// The process's first thread, if it is hosted.
+pub fn main_thread() -> Option<HostedThread> {
+    match MAIN.load(Ordering::Acquire) {
+        0 => None,
+        // SAFETY: its `pthread_t`, which is good for ever.
+        main => unsafe { find(main) },
+    }
+}
+
+/// Whether `pthread` was that of a hosted thread, which has been given up.
+///
+/// # Safety
+/// As for [`find`].
+pub unsafe fn is_gone(pthread: usize) -> bool {
+    // SAFETY: a layout is never freed.
+    let Some(layout) = (unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }) else { return false };
+    // SAFETY: as this function demands; a stack that was a fiber's stays mapped for a while.
+    unsafe {
+        let id = layout.id_of(ptr::with_exposed_provenance_mut(pthread));
+        tls::is_fiber_id(id) && find(pthread).is_none()
+    }
+}
+
+/// The calling hosted thread, if the caller is one and may park.
+#[inline(always)]
+pub fn current() -> Option<HostedThread> {
+    current::try_current().filter(|me| me.plain.get() == 0 && is_hosting()).map(HostedThread)
+}
+
+impl HostedThread {
+    /// Whether it is the process's first thread.
+    pub fn is_main(self) -> bool {
+        self.0.as_ptr() == MAIN_FIBER.load(Ordering::Relaxed) && MAIN.load(Ordering::Relaxed) != 0
+    }
+
+    /// What the host keeps for it, as it was given to [`create`](super::create) or [`adopt`](super::adopt).
+    ///
+    /// # Safety
+    /// `H` is the type that was given there. The result is good as long as the `pthread_t`.
+    #[inline]
+    pub unsafe fn data<'a, H: 'static>(self) -> &'a H {
+        if self.is_main() {
+            // SAFETY: `begin` was given it.
+            return unsafe { &*MAIN_DATA.load(Ordering::Relaxed).cast::<H>() };
+        }
+        let record = life::closure::<Record<H>>(self.0.stack.load(Ordering::Relaxed));
+        // SAFETY: `create` has written it there, on the stack, which stays pinned.
+        unsafe { &(*record).host }
+    }
+
+    /// Whether it has ended, so that a join would not wait.
+    pub fn has_ended(self) -> bool {
+        self.0.join.load(Ordering::Acquire) & FINISHED != 0
+    }
+
+    /// Whether it is the caller.
+    pub fn is_me(self) -> bool {
+        current::try_current() == Some(self.0)
+    }
+
+    /// Waits for its end until `deadline`. [`Outcome::Invalid`]: it has ended.
+    pub fn wait(self, deadline: u64) -> Outcome {
+        match join::await_end(self.0, Until { deadline, cancellable: true }) {
+            Outcome::Unparked => Outcome::Invalid,
+            outcome => outcome,
+        }
+    }
+
+    /// Gives up its `pthread_t`. The stack is used again when the fiber has left it.
+    ///
+    /// # Safety
+    /// To be called once, and never for the first thread.
+    pub unsafe fn give_up(self) {
+        carrier::release(self.0);
+    }
+
+    /// Ends its wait as cancellation does, if it can be cut short, and has later ones end at once.
+    pub fn cancel(self) {
+        cancel::cancel(self.0);
+    }
+
+    /// Takes [`cancel`](Self::cancel) back. For the calling fiber itself.
+    pub fn take_cancel_back(self) {
+        self.0.cancel.clear();
+    }
+
+    /// Whether it was [cancelled](Self::cancel).
+    #[inline]
+    pub fn is_cancelled(self) -> bool {
+        self.0.cancel.peek()
+    }
+
+    /// Ends its wait as cancellation does, if it can be cut short, and no later one.
+    pub fn interrupt(self) {
+        crate::carrier::wake::wake_cancelled(self.0);
+    }
+
+    /// What it waits for; [`Reason::Runs`] if it does not wait.
+    pub fn reason(self) -> Reason {
+        if !self.0.episode.is_waiting() {
+            return Reason::Runs;
+        }
+        Reason::from_code(self.0.reason.load(Ordering::Relaxed))
+    }
+
+    /// The kernel's number of the thread that runs it, or ran it last; 0 if none did.
+    pub fn carrier_thread(self) -> i32 {
+        let carrier = self.0.carrier.get().cast::<carrier::Carrier>();
+        // SAFETY: the process's runtime, with its carriers, is there for ever.
+        unsafe { carrier.as_ref() }.map_or(0, carrier::Carrier::thread)
+    }
+
+    /// Its number in place of the kernel's: of the first thread, the process's.
+    pub fn number(self) -> i32 {
+        let pthread = ptr::with_exposed_provenance_mut::<u8>(self.pthread());
+        // SAFETY: a layout is never freed, and the `pthread_t` is good.
+        let id =
+            unsafe { LAYOUT.load(Ordering::Acquire).as_ref().map(|layout| layout.id_of(pthread)) };
+        id.unwrap_or(0) as i32
+    }
+
+    /// Its name, if it was given one.
+    pub fn name(self) -> Option<KernelName> {
+        let name = *self.0.header().names()?.kernel.lock();
+        (name[0] != 0).then_some(name)
+    }
+
+    /// Names it.
+    pub fn set_name(self, name: KernelName) {
+        let names =
+            current::without_parking(|| self.0.header().ensure_names(Names::new(None, name)));
+        *names.kernel.lock() = name;
+    }
+
+    /// Its `pthread_t`.
+    pub fn pthread(self) -> usize {
+        if self.is_main() {
+            return MAIN.load(Ordering::Relaxed);
+        }
+        // SAFETY: its stack is pinned, as long as the `pthread_t` is good.
+        unsafe { furnish::pthread_of(self.0.stack.load(Ordering::Relaxed)) }.unwrap_or(0)
+    }
+}
+
+/// Ends the process's first thread, which calls this, as far as others can see. It never runs again, but its
+/// stack stays.
+pub fn end_main(me: HostedThread) -> ! {
+    life::end_thread_locals(me.0);
+    join::finish(me.0);
+    loop {
+        park::sleep_until(NEVER, Reason::Other);
+    }
+}
+
+/// Calls `visit` for each hosted thread that has not been forgotten, in no order, until it says `false`. The
+/// registry is locked meanwhile: `visit` must neither allocate nor wait.
+pub fn for_each(mut visit: impl FnMut(HostedThread) -> bool) {
+    let mut goes_on = true;
+    crate::fiber::registry::for_each_alive(|fiber| {
+        let thread = HostedThread(fiber);
+        let hosted = thread.is_main() || fiber.join.load(Ordering::Acquire) & PINNED != 0;
+        if goes_on && hosted && !thread.has_ended() {
+            goes_on = visit(thread);
+        }
+    });
+}
