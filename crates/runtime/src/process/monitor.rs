@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use carefree_ground::{file, nap};
+use carefree_ground::{file, kernel, nap};
 use carefree_reactor::{Idle, clock};
 
 use crate::carrier::carrier::{Carrier, Shared};
@@ -249,10 +249,22 @@ fn cpu_time(thread: i32) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Whether there is address space for another carrier with its thread and reactor, and for something besides.
+fn has_memory() -> bool {
+    const ENOUGH: usize = 16 << 20;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    let arguments = [0, ENOUGH, libc::PROT_NONE as usize, flags, usize::MAX, 0];
+    // SAFETY: a new private mapping at an address of the kernel's choice.
+    let Ok(address) = (unsafe { kernel::call(libc::SYS_mmap, arguments) }) else { return false };
+    // SAFETY: that mapping, which nothing uses.
+    let _ = unsafe { kernel::call(libc::SYS_munmap, [address, ENOUGH, 0, 0, 0, 0]) };
+    true
+}
+
 /// Has another carrier run: one from the reserve, or a new one. False: there can be no more.
 ///
 /// # Errors
-/// When no thread can be started.
+/// When no thread can be started, or there is no memory for it.
 fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
     if let Some(recalled) = runtime.sleepers.recall() {
         runtime.wake(Some(recalled));
@@ -260,6 +272,10 @@ fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
     }
     if clock::now() < REFUSED_UNTIL.load(Ordering::Relaxed) {
         return Ok(false);
+    }
+    // An allocation that fails ends the process.
+    if !has_memory() {
+        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
     }
     let mut spares = runtime.spares.lock();
     // Once it has stopped, no more are started, and those that were are joined. (While it only is to stop,

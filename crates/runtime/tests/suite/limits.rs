@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use carefree_runtime::{Builder, JoinHandle, park, run, spawn};
 
@@ -181,6 +182,29 @@ fn the_limit_that_refuses_a_stack_is_named() {
         again
     });
     assert_eq!(again, at_once);
+}
+
+/// Where there is no memory for another carrier, what waits behind a fiber that computes goes on waiting.
+#[test]
+fn a_carrier_that_memory_is_refused_for_is_not_added() {
+    if !is_child() {
+        let name = "limits::a_carrier_that_memory_is_refused_for_is_not_added";
+        let output = in_a_process(name, &[("CAREFREE_CARRIERS", "1")]);
+        assert!(output.status.success(), "{}", text(&output));
+        return;
+    }
+    run(|| {
+        // Its stack is kept at hand for the next.
+        spawn(|| ()).join().unwrap();
+        limit_address_space(0);
+        let waiting = spawn(|| ());
+        // The monitor looks a few times.
+        let end = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        waiting.join().unwrap();
+    });
 }
 
 /// Idle stacks give up their address space for stacks of another size.
