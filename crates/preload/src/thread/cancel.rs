@@ -69,7 +69,7 @@ stand_in! {
     fn pthread_cancel(thread: pthread_t) -> c_int {
         // SAFETY: the caller's argument.
         let Some((hosted, record)) = (unsafe { record::find(thread) }) else {
-            // SAFETY: as above.
+            // SAFETY: the caller's argument, which is no hosted thread's.
             return unsafe {
                 if hosted::is_gone(thread as usize) { libc::ESRCH } else { next(thread) }
             };

@@ -37,7 +37,6 @@ pub unsafe fn create<H: 'static>(
         Some(carrier) => spawn::allocate_here(carrier, size, None)?,
         None => spawn::allocate_elsewhere(size, None)?,
     };
-    fiber.join.store(PINNED, Ordering::Relaxed);
     let stack = fiber.stack.load(Ordering::Relaxed);
     // SAFETY: the fiber is new and known to this function alone, and so is its stack, which has room for the
     // record below its own.
@@ -52,6 +51,8 @@ pub unsafe fn create<H: 'static>(
         let context = arch::prepare_thread(record.cast(), tp, entry::<H>, fiber.as_ptr());
         fiber.context.get().write(context);
     }
+    // From here on `for_each` visits it, and reads the record.
+    fiber.join.store(PINNED, Ordering::Release);
     tell(HostedThread(fiber));
     match here {
         Some(carrier) => {
