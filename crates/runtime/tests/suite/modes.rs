@@ -23,6 +23,7 @@ fn threads_in_place_of_fibers() {
         // Refused: see `threads`.
         "virtual_time::",
         // Stacks are the threads': our limits and our report of an overflow do not apply.
+        "limits::a_carrier_that_memory_is_refused_for_is_not_added",
         "limits::an_overflow_names_the_fiber",
         "limits::idle_stacks_make_room_for_those_of_another_size",
         "limits::the_limit_that_refuses_a_stack_is_named",
