@@ -32,6 +32,7 @@ use crate::fiber::registry;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::episode::Ticket;
 use crate::protocol::injector::Injector;
+use crate::protocol::set::Set;
 use crate::protocol::sleepers::Sleepers;
 
 /// What is to be done with a fiber that has left its stack.
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) visitors: AtomicUsize,
     /// The process that it belongs to: see `generation`.
     pub(crate) process: u32,
+    /// The carriers that have timers: see `timers`.
+    pub(crate) timed: Set,
     /// When the sleeping carrier that sees to the timers will wake; [`NEVER`](crate::carrier::clock::NEVER)
     /// if there is none.
     pub(crate) time_kept: AtomicU64,
@@ -302,7 +305,7 @@ impl Carrier {
             pace: Pace::new(),
             suspect: Cell::new((index, 0, 0)),
             inbox: Injector::new(),
-            shard: Shard::new(now),
+            shard: Shard::new(now, index),
             io: Io::new(time.clone()),
             time,
         }
@@ -435,15 +438,13 @@ impl Carrier {
         fiber: FiberRef,
         ticket: Ticket,
     ) -> (*const Shard, TimerKey) {
-        let (key, first) = without_parking(|| self.shard.insert(deadline, fiber, ticket));
+        let runtime = self.runtime();
+        let insert = || self.shard.insert(deadline, fiber, ticket, &runtime.timed);
+        let (key, first) = without_parking(insert);
         if first {
-            self.runtime().sooner(deadline);
+            runtime.sooner(deadline);
         }
         (&raw const self.shard, key)
-    }
-
-    pub(crate) fn next_timer(&self) -> u64 {
-        self.shard.next()
     }
 
     /// Wakes the carrier's thread, or keeps it from its next sleep.

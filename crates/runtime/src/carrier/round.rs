@@ -304,14 +304,15 @@ impl Carrier {
     /// Ends the waits whose deadlines have passed, on all carriers: another may be busy.
     fn fire_timers(&self) {
         let runtime = self.runtime();
-        if runtime.next_timer() == NEVER {
+        let mut carriers = runtime.carriers_with_timers().peekable();
+        if carriers.peek().is_none() {
             return;
         }
         let now =
             self.time.as_ref().map_or_else(carefree_reactor::clock::now, |time| time.clock.now());
         let mut due = Vec::new();
-        for carrier in &runtime.carriers {
-            carrier.shard.expire(now, &mut due);
+        for carrier in carriers {
+            carrier.shard.expire(now, &mut due, &runtime.timed);
         }
         for (fiber, ticket) in due {
             wake_timed_out(fiber, ticket);

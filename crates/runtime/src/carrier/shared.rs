@@ -17,7 +17,8 @@ use crate::fiber::header::FiberRef;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::generation;
 use crate::protocol::injector::Injector;
-use crate::protocol::sleepers::{CARRIERS_MAX, Sleepers};
+use crate::protocol::set::{CARRIERS_MAX, Set};
+use crate::protocol::sleepers::Sleepers;
 use crate::protocol::sync::light;
 
 impl Shared {
@@ -46,6 +47,7 @@ impl Shared {
             signals: Signals::blocked(),
             visitors: AtomicUsize::new(0),
             process: generation::current(),
+            timed: Set::new(),
             time_kept: AtomicU64::new(NEVER),
             next: AtomicUsize::new(0),
         });
@@ -161,10 +163,16 @@ impl Shared {
         self.threads_ended.fetch_add(1, Ordering::Release);
     }
 
+    /// Carriers that have timers, and perhaps some that had.
+    #[inline]
+    pub(crate) fn carriers_with_timers(&self) -> impl Iterator<Item = &Carrier> {
+        self.timed.among(self.carriers.len()).filter_map(|index| self.carriers.get(index))
+    }
+
     /// No timer is due before this time.
     #[inline]
     pub(crate) fn next_timer(&self) -> u64 {
-        self.carriers.iter().map(|c| c.next_timer()).min().unwrap_or(NEVER)
+        self.carriers_with_timers().map(|carrier| carrier.shard.next()).min().unwrap_or(NEVER)
     }
 
     /// Notes that the calling carrier is about to sleep until `until`, to see to the timers then. False:

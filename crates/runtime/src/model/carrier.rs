@@ -14,6 +14,7 @@ use crate::fiber::glimpse::Pointer;
 use crate::fiber::header::{FREE, FiberRef};
 use crate::fiber::pin;
 use crate::protocol::episode::Ticket;
+use crate::protocol::set::Set;
 use crate::protocol::sync::{Ordering, UnsafeCell};
 
 /// As the real one.
@@ -32,6 +33,7 @@ pub(crate) struct Carrier {
     /// next would access that.
     pub(crate) context: UnsafeCell<u32>,
     shard: Shard,
+    timed: Set,
     /// Where the fiber goes on when it has waited; null for here.
     pub(crate) moves_to: Pointer<Carrier>,
     reactor: Mutex<Reactor>,
@@ -91,7 +93,8 @@ impl Carrier {
             turn: Mutex::new(false),
             turns: Condvar::new(),
             context: UnsafeCell::new(0),
-            shard: Shard::new(0),
+            shard: Shard::new(0, 0),
+            timed: Set::new(),
             moves_to: Pointer::new(std::ptr::null()),
             reactor: Mutex::default(),
             changed: Condvar::new(),
@@ -132,13 +135,13 @@ impl Carrier {
         fiber: FiberRef,
         ticket: Ticket,
     ) -> (*const Shard, TimerKey) {
-        (&raw const self.shard, self.shard.insert(deadline, fiber, ticket).0)
+        (&raw const self.shard, self.shard.insert(deadline, fiber, ticket, &self.timed).0)
     }
 
     /// All deadlines pass.
     pub(crate) fn fire(&self) {
         let mut due = Vec::new();
-        self.shard.expire(u64::MAX - 1, &mut due);
+        self.shard.expire(u64::MAX - 1, &mut due, &self.timed);
         for (fiber, ticket) in due {
             wake_timed_out(fiber, ticket);
         }

@@ -31,7 +31,7 @@ use crate::process::global;
 use crate::process::monitor;
 use crate::process::native;
 use crate::process::shortage;
-use crate::protocol::sleepers::CARRIERS_MAX;
+use crate::protocol::set::CARRIERS_MAX;
 use crate::protocol::sync::membarrier;
 use crate::wait::offload;
 

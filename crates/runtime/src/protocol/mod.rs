@@ -12,6 +12,7 @@ pub(crate) mod parcel;
 pub(crate) mod reason;
 #[cfg(not(loom))]
 pub(crate) mod ring;
+pub(crate) mod set;
 pub(crate) mod signal;
 pub(crate) mod sleepers;
 pub(crate) mod sync;

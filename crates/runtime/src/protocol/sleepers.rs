@@ -58,15 +58,8 @@
 //! until the one and from before the other. So a carrier on its way is counted twice, never not at
 //! all, and a last searcher that sees all others down is right about it.
 
+use crate::protocol::set::Set;
 use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, fence, heavy, light};
-
-/// Carriers a runtime can have.
-pub(crate) const CARRIERS_MAX: usize = 64 * WORDS;
-/// Words of a [`Set`].
-#[cfg(not(loom))]
-const WORDS: usize = 16;
-#[cfg(loom)]
-const WORDS: usize = 1;
 
 /// One that dozes, and one that is asleep, in the word of those that are down.
 const DOZING: u64 = 1;
@@ -87,38 +80,6 @@ impl Down {
 
     fn all(self) -> u64 {
         self.dozing() + self.asleep()
-    }
-}
-
-/// Some carriers, by index.
-#[derive(Debug)]
-struct Set([AtomicU64; WORDS]);
-
-impl Set {
-    fn new() -> Set {
-        Set(std::array::from_fn(|_| AtomicU64::new(0)))
-    }
-
-    fn insert(&self, carrier: usize) {
-        self.0[carrier / 64].fetch_or(1 << (carrier % 64), Ordering::SeqCst);
-    }
-
-    /// False: it is not in the set, perhaps not any more.
-    fn remove(&self, carrier: usize) -> bool {
-        let bit = 1 << (carrier % 64);
-        self.0[carrier / 64].fetch_and(!bit, Ordering::SeqCst) & bit != 0
-    }
-
-    /// One that is in the set.
-    fn first(&self) -> Option<usize> {
-        self.0.iter().enumerate().find_map(|(index, word)| {
-            let bits = word.load(Ordering::SeqCst);
-            (bits != 0).then(|| index * 64 + bits.trailing_zeros() as usize)
-        })
-    }
-
-    fn contains(&self, carrier: usize) -> bool {
-        self.0[carrier / 64].load(Ordering::SeqCst) & 1 << (carrier % 64) != 0
     }
 }
 
