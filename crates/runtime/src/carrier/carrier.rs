@@ -414,7 +414,10 @@ impl Carrier {
     #[inline(always)]
     pub(crate) fn announce(&self) {
         let runtime = self.runtime();
-        let sleeper = runtime.sleepers.notify(|| self.has_backlog());
+        let sleeper = runtime.sleepers.notify(|| {
+            self.pace.is_crowd(self.queue.len());
+            self.has_backlog()
+        });
         if sleeper.is_some() {
             runtime.wake(sleeper);
         }

@@ -1,17 +1,19 @@
 //! How long a fiber waits in a carrier's queue, as an estimate: how many wait there, by the time from one
 //! switch to the next.
 //!
-//! Another carrier is woken, or asks for fibers, only where that takes longer than to wake a carrier
-//! and to move a fiber there. Two fibers that hand over to each other never wait for long; a hundred
-//! that compute between their switches do. Fibers that do next to nothing between their switches have
-//! their turn soon, but where many of them are there for long, half of them are better off elsewhere.
+//! Another carrier is woken, or asks for fibers, only where that takes longer than to wake a carrier and to
+//! move fibers there. Two fibers that hand over to each other never wait for long; a hundred that compute
+//! between their switches do. Fibers that do next to nothing between their switches have their turn sooner
+//! than another carrier could fetch what they need; but where many of them are there for long, half of them
+//! are better off elsewhere. A program that spawns a hundred short fibers and joins them, time and again,
+//! never has many for long: each time the queue is short in between.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_reactor::clock;
 
-use crate::carrier::policy::{BACKLOG, CROWD, CROWDED, PACED_AFRESH, ROUND};
+use crate::carrier::policy::{BACKLOG, CROWD, CROWDED, MOVE, PACED_AFRESH, ROUND};
 
 /// A carrier's pace. Its owner measures; others look.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub(crate) struct Pace {
     mean: Cell<u64>,
     /// Rounds until it is measured again.
     rounds: Cell<u32>,
-    /// Rounds in a row after which many fibers waited.
+    /// Rounds after which many fibers waited, since few were seen to.
     crowded: Cell<u64>,
     /// So many can wait without a backlog.
     limit: AtomicU32,
@@ -37,7 +39,7 @@ const FAST: u64 = 200;
 
 impl Pace {
     pub(crate) fn new() -> Pace {
-        let limit = AtomicU32::new((BACKLOG / SUPPOSED) as u32);
+        let limit = AtomicU32::new((BACKLOG / (SUPPOSED - MOVE)) as u32);
         Pace { mean: Cell::new(SUPPOSED), rounds: Cell::new(0), crowded: Cell::new(0), limit }
     }
 
@@ -68,23 +70,33 @@ impl Pace {
     fn set_limit(&self) {
         let round = self.mean.get() * u64::from(ROUND);
         let most = if self.crowded.get() * round < CROWDED { u32::MAX } else { CROWD };
-        let limit = u32::try_from(BACKLOG / self.mean.get()).unwrap_or(u32::MAX);
+        let mean = self.mean.get();
+        // Each fiber that moves makes up for its move by what it would wait longer here.
+        let worth = mean.checked_sub(MOVE).map_or(u64::MAX, |gain| BACKLOG / gain.max(1));
+        let limit = u32::try_from(worth.min(CROWDED / mean)).unwrap_or(u32::MAX);
         self.limit.store(limit.min(most), Ordering::Relaxed);
     }
 
     /// A round is over, after which so many fibers wait.
     #[inline]
     pub(crate) fn left(&self, waiting: usize) {
-        if waiting <= CROWD as usize {
-            if self.crowded.replace(0) != 0 {
+        if self.is_crowd(waiting) {
+            self.crowded.set(self.crowded.get() + 1);
+            if self.crowded.get() % 16 == 0 {
                 self.set_limit();
             }
-            return;
         }
-        self.crowded.set(self.crowded.get() + 1);
-        if self.crowded.get() % 16 == 0 {
+    }
+
+    /// Whether so many fibers wait that they are a backlog where that lasts. If not, it did not last: for
+    /// the owner, which sees so between two crowds.
+    #[inline]
+    pub(crate) fn is_crowd(&self, waiting: usize) -> bool {
+        let many = waiting > CROWD as usize;
+        if !many && self.crowded.replace(0) != 0 {
             self.set_limit();
         }
+        many
     }
 
     /// Whether of so many fibers in the queue the last waits for long.
@@ -96,5 +108,41 @@ impl Pace {
     /// Whether each of its fibers runs for long.
     pub(crate) fn is_slow(&self) -> bool {
         self.limit.load(Ordering::Relaxed) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_mean(mean: u64) -> Pace {
+        let pace = Pace::new();
+        pace.mean.set(mean);
+        pace.set_limit();
+        pace
+    }
+
+    #[test]
+    fn crowds_that_pass_are_no_backlog_and_one_that_lasts_is() {
+        let pace = of_mean(40);
+        for _ in 0..100 {
+            (0..5).for_each(|_| pace.left(100));
+            // The next crowd begins with one fiber.
+            pace.is_crowd(1);
+            assert!(!pace.is_backlog(100));
+        }
+        (0..50).for_each(|_| pace.left(100));
+        assert!(pace.is_backlog(100) && !pace.is_backlog(CROWD as usize));
+    }
+
+    #[test]
+    fn slower_fibers_are_a_backlog_sooner() {
+        for (mean, some) in
+            [(35, 1_142), (100, 400), (500, 11), (2_000, 2), (5_000, 0), (90_000, 0)]
+        {
+            let pace = of_mean(mean);
+            assert!(pace.is_backlog(some + 1) && !pace.is_backlog(some), "{mean}");
+            assert_eq!(pace.is_slow(), some == 0);
+        }
     }
 }

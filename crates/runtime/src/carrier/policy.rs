@@ -49,6 +49,10 @@ pub(crate) const LIFO_RUNS: u32 = 3;
 /// Nanoseconds that a fiber waits in a queue before another carrier is worth its wake-up.
 #[cfg(not(loom))]
 pub(crate) const BACKLOG: u64 = 4_000;
+/// Nanoseconds that another carrier takes longer for a fiber's turn than its own: what the fiber needs is
+/// in the other's cache.
+#[cfg(not(loom))]
+pub(crate) const MOVE: u64 = 150;
 /// So many fibers are a backlog if they have been there for long, however soon each has its turn.
 #[cfg(not(loom))]
 pub(crate) const CROWD: u32 = 8;

@@ -125,7 +125,7 @@ impl Carrier {
                 runtime.wake(sleepers.found(|| runtime.has_submissions()));
                 return found;
             }
-            if (is_calm || !sleepers.some_run()) && self.retire() {
+            if (is_calm || !sleepers.some_other_is_up()) && self.retire() {
                 if !self.wait_in_reserve() {
                     return None;
                 }
@@ -136,8 +136,8 @@ impl Carrier {
             // by this carrier, unless another one dozes and does so anyway.
             let left_alone = || !self.others_have_fibers() || sleepers.some_doze();
             // While other carriers run, it pays to look again; and the fence of lying down would interrupt
-            // them.
-            if (is_calm || !sleepers.some_run()) && left_alone() {
+            // them. One that searches may just have been given fibers, and be about to run.
+            if (is_calm || !sleepers.some_other_is_up()) && left_alone() {
                 sleepers.lie_down(self.index);
                 count(&self.stats.sleeps);
                 if !self.something_came() && left_alone() {

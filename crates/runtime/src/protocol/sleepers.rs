@@ -256,10 +256,9 @@ impl Sleepers {
         self.searching.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a carrier runs a fiber.
-    pub(crate) fn some_run(&self) -> bool {
-        let searching = self.searching.load(Ordering::SeqCst);
-        self.down().all() + u64::from(searching) < u64::from(self.active())
+    /// Whether a carrier runs a fiber or searches, other than the caller, which searches.
+    pub(crate) fn some_other_is_up(&self) -> bool {
+        self.down().all() + 1 < u64::from(self.active())
     }
 
     /// Whether a carrier dozes or is asleep, or is on its way.
