@@ -18,7 +18,7 @@ use std::ffi::CStr;
 use std::io::{self, Write as _};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use carefree_ground::{file, kernel, nap};
@@ -33,6 +33,8 @@ use crate::carrier::runtimes;
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Its thread runs.
 static RUNS: AtomicBool = AtomicBool::new(false);
+/// Where the monitor is to sleep, from a start that failed.
+static VACANT: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 /// No carrier could be started: none is tried before this time.
 static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// How long to leave it alone then.
@@ -46,9 +48,12 @@ pub(crate) fn start() {
     if STARTED.swap(true, Ordering::SeqCst) {
         return;
     }
-    let bed: &'static Idle = Box::leak(Box::new(Idle::new()));
+    // SAFETY: null, or the bed of a start that failed, which is never freed.
+    let former = unsafe { VACANT.swap(ptr::null_mut(), Ordering::SeqCst).as_ref() };
+    let bed: &'static Idle = former.unwrap_or_else(|| Box::leak(Box::new(Idle::new())));
     MONITOR.set(bed);
     if launch_undisturbed("carefree-mon", move || watch(bed)).is_err() {
+        VACANT.store(ptr::from_ref(bed).cast_mut(), Ordering::SeqCst);
         STARTED.store(false, Ordering::SeqCst);
     }
 }
