@@ -1,5 +1,7 @@
 //! The whole suite again, in every mode that the machine at hand would not choose.
 
+use std::mem;
+
 use carefree_testing::again;
 
 fn suite_with(variable: &str, value: &str) {
@@ -59,6 +61,27 @@ fn watched_closely() {
 #[test(seconds = 600)]
 fn one_carrier() {
     suite_with("CAREFREE_CARRIERS", "1");
+}
+
+/// The tests of what a fiber that keeps its carrier leaves to others, with five carriers on one processor.
+#[test(seconds = 600)]
+fn more_carriers_than_the_one_processor() {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: a set of processors, which zeros are, is written and read by calls for this thread alone.
+    let allowed = unsafe {
+        let mut allowed = mem::zeroed::<libc::cpu_set_t>();
+        assert_eq!(libc::sched_getaffinity(0, size, &raw mut allowed), 0);
+        let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| libc::CPU_ISSET(*cpu, &allowed));
+        let mut one = mem::zeroed::<libc::cpu_set_t>();
+        libc::CPU_SET(first.expect("a processor"), &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+        allowed
+    };
+    // The process that it starts inherits the processor.
+    let tests = ["stress::", "fairness::", "--test-threads=1"];
+    again::in_mode(&[("CAREFREE_CARRIERS", "5")], &tests, "on_a_hundred_carriers");
+    // SAFETY: the set from above.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size, &raw const allowed) }, 0);
 }
 
 #[test(seconds = 600)]

@@ -10,7 +10,7 @@ use carefree_runtime::{
     scope, shield, sleep, spawn, timeout, yield_now,
 };
 
-use crate::common::{Random, in_forced_mode, within_reason};
+use crate::common::{Random, in_forced_mode, own_tls, within_reason};
 
 struct World {
     peers: Mutex<Vec<Thread>>,
@@ -39,7 +39,7 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
     world.begun.fetch_add(1, Ordering::Relaxed);
     let mut random = Random(seed);
     for _ in 0..steps {
-        match random.below(14) {
+        match random.below(16) {
             0..=2 => yield_now(),
             3 => sleep(micros(&mut random)),
             4 => park_timeout(micros(&mut random)),
@@ -97,6 +97,17 @@ fn live(world: &Arc<World>, seed: u64, steps: u64, depth: u64) -> u64 {
                 };
                 let end = std::time::Instant::now() + Duration::from_micros(micros);
                 while std::time::Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            }
+            // Blocks its carrier, unseen: this room is not interposed.
+            13 if random.below(8) == 0 => std::thread::sleep(micros(&mut random)),
+            // Spins for what another fiber will do.
+            14 if depth > 0 && own_tls() && random.below(4) == 0 => {
+                let flag = Arc::new(AtomicBool::new(false));
+                let theirs = flag.clone();
+                drop(spawn(move || theirs.store(true, Ordering::Release)));
+                while !flag.load(Ordering::Acquire) {
                     std::hint::spin_loop();
                 }
             }
