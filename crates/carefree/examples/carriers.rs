@@ -6,6 +6,10 @@
 //! Each row has the median of the time on one carrier and on more, their ratio (below 1: more carriers
 //! are faster), the processor time of both, and for more carriers how often fibers were taken from
 //! another carrier.
+//!
+//!     carriers only CARRIERS SAMPLES ROW
+//!
+//! is for `.ci/queues`: one row on so many carriers and no others, as numbers.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -148,6 +152,8 @@ struct Sample {
     time: f64,
     cpu: f64,
     steals: f64,
+    /// How many pieces.
+    done: f64,
 }
 
 fn cpu() -> f64 {
@@ -166,6 +172,7 @@ fn sample(runtime: &Runtime, work: fn() -> u64) -> Sample {
         time: time / done,
         cpu: (cpu() - cpu_before) / done,
         steals: (carefree::metrics().steals - steals) as f64 / done,
+        done,
     }
 }
 
@@ -175,8 +182,35 @@ fn median(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
+/// One row, for another program to read: the median of the time and of the processor time of one piece, in
+/// nanoseconds; how many were done in all, and how many times fibers were taken and asked for meanwhile.
+fn only(mut arguments: impl Iterator<Item = String>) {
+    let mut number = || arguments.next()?.parse().ok();
+    let (Some(carriers), Some(samples)) = (number(), number()) else {
+        panic!("usage: carriers only CARRIERS SAMPLES ROW");
+    };
+    let row = arguments.next().unwrap_or_default();
+    let (_, work) = ROWS.iter().find(|(name, _)| name.contains(&row)).expect("a row's name");
+    let runtime = Runtime::builder().carriers(carriers).build().expect("carriers");
+    compute(Duration::ZERO);
+    let mut pieces = 0;
+    let samples: Vec<_> = (0..samples)
+        .map(|_| {
+            let sample = sample(&runtime, *work);
+            pieces += sample.done as u64;
+            sample
+        })
+        .collect();
+    let metrics = carefree::metrics();
+    let [time, cpu] = [median(&samples, |s| s.time), median(&samples, |s| s.cpu)];
+    println!("{time:.1} {cpu:.1} {pieces} {} {}", metrics.steals, metrics.requests);
+}
+
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|first| first == "only").is_some() {
+        return only(arguments);
+    }
     let many = arguments.next().map_or(2, |text| text.parse().expect("a number of carriers"));
     let only = arguments.next().unwrap_or_default();
     let [one, more] = [1, many].map(|n| Runtime::builder().carriers(n).build().expect("carriers"));

@@ -19,6 +19,7 @@
     allow(dead_code, unreachable_pub, reason = "the models use a part of each module")
 )]
 
+#[cfg_attr(feature = "rejected-deque", allow(dead_code, reason = "the other queue has no letters"))]
 mod protocol;
 
 mod fiber;

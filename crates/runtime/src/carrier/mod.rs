@@ -26,7 +26,10 @@ pub mod lookout;
 pub(crate) mod pace;
 pub(crate) mod policy;
 #[cfg(not(loom))]
+#[cfg_attr(feature = "rejected-deque", path = "deque.rs")]
 pub(crate) mod queue;
+#[cfg(all(test, not(loom)))]
+mod queueing;
 pub(crate) mod record;
 #[cfg(not(loom))]
 pub(crate) mod reserve;

@@ -10,6 +10,9 @@
 //! runs for long, are they [taken](Queue::take_from) as by a thief, which interrupts every processor
 //! that runs the process.
 //!
+//! The rejected design, a ring from which all take by a compare-and-swap, is in `deque`, to be built in place
+//! of this one: `docs/scheduling.md` has the figures of both, and the command that prints them.
+//!
 //! # The bias is held over a switch
 //!
 //! A fiber that yields must not be found in the queue before its context is saved, which the switch does.
@@ -22,7 +25,7 @@ use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place};
 use crate::fiber::current::prefetch_stack;
 use crate::fiber::header::FiberRef;
 use crate::protocol::bias::Bias;
-use crate::protocol::parcel::{Parcel, ROOM};
+use crate::protocol::parcel::{Answer, Parcel, ROOM};
 use crate::protocol::ring::Ring;
 use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell};
 
@@ -108,7 +111,11 @@ impl Queue {
     ///
     /// # Safety
     /// The caller runs on the carrier that owns this queue, which is another than `other` and not locked.
-    pub(crate) unsafe fn ask(&self, other: &Queue, mut patient: impl FnMut() -> bool) -> Answer {
+    pub(crate) unsafe fn ask(
+        &self,
+        other: &Queue,
+        mut patient: impl FnMut() -> bool,
+    ) -> Answer<FiberRef> {
         self.parcel.expect();
         if !other.bias.ask(&self.parcel) {
             return Answer::Nothing;
@@ -129,7 +136,7 @@ impl Queue {
             });
             mine.unlock();
         }
-        first.map_or(Answer::Nothing, Answer::Fiber)
+        first.map_or(Answer::Nothing, Answer::Thing)
     }
 
     /// Takes half of what waits at `other`, whose owner does not answer: returns the first of it and
@@ -165,16 +172,6 @@ impl Queue {
         }
         Some(first)
     }
-}
-
-/// What comes of asking another queue's owner.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Fiber(FiberRef),
-    /// There is none to be had, or another carrier is asking.
-    Nothing,
-    /// The owner has not answered, though fibers are queued there.
-    None,
 }
 
 /// A queue locked by its owner. Dropping this does not unlock it: the lock outlasts a switch.

@@ -16,11 +16,11 @@ use crate::carrier::lookout;
 use crate::carrier::policy::{
     DOZE, INJECTED, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED, UNANSWERED_SLOW,
 };
-use crate::carrier::queue::Answer;
 use crate::carrier::wake::wake_timed_out;
 use crate::fiber::current::set_current;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
+use crate::protocol::parcel::Answer;
 
 /// How often a carrier looks for an answer before it gives up the processor between two looks.
 const SPINS: u32 = 100;
@@ -263,7 +263,7 @@ impl Carrier {
         };
         // SAFETY: this is the carrier's thread, and the other carrier is another.
         match unsafe { self.queue.ask(&other.queue, patient) } {
-            Answer::Fiber(fiber) => {
+            Answer::Thing(fiber) => {
                 count(&self.stats.steals);
                 Some(fiber)
             }

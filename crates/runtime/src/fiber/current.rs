@@ -24,6 +24,7 @@ static CURRENT_FROM_TP: AtomicIsize = AtomicIsize::new(0);
 
 /// Fetches what a switch to `fiber`, which is in a queue, reads first: the innermost frame on its stack, and
 /// its `CURRENT`.
+#[cfg_attr(feature = "rejected-deque", expect(dead_code, reason = "may be another's by then"))]
 #[inline(always)]
 pub(crate) fn prefetch_stack(fiber: FiberRef) {
     // SAFETY: a fiber in a queue has left its stack and is not entered before the caller, which has the

@@ -22,6 +22,18 @@ pub(crate) const ROOM: usize = 2;
 /// It was not answered yet.
 const EXPECTED: u32 = u32::MAX;
 
+/// What comes of asking.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) enum Answer<T> {
+    /// The first of what was inside.
+    Thing(T),
+    /// There is none to be had, or another thread is asking.
+    Nothing,
+    /// The other thread has not answered, though it has some.
+    None,
+}
+
 /// See the module. Never at an odd address, which means something else to a letter box.
 #[derive(Debug)]
 #[repr(align(64))]

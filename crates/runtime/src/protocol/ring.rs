@@ -93,7 +93,7 @@ impl<T: Copy> Ring<T> {
 
 /// The memory of a queue, mapped for it alone.
 #[derive(Debug)]
-struct Buffer<T>(NonNull<[MaybeUninit<T>]>);
+pub(crate) struct Buffer<T>(NonNull<[MaybeUninit<T>]>);
 
 // SAFETY: it owns its memory, as a boxed slice does.
 unsafe impl<T: Send> Send for Buffer<T> {}
@@ -101,7 +101,7 @@ unsafe impl<T: Send> Send for Buffer<T> {}
 unsafe impl<T: Sync> Sync for Buffer<T> {}
 
 impl<T> Buffer<T> {
-    fn new(places: usize) -> Buffer<T> {
+    pub(crate) fn new(places: usize) -> Buffer<T> {
         let bytes = places * size_of::<T>();
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
