@@ -41,11 +41,28 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             let thread = find_number(a as c_int)?;
             Some(answer(signal::send(thread, b as c_int)))
         }
+        // The kernel would clear that address when the carrier ends, in place of the one that libc waits at.
+        libc::SYS_set_tid_address => Some(me.number().into()),
+        // The kernel's list is the carrier's; the runtime releases the robust mutexes that a fiber holds at
+        // its end. A list that is not libc's is not looked at.
+        libc::SYS_set_robust_list if b == size_of::<[usize; 3]>() => Some(0),
+        libc::SYS_get_robust_list if a as c_int == me.number() => {
+            // SAFETY: the caller's arguments, with the number that stands for the calling thread.
+            Some(answer_of(unsafe { kernel::call(number, [0, b, c, 0, 0, 0]) }))
+        }
         libc::SYS_rt_sigprocmask if d == size_of::<u64>() => {
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))
         }
         _ => None,
+    }
+}
+
+/// What `syscall(2)` returns for what the kernel has.
+fn answer_of(result: Result<usize, c_int>) -> c_long {
+    match result {
+        Ok(value) => value as c_long,
+        Err(errno) => answer(errno),
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <threads.h>
 #include <unistd.h>
@@ -38,6 +39,15 @@ static void *join_self(void *argument) {
 static void *number(void *argument) {
     (void)argument;
     assert(syscall(SYS_gettid) == gettid());
+    void *address;
+    if (prctl(PR_GET_TID_ADDRESS, &address) == 0)
+        assert(syscall(SYS_set_tid_address, address) == gettid());
+    void *head, *same;
+    size_t length;
+    assert(!syscall(SYS_get_robust_list, 0, &head, &length));
+    assert(!syscall(SYS_get_robust_list, gettid(), &same, &length) && same == head);
+    assert(!syscall(SYS_set_robust_list, head, length));
+    assert(syscall(SYS_set_robust_list, head, 0) == -1 && errno == EINVAL);
     return (void *)(long)gettid();
 }
 
