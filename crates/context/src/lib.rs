@@ -12,6 +12,7 @@ pub mod extent;
 pub mod fork;
 pub mod loader;
 pub mod mapped_file;
+pub mod object;
 pub mod overflow;
 pub mod sanitizer;
 pub mod stack;

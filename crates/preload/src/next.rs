@@ -73,6 +73,8 @@ macro_rules! stand_in {
                 }
                 $body
             }
+            // As those of `interpose`.
+            std::arch::global_asm!(concat!(".protected ", stringify!($name)));
         )*
     };
 }

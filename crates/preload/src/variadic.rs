@@ -48,6 +48,8 @@ macro_rules! variadic {
                 // SAFETY: the caller's arguments.
                 unsafe { then(path, &arguments, count) }
             }
+            // As those of `interpose`.
+            std::arch::global_asm!(concat!(".protected ", stringify!($name)));
         )*
     };
 }

@@ -28,6 +28,7 @@ use super::layout::Layout;
 use super::libraries::{Changes, Libraries, Room};
 use super::pristine::{self, BLOCK_MAX, STACK, UNIT};
 use super::symbols::{STATIC, symbol};
+use crate::object;
 
 /// Bytes of a fiber's first page that the runtime's bookkeeping and the fiber's first frames get
 /// before the reserve does.
@@ -35,6 +36,9 @@ const FIRST_FRAMES: usize = 1280;
 /// The least reserve for libraries loaded later; libstdc++ and libgomp fit. On aarch64 the loader
 /// also places libraries there that do not need it, up to 512 bytes (`rtld.optional_static_tls`).
 const RESERVE_MIN: usize = if cfg!(target_arch = "x86_64") { 256 } else { 576 };
+
+/// What glibc leaves for them by default, rounded up.
+const LOADERS_RESERVE: usize = 2048;
 
 /// Starts a pristine thread and evaluates its findings.
 pub(super) fn discover() -> Result<Layout, String> {
@@ -187,12 +191,28 @@ unsafe fn function(name: &CStr) -> Option<unsafe extern "C" fn()> {
     unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn()>>(symbol(name)) }
 }
 
+/// Bytes that the loader has left for libraries loaded later: more than these it gives to none.
+fn loaders_reserve(used: usize) -> usize {
+    type StaticInfo = unsafe extern "C" fn(*mut usize, *mut usize);
+    // SAFETY: glibc's function for its own parts and for sanitizers has this type; a null pointer is None.
+    let static_info = unsafe {
+        std::mem::transmute::<*mut c_void, Option<StaticInfo>>(symbol(c"_dl_get_tls_static_info"))
+    };
+    let Some(static_info) = static_info else { return LOADERS_RESERVE };
+    let (mut size, mut align) = (0, 0);
+    // SAFETY: it writes the size of all threads' static storage, control block included, and its alignment.
+    unsafe { static_info(&raw mut size, &raw mut align) };
+    size.saturating_sub(used).min(BLOCK_MAX)
+}
+
 /// Bytes to keep free for libraries loaded later.
 fn reserve(used: usize) -> Result<usize, String> {
     let bytes = match carefree_settings::setting("CAREFREE_TLS_RESERVE") {
         None => {
             // The rest of the first page, but never less than common libraries need.
-            4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN)
+            let rest = 4096_usize.saturating_sub(used + FIRST_FRAMES).max(RESERVE_MIN);
+            // A host's later libraries must not end it.
+            if object::own().is_behind_libc() { rest.max(loaders_reserve(used)) } else { rest }
         }
         Some(text) => text
             .to_str()

@@ -98,10 +98,7 @@ fn original() -> Option<GetAttributes> {
 #[cfg(not(target_feature = "crt-static"))]
 fn original() -> Option<GetAttributes> {
     static NEXT: OnceLock<usize> = OnceLock::new();
-    let next = *NEXT.get_or_init(|| {
-        // SAFETY: the name is a C string, which dlsym only looks up.
-        unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_getattr_np".as_ptr()) as usize }
-    });
+    let next = *NEXT.get_or_init(|| crate::object::next(c"pthread_getattr_np", None) as usize);
     // SAFETY: libc's function has this type; a null pointer is None.
     unsafe { std::mem::transmute::<usize, Option<GetAttributes>>(next) }
 }
@@ -154,6 +151,10 @@ unsafe fn set(
         }
     }
 }
+
+// The library or program that this is a part of calls this one, even if its host's calls find libc's.
+#[cfg(not(target_feature = "crt-static"))]
+std::arch::global_asm!(".protected pthread_getattr_np");
 
 /// libc's `pthread_getattr_np`, which also knows fibers and coroutines.
 ///

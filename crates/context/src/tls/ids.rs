@@ -27,6 +27,10 @@ pub(super) fn new_id() -> u32 {
         let random = libc::getauxval(libc::AT_RANDOM) as *const u32;
         if random.is_null() { 0 } else { random.add(3).read_unaligned() }
     };
+    // So does that of each copy of Carefree in a process, whose fibers may share a mutex. The loader puts
+    // libraries at random addresses.
+    let copy = (&raw const GIVEN as usize >> 12) as u32;
+    let begin = begin.wrapping_add(copy.wrapping_mul(0x9e37_79b9));
     // A retired block's id is used again, so no process ever needs this many.
     let given = GIVEN.fetch_add(1, Ordering::Relaxed);
     let further = FURTHER.load(Ordering::Relaxed);

@@ -102,7 +102,7 @@ mod symbols;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sanitizer;
+use crate::{object, sanitizer};
 
 pub use block::Block;
 pub use ids::is_fiber_id;
@@ -175,6 +175,7 @@ static ASKED_TO_SHARE: AtomicBool = AtomicBool::new(false);
 pub fn mode() -> &'static Mode {
     MODE.get_or_init(|| {
         // Fibers may run until the process ends, so what they are built from is never freed.
+        object::own().stay();
         Box::leak(Box::new(choose()))
     })
 }

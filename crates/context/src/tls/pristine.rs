@@ -10,6 +10,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
+use carefree_ground::kernel;
+
 use super::glibc::{DTV_FROM_TP, UNALLOCATED, constants, pthread_attr_setstack};
 use super::probe::Probes;
 use super::symbols::STATIC;
@@ -222,7 +224,9 @@ impl Findings {
         // SAFETY: these calls have no preconditions.
         unsafe {
             self.pthread = libc::pthread_self() as usize;
-            self.tid = libc::syscall(libc::SYS_gettid) as u32;
+            // Not by libc's `syscall`, for which a stand-in may ask a thread-local variable whether it is
+            // called on a fiber: in a library that was loaded by `dlopen`, that allocates its storage.
+            self.tid = kernel::call(libc::SYS_gettid, [0; 6]).map_or(0, |tid| tid as u32);
             self.errno = libc::__errno_location() as usize;
         }
         // SAFETY: this thread's own vector, of which entry -1 holds the length.

@@ -2,7 +2,9 @@
 //!
 //! A function that this crate defines hides libc's from the whole process, from us too. The
 //! dynamic loader still finds it, as the *next* one of that name after ours; so what another
-//! library has put in between (an `LD_PRELOAD` of the user's) stays in the chain.
+//! library has put in between (an `LD_PRELOAD` of the user's) stays in the chain. In a library of another
+//! program's, which comes after libc, ours hides nothing, but the library's own calls reach it, for its symbol
+//! is protected: see `carefree_context::object`.
 //!
 //! Each original is looked up when the program starts, before `main` and so before there are
 //! fibers: the loader takes a lock that does not know of fibers, so a fiber that asked while another one
@@ -22,6 +24,9 @@ use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+#[cfg(not(target_feature = "crt-static"))]
+use carefree_context::object;
 
 /// The function that a call would reach without this crate. `F` is the type of a pointer to it.
 #[derive(Debug)]
@@ -99,16 +104,7 @@ impl<F: Copy> Original<F> {
 
     #[cfg(not(target_feature = "crt-static"))]
     fn look_up(&self) -> *mut c_void {
-        if let Some(version) = self.version {
-            // SAFETY: two strings; the loader answers with an address or null.
-            let address =
-                unsafe { libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()) };
-            if !address.is_null() {
-                return address;
-            }
-        }
-        // SAFETY: a string; the loader answers with an address or null.
-        unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
+        object::next(self.name, self.version)
     }
 
     #[cfg(target_feature = "crt-static")]
@@ -329,7 +325,7 @@ macro_rules! interpose {
             interpose! { @check [$($unsafety)?] $($type,)* }
         }
 
-        interpose! { @symbol [$($fallback)? $($number)? $($linked)?]
+        interpose! { @symbol [$($fallback)? $($number)? $($linked)?] $name
             $(#[$meta])*
             ///
             /// # Safety
@@ -364,17 +360,23 @@ macro_rules! interpose {
         }
     }};
     // Without a stand-in for the original, a static program keeps libc's function.
-    (@symbol [] $item:item) => {
+    (@symbol [] $name:ident $item:item) => {
         #[cfg_attr(not(target_feature = "crt-static"), unsafe(no_mangle))]
         $item
+        #[cfg(not(target_feature = "crt-static"))]
+        std::arch::global_asm!(concat!(".protected ", stringify!($name)));
     };
-    (@symbol [$linked:literal] $item:item) => {
+    (@symbol [$linked:literal] $name:ident $item:item) => {
         #[cfg_attr(any(not(target_feature = "crt-static"), target_env = "gnu"), unsafe(no_mangle))]
         $item
+        #[cfg(not(target_feature = "crt-static"))]
+        std::arch::global_asm!(concat!(".protected ", stringify!($name)));
     };
-    (@symbol [$fallback:path] $item:item) => {
+    (@symbol [$fallback:path] $name:ident $item:item) => {
         #[unsafe(no_mangle)]
         $item
+        #[cfg(not(target_feature = "crt-static"))]
+        std::arch::global_asm!(concat!(".protected ", stringify!($name)));
     };
     ($($rest:tt)*) => {
         interpose! { @when ($crate::call::fiber::on_fiber()) never guarded $($rest)* }

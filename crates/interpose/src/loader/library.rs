@@ -38,6 +38,7 @@ static AT_START: extern "C" fn() = {
 std::arch::global_asm!(
     ".pushsection .text.carefree_library_begins,\"ax\",@progbits",
     ".weak __gmon_start__",
+    ".protected __gmon_start__",
     ".globl carefree_library_begins",
     ".hidden carefree_library_begins",
     ".type __gmon_start__,@function",
@@ -54,6 +55,7 @@ std::arch::global_asm!(
 std::arch::global_asm!(
     ".pushsection .text.carefree_library_begins,\"ax\",@progbits",
     ".weak __gmon_start__",
+    ".protected __gmon_start__",
     ".globl carefree_library_begins",
     ".hidden carefree_library_begins",
     ".type __gmon_start__,@function",

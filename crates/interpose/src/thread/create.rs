@@ -4,6 +4,8 @@
 
 use std::ffi::{c_int, c_void};
 
+#[cfg(not(target_feature = "crt-static"))]
+use carefree_context::object;
 use carefree_runtime::pthread;
 use carefree_runtime::standard::{self, MARK, StartRoutine};
 
@@ -57,13 +59,17 @@ interpose! { lean anywhere
     }
 }
 
-/// Tells the runtime that these stand-ins are in place, if `std` calls them: in a library of a program that
-/// calls libc's own, it does not.
+/// Tells the runtime that these stand-ins are in place, if `std` calls them: it does if it is linked into the
+/// same object, or if the whole process does.
 #[cfg(not(target_feature = "crt-static"))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
+        let standard = std::thread::sleep as fn(_);
+        if object::same_object(standard as *const c_void, at_start as *const c_void) {
+            return standard::stand_in_is_there();
+        }
         // SAFETY: looks C strings up.
         let called = [c"pthread_create", c"pthread_detach", c"pthread_join"]
             .map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize);
