@@ -152,3 +152,46 @@ fn a_runtime_that_is_dropped_is_helped() {
     drop(runtime);
     assert!(end.load(Ordering::Acquire));
 }
+
+/// A fiber that spawns ten thousand others keeps its carrier for a while, which is no reason to add one.
+#[test]
+fn a_crowd_that_is_spawned_adds_no_carrier() {
+    let _alone = alone();
+    let runtime = runtime(1);
+    let spawn_some = || {
+        runtime.run(|| {
+            let begun = Instant::now();
+            let mut all = Vec::new();
+            // Several looks of the monitor.
+            while begun.elapsed() < Duration::from_millis(24) {
+                all.push(spawn(|| ()));
+            }
+            all.into_iter().for_each(|fiber| fiber.join().unwrap());
+        });
+    };
+    // Where the processors are busy, it may be for other reasons that one is added.
+    let adds_none = (0..25).any(|_| {
+        let before = metrics().added;
+        (0..10).for_each(|_| spawn_some());
+        metrics().added == before
+    });
+    assert!(adds_none);
+}
+
+/// A fiber that goes on spawning does not stop others for ever.
+#[test]
+fn what_waits_for_a_fiber_that_spawns_without_end_runs() {
+    let _alone = alone();
+    let runtime = runtime(1);
+    runtime.run(|| {
+        let end = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&end);
+        let mut all = vec![spawn(move || stop.store(true, Ordering::Release))];
+        while !end.load(Ordering::Acquire) {
+            if all.len() < 100_000 {
+                all.push(spawn(|| ()));
+            }
+        }
+        all.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}

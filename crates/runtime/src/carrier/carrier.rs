@@ -131,8 +131,12 @@ pub(crate) struct Carrier {
     pub(crate) sleeps: AtomicBool,
     /// For the monitor: one more than the number of its switches at the last look.
     pub(crate) looked_at: AtomicU64,
-    /// For the monitor: its processor time when it was first seen with that number.
+    /// For the monitor: its processor time when it was first seen with that number, or to spawn since.
     pub(crate) cpu_time: AtomicU64,
+    /// For the monitor: how many it had spawned at the last look.
+    pub(crate) spawned_before: AtomicU64,
+    /// For the monitor: looks in a row that saw no switch, but more fibers spawned.
+    pub(crate) looks_spawning: AtomicU32,
 
     pub(crate) queue: Queue,
     pub(crate) pace: Pace,
@@ -301,6 +305,8 @@ impl Carrier {
             sleeps: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
             cpu_time: AtomicU64::new(0),
+            spawned_before: AtomicU64::new(0),
+            looks_spawning: AtomicU32::new(0),
             queue: Queue::new(),
             pace: Pace::new(),
             suspect: Cell::new((index, 0, 0)),
@@ -399,7 +405,7 @@ impl Carrier {
     }
 
     /// Queues `fiber`, which a fiber that runs on this carrier has spawned.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn spawned(&self, fiber: FiberRef) {
         count(&self.stats.spawned);
         if !self.own_tls {

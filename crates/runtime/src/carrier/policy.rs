@@ -74,6 +74,10 @@ pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
 /// The longest time between two looks while fibers keep carriers and none waits.
 #[cfg(not(loom))]
 pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
+/// Looks in a row at which a fiber that spawns others, and lets none run, does not keep its carrier yet: to
+/// spawn ten thousand takes a few looks, and another carrier would do no good there.
+#[cfg(not(loom))]
+pub(crate) const SPAWNING: u32 = 16;
 /// Carriers that are added at once, at least, if so many fibers wait.
 #[cfg(not(loom))]
 pub(crate) const AT_ONCE: u32 = 4;

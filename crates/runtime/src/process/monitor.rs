@@ -6,7 +6,8 @@
 //! even the one that they spin for. So one thread of the process looks at all carriers from time to
 //! time. One that is up and has made no switch since the last look is *stuck*. While fewer carriers than
 //! the runtime began with are free of that, and something waits, another carrier is added, and the
-//! kernel shares the processors out among them: a fiber that behaves like a thread becomes one. A carrier
+//! kernel shares the processors out among them: a fiber that behaves like a thread becomes one. (A fiber
+//! that spawns a crowd is given more time: what waits there is what it has just spawned.) A carrier
 //! that finds nothing, while there are more than wanted, goes into [reserve](crate::carrier::reserve).
 //!
 //! Completions that have come in at a stuck carrier are handed on at each look, and a carrier that is
@@ -27,7 +28,7 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch, launch_undisturbed};
 use crate::carrier::lookout::MONITOR;
-use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP};
+use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP, SPAWNING};
 use crate::carrier::runtimes;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -188,7 +189,8 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
 }
 
 /// Whether a fiber keeps `carrier`: it has made no switch since the last look, and that not because it
-/// has got no processor since. (At the `first` look there is none before.)
+/// has got no processor since, or has been spawning for some looks at most. (At the `first` look there is
+/// none before.)
 fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
     /// Nanoseconds of a processor, after which it has had one.
     const SOME: u64 = 200_000;
@@ -200,6 +202,14 @@ fn is_stuck(runtime: &Shared, carrier: &Carrier, first: bool) -> bool {
     // 0 is for none.
     let switches = carrier.switches() + 1;
     if carrier.looked_at.swap(switches, Ordering::Relaxed) != switches || first {
+        carrier.cpu_time.store(time, Ordering::Relaxed);
+        carrier.looks_spawning.store(0, Ordering::Relaxed);
+        return false;
+    }
+    let spawned = carrier.stats.spawned.load(Ordering::Relaxed);
+    if carrier.spawned_before.swap(spawned, Ordering::Relaxed) != spawned
+        && carrier.looks_spawning.fetch_add(1, Ordering::Relaxed) < SPAWNING
+    {
         carrier.cpu_time.store(time, Ordering::Relaxed);
         return false;
     }
