@@ -99,12 +99,12 @@ unsafe extern "C" fn plain_recv(fd: libc::c_int, to: *mut libc::c_void, length: 
         // SAFETY: as in `original`; the type is the manual's.
         unsafe { std::mem::transmute(original::<isize>(c"recv")) }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: passes the caller's arguments on to libc's function.
     unsafe { RECV(fd, to, length, 0) }
 }
 
 unsafe extern "C" fn our_recv(fd: libc::c_int, to: *mut libc::c_void, length: usize) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: passes the caller's arguments on to the same function.
     unsafe { libc::recv(fd, to, length, 0) }
 }
 
@@ -202,7 +202,7 @@ fn main() {
     let lock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32 =
         // SAFETY: as in `original`; the type is the manual's.
         unsafe { std::mem::transmute(original::<i32>(c"pthread_mutex_lock")) };
-    // SAFETY: as above.
+    // SAFETY: as in `original`; the type is the manual's.
     let unlock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32 =
         unsafe { std::mem::transmute(original::<i32>(c"pthread_mutex_unlock")) };
     let mut mutex = libc::PTHREAD_MUTEX_INITIALIZER;
@@ -210,7 +210,7 @@ fn main() {
     // SAFETY: an initialized mutex, locked and unlocked in turn.
     let pair = |lock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32,
                 unlock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32| {
-        // SAFETY: as above.
+        // SAFETY: `mutex` is initialized, and no other thread has it.
         time(100_000, || unsafe {
             lock(mutex);
             unlock(mutex);

@@ -213,7 +213,7 @@ impl Queue {
                 return Answer::Thing(first);
             }
             if !patient() {
-                return Answer::None;
+                return Answer::Unanswered;
             }
         }
         Answer::Nothing

@@ -32,7 +32,7 @@ pub(crate) struct Pace {
 #[derive(Clone, Copy)]
 pub(crate) struct Begun(u64, u64);
 
-/// What is supposed before anything was measured, in nanoseconds.
+/// The mean before anything was measured, in nanoseconds.
 const SUPPOSED: u64 = 500;
 /// Below this, a look at the clock in each round would cost more than a hundredth of it.
 const FAST: u64 = 200;
@@ -60,7 +60,7 @@ impl Pace {
         let Begun(time, before) = begun;
         let switches = (switches - before).max(1);
         let mean = (clock::now() - time) / switches;
-        // Of late: a quarter is this round's.
+        // A moving average, in which this round counts for a quarter.
         let mean = (3 * self.mean.get() + mean) / 4;
         self.mean.set(mean.max(1));
         self.rounds.set(if mean < FAST { PACED_AFRESH } else { 0 });

@@ -123,11 +123,11 @@ impl Queue {
         while !self.parcel.is_filled() {
             // (If it is being answered just now, that takes a moment.)
             if (other.is_empty() || !patient()) && other.bias.take_back(&self.parcel) {
-                return if other.is_empty() { Answer::Nothing } else { Answer::None };
+                return if other.is_empty() { Answer::Nothing } else { Answer::Unanswered };
             }
         }
         let mut first = None;
-        // SAFETY: asked above, and filled. And the caller's promise.
+        // SAFETY: asked above, and filled; the caller owns this queue, which is not locked.
         unsafe {
             let mut mine = self.lock();
             self.parcel.open(|fiber| match first {

@@ -97,10 +97,10 @@ fn none_is_lost_or_doubled_between_carriers() {
                     // SAFETY: this thread owns `mine`, which is not locked.
                     let asked = (turn == 0).then(|| unsafe { mine.ask(queue, || true) });
                     let first = match asked {
-                        // SAFETY: as above.
+                        // SAFETY: this thread owns `mine`, which is not locked.
                         None => unsafe { mine.take_from(queue) },
                         Some(Answer::Thing(fiber)) => Some(fiber),
-                        Some(Answer::Nothing | Answer::None) => None,
+                        Some(Answer::Nothing | Answer::Unanswered) => None,
                     };
                     first.into_iter().for_each(see);
                     while let Some(fiber) = pop(&mine) {

@@ -268,7 +268,7 @@ impl Carrier {
                 Some(fiber)
             }
             Answer::Nothing => None,
-            Answer::None => self.take_from(other),
+            Answer::Unanswered => self.take_from(other),
         }
     }
 

@@ -35,7 +35,7 @@ impl<C> Table<C> {
         self.base
     }
 
-    /// Whether it can ever be more than that.
+    /// Whether carriers can be added to these.
     pub(crate) fn has_room(&self) -> bool {
         self.places.len() > self.base
     }

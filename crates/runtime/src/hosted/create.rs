@@ -81,7 +81,7 @@ unsafe extern "C" fn entry<H: 'static>(data: *mut u8) -> ! {
         // It has forked, and this is the child, in which it is the only thread.
         generation::end();
     }
-    // SAFETY: as above.
+    // SAFETY: `create`'s caller has said that this may be called after `run`.
     unsafe { (record.life.end)(&record.host) };
     life::finish(me)
 }

@@ -220,7 +220,7 @@ mod model {
 
     // SAFETY (of the model): what loom is asked to check.
     unsafe impl Sync for Queue {}
-    // SAFETY: as above.
+    // SAFETY (of the model): its things are numbers, which any thread may own.
     unsafe impl Send for Queue {}
 
     impl Queue {

@@ -31,7 +31,7 @@ pub(crate) enum Answer<T> {
     /// There is none to be had, or another thread is asking.
     Nothing,
     /// The other thread has not answered, though it has some.
-    None,
+    Unanswered,
 }
 
 /// See the module. Never at an odd address, which means something else to a letter box.
@@ -92,7 +92,7 @@ impl<T: Copy> Parcel<T> {
             // SAFETY: the places are the asking thread's again, and so many were written.
             let places = unsafe { &(&(*places))[..count] };
             for place in places {
-                // SAFETY: as above.
+                // SAFETY: the answering thread has written the first `count` places.
                 to(unsafe { place.assume_init() });
             }
         });
