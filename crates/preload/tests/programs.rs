@@ -92,6 +92,11 @@ fn signals_reach_the_threads_that_they_are_for() {
 }
 
 #[test]
+fn signals_are_not_lost_with_threads_that_end() {
+    compare_c("storm.c");
+}
+
+#[test]
 fn threads_fork_and_start_programs() {
     compare_c("processes.c");
 }

@@ -15,6 +15,8 @@ use crate::carrier::clock;
 #[cfg(test)]
 mod closing;
 #[cfg(test)]
+mod holding;
+#[cfg(test)]
 mod joining;
 #[cfg(test)]
 mod operating;

@@ -5,11 +5,11 @@ use std::mem::{MaybeUninit, transmute};
 use std::sync::atomic::Ordering;
 
 use carefree_runtime::Reason;
-use carefree_runtime::hosted::HostedThread;
+use carefree_runtime::hosted::{self, Held, HostedThread};
 use libc::siginfo_t;
 
 use crate::signal::post;
-use crate::signal::set::{act_by_default, action, bit, is_ignored_by_default};
+use crate::signal::set::{act_by_default, action, bit, give_to_process, is_ignored_by_default};
 use crate::thread::record::{self, Record};
 use crate::thread::{ends_anywhere, test_cancel};
 
@@ -98,7 +98,7 @@ unsafe fn call(
         *libc::__errno_location() = errno;
     }
     record.mask.store(before, Ordering::SeqCst);
-    post::opened(!before);
+    post::opened(record, !before);
 }
 
 /// Called at the end of each call of a hosted thread at which it can be cancelled: handles signals, and
@@ -120,11 +120,80 @@ fn is_begun_again(reason: Reason) -> bool {
     !matches!(reason, Reason::NotStarted | Reason::Sleep | Reason::Poll | Reason::Signal)
 }
 
-/// Has `thread` handle a signal soon.
-pub(crate) fn deliver(thread: HostedThread, info: siginfo_t) {
-    record::of(thread).pending.push(info);
-    interrupt(thread);
-    post::look_again();
+/// Has `thread` handle a signal of its own soon; false if it has ended.
+pub(crate) fn deliver(thread: HostedThread, info: siginfo_t) -> bool {
+    let taken = record::of(thread).pending.push(info, false);
+    if taken {
+        interrupt(thread);
+        post::look_again();
+    }
+    taken
+}
+
+/// Has a thread that does not block it handle a signal of the process's; false if all block it.
+///
+/// # The signal is not left with a thread that blocks it
+///
+/// The chosen thread may just change its mask. This function adds the signal to the thread's and reads its
+/// mask then; the thread stores its mask and looks at its signals then (`mask::replace_only`). So one of
+/// them sees what the other has done, and passes the signal on.
+pub(crate) fn deliver_to_any(mut info: siginfo_t) -> bool {
+    let own = bit(info.si_signo);
+    while let Some(thread) = receiver(info.si_signo) {
+        let record = record::of(*thread);
+        // (If the thread ends just now, its queue is closed, and the next look leaves it out.)
+        if record.pending.push(info, true) {
+            match record.mask.load(Ordering::SeqCst) & own {
+                0 => {}
+                _ => match record.pending.take_for_any(own) {
+                    Some(taken) => {
+                        info = taken;
+                        continue;
+                    }
+                    // The thread has passed it on itself.
+                    None => return true,
+                },
+            }
+            if thread.is_me() {
+                handle();
+            } else {
+                interrupt(*thread);
+                post::look_again();
+            }
+            return true;
+        }
+    }
+    false
+}
+
+/// A thread that does not block a signal: the first one, if that does not.
+pub(crate) fn receiver(signal: c_int) -> Option<Held> {
+    hosted::find_where(|thread| {
+        let record = record::of(thread);
+        record.mask.load(Ordering::SeqCst) & bit(signal) == 0 && !record.pending.is_closed()
+    })
+}
+
+/// Passes on what has come for the caller's process and not for the caller, of a set that it blocks.
+pub(crate) fn pass_on(record: &Record, of: u64) {
+    while let Some(info) = record.pending.take_for_any(of) {
+        if !deliver_to_any(info) {
+            give_to_process(&info);
+        }
+    }
+}
+
+/// Handles the last signals of the calling thread, which ends. What comes from now on goes to other threads.
+pub(crate) fn end(record: &Record) {
+    loop {
+        let mask = record.mask.load(Ordering::SeqCst);
+        handle_all(record, None);
+        if record.pending.close(mask) {
+            break;
+        }
+    }
+    pass_on(record, !0);
+    record.pending.clear();
 }
 
 /// Interrupts what a thread does, so that it handles what has come for it.

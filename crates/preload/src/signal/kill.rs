@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use carefree_runtime::hosted::{self, HostedThread};
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
+use crate::signal::deliver;
 use crate::signal::set::{OURS, act_by_default, action, bit, is_signal};
-use crate::signal::{deliver, dispatcher};
 use crate::thread::find_number;
 use crate::thread::record::{self, set_errno};
 
@@ -59,10 +59,11 @@ fn send_with(thread: HostedThread, signal: c_int, code: c_int, value: Option<sig
     }
     let info = from_here(signal, code, value);
     if thread.is_me() {
-        record.pending.push(info);
+        record.pending.push(info, false);
         deliver::handle();
     } else {
-        deliver::deliver(thread, info);
+        // (A thread that has ended by now is sent nothing.)
+        let _ = deliver::deliver(thread, info);
     }
     0
 }
@@ -103,7 +104,7 @@ stand_in! {
     /// `tgkill(2)`.
     fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
         match find_number(thread) {
-            Some(thread) => answer(send(thread, signal)),
+            Some(thread) => answer(send(*thread, signal)),
             // SAFETY: the caller's arguments.
             None => unsafe { next(process, thread, signal) },
         }
@@ -125,8 +126,7 @@ stand_in! {
         let passed = own && record::current().is_some() && {
             let handler = action(signal).sa_sigaction;
             let handled = handler != libc::SIG_DFL && handler != libc::SIG_IGN;
-            let receiver = if handled { dispatcher::receiver(signal) } else { None };
-            receiver.is_some_and(|thread| send_with(thread, signal, libc::SI_USER, None) == 0)
+            handled && deliver::deliver_to_any(from_here(signal, libc::SI_USER, None))
         };
         // SAFETY: the caller's arguments.
         if passed { 0 } else { unsafe { next(process, signal) } }

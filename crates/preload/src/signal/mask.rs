@@ -46,12 +46,20 @@ pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int
 /// Gives the caller another mask.
 pub(crate) fn replace_only(record: &Record, mask: u64) {
     let mask = mask & !UNBLOCKABLE;
-    record.mask.store(mask, Ordering::SeqCst);
-    post::opened(!mask);
+    let before = record.mask.swap(mask, Ordering::SeqCst);
+    post::opened(record, !mask);
+    // See `deliver_to_any`.
+    if record.pending.set() & mask & !before != 0 {
+        deliver::pass_on(record, mask & !before);
+    }
 }
 
 /// Gives the caller another mask, and handles what that lets through.
 pub(crate) fn replace(record: &Record, mask: u64) {
+    // What has come before it is blocked is handled, as if the kernel had interrupted the caller.
+    if record.pending.set() & !record.mask.load(Ordering::SeqCst) != 0 {
+        deliver::handle();
+    }
     replace_only(record, mask);
     if record.pending.set() & !mask != 0 {
         deliver::handle();

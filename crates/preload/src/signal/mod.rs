@@ -27,7 +27,7 @@ mod set;
 mod wait;
 
 pub(crate) use carrier::is_ours;
-pub(crate) use deliver::{after_call, amid_call, handle, interrupt};
+pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use kill::send;
 pub(crate) use mask::{change, for_child, mask, note_fork};

@@ -5,13 +5,14 @@
 //! Whether one does, the dispatcher learns when it has taken a signal and finds no thread for it. Then it
 //! *excludes* the signal from those that it takes, and sends it to the process again, where it stays pending
 //! as it should. A thread that changes its mask looks whether that opens an excluded signal ([`opened`]), and
-//! if so takes it off and interrupts the dispatcher. No signal is left behind: the dispatcher excludes the
+//! if so takes it off, takes what is pending of it, and interrupts the dispatcher. No signal is left behind: the dispatcher excludes the
 //! signal first and looks at the masks once more then, the thread changes its mask first and looks at the
 //! excluded ones then; so one of them sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-use crate::signal::set::{number, poke};
+use crate::signal::set::{number, poke, take_pending};
+use crate::thread::record::Record;
 
 /// The kernel's number of the dispatcher; 0 if there is none.
 static DISPATCHER: AtomicI32 = AtomicI32::new(0);
@@ -50,13 +51,25 @@ pub(super) fn has_come() -> bool {
     CAME.swap(false, Ordering::SeqCst)
 }
 
-/// A thread's mask has changed: these signals are open now.
+/// The mask of the calling thread has changed: these signals are open now. Those of them that are pending for
+/// the process become the thread's at once, as they would be handled before the call that opens them returns.
 #[inline]
-pub(crate) fn opened(open: u64) {
-    if EXCLUDED.load(Ordering::SeqCst) & open != 0 {
-        EXCLUDED.fetch_and(!open, Ordering::SeqCst);
-        poke_it();
+pub(crate) fn opened(record: &Record, open: u64) {
+    let excluded = EXCLUDED.load(Ordering::SeqCst) & open;
+    if excluded != 0 {
+        take_excluded(record, excluded);
     }
+}
+
+#[cold]
+fn take_excluded(record: &Record, signals: u64) {
+    EXCLUDED.fetch_and(!signals, Ordering::SeqCst);
+    // The carrier blocks them, so they stay pending until they are taken.
+    while let Some(info) = take_pending(signals, Some(0)) {
+        record.pending.push(info, true);
+    }
+    // It takes them itself again.
+    poke_it();
 }
 
 /// A signal has come for a thread: the dispatcher looks whether it is handled.

@@ -2,19 +2,23 @@
 
 use std::ffi::c_int;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use carefree_ground::lock::Lock;
 use carefree_runtime::wait::without_parking;
 use libc::siginfo_t;
 
-use crate::signal::set::{bit, lowest};
+use crate::signal::set::bit;
 
 /// Signals from here on are queued as often as they are sent; those before only once.
 const FIRST_QUEUED: c_int = 32;
 
 /// One that has come.
-struct Came(siginfo_t);
+struct Came {
+    info: siginfo_t,
+    /// It is for the process, and this thread was chosen: another may have it as well.
+    for_any: bool,
+}
 
 // SAFETY: plain data.
 unsafe impl Send for Came {}
@@ -23,12 +27,18 @@ unsafe impl Send for Came {}
 pub(crate) struct Queue {
     /// Those of which there is one at least. Changed under the lock.
     set: AtomicU64,
+    /// Whether the thread takes no more. Set under the lock.
+    closed: AtomicBool,
     came: Lock<Vec<Came>>,
 }
 
 impl Queue {
     pub(crate) const fn new() -> Queue {
-        Queue { set: AtomicU64::new(0), came: Lock::new(Vec::new()) }
+        Queue {
+            set: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            came: Lock::new(Vec::new()),
+        }
     }
 
     /// Those of which there is one at least.
@@ -37,28 +47,55 @@ impl Queue {
         self.set.load(Ordering::SeqCst)
     }
 
-    /// Adds a signal.
-    pub(crate) fn push(&self, info: siginfo_t) {
+    /// Whether the thread takes no more, because it ends.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Adds a signal, `for_any` if the process's; false if the thread takes no more.
+    pub(crate) fn push(&self, info: siginfo_t, for_any: bool) -> bool {
         // The list grows under its lock: the caller must not park in the allocator meanwhile.
         without_parking(|| {
             let mut came = self.came.lock();
-            let own = bit(info.si_signo);
-            if info.si_signo < FIRST_QUEUED && self.set.load(Ordering::Relaxed) & own != 0 {
-                return;
+            if self.is_closed() {
+                return false;
             }
-            came.push(Came(info));
-            self.set.fetch_or(own, Ordering::SeqCst);
-        });
+            let own = bit(info.si_signo);
+            if info.si_signo >= FIRST_QUEUED || self.set.load(Ordering::Relaxed) & own == 0 {
+                came.push(Came { info, for_any });
+                self.set.fetch_or(own, Ordering::SeqCst);
+            }
+            true
+        })
     }
 
     /// Takes the first signal of a set, the lowest first.
+    #[inline]
     pub(crate) fn take(&self, of: u64) -> Option<siginfo_t> {
+        // Each call that may wait asks this at its end.
+        if self.set() & of == 0 {
+            return None;
+        }
+        self.take_if(of, |_| true)
+    }
+
+    /// [`take`](Self::take) of those that another thread may have as well.
+    pub(crate) fn take_for_any(&self, of: u64) -> Option<siginfo_t> {
+        if self.set() & of == 0 {
+            return None;
+        }
+        self.take_if(of, |came| came.for_any)
+    }
+
+    #[cold]
+    fn take_if(&self, of: u64, test: impl Fn(&Came) -> bool) -> Option<siginfo_t> {
         without_parking(|| {
             let mut came = self.came.lock();
-            let signal = lowest(self.set.load(Ordering::Relaxed) & of)?;
-            let index = came.iter().position(|one| one.0.si_signo == signal)?;
-            let Came(info) = came.remove(index);
-            if came.iter().all(|one| one.0.si_signo != signal) {
+            let takes = |one: &Came| of & bit(one.info.si_signo) != 0 && test(one);
+            let signal = came.iter().filter(|one| takes(one)).map(|one| one.info.si_signo).min()?;
+            let index = came.iter().position(|one| one.info.si_signo == signal && takes(one))?;
+            let Came { info, .. } = came.remove(index);
+            if came.iter().all(|one| one.info.si_signo != signal) {
                 self.set.fetch_and(!bit(signal), Ordering::SeqCst);
             }
             if came.is_empty() {
@@ -66,6 +103,33 @@ impl Queue {
             }
             Some(info)
         })
+    }
+
+    /// Has the thread take no more, if none has come that it does not block.
+    pub(crate) fn close(&self, mask: u64) -> bool {
+        let _came = self.came.lock();
+        let closes = self.set.load(Ordering::Relaxed) & !mask == 0;
+        if closes {
+            self.closed.store(true, Ordering::Relaxed);
+        }
+        closes
+    }
+
+    /// Begins anew: in the child of a fork, which inherits no pending signals.
+    ///
+    /// # Safety
+    /// There is one thread, and it is not in here.
+    pub(crate) unsafe fn renew(&self) {
+        // SAFETY: there is one thread, and it does not have the lock.
+        unsafe { self.came.renew(Vec::new()) };
+        self.set.store(0, Ordering::Relaxed);
+        self.closed.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets what has come, when the queue is closed.
+    pub(crate) fn clear(&self) {
+        without_parking(|| *self.came.lock() = Vec::new());
+        self.set.store(0, Ordering::SeqCst);
     }
 }
 

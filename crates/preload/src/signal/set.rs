@@ -1,9 +1,11 @@
 //! Sets of signals, as the kernel has them: signal N is bit N-1.
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use carefree_ground::kernel;
+use libc::{siginfo_t, timespec};
 
 /// The signal by which the dispatcher and carriers are interrupted. The first real-time signal that libc
 /// leaves to programs; they are told that the next one is the first.
@@ -12,11 +14,6 @@ pub(crate) const OURS: c_int = 34;
 /// The signal's bit.
 pub(crate) const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
-}
-
-/// The lowest signal of a set.
-pub(crate) fn lowest(set: u64) -> Option<c_int> {
-    (set != 0).then(|| set.trailing_zeros() as c_int + 1)
 }
 
 /// Whether there is a signal of this number.
@@ -85,4 +82,26 @@ pub(crate) fn poke(thread: i32) {
     let arguments = [std::process::id() as usize, thread as usize, OURS as usize, 0, 0, 0];
     // SAFETY: accesses no memory.
     let _ = unsafe { kernel::call(libc::SYS_tgkill, arguments) };
+}
+
+/// Takes a signal of a set that is pending for the process or the calling kernel thread; waits for it, for so
+/// many nanoseconds at most.
+pub(crate) fn take_pending(set: u64, nanos: Option<i64>) -> Option<siginfo_t> {
+    let mut info = MaybeUninit::<siginfo_t>::zeroed();
+    let time = nanos.map(|tv_nsec| timespec { tv_sec: 0, tv_nsec });
+    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref) as usize;
+    let set = (&raw const set) as usize;
+    let arguments = [set, info.as_mut_ptr() as usize, time, size_of::<u64>(), 0, 0];
+    // SAFETY: a set, room for what has come, and a time or null.
+    let taken = unsafe { kernel::call(libc::SYS_rt_sigtimedwait, arguments) };
+    // SAFETY: zeros, or what the kernel has written.
+    taken.is_ok().then(|| unsafe { info.assume_init() })
+}
+
+/// Sends the process a signal that one of its threads was told of.
+pub(crate) fn give_to_process(info: &siginfo_t) {
+    let signal = info.si_signo as usize;
+    let arguments = [std::process::id() as usize, signal, ptr::from_ref(info) as usize, 0, 0, 0];
+    // SAFETY: what was told of the signal.
+    let _ = unsafe { kernel::call(libc::SYS_rt_sigqueueinfo, arguments) };
 }

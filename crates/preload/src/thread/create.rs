@@ -131,8 +131,6 @@ unsafe fn run(record: &Record) {
         let value = if c11 { value as c_int as isize as *mut c_void } else { value };
         record.value.store(value, Ordering::Relaxed);
     }
-    // What has come for it before its end, no other thread would handle.
-    crate::signal::handle();
 }
 
 /// A thread's end.
@@ -140,6 +138,7 @@ unsafe fn run(record: &Record) {
 /// # Safety
 /// The caller is the thread, which does this last.
 unsafe fn end(record: &Record) {
+    crate::signal::end(record);
     if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
         // The first thread has ended by pthread_exit, and this is the last one.
         // SAFETY: no other thread calls it.

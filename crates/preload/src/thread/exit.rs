@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use carefree_runtime::hosted;
 
+use crate::signal;
 use crate::thread::frame::carefree_hosted_call;
 use crate::thread::record::{self, ALIVE, MAIN};
 
@@ -30,6 +31,7 @@ pub(crate) unsafe fn run_main(
     }
     match hosted::current().filter(|me| me.is_main()) {
         Some(me) => {
+            signal::end(&MAIN);
             if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
                 return 0;
             }

@@ -3,24 +3,17 @@
 use std::ffi::{c_int, c_long};
 
 use carefree_ground::kernel;
-use carefree_runtime::hosted::{self, HostedThread};
+use carefree_runtime::hosted::{self, Held};
 
 use crate::signal;
 use crate::thread::record;
 
 /// The hosted thread with this number.
-pub(crate) fn find_number(number: c_int) -> Option<HostedThread> {
+pub(crate) fn find_number(number: c_int) -> Option<Held> {
     if !hosted::is_hosting() {
         return None;
     }
-    let mut found = None;
-    hosted::for_each(|thread| {
-        if thread.number() == number {
-            found = Some(thread);
-        }
-        found.is_none()
-    });
-    found
+    hosted::find_where(|thread| thread.number() == number)
 }
 
 /// A system call by its number, which a hosted thread makes; `None` if it is none of those that concern
@@ -35,11 +28,11 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
         libc::SYS_gettid => Some(me.number().into()),
         libc::SYS_tgkill => {
             let thread = find_number(b as c_int)?;
-            Some(answer(signal::send(thread, c as c_int)))
+            Some(answer(signal::send(*thread, c as c_int)))
         }
         libc::SYS_tkill => {
             let thread = find_number(a as c_int)?;
-            Some(answer(signal::send(thread, b as c_int)))
+            Some(answer(signal::send(*thread, b as c_int)))
         }
         // The kernel would clear that address when the carrier ends, in place of the one that libc waits at.
         libc::SYS_set_tid_address => Some(me.number().into()),

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_int handled;
+static atomic_int handled, woken;
 static pthread_t handler_thread;
 static sem_t ready, done;
 static int ends[2];
@@ -36,6 +36,7 @@ static void *sleeps(void *argument) {
     sem_post(&ready);
     assert(nanosleep(&time, &left) == -1 && errno == EINTR && left.tv_sec >= 98);
     assert(pthread_equal(handler_thread, pthread_self()));
+    woken = 1;
     return NULL;
 }
 
@@ -66,6 +67,7 @@ static void *waits(void *argument) {
     assert(!pthread_sigmask(SIG_BLOCK, &set, NULL));
     sem_post(&ready);
     assert(!sigwait(&set, &signal) && signal == SIGUSR2);
+    sem_post(&ready);
     // The next one is pending until it is waited for.
     sem_wait(&done);
     sigset_t pending;
@@ -94,9 +96,14 @@ int main(void) {
 
     assert(!pthread_create(&thread, NULL, sleeps, NULL));
     sem_wait(&ready);
-    usleep(20000);
-    assert(!pthread_kill(thread, SIGUSR1) && !pthread_join(thread, NULL));
-    printf("handled %d\n", handled);
+    // The first may come before the thread sleeps.
+    do {
+        assert(!pthread_kill(thread, SIGUSR1));
+        usleep(20000);
+    } while (!woken);
+    assert(!pthread_join(thread, NULL));
+    printf("woken by a handler: %d\n", handled > 0);
+    handled = 0;
 
     assert(!pthread_create(&thread, NULL, reads, NULL));
     sem_wait(&ready);
@@ -115,7 +122,7 @@ int main(void) {
     assert(!pthread_create(&thread, NULL, waits, NULL));
     sem_wait(&ready);
     assert(!pthread_kill(thread, SIGUSR2));
-    usleep(20000);
+    sem_wait(&ready);
     assert(!pthread_kill(thread, SIGUSR2));
     sem_post(&done);
     assert(!pthread_join(thread, NULL));

@@ -263,7 +263,8 @@ pub(crate) fn release(fiber: FiberRef) {
     }
 }
 
-fn recycle(fiber: FiberRef) {
+/// Takes back a header to which no counted reference is left.
+pub(crate) fn recycle(fiber: FiberRef) {
     let pinned = registry::clear(fiber);
     match here().filter(|_| fiber.kind.get() == Kind::Fiber) {
         Some(carrier) => carrier.with_local(|local| {

@@ -30,6 +30,8 @@ pub(crate) mod policy;
 pub(crate) mod queue;
 #[cfg(all(test, not(loom)))]
 mod queueing;
+#[cfg(not(loom))]
+pub(crate) mod quiet;
 pub(crate) mod record;
 #[cfg(not(loom))]
 pub(crate) mod reserve;

@@ -141,8 +141,9 @@ impl Header {
         self.cancel.clear();
         self.limits.set(ptr::null());
         self.id.store(id, Ordering::Relaxed);
-        self.references.store(references, Ordering::Relaxed);
         self.join.store(0, Ordering::Relaxed);
+        // Released after `join`: see `pin::hold`.
+        self.references.store(references, Ordering::Release);
         self.reason.store(Reason::NotStarted as u8, Ordering::Relaxed);
         if let Some(name) = name {
             self.names.store(Names::given(name), Ordering::Release);

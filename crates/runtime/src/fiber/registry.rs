@@ -268,13 +268,51 @@ impl Local {
 /// Calls `visit` for each header in use, of fibers of all runtimes and of threads, in no order. A fiber may
 /// end meanwhile, so what is read of it is of some moment. `visit` must not allocate.
 pub(crate) fn for_each_alive(mut visit: impl FnMut(FiberRef)) {
+    find(|fiber| {
+        visit(fiber);
+        false
+    });
+}
+
+/// The first header in use that passes `test`, which is called under the registry's lock.
+fn find(mut test: impl FnMut(FiberRef) -> bool) -> Option<FiberRef> {
     let registry = REGISTRY.lock();
     let (mut slab, mut begun) = (registry.slabs, registry.begun);
     while let Some(Slab { older, headers }) = slab {
         for header in headers[..begun].iter().filter(|h| h.run.load(Ordering::Acquire) == ALIVE) {
             work::step();
-            visit(FiberRef::new(header));
+            if test(FiberRef::new(header)) {
+                return Some(FiberRef::new(header));
+            }
         }
         (slab, begun) = (*older, PER_SLAB);
     }
+    None
+}
+
+/// The first pinned fiber that has not finished and passes `test`, with a counted reference; `test` may access
+/// what lies on its stack, but must not allocate. `recycle` takes headers to which the last reference was given
+/// back here.
+pub(crate) fn find_pinned(
+    mut test: impl FnMut(FiberRef) -> bool,
+    recycle: impl Fn(FiberRef),
+) -> Option<FiberRef> {
+    let mut ended = Pile::EMPTY;
+    let found = find(|fiber| {
+        if !pin::hold(fiber, |freed| ended.push(freed)) {
+            return false;
+        }
+        if test(fiber) {
+            return true;
+        }
+        if fiber.give_back() {
+            ended.push(fiber);
+        }
+        false
+    });
+    // Not before: recycling takes the registry's lock.
+    while let Some(fiber) = ended.pop() {
+        recycle(fiber);
+    }
+    found
 }

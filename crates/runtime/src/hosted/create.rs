@@ -8,6 +8,7 @@ use carefree_context::arch;
 use crate::api::life;
 use crate::api::spawn;
 use crate::carrier::carrier;
+use crate::carrier::quiet::quiet;
 use crate::fiber::current::without_parking;
 use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind, PINNED};
@@ -33,6 +34,7 @@ pub unsafe fn create<H: 'static>(
     const { assert!(size_of::<Record<H>>() <= CLOSURE_MAX && align_of::<H>() <= 16) };
     let size = bytes.map_or_else(|| Ok(size::default()), size::of).map_err(io::Error::from)?;
     let here = carrier::here();
+    let _quiet = quiet();
     let fiber = match here {
         Some(carrier) => spawn::allocate_here(carrier, size, None)?,
         None => spawn::allocate_elsewhere(size, None)?,

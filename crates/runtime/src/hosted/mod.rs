@@ -20,5 +20,6 @@ pub(crate) mod thread;
 pub use adopt::{adopt, leave_faults, set_default_carriers, set_default_stack};
 pub use create::create;
 pub use thread::{
-    HostedThread, Life, current, end_main, find, for_each, is_gone, is_hosting, main_thread, renew,
+    Held, HostedThread, Life, current, end_main, find, find_where, is_gone, is_hosting,
+    main_thread, renew,
 };

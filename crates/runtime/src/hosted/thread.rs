@@ -1,5 +1,6 @@
 //! A hosted thread, and how it is found.
 
+use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -8,10 +9,12 @@ use carefree_context::tls::{self, Layout};
 use crate::api::life;
 use crate::carrier::carrier;
 use crate::carrier::clock::NEVER;
+use crate::carrier::quiet::{self, quiet};
 use crate::fiber::current;
 use crate::fiber::furnish;
-use crate::fiber::header::{FINISHED, FiberRef, PINNED};
+use crate::fiber::header::{FINISHED, FiberRef};
 use crate::fiber::names::{KernelName, Names};
+use crate::fiber::registry;
 use crate::handle::join;
 use crate::protocol::episode::Outcome;
 use crate::protocol::reason::Reason;
@@ -58,11 +61,13 @@ pub(super) fn begin(layout: &'static Layout, main: usize, fiber: FiberRef, data:
     MAIN_DATA.store(data, Ordering::Relaxed);
     MAIN.store(main, Ordering::Release);
     LAYOUT.store(ptr::from_ref(layout).cast_mut(), Ordering::Release);
+    quiet::set_hosting(true);
 }
 
 /// Ends hosting: in the child of a fork, which has one thread.
 pub fn renew() {
     LAYOUT.store(ptr::null_mut(), Ordering::Release);
+    quiet::set_hosting(false);
     MAIN.store(0, Ordering::Release);
 }
 
@@ -165,6 +170,7 @@ impl HostedThread {
     /// # Safety
     /// To be called once, and never for the first thread.
     pub unsafe fn give_up(self) {
+        let _quiet = quiet();
         carrier::release(self.0);
     }
 
@@ -246,15 +252,38 @@ pub fn end_main(me: HostedThread) -> ! {
     }
 }
 
-/// Calls `visit` for each hosted thread that has not been forgotten, in no order, until it says `false`. The
-/// registry is locked meanwhile: `visit` must neither allocate nor wait.
-pub fn for_each(mut visit: impl FnMut(HostedThread) -> bool) {
-    let mut goes_on = true;
-    crate::fiber::registry::for_each_alive(|fiber| {
-        let thread = HostedThread(fiber);
-        let hosted = thread.is_main() || fiber.join.load(Ordering::Acquire) & PINNED != 0;
-        if goes_on && hosted && !thread.has_ended() {
-            goes_on = visit(thread);
+/// A hosted thread that was found, not given, by the caller: it may end, but its `pthread_t` and what the host
+/// keeps for it stay until this is dropped.
+#[derive(Debug)]
+pub struct Held(HostedThread);
+
+impl Deref for Held {
+    type Target = HostedThread;
+
+    fn deref(&self) -> &HostedThread {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _quiet = quiet();
+        carrier::release(self.0.0);
+    }
+}
+
+/// The process's first thread, if it is hosted and has not ended; else, or if it does not pass `test`, any
+/// other hosted thread that has not ended and does. The registry is locked meanwhile: `test` must neither
+/// allocate nor wait. What the host keeps for a thread is good while it is tested.
+pub fn find_where(mut test: impl FnMut(HostedThread) -> bool) -> Option<Held> {
+    let _quiet = quiet();
+    if let Some(main) = main_thread().filter(|main| !main.has_ended()) {
+        if test(main) {
+            // The count is never 0: the first thread has references that it does not give back.
+            main.0.references.fetch_add(1, Ordering::Relaxed);
+            return Some(Held(main));
         }
-    });
+    }
+    let other = registry::find_pinned(|fiber| test(HostedThread(fiber)), carrier::recycle);
+    other.map(|fiber| Held(HostedThread(fiber)))
 }

@@ -42,6 +42,8 @@
 use crate::carrier::bucket::{Held, LOT, List, bucket, fence_after_lock, index};
 use crate::carrier::carrier;
 use crate::carrier::policy::{Place, UNPARKED};
+#[cfg(not(loom))]
+use crate::carrier::quiet::quiet;
 use crate::carrier::wake::wake_thread;
 use crate::fiber::header::FiberRef;
 use crate::protocol::episode::{Claim, Outcome};
@@ -91,6 +93,8 @@ pub(crate) fn enter<R>(
     validate: impl FnOnce() -> bool,
     begin: impl FnOnce() -> R,
 ) -> Option<R> {
+    #[cfg(not(loom))]
+    let _quiet = quiet();
     let mut list = bucket(key).lock();
     fence_after_lock();
     if !validate() {
@@ -205,6 +209,8 @@ fn wake(
     mut matches: impl FnMut(u32) -> bool,
     then: impl FnOnce(usize, &dyn Fn() -> bool),
 ) -> usize {
+    #[cfg(not(loom))]
+    let _quiet = quiet();
     let mut awake = 0;
     let mut woken = Woken::default();
     {
@@ -233,6 +239,8 @@ pub fn requeue(
     requeue: usize,
     validate: impl FnOnce() -> bool,
 ) -> Option<(usize, usize)> {
+    #[cfg(not(loom))]
+    let _quiet = quiet();
     let (mut awake, mut moved) = (0, 0);
     let mut woken = Woken::default();
     {
