@@ -112,7 +112,17 @@ interpose! {
 
 /// Takes a signal of `set`, waiting for one if none is pending.
 fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> Answer {
+    let taken = wait_for_any(set, info, deadline);
+    if let Some(host) = host::get().filter(|_| host::is_hosted()) {
+        // It waits for none any more.
+        (host.take_signal)(0);
+    }
+    taken
+}
+
+fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> Answer {
     let mut coming: Option<OwnFile> = None;
+    let mut interrupted = None;
     loop {
         if let Some(host) = host::get().filter(|_| host::is_hosted()) {
             // The kernel uses 8 bytes of a set.
@@ -122,6 +132,10 @@ fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
                 }
                 return Ok(taken.si_signo as usize);
             }
+        }
+        // By another signal than those it waits for.
+        if let Some(why) = interrupted {
+            return Err(interruption(why));
         }
         let mut at_once = timespec { tv_sec: 0, tv_nsec: 0 };
         let time = User::lend(&mut at_once);
@@ -153,7 +167,7 @@ fn wait_for_one(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
         let how = Wait { deadline, ..Wait::until_done(Reason::Signal) };
         match UserOp::poll(fd, libc::POLLIN).perform(&how) {
             Ended::Done(_) | Ended::Late | Ended::Pointless => {}
-            Ended::Interrupted(why) => return Err(interruption(why)),
+            Ended::Interrupted(why) => interrupted = Some(why),
             Ended::Unsupported => {
                 wait::sleep_until(deadline.min(duration::from_now(1_000_000)), Reason::Signal);
                 carefree_runtime::interrupted().map_err(interruption)?;

@@ -97,6 +97,16 @@ fn signals_are_not_lost_with_threads_that_end() {
 }
 
 #[test]
+fn threads_wait_for_signals_and_for_their_cleanup() {
+    compare_c("waiting.c");
+}
+
+#[test]
+fn threads_are_told_the_stacks_they_asked_for() {
+    compare_c("stacks.c");
+}
+
+#[test]
 fn threads_fork_and_start_programs() {
     compare_c("processes.c");
 }

@@ -122,6 +122,17 @@ impl Block {
         unsafe { self.low().add(self.layout.tid).cast::<u32>().write(new_id()) };
     }
 
+    /// Has `pthread_getattr_np` say that the fiber's stack is this.
+    pub fn tell_stack(&mut self, stack: std::ops::Range<*mut u8>) {
+        let (low, layout) = (self.low(), self.layout);
+        // SAFETY: the words lie in the block, which no fiber uses: it is borrowed mutably.
+        unsafe {
+            low.add(layout.stack_base).cast::<*mut u8>().write(stack.start);
+            let length = stack.end as usize - stack.start as usize;
+            low.add(layout.stack_size).cast::<usize>().write(length);
+        }
+    }
+
     /// Prefetches what [`reset`](Self::reset) would otherwise wait for, given that the thread control
     /// block is in the cache.
     #[inline(always)]

@@ -38,7 +38,8 @@ pub struct Host {
     pub call: unsafe fn(c_long, [usize; 6]) -> Option<c_long>,
     /// Whether cancellation of the calling hosted thread is asynchronous.
     pub ends_anywhere: fn() -> bool,
-    /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it.
+    /// Takes a signal of a set that was sent to the calling hosted thread, which blocks it. Until the next
+    /// call, those of the set interrupt the thread; with an empty set, none does.
     pub take_signal: fn(u64) -> Option<libc::siginfo_t>,
     /// The signals that the calling hosted thread blocks: programs that it starts inherit that.
     pub mask: fn() -> u64,
@@ -47,10 +48,10 @@ pub struct Host {
     /// To be called by a hosted thread amid a call that waits on: handles signals, and cancels the thread if
     /// that may be done anywhere.
     pub handle_signals: unsafe extern "C-unwind" fn(),
-    /// To be called by a hosted thread at the end of a call at which it can be cancelled: handles signals,
-    /// and cancels the thread. The argument says whether the call was interrupted. Returns whether it is to
-    /// be made again.
-    pub after_call: unsafe extern "C-unwind" fn(bool) -> bool,
+    /// To be called by a hosted thread at the end of a call: handles signals, and cancels the thread. The
+    /// arguments say whether the call was interrupted, and whether the thread can be cancelled at it. Returns
+    /// whether it is to be made again.
+    pub after_call: unsafe extern "C-unwind" fn(bool, bool) -> bool,
 }
 
 static HOST: AtomicPtr<Host> = AtomicPtr::new(ptr::null_mut());
@@ -110,20 +111,29 @@ impl<T> Told for User<'_, T> {}
 pub(crate) fn again(result: &impl Told) -> bool {
     match get() {
         None => false,
-        Some(host) => after(host, result.is_minus_one()),
+        Some(host) => after(host, result.is_minus_one(), true),
+    }
+}
+
+/// [`again`] for a call at which no thread is cancelled.
+#[inline(always)]
+pub(crate) fn again_steady(result: &impl Told) -> bool {
+    match get() {
+        None => false,
+        Some(host) => after(host, result.is_minus_one(), false),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn after(host: &Host, failed: bool) -> bool {
+fn after(host: &Host, failed: bool, cancels: bool) -> bool {
     if hosted::current().is_none() {
         return false;
     }
     // SAFETY: the address of the caller's `errno`.
     let interrupted = failed && unsafe { *libc::__errno_location() } == libc::EINTR;
     // SAFETY: the calling fiber is a hosted thread, whose frames from here to its own have nothing to drop.
-    unsafe { (host.after_call)(interrupted) }
+    unsafe { (host.after_call)(interrupted, cancels) }
 }
 
 /// Lets the host handle signals for the calling hosted thread.

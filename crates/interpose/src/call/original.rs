@@ -152,10 +152,17 @@ impl<F: Copy> Original<F> {
 ///
 /// `anywhere` before all that: the body is used off a fiber as well. `lean` (before `anywhere`, if both):
 /// the floating-point control words are left alone, because saving them takes as long as a whole call that
-/// need not wait. Then what parks must save them ([`guarded`](crate::call::fiber::guarded)).
+/// need not wait. `steady` in its place: a hosted thread that was cancelled does not end at this call. For
+/// `lean`, what parks must save them ([`guarded`](crate::call::fiber::guarded)).
 macro_rules! interpose {
     (anywhere $($rest:tt)*) => {
         interpose! { @when (true) always guarded $($rest)* }
+    };
+    (steady anywhere $($rest:tt)*) => {
+        interpose! { @when (true) always steady $($rest)* }
+    };
+    (steady $($rest:tt)*) => {
+        interpose! { @when ($crate::call::fiber::on_fiber()) never steady $($rest)* }
     };
     (lean anywhere $($rest:tt)*) => {
         interpose! { @when (true) always lean $($rest)* }
@@ -163,12 +170,14 @@ macro_rules! interpose {
     (lean $($rest:tt)*) => {
         interpose! { @when ($crate::call::fiber::on_fiber()) never lean $($rest)* }
     };
-    (@call guarded $call:expr) => {{
+    (@call guarded $call:expr) => { interpose! { @call_with again $call } };
+    (@call steady $call:expr) => { interpose! { @call_with again_steady $call } };
+    (@call_with $again:ident $call:expr) => {{
         // C code may have set control words that are not for other fibers.
         let float = $crate::call::fiber::set_float();
         let result = loop {
             let result = $call;
-            if !$crate::call::host::again(&result) {
+            if !$crate::call::host::$again(&result) {
                 break result;
             }
         };

@@ -39,7 +39,7 @@ fn replaces(from: c_int, to: c_int, flags: c_int) -> bool {
                 && control::fcntl::original(from, libc::F_GETFD, User::NULL) >= 0)
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `dup(2)`.
     safe fn dup(fd: c_int) -> c_int, number SYS_dup {
         let result = original(fd);
@@ -49,7 +49,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `dup2(2)`, which closes `to`.
     safe fn dup2(from: c_int, to: c_int) -> c_int, else raw_dup2 {
         if replaces(from, to, 0) && !descriptor::prepare_to_close(to) {
@@ -64,7 +64,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `dup3(2)`, which closes `to`.
     safe fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, number SYS_dup3 {
         if replaces(from, to, flags) && !descriptor::prepare_to_close(to) {
@@ -79,7 +79,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `close_range(2)`.
     safe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, number SYS_close_range {
         // With flags it does not close them now (`CLOSE_RANGE_CLOEXEC`), or closes copies, or fails.
@@ -93,7 +93,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `closefrom(3)`: libc's own would close them unseen.
     safe fn closefrom(first: c_int) -> (), linked "__closefrom" {
         // A negative number means all.

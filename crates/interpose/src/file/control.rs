@@ -11,7 +11,7 @@ use crate::descriptor;
 use crate::descriptor::Trait;
 use crate::file::lock;
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `setsockopt(2)`. A time limit it sets holds for fibers that wait on the socket.
     safe fn setsockopt(
         fd: c_int,
@@ -69,7 +69,7 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `ioctl(2)`: minds changes of a file's mode.
     safe fn ioctl(fd: c_int, request: c_ulong, argument: User) -> c_int, number SYS_ioctl {
         let result = original(fd, request, argument);

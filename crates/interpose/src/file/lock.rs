@@ -97,7 +97,7 @@ fn key(file: FileId) -> usize {
     1 << 63 | 1 << 61 | 1 << 60 | (file.hash() >> 4) as usize
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `flock(2)`.
     safe fn flock(fd: c_int, operation: c_int) -> c_int, number SYS_flock {
         let waits = operation & (libc::LOCK_NB | libc::LOCK_UN) == 0;

@@ -38,7 +38,7 @@ fn synchronize(fd: c_int, data_only: bool) -> Answer {
     }
 }
 
-interpose! {
+interpose! { steady
     /// `syncfs(2)`, on a thread that may block.
     safe fn syncfs(fd: c_int) -> c_int, number SYS_syncfs {
         offload(|| original(fd))
@@ -50,14 +50,14 @@ extern "C-unwind" fn raw_sync() {
     let _ = unsafe { kernel::call(libc::SYS_sync, [0; 6]) };
 }
 
-interpose! {
+interpose! { steady
     /// `sync(2)`, on a thread that may block.
     safe fn sync() -> (), else raw_sync {
         offload(original)
     }
 }
 
-interpose! {
+interpose! { steady
     /// `sync_file_range(2)`, on a thread that may block.
     safe fn sync_file_range(fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int,
         number SYS_sync_file_range

@@ -72,14 +72,14 @@ interpose! { anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `semop(2)`.
     safe fn semop(set: c_int, operations: User<sembuf>, count: usize) -> c_int, number SYS_semop {
         semtimedop::stand_in(set, operations, count, User::NULL)
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `semtimedop(2)`.
     safe fn semtimedop(
         set: c_int,

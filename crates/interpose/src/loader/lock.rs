@@ -146,7 +146,7 @@ impl Drop for Taken {
     }
 }
 
-interpose! {
+interpose! { steady
     /// Registers the destructor of a thread-local variable, to be called when the thread ends. `std` and
     /// C++'s run-time library call it.
     safe fn __cxa_thread_atexit_impl(destructor: User, object: User, library: User) -> c_int {
@@ -155,7 +155,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { steady
     /// `dlclose(3)`.
     safe fn dlclose(library: User) -> c_int {
         let _taken = take();

@@ -7,7 +7,7 @@ use crate::call::user::User;
 /// How often it tries before it lets other fibers run: longer than a holder on another carrier needs.
 const SPINS: u32 = 100;
 
-interpose! {
+interpose! { steady
     /// `pthread_spin_lock(3)`.
     safe fn pthread_spin_lock(lock: User<libc::pthread_spinlock_t>) -> c_int,
         linked "__pthread_spin_lock"

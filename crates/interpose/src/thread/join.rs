@@ -132,7 +132,7 @@ interpose! { lean anywhere
     }
 }
 
-interpose! { anywhere
+interpose! { steady anywhere
     /// `pthread_tryjoin_np(3)` of a thread, or of a fiber that was given up.
     safe fn pthread_tryjoin_np(thread: Thread, result: Place) -> c_int,
         linked "__pthread_tryjoin_np"

@@ -27,7 +27,7 @@ fn cut(bytes: &[u8]) -> KernelName {
     name
 }
 
-interpose! {
+interpose! { steady
     /// `pthread_setname_np(3)`.
     safe fn pthread_setname_np(thread: Thread, name: User<c_char>) -> c_int,
         linked "__pthread_setname_np"
@@ -52,7 +52,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { steady
     /// `pthread_getname_np(3)`.
     safe fn pthread_getname_np(thread: Thread, place: User<c_char>, length: usize) -> c_int,
         linked "__pthread_getname_np"
@@ -97,7 +97,7 @@ fn read(from: User<u8>) -> Result<KernelName, c_int> {
 }
 
 // (Variadic in C: see `syscall` for why that is the same.)
-interpose! {
+interpose! { steady
     /// `prctl(2)`. Its arguments are numbers or pointers, depending on the option.
     safe fn prctl(option: c_int, a: User, b: User, c: User, d: User) -> c_int, number SYS_prctl {
         let done = match (option, kernel_name()) {

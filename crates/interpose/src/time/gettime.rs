@@ -44,7 +44,7 @@ extern "C-unwind" fn raw_time(into: User<time_t>) -> time_t {
     now.tv_sec
 }
 
-interpose! {
+interpose! { steady
     /// `clock_gettime(2)`, which `Instant::now` and `SystemTime::now` are.
     safe fn clock_gettime(clock: clockid_t, time: User<timespec>) -> c_int, number SYS_clock_gettime {
         match shown(clock) {
@@ -60,7 +60,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { steady
     /// `gettimeofday(2)`.
     safe fn gettimeofday(time: User<timeval>, zone: User<c_void>) -> c_int, number SYS_gettimeofday {
         match shown(libc::CLOCK_REALTIME) {
@@ -76,7 +76,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { steady
     /// `time(2)`.
     safe fn time(into: User<time_t>) -> time_t, else raw_time {
         let Some(now) = shown(libc::CLOCK_REALTIME) else {

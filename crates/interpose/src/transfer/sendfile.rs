@@ -20,7 +20,7 @@ use crate::transfer::splice::splice_all_kinds;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 
-interpose! {
+interpose! { steady
     /// `sendfile(2)`.
     safe fn sendfile(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize,
         number SYS_sendfile
@@ -29,7 +29,7 @@ interpose! {
     }
 }
 
-interpose! {
+interpose! { steady
     /// `sendfile64(3)`: the same.
     safe fn sendfile64(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> isize,
         number SYS_sendfile

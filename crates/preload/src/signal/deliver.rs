@@ -101,12 +101,14 @@ unsafe fn call(
     post::opened(record, !before);
 }
 
-/// Called at the end of each call of a hosted thread at which it can be cancelled: handles signals, and
-/// cancels the thread. Returns whether a call that was `interrupted` is to be made again.
-pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool) -> bool {
+/// Called at the end of each call of a hosted thread: handles signals, and `cancels` the thread. Returns whether
+/// a call that was `interrupted` is to be made again.
+pub(crate) unsafe extern "C-unwind" fn after_call(interrupted: bool, cancels: bool) -> bool {
     let Some((me, record)) = record::current() else { return false };
     let handled = handle_all(record, None);
-    test_cancel();
+    if cancels || ends_anywhere() {
+        test_cancel();
+    }
     if !interrupted || handled.handlers > handled.restarting {
         return false;
     }

@@ -93,7 +93,8 @@ fn some_wait_still() -> bool {
     let mut some = false;
     let _ = hosted::find_where(|thread| {
         let record = record::of(thread);
-        if record.pending.set() & !record.mask.load(Ordering::SeqCst) != 0 {
+        let open = !record.mask.load(Ordering::SeqCst) | record.awaited.load(Ordering::SeqCst);
+        if record.pending.set() & open != 0 {
             some = true;
             deliver::interrupt(thread);
         }

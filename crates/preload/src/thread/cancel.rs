@@ -1,8 +1,9 @@
 //! Cancellation.
 //!
-//! libc's own word for it, in the thread's control block, says that a thread was cancelled: so libc's
-//! `pthread_testcancel` unwinds it. Besides, the fiber is cancelled, so that its wait ends. While the thread
-//! has cancellation disabled, the fiber is not.
+//! The fiber is cancelled, so that its wait ends, unless the thread has cancellation disabled; and the call ends
+//! by a test. That sets libc's own word for it, in the thread's control block, and calls libc's
+//! `pthread_testcancel`, which unwinds the thread. Not before: calls of libc's that this library makes on the
+//! thread's stack test the word, too, and would unwind it amid them.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -31,26 +32,39 @@ pub(crate) fn ends_anywhere() -> bool {
 
 /// Ends the calling hosted thread, if it was cancelled.
 pub(crate) fn test() {
-    unsafe extern "C-unwind" {
-        fn pthread_testcancel();
-    }
     if is_due() {
         // SAFETY: may be called at any time. It unwinds through frames that have nothing to drop.
         unsafe { pthread_testcancel() };
     }
 }
 
-fn request(thread: HostedThread, record: &Record, pthread: pthread_t) {
-    let Some(layout) = tls::known() else { return };
-    // SAFETY: a hosted thread, which was not joined.
-    let word = unsafe { layout.cancellation_of(pthread as *mut u8) };
+/// The calling hosted thread ends, by `pthread_exit`: what it does from now on is not cut short. (A request is
+/// over when this has taken the lock, or does nothing then.)
+pub(crate) fn begin_end() {
+    if let Some((me, record)) = record::current() {
+        let mut cancellation = record.cancellation.lock();
+        cancellation.ends = true;
+        me.take_cancel_back();
+    }
+}
+
+/// The calling hosted thread ends, because it was cancelled: libc's next test for that unwinds it.
+fn begin_cancelled() {
+    begin_end();
+    let (Some((me, _)), Some(layout)) = (record::current(), tls::known()) else { return };
+    // SAFETY: the calling thread's own.
+    let word = unsafe { layout.cancellation_of(me.pthread() as *mut u8) };
     if let Some(word) = word {
         word.fetch_or(CANCELED, Ordering::SeqCst);
     }
+}
+
+fn request(thread: HostedThread, record: &Record) {
+    // All of it under the lock: see `begin_end`.
     let mut cancellation = record.cancellation.lock();
     cancellation.requested = true;
     let anywhere = cancellation.asynchronous;
-    if cancellation.disabled {
+    if cancellation.disabled || cancellation.ends {
         return;
     }
     thread.cancel();
@@ -64,7 +78,26 @@ fn request(thread: HostedThread, record: &Record, pthread: pthread_t) {
     }
 }
 
+/// Whether the calling hosted thread was cancelled, whether or not that can take effect.
+fn is_requested() -> bool {
+    record::current().is_some_and(|(_, record)| record.cancellation.lock().requested)
+}
+
 stand_in! {
+    /// `pthread_testcancel(3)`.
+    fn pthread_testcancel() {
+        // A hosted thread that was not cancelled has nothing to test: libc's might see a request that comes
+        // now, and the thread would end without `begin_end`.
+        if record::current().is_some() {
+            if !is_due() {
+                return;
+            }
+            begin_cancelled();
+        }
+        // SAFETY: may be called at any time.
+        unsafe { next() }
+    }
+
     /// `pthread_cancel(3)`.
     fn pthread_cancel(thread: pthread_t) -> c_int {
         // SAFETY: the caller's argument.
@@ -75,7 +108,7 @@ stand_in! {
             };
         };
         if !hosted.has_ended() {
-            request(hosted, record, thread);
+            request(hosted, record);
         }
         0
     }
@@ -83,6 +116,10 @@ stand_in! {
     /// `pthread_setcancelstate(3)`.
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int {
         let mut before = 0;
+        if state != PTHREAD_CANCEL_DISABLE && ends_anywhere() && is_requested() {
+            // libc's unwinds the thread at once.
+            begin_cancelled();
+        }
         // SAFETY: room for the answer.
         let done = unsafe { next(state, &raw mut before) };
         if done != 0 {
@@ -91,7 +128,7 @@ stand_in! {
         if let Some((me, record)) = record::current() {
             let mut cancellation = record.cancellation.lock();
             cancellation.disabled = state == PTHREAD_CANCEL_DISABLE;
-            match (cancellation.requested, cancellation.disabled) {
+            match (cancellation.requested && !cancellation.ends, cancellation.disabled) {
                 (true, false) => me.cancel(),
                 (true, true) => me.take_cancel_back(),
                 _ => {}
@@ -106,6 +143,10 @@ stand_in! {
 
     /// `pthread_setcanceltype(3)`.
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int {
+        if kind == PTHREAD_CANCEL_ASYNCHRONOUS && is_due() {
+            // libc's unwinds the thread at once.
+            begin_cancelled();
+        }
         // SAFETY: the caller's arguments.
         let done = unsafe { next(kind, old) };
         if let (0, Some((_, record))) = (done, record::current()) {

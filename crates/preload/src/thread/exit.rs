@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use carefree_runtime::hosted;
 
 use crate::signal;
+use crate::thread::cancel::begin_end;
 use crate::thread::frame::carefree_hosted_call;
 use crate::thread::record::{self, ALIVE, MAIN};
 
@@ -48,6 +49,7 @@ stand_in! {
     fn pthread_exit(value: *mut c_void) -> ! {
         let record = record::current().map_or(&MAIN, |(_, record)| record);
         record.value.store(value, Ordering::Relaxed);
+        begin_end();
         // libc's unwinds to the frame that has called the thread's function.
         // SAFETY: the caller's argument.
         unsafe { next(value) }

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use carefree_runtime::kernel_name::KernelName;
+use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
 
 use crate::thread::record;
@@ -53,7 +54,7 @@ pub(crate) unsafe fn get_name(
 /// The name of the first kernel thread.
 pub(crate) fn programs() -> KernelName {
     let mut name = KernelName::default();
-    let told = std::fs::read("/proc/self/comm").unwrap_or_default();
+    let told = without_parking(|| std::fs::read("/proc/self/comm")).unwrap_or_default();
     let told = told.strip_suffix(b"\n").unwrap_or(&told);
     let length = told.len().min(name.len() - 1);
     name[..length].copy_from_slice(&told[..length]);

@@ -46,6 +46,8 @@ pub(crate) struct Record {
     pub(crate) mask: AtomicU64,
     /// Signals that have come for it, and are not handled yet.
     pub(crate) pending: Queue,
+    /// Signals that it waits for, though it blocks them.
+    pub(crate) awaited: AtomicU64,
     /// What it waited for when a signal ended the wait: a `Reason`; 0 if none did.
     pub(crate) interrupted: AtomicU8,
 }
@@ -55,6 +57,8 @@ pub(crate) struct Record {
 pub(crate) struct Cancellation {
     pub(crate) requested: bool,
     pub(crate) disabled: bool,
+    /// The thread ends, and takes no notice of it any more: cleanup handlers and destructors wait as others.
+    pub(crate) ends: bool,
     /// It takes effect anywhere, not only at calls that may wait.
     pub(crate) asynchronous: bool,
 }
@@ -80,10 +84,12 @@ impl Record {
             cancellation: Lock::new(Cancellation {
                 requested: false,
                 disabled: false,
+                ends: false,
                 asynchronous: false,
             }),
             mask: AtomicU64::new(mask),
             pending: Queue::new(),
+            awaited: AtomicU64::new(0),
             interrupted: AtomicU8::new(0),
         }
     }

@@ -191,15 +191,23 @@ pub(crate) unsafe fn pthread_of(raw: *mut FiberStack) -> Option<usize> {
     unsafe { (*raw).block.as_ref() }.map(|block| block.pthread() as usize)
 }
 
-/// Notes that `fiber` has a `pthread_t`, by which [`hosted_by`] finds it, and an id that no other had.
+/// What stacks are a multiple of, as programs are told.
+const PAGE: usize = 4096;
+
+/// Notes that `fiber` has a `pthread_t`, by which [`hosted_by`] finds it, and an id that no other had; and that
+/// a stack of `asked` bytes was asked for, which is what the fiber is told.
 ///
 /// # Safety
 /// `raw` is the stack of a fiber that is known to the caller alone.
-pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8) {
+pub(crate) unsafe fn host(raw: *mut FiberStack, fiber: *mut u8, asked: Option<usize>) {
     // SAFETY: as this function demands.
     let record = unsafe { &mut *raw };
     if let Some(block) = &mut record.block {
         block.renew_id();
+        let (limit, top) = (record.stack.limit(), record.stack.top());
+        let length = top as usize - limit as usize;
+        let least = asked.map_or(length, |asked| asked.next_multiple_of(PAGE).min(length));
+        block.tell_stack(limit.wrapping_add(length - least)..top);
     }
     record.hosted.store(fiber, Ordering::Release);
 }

@@ -72,8 +72,18 @@ pub(crate) fn set_default(bytes: usize) -> Result<(), StackSizeError> {
         return Ok(());
     }
     let size = of(bytes)?;
-    let _ = DEFAULT.set(NonZero::<usize>::MIN.saturating_add(size.class()));
+    if DEFAULT.set(NonZero::<usize>::MIN.saturating_add(size.class())).is_ok() {
+        let _ = HOSTED.set(NonZero::<usize>::MIN.saturating_add(bytes));
+    }
     Ok(())
+}
+
+/// Bytes that [`set_default`] has made the default, plus one.
+static HOSTED: OnceNonZeroUsize = OnceNonZeroUsize::new();
+
+/// Bytes that [`set_default`] has made the default.
+pub(crate) fn hosted_default() -> Option<usize> {
+    HOSTED.get().map(|bytes| bytes.get() - 1)
 }
 
 const VARIABLE: &str = "CAREFREE_STACK";

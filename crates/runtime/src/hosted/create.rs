@@ -45,7 +45,7 @@ pub unsafe fn create<H: 'static>(
     unsafe {
         let record = life::closure::<Record<H>>(stack);
         record.write(Record { host, life });
-        furnish::host(stack, fiber.as_ptr());
+        furnish::host(stack, fiber.as_ptr(), bytes.or_else(size::hosted_default));
         let furnished = Furnished::from_raw(stack);
         let tp = furnished.thread_pointer();
         // The stack stays the fiber's.
