@@ -59,11 +59,16 @@ fn compare(command: &[&OsStr]) {
 
 /// Compares a program in C.
 fn compare_c(name: &str) {
+    compare_compiled("cc", name);
+}
+
+/// Compares a program that `compiler` compiles.
+fn compare_compiled(compiler: &str, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
-    let compiled =
-        Command::new("cc").args(["-O1", "-pthread", "-o"]).args([&program, &source(name)]).status();
-    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    let mut command = Command::new(compiler);
+    let compiled = command.args(["-O1", "-pthread", "-o"]).args([&program, &source(name)]).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: {compiler} is not installed") };
     assert!(compiled.success());
     compare(&[program.as_os_str()]);
 }
@@ -84,6 +89,11 @@ fn threads_are_created_joined_and_named() {
 #[test]
 fn threads_end_by_exits_and_cancellation() {
     compare_c("ending.c");
+}
+
+#[test]
+fn exceptions_that_nothing_catches_are_named() {
+    compare_compiled("c++", "thrown.cpp");
 }
 
 #[test]

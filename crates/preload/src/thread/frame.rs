@@ -5,6 +5,9 @@
 //! thread's function; here it lies in this one. So `pthread_exit`, cleanup handlers, cancellation and
 //! destructors of C++ are libc's and the unwinder's, and unchanged.
 //!
+//! To the unwinder it is the outermost frame, as that of libc's is. So an exception that nothing catches ends
+//! the program at the place where it is thrown, and its language says which it was.
+//!
 //! It is in assembly, for a function that returns twice has no place in Rust.
 
 use std::arch::global_asm;
@@ -32,6 +35,7 @@ global_asm!(
     ".type carefree_hosted_call, @function",
     "carefree_hosted_call:",
     ".cfi_startproc",
+    ".cfi_undefined rip",
     "push rbx",
     ".cfi_adjust_cfa_offset 8",
     ".cfi_offset rbx, -16",
@@ -88,7 +92,7 @@ global_asm!(
     "stp x29, x30, [sp, #-32]!",
     ".cfi_def_cfa_offset 32",
     ".cfi_offset x29, -32",
-    ".cfi_offset x30, -24",
+    ".cfi_undefined x30",
     "str x19, [sp, #16]",
     ".cfi_offset x19, -16",
     "mov x29, sp",
