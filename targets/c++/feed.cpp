@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -48,6 +49,27 @@ class Person {
 };
 
 using People = std::vector<Person>;
+
+// As by_threads, of threads whose switches are not the kernel's. `last` is as in by_fibers.
+std::uint64_t by_counted_threads(People& people) {
+  std::atomic<std::uint64_t> made{0};
+  std::atomic<Person*> last{nullptr};
+  std::vector<std::thread> threads;
+  for (Person& person : people) {
+    threads.emplace_back([&made, &last, &person] {
+      std::uint64_t mine = 0;
+      while (!person.satisfied()) {
+        person.bite();
+        last.store(&person, std::memory_order_relaxed);
+        std::this_thread::yield();
+        if (last.load(std::memory_order_relaxed) != &person) ++mine;
+      }
+      made += mine;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return made;
+}
 
 // Switches of the kernel's are counted by the kernel.
 void by_threads(People& people, bool yields) {
@@ -167,6 +189,7 @@ void take(const Orders& orders) {
   const std::uint64_t rounds = std::stoull(get(orders, "rounds", "1"));
   const bool yields = get(orders, "yields", "0") == "1";
   const bool threads = get(orders, "unit", "") == "thread";
+  const bool kernel = get(orders, "kernel", "1") == "1";
   const std::string how = get(orders, "how", "units");
   const auto workers =
       std::max<std::uint64_t>(1, std::min<std::uint64_t>(std::stoull(get(orders, "workers", "2")), count));
@@ -185,6 +208,8 @@ void take(const Orders& orders) {
       eaten += told.eaten;
     } else if (how == "hybrid") {
       made += over_threads(people, yields, workers);
+    } else if (threads && yields && !kernel) {
+      made += by_counted_threads(people);
     } else if (threads) {
       by_threads(people, yields);
     } else {
@@ -202,7 +227,7 @@ void take(const Orders& orders) {
   const std::uint64_t asked = yields ? count * nutrients * rounds : 0;
   const std::uint64_t voluntary = after.ru_nvcsw - before.ru_nvcsw;
   const std::uint64_t involuntary = after.ru_nivcsw - before.ru_nivcsw;
-  if (threads) made = std::min(asked, voluntary + involuntary);
+  if (threads && kernel) made = std::min(asked, voluntary + involuntary);
   std::cout << "{\"sample\":{\"units\":" << count << ",\"switches_asked\":" << asked
             << ",\"switches_made\":" << made << ",\"rounds\":[" << times
             << "],\"voluntary\":" << voluntary << ",\"involuntary\":" << involuntary

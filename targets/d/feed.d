@@ -2,6 +2,7 @@
 // fibers; by fibers over a few threads; or by processes with fibers in each.
 module feed;
 
+import core.atomic : atomicLoad, atomicOp, atomicStore, MemoryOrder;
 import core.thread : Fiber, Thread;
 import core.time : MonoTime;
 import orders : answer, Orders, roundLine, used;
@@ -50,6 +51,36 @@ ulong byThreads(Person[] people, bool yields)
     foreach (thread; threads)
         thread.join();
     return 0;
+}
+
+// As byThreads, of threads whose switches are not the kernel's: a yield after which the same one was the
+// last to eat has switched to none.
+ulong byCountedThreads(Person[] people)
+{
+    shared ulong made;
+    shared size_t last = size_t.max;
+    Thread[] threads;
+    foreach (number, person; people)
+        threads ~= countingEater(person, number, &last, &made).start();
+    foreach (thread; threads)
+        thread.join();
+    return atomicLoad(made);
+}
+
+Thread countingEater(Person person, size_t number, shared(size_t)* last, shared(ulong)* made)
+{
+    return new Thread({
+        ulong mine;
+        while (!person.satisfied)
+        {
+            person.bite();
+            atomicStore!(MemoryOrder.raw)(*last, number);
+            Thread.yield();
+            if (atomicLoad!(MemoryOrder.raw)(*last) != number)
+                ++mine;
+        }
+        atomicOp!"+="(*made, mine);
+    });
 }
 
 // A function of its own: a closure in a loop would have the last person for all.
@@ -179,6 +210,8 @@ string take(Orders orders)
     const nutrients = orders.number("nutrients", 1);
     const yields = orders.isSet("yields");
     const how = orders.word("how", "units");
+    const threads = orders.word("unit") == "thread";
+    const kernel = orders.number("kernel", 1) != 0;
     const workers = max(1, min(orders.number("workers", 2), people));
     ulong made, eaten;
     string[] rounds;
@@ -194,7 +227,9 @@ string take(Orders orders)
             overProcesses(thisExePath, people, nutrients, yields, workers, made, eaten);
         else if (how == "hybrid")
             made += overThreads(crowd, yields, workers);
-        else if (orders.word("unit") == "thread")
+        else if (threads && yields && !kernel)
+            made += byCountedThreads(crowd);
+        else if (threads)
             made += byThreads(crowd, yields);
         else
             made += byFibers(crowd, yields);
@@ -208,7 +243,7 @@ string take(Orders orders)
     const asked = yields ? people * nutrients * rounds.length : 0;
     const voluntary = after.ru_nvcsw - before.ru_nvcsw;
     const involuntary = after.ru_nivcsw - before.ru_nivcsw;
-    if (orders.word("unit") == "thread")
+    if (threads && kernel)
         made = min(asked, voluntary + involuntary);
     return format!(`"units":%s,"switches_asked":%s,"switches_made":%s,"rounds":[%-(%s,%)],`
             ~ `"voluntary":%s,"involuntary":%s,"gc":{"on":true},"eaten":%s`)(people,

@@ -31,6 +31,7 @@ use crate::args::Bench;
 use crate::kept::{Finished, Kept};
 use crate::out::Out;
 use crate::progress::{Bar, spoken};
+use crate::run::hosting;
 use crate::targets::folders_are_there;
 use crate::{complain, exit, terminal};
 
@@ -61,6 +62,9 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     let folders = Folders::open(&orders.targets).map_err(failed)?;
     let (targets, mistakes) = targets::read_all(folders.targets());
     mistakes.iter().for_each(complain);
+    let hosting = hosting();
+    let targets: Vec<_> =
+        targets.into_iter().map(|target| target.hosted_by(hosting.as_ref())).collect();
     let wishes = Wishes {
         runtimes: orders.runtimes.clone(),
         units: orders.unit.clone(),

@@ -17,6 +17,7 @@ mod connections;
 pub mod course;
 pub mod env;
 pub mod history;
+pub mod hosted;
 pub mod memory;
 pub mod metric;
 pub mod noise;

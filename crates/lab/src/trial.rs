@@ -8,6 +8,7 @@ use carefree_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
 
 use crate::connections;
+use crate::hosted;
 use crate::metric::{self, Figure, Quantity};
 
 /// A sample's orders.
@@ -40,18 +41,21 @@ impl Trial {
     /// The orders as arguments, `key=value`.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![
-            format!("unit={}", self.asked_unit()),
+            format!("unit={}", hosted::asked_unit(self.asked_unit())),
             format!("workload={}", self.workload),
             format!("rounds={}", self.parameters.rounds()),
             format!("warmup={}", self.warmup),
             format!("phases={}", u8::from(self.weighs())),
         ];
+        if hosted::is_hosted(self.asked_unit()) {
+            arguments.push("kernel=0".into());
+        }
         let others = self.parameters.iter().filter(|(name, _)| *name != "rounds");
         arguments.extend(others.map(|(name, value)| format!("{name}={value}")));
         arguments
     }
 
-    /// The unit by the word that its program knows. (In `fetch` the name that records have tells
+    /// The unit by the name that its target gives it. (In `fetch` the name that records have tells
     /// of the connections as well.)
     pub(crate) fn asked_unit(&self) -> &str {
         match self.workload {

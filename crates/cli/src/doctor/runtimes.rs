@@ -6,6 +6,7 @@ use carefree_lab::targets::image::Engine;
 use carefree_lab::targets::{self, Finding, Folders, Runtime, Target};
 
 use super::checks::{Check, Verdict};
+use crate::run::hosting;
 
 /// A line for each runtime the lab knows how to measure, and one for container images.
 pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
@@ -20,7 +21,9 @@ pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
         }
     };
     let (targets, mistakes) = targets::read_all(folders.targets());
-    let mut found: Vec<Check> = targets.iter().map(runtime).collect();
+    let hosting = hosting();
+    let targets = targets.into_iter().map(|target| target.hosted_by(hosting.as_ref()));
+    let mut found: Vec<Check> = targets.map(|target| runtime(&target)).collect();
     found.push(engine());
     found.extend(mistakes.iter().map(|mistake| {
         Check::new("a target", Verdict::Bad, "cannot be read")

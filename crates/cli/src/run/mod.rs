@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use carefree_lab::hosted::Hosting;
+
 use crate::args::Run;
 use crate::{complain, exit};
 use program::{Program, Verdict};
@@ -16,6 +18,12 @@ use program::{Program, Verdict};
 /// Exit codes of shells, and of `env`, for what cannot be started.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// What runs programs so for `carefree bench`; nothing where the library is missing.
+pub(crate) fn hosting() -> Option<Hosting> {
+    let program = std::env::current_exe().ok()?;
+    Hosting::by(&program, &library::find().ok()?).ok()
+}
 
 pub(crate) fn run(orders: &Run) -> ExitCode {
     let Some((name, arguments)) = orders.command.split_first() else {

@@ -207,6 +207,9 @@ fn noun(m: &Measurement) -> String {
 }
 
 fn plural(noun: &str) -> String {
+    if let Some((noun, kind)) = noun.split_once(" (") {
+        return format!("{} ({kind}", plural(noun));
+    }
     match noun.split_once(" of ") {
         Some((noun, whose)) => format!("{} of {whose}", plural(noun)),
         None if noun.ends_with('s') => format!("{noun}es"),
@@ -309,6 +312,7 @@ mod tests {
         assert_eq!(said("goroutine"), pair("goroutine", "goroutines"));
         assert_eq!(said("process"), pair("process", "processes"));
         assert_eq!(said("virtual"), pair("virtual thread", "virtual threads"));
+        assert_eq!(said("thread (carefree)"), pair("thread (carefree)", "threads (carefree)"));
         assert_eq!(said("may"), pair("coroutine of may", "coroutines of may"));
     }
 }

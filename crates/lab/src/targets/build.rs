@@ -14,6 +14,7 @@ use super::image::Inside;
 use super::place::Places;
 use super::spec::Program;
 use super::{Folders, Runtime};
+use crate::hosted::Hosting;
 use crate::process::Launch;
 use crate::record::fingerprint;
 use crate::trial::Trial;
@@ -31,6 +32,8 @@ pub struct Ready {
     program: Program,
     cache: PathBuf,
     fingerprint: String,
+    /// What makes its threads fibers, if they are to be.
+    hosting: Option<Hosting>,
 }
 
 /// Why a program is not ready.
@@ -55,7 +58,15 @@ impl Runtime {
         folders: &Folders,
     ) -> Option<Result<Ready, NotReady>> {
         let name = self.program_for(unit, workload)?;
-        Some(self.prepare(name, folders))
+        let is_hosted = self.unit(unit).is_some_and(|unit| unit.hosted);
+        let hosting = self.target.hosting.clone().filter(|_| is_hosted);
+        Some(self.prepare(name, folders).map(|ready| match hosting {
+            None => ready,
+            Some(hosting) => {
+                let fingerprint = hosting.fingerprint(&ready.fingerprint);
+                Ready { fingerprint, hosting: Some(hosting), ..ready }
+            }
+        }))
     }
 
     fn prepare(&self, name: &str, folders: &Folders) -> Result<Ready, NotReady> {
@@ -69,6 +80,7 @@ impl Runtime {
             program: program.clone(),
             cache: cache.clone(),
             fingerprint,
+            hosting: None,
         };
         if cache.is_dir() {
             return Ok(ready);
@@ -178,10 +190,14 @@ impl Runtime {
 impl Ready {
     /// How to start it with these orders.
     pub fn launch(&self, trial: &Trial) -> Launch {
-        let Ready { runtime, program, cache, .. } = self;
+        let Ready { runtime, program, cache, hosting, .. } = self;
         match &runtime.image {
             None => {
-                let mut command = runtime.command(&program.run, Some(cache), &program.env);
+                let words = match hosting {
+                    Some(hosting) => hosting.around(&program.run),
+                    None => program.run.clone(),
+                };
+                let mut command = runtime.command(&words, Some(cache), &program.env);
                 command.args(trial.arguments());
                 Launch::plain(command)
             }

@@ -262,12 +262,18 @@ impl Runtime {
     /// Its units, and whether each is there.
     pub fn units(&self) -> Vec<(String, Finding)> {
         let units = self.target.spec.units.iter();
+        // `carefree` is not in the image.
+        let units = units.filter(|(_, unit)| !unit.hosted || self.image.is_none());
         units.map(|(name, unit)| (name.clone(), self.finding(unit))).collect()
     }
 
     fn finding(&self, unit: &UnitSpec) -> Finding {
         match &unit.since {
             Some(since) if self.is_too_old_for(unit) => Finding::TooOld { since: since.clone() },
+            _ if unit.hosted && self.target.hosting.is_none() => Finding::Missing {
+                part: "carefree run".to_owned(),
+                package: "cargo build --release".to_owned(),
+            },
             _ => self
                 .missing(&unit.needs)
                 .or_else(|| self.unprogrammed(unit))

@@ -24,11 +24,15 @@ pub use find::{Finding, Runtime};
 pub use shipped::Folders;
 use spec::Spec;
 
+use crate::hosted::Hosting;
+
 /// A runtime that the lab knows how to measure, whether it is here or not.
 #[derive(Clone, Debug)]
 pub struct Target {
     spec: Spec,
     folder: PathBuf,
+    /// What makes its threads fibers, if that is at hand.
+    hosting: Option<Hosting>,
 }
 
 impl Target {
@@ -37,7 +41,14 @@ impl Target {
     /// # Errors
     /// One line that says where the mistake is and what would be right.
     pub fn read(folder: &Path) -> anyhow::Result<Target> {
-        Ok(Target { spec: Spec::read(&folder.join("target.toml"))?, folder: folder.to_owned() })
+        let spec = Spec::read(&folder.join("target.toml"))?;
+        Ok(Target { spec, folder: folder.to_owned(), hosting: None })
+    }
+
+    /// Has the units measured whose threads are fibers.
+    #[must_use]
+    pub fn hosted_by(self, hosting: Option<&Hosting>) -> Target {
+        Target { hosting: hosting.cloned(), ..self }
     }
 
     /// Its name, on the command line and in records.

@@ -11,6 +11,8 @@ use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 use serde::Deserialize;
 
+use crate::hosted;
+
 /// The version of the format.
 const SCHEMA: u32 = 1;
 
@@ -103,6 +105,22 @@ pub(crate) struct UnitSpec {
     pub(crate) why: Option<String>,
     pub(crate) since: Option<String>,
     pub(crate) feed: Option<Vec<How>>,
+    /// Whether there is a unit of these threads on fibers as well.
+    #[serde(default)]
+    carefree_run: bool,
+    /// Whether this is that unit.
+    #[serde(skip)]
+    pub(crate) hosted: bool,
+}
+
+impl UnitSpec {
+    /// The same threads on fibers.
+    fn hosted(&self) -> UnitSpec {
+        let what = format!("{} under carefree run", self.what);
+        // Its program feeds people as threads do.
+        let feed = Some(self.feed.clone().unwrap_or_else(|| vec![How::Units]));
+        UnitSpec { role: Role::Fiber, what, kernel: false, feed, hosted: true, ..self.clone() }
+    }
 }
 
 /// How many cores a unit can use.
@@ -128,7 +146,7 @@ impl Spec {
     }
 
     fn parse(text: &str) -> std::result::Result<Spec, Mistake> {
-        let spec: Spec = toml::from_str(text).map_err(|error| Mistake {
+        let mut spec: Spec = toml::from_str(text).map_err(|error| Mistake {
             line: error.span().map(|span| {
                 text[..span.start.min(text.len())].bytes().filter(|&b| b == b'\n').count() + 1
             }),
@@ -136,6 +154,7 @@ impl Spec {
             what: error.message().replace('\n', ", "),
         })?;
         spec.check().map_err(|what| Mistake { line: None, what: format!("{what:#}") })?;
+        spec.add_hosted();
         Ok(spec)
     }
 
@@ -172,8 +191,19 @@ impl Spec {
                 unit.max_units.is_some() == unit.why.is_some(),
                 "{place}: max_units and why go together"
             );
+            ensure!(
+                unit.kernel || !unit.carefree_run,
+                "{place}: carefree_run is for threads of the kernel (kernel = true)"
+            );
         }
         Ok(())
+    }
+
+    fn add_hosted(&mut self) {
+        let threads = self.units.iter().filter(|(_, unit)| unit.carefree_run);
+        let hosted: Vec<_> =
+            threads.map(|(name, unit)| (hosted::name_of(name), unit.hosted())).collect();
+        self.units.extend(hosted);
     }
 
     /// Whether one of its commands asks for the folder the runtime is in.
@@ -238,6 +268,17 @@ what = "a thread"
         let spec = Spec::parse(GOOD).expect("no mistake");
         assert_eq!(spec.units["thread"].cores, Cores::All);
         assert_eq!(spec.units["thread"].warmup, 0);
+    }
+
+    #[test]
+    fn threads_have_a_unit_of_their_own_on_fibers() {
+        let asked = "role = \"thread\"\nkernel = true\ncarefree_run = true";
+        let spec = Spec::parse(&GOOD.replace("role = \"thread\"", asked)).expect("no mistake");
+        let unit = &spec.units["thread (carefree)"];
+        assert_eq!((unit.role, unit.kernel, unit.hosted), (Role::Fiber, false, true));
+        assert_eq!(unit.what, "a thread under carefree run");
+        let (_, what) = mistake("role = \"thread\"", "role = \"thread\"\ncarefree_run = true");
+        assert!(what.contains("kernel = true"), "{what}");
     }
 
     #[test]
