@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -26,6 +26,19 @@ fn bench(more: &[&str]) -> Output {
         .env("XDG_DATA_HOME", &cache)
         .output()
         .expect("the program starts")
+}
+
+/// Puts `libcarefree.so` beside the program under test. Cargo does not build it for these tests, which do not
+/// link it; so they have it built.
+fn build_library() {
+    let folder = Path::new(env!("CARGO_BIN_EXE_carefree")).parent().expect("target/PROFILE");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "carefree-preload", "--target-dir"]);
+    build.arg(folder.parent().expect("target"));
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo is there").success());
 }
 
 /// The lines of one type.
@@ -168,9 +181,21 @@ fn node() {
 
 #[test]
 fn d() {
-    if let Some((fetched, fed)) = measure("d", &[]) {
+    if let Some((fetched, fed)) = measure("d", &["--unit", "thread,fiber"]) {
         assert_eq!(fetched, ways(&["thread"]));
         assert_eq!(fed, words(&ALL_WAYS));
+    }
+}
+
+/// The threads of programs that know nothing of fibers, as fibers.
+#[test]
+fn threads_under_carefree_run() {
+    build_library();
+    for runtime in ["python", "ruby", "d"] {
+        if let Some((fetched, fed)) = measure(runtime, &["--unit", "thread (carefree)"]) {
+            assert!(fetched.is_superset(&words(&["thread (carefree)"])), "{fetched:?}");
+            assert_eq!(fed, words(&["fibers"]));
+        }
     }
 }
 
