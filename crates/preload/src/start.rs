@@ -7,6 +7,7 @@ use carefree_ground::kernel;
 use carefree_interpose::host::{self, Host};
 use carefree_runtime::hosted;
 
+use crate::thread::policy::Policy;
 use crate::thread::{self, record};
 use crate::{environment, report, signal};
 
@@ -63,6 +64,7 @@ pub(crate) fn host() -> bool {
         return false;
     }
     let mask = signal::begin();
+    *record::MAIN.policy.lock() = Policy::of_kernel_thread();
     hosted::leave_faults();
     let bytes = default_stack();
     // Larger ones than there can be are refused when a thread asks for one.

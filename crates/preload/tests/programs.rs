@@ -117,6 +117,11 @@ fn threads_are_told_the_stacks_they_asked_for() {
 }
 
 #[test]
+fn threads_are_told_their_policies() {
+    compare_c("policies.c");
+}
+
+#[test]
 fn threads_fork_and_start_programs() {
     compare_c("processes.c");
 }

@@ -1,12 +1,10 @@
-//! Scheduling parameters and processors of threads.
+//! Processors and clocks of threads.
 //!
-//! A fiber has neither: it runs where a carrier takes it. What a program asks for is accepted if every
-//! fiber has it anyway, and refused as the kernel refuses it to a user without rights otherwise. Affinity is
-//! accepted and has no effect.
+//! A fiber runs where a carrier takes it. Affinity is accepted and has no effect.
 
 use std::ffi::{c_int, c_void};
 
-use libc::{clockid_t, pthread_t, sched_param};
+use libc::{clockid_t, pthread_t};
 
 use crate::thread::identity::find_number;
 use crate::thread::record;
@@ -69,56 +67,6 @@ stand_in! {
         unsafe {
             let process = if is_hosted(process) { libc::getpid() } else { process };
             next(process, bytes, set)
-        }
-    }
-
-    /// `pthread_getschedparam(3)`.
-    fn pthread_getschedparam(
-        thread: pthread_t,
-        policy: *mut c_int,
-        parameters: *mut sched_param,
-    ) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe {
-            if record::find(thread).is_none() {
-                return next(thread, policy, parameters);
-            }
-            policy.write(libc::SCHED_OTHER);
-            parameters.write(std::mem::zeroed());
-        }
-        0
-    }
-
-    /// `pthread_setschedparam(3)`.
-    fn pthread_setschedparam(
-        thread: pthread_t,
-        policy: c_int,
-        parameters: *const sched_param,
-    ) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe {
-            if record::find(thread).is_none() {
-                return next(thread, policy, parameters);
-            }
-            match policy {
-                libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => {
-                    if (*parameters).sched_priority == 0 { 0 } else { libc::EINVAL }
-                }
-                libc::SCHED_FIFO | libc::SCHED_RR => libc::EPERM,
-                _ => libc::EINVAL,
-            }
-        }
-    }
-
-    /// `pthread_setschedprio(3)`.
-    fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int {
-        // SAFETY: the caller's arguments.
-        unsafe {
-            match record::find(thread) {
-                Some(_) if priority == 0 => 0,
-                Some(_) => libc::EINVAL,
-                None => next(thread, priority),
-            }
         }
     }
 

@@ -10,6 +10,7 @@ use libc::{pthread_attr_t, pthread_t};
 
 use crate::start;
 use crate::thread::frame::carefree_hosted_call;
+use crate::thread::policy::Policy;
 use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
 
 unsafe extern "C" {
@@ -24,6 +25,8 @@ unsafe extern "C" {
 /// What a program asks for in the attributes of a thread, as far as a fiber can have it.
 struct Asked {
     detached: bool,
+    /// The policy of threads that ask for none, whatever the caller's is.
+    usual_policy: bool,
     /// Bytes of stack; `None` for the default.
     stack: Option<usize>,
 }
@@ -35,7 +38,7 @@ impl Asked {
     /// Null, or attributes that were initialised.
     unsafe fn read(attributes: *const pthread_attr_t) -> Option<Asked> {
         if attributes.is_null() {
-            return Some(Asked { detached: false, stack: None });
+            return Some(Asked { detached: false, usual_policy: false, stack: None });
         }
         let (mut detached, mut policy, mut inherits) = (0, 0, 0);
         let (mut base, mut stack, mut size) = (std::ptr::null_mut(), 0usize, 0usize);
@@ -59,7 +62,11 @@ impl Asked {
             return None;
         }
         let stack = Some(size).filter(|size| *size != start::default_stack());
-        Some(Asked { detached: detached == libc::PTHREAD_CREATE_DETACHED, stack })
+        Some(Asked {
+            detached: detached == libc::PTHREAD_CREATE_DETACHED,
+            usual_policy: inherits == PTHREAD_EXPLICIT_SCHED,
+            stack,
+        })
     }
 }
 
@@ -98,6 +105,12 @@ unsafe fn create_hosted(
         return None;
     }
     let record = Record::new(start, crate::signal::mask(), asked.detached);
+    if !asked.usual_policy {
+        *record.policy.lock() = match record::current() {
+            Some((_, creator)) => *creator.policy.lock(),
+            None => Policy::of_kernel_thread(),
+        };
+    }
     let alive = ALIVE.fetch_add(1, Ordering::SeqCst);
     CREATED.fetch_add(1, Ordering::Relaxed);
     if alive > MOST.load(Ordering::Relaxed) {

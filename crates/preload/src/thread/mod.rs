@@ -8,7 +8,9 @@ mod frame;
 mod identity;
 mod join;
 mod name;
+pub(crate) mod policy;
 pub(crate) mod record;
+mod scheduling;
 
 pub(crate) use cancel::{ends_anywhere, test as test_cancel};
 pub(crate) use create::{create, default_stack};

@@ -8,6 +8,7 @@ use carefree_ground::lock::Lock;
 use carefree_runtime::hosted::{self, HostedThread};
 
 use crate::signal::queue::Queue;
+use crate::thread::policy::Policy;
 
 /// The result of a thread that was cancelled.
 pub(crate) const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
@@ -42,6 +43,7 @@ pub(crate) struct Record {
     /// [`DETACHED`], [`ENDED`], [`AWAITED`].
     pub(crate) state: AtomicU32,
     pub(crate) cancellation: Lock<Cancellation>,
+    pub(crate) policy: Lock<Policy>,
     /// The signals that it blocks.
     pub(crate) mask: AtomicU64,
     /// Signals that have come for it, and are not handled yet.
@@ -87,6 +89,7 @@ impl Record {
                 ends: false,
                 asynchronous: false,
             }),
+            policy: Lock::new(Policy::USUAL),
             mask: AtomicU64::new(mask),
             pending: Queue::new(),
             awaited: AtomicU64::new(0),
