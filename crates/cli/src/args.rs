@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Tells which version, or which day, made a figure what it is.
     History(History),
-    /// Tells whether fibers work here, how, and what limits them.
+    /// Tells whether fibers work here, how, and what limits them; or what `run` makes of a program.
     Doctor(Doctor),
     /// Runs a program whose threads become fibers.
     #[command(
@@ -289,6 +289,10 @@ pub(crate) struct Shown {
 /// The orders of `carefree doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
+    /// Tell whether the threads of this program become fibers under `carefree run`, and why not.
+    #[arg(value_name = "PROGRAM", conflicts_with = "targets")]
+    pub(crate) program: Option<OsString>,
+
     /// Format of the findings.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DoctorFormat::Text)]
     pub(crate) format: DoctorFormat,

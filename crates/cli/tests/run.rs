@@ -25,6 +25,29 @@ fn what_is_not_there_is_said() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
+/// The tests of the lab have the library built, so it may be there or not.
+#[test]
+fn the_doctor_says_what_becomes_of_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let denied = folder.path().join("java");
+    fs::write(&denied, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&denied, fs::Permissions::from_mode(0o755)).unwrap();
+    let denied = denied.to_str().unwrap();
+    let output = run(["doctor", denied]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stdout(&output).starts_with(&format!("The threads of {denied} stay threads.\n")));
+    assert!(stdout(&output).contains("Because the JVM waits"), "{output:?}");
+    let output = run(["doctor", "--format", "json", "/bin/sh"]);
+    let report: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    let fibers = report["become_fibers"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(!fibers)), "{output:?}");
+    let because = report["checks"][0]["reason"].as_str();
+    assert_eq!(because.is_none(), fibers, "{output:?}");
+    let output = run(["doctor", "no-such-program-here"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(stderr(&output), "carefree: no-such-program-here: no such program in PATH\n");
+}
+
 #[test]
 fn a_program_whose_threads_stay_threads_is_run_unless_strict() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,14 +7,9 @@ use super::checks::{Check, Verdict};
 /// The width at which lines of text are broken.
 const WIDTH: usize = 88;
 
-pub(super) fn text(found: &[Check], works: bool, threads: bool, colour: bool) -> String {
+pub(super) fn text(headline: &str, found: &[Check], colour: bool) -> String {
     let paint = |code: &str, text: &str| {
         if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    };
-    let headline = match (works, threads) {
-        (true, false) => "Fibers work here.",
-        (true, true) => "Threads stand for fibers here.",
-        (false, _) => "Fibers do not work here.",
     };
     let mut report = format!("{}\n", paint("1", headline));
     for check in found {
@@ -45,9 +40,23 @@ pub(super) fn json(found: &[Check], works: bool, threads: bool) -> String {
         threads: bool,
         checks: &'a [Check],
     }
-    let report = Report { schema: 1, fibers_work: works, threads, checks: found };
+    pretty(&Report { schema: 1, fibers_work: works, threads, checks: found })
+}
+
+/// Of one program: whether its threads become fibers.
+pub(super) fn json_of_program(fibers: bool, found: &[Check]) -> String {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        schema: u32,
+        become_fibers: bool,
+        checks: &'a [Check],
+    }
+    pretty(&Report { schema: 1, become_fibers: fibers, checks: found })
+}
+
+fn pretty(report: &impl Serialize) -> String {
     // Plain data with string keys always has a JSON form.
-    let mut text = serde_json::to_string_pretty(&report).expect("plain data");
+    let mut text = serde_json::to_string_pretty(report).expect("plain data");
     text.push('\n');
     text
 }

@@ -1,8 +1,8 @@
 //! `carefree run`: the threads of a program become fibers.
 
 mod elf;
-mod library;
-mod program;
+pub(crate) mod library;
+pub(crate) mod program;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
