@@ -12,6 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -25,6 +26,36 @@ pub extern "C" fn sleepers(count: u32, milliseconds: u32) -> f64 {
     let nap = Duration::from_millis(milliseconds.into());
     join((0..count).map(|_| carefree::spawn(move || std::thread::sleep(nap))));
     begin.elapsed().as_secs_f64()
+}
+
+/// Has that many fibers wait in a blocking read at once; returns how many threads the process has meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn waiters(count: u32) -> u32 {
+    let (reader, mut writer) = UnixStream::pair().unwrap();
+    let begun = AtomicU64::new(0);
+    carefree::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                (&reader).read_exact(&mut [0]).unwrap();
+            });
+        }
+        // A read that blocked its carrier would need another one for the next fiber to begin.
+        while begun.load(Ordering::Relaxed) < u64::from(count) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().count() as u32;
+        writer.write_all(&vec![0; count as usize]).unwrap();
+        threads
+    })
+}
+
+/// Reads a byte from a file, on the caller's fiber or thread; returns how many bytes were read.
+#[unsafe(no_mangle)]
+pub extern "C" fn read_byte(file: c_int) -> isize {
+    let mut byte = 0u8;
+    // SAFETY: there is room for a byte.
+    unsafe { libc::read(file, (&raw mut byte).cast(), 1) }
 }
 
 /// Has that many fibers meet in locks, channels, barriers and sockets, each wait a blocking one of std's.
@@ -108,14 +139,15 @@ pub extern "C" fn counter() -> *const AtomicU64 {
     counter
 }
 
-/// Whether fibers are fibers here, and not threads; if not, says why.
+/// Whether fibers are fibers here, and not threads of the kernel's; if not, says why.
 #[unsafe(no_mangle)]
 pub extern "C" fn has_fibers() -> c_int {
     let platform = carefree::platform();
-    if platform.tls != TlsMode::Own {
+    let has = platform.tls == TlsMode::Own || platform.hosted;
+    if !has {
         eprintln!("{}", platform.tls_reason);
     }
-    c_int::from(platform.tls == TlsMode::Own)
+    c_int::from(has)
 }
 
 /// Writes to `text` what Carefree has found, cut to `length` bytes with the NUL that ends it.

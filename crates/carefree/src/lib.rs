@@ -119,7 +119,9 @@ pub use carefree_runtime::{
 };
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]
 pub use carefree_runtime::{park_timeout_ms, sleep_ms};
-pub use platform::{GuardMode, Platform, ReactorKind, TlsMode, platform, share_thread_locals};
+pub use platform::{
+    GuardMode, PartOf, Platform, ReactorKind, TlsMode, platform, share_thread_locals,
+};
 // What std keeps in a fiber's thread-local storage is the fiber's own, so these are std's.
 pub use std::thread::{AccessError, LocalKey, Result, panicking};
 

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use carefree_context::{arch, stack, tls};
+use carefree_context::{arch, object, stack, tls};
+use carefree_ground::host;
 
 pub use carefree_context::stack::GuardMode;
 pub use carefree_reactor::Kind as ReactorKind;
@@ -20,6 +21,29 @@ pub enum TlsMode {
     Threads,
 }
 
+/// What a copy of Carefree is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartOf {
+    /// The program: its calls, and those of all its libraries, come to Carefree.
+    Program,
+    /// A library that the program is linked with, or that is preloaded: as for a program.
+    Library,
+    /// A library of a program that finds libc's functions first, as one that an interpreter loads. The library's
+    /// own calls come to Carefree, and no others do.
+    LibraryBehindLibc,
+}
+
+impl PartOf {
+    fn find() -> PartOf {
+        let own = object::own();
+        match (own.is_program(), own.is_behind_libc()) {
+            (true, _) => PartOf::Program,
+            (false, false) => PartOf::Library,
+            (false, true) => PartOf::LibraryBehindLibc,
+        }
+    }
+}
+
 /// What of the platform Carefree uses.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -30,6 +54,11 @@ pub struct Platform {
     pub tls_reason: String,
     /// Bytes of thread-local storage each fiber carries; 0 unless it is a fiber's own.
     pub tls_bytes: usize,
+    /// Whether the program runs under `carefree run`, which makes its threads fibers. A fiber of this crate's is
+    /// one of these threads then, so [`tls`](Self::tls) says `Threads`.
+    pub hosted: bool,
+    /// What this copy of Carefree is a part of.
+    pub part_of: PartOf,
     /// Whether the thread pointer can be set without a system call (x86-64: `wrfsbase`).
     pub fsgsbase: bool,
     /// How stacks are guarded.
@@ -72,6 +101,8 @@ pub fn platform() -> &'static Platform {
             tls,
             tls_reason,
             tls_bytes,
+            hosted: host::is_there(),
+            part_of: PartOf::find(),
             fsgsbase: arch::fsgsbase(),
             guards: guards.mode,
             guards_reason: guards.reason.to_string(),

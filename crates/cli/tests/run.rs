@@ -4,6 +4,8 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use support::{run, stderr, stdout};
 
@@ -63,4 +65,22 @@ fn a_program_whose_threads_stay_threads_is_run_unless_strict() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(stdout(&output), "");
     assert!(stderr(&output).contains("is not run, because"), "{output:?}");
+}
+
+/// The doctor has fibers itself, and says whose they are.
+#[test]
+fn a_program_with_fibers_of_its_own_is_told_of() {
+    // Cargo does not build the library beside the program for these tests.
+    let folder = Path::new(env!("CARGO_BIN_EXE_carefree")).parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "carefree-preload", "--target-dir"]);
+    build.arg(folder.parent().unwrap());
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success());
+    let output = run(["run", "/proc/self/exe", "doctor"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("\nnote  thread-local storage: threads\n"), "{output:?}");
+    assert!(stdout(&output).contains("the program runs under `carefree run`"), "{output:?}");
 }

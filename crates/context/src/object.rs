@@ -18,6 +18,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use carefree_ground::host::SystemCall;
+
 use crate::loader;
 
 /// One object, as the loader has it.
@@ -141,18 +143,43 @@ pub fn next(name: &CStr, version: Option<&CStr>) -> *mut c_void {
         }
     };
     let own = own();
+    let mut place = libc::RTLD_NEXT;
+    let mut first = ptr::null_mut();
     if own.is_behind_libc() {
-        let first = look_up(libc::RTLD_DEFAULT, None);
-        if !first.is_null() && !own.contains(first) {
-            // Where libc has several, that one, unless another library's comes before.
-            let of_version = version.map(|version| look_up(libc::RTLD_DEFAULT, Some(version)));
-            return of_version
-                .filter(|of_version| same_object(*of_version, first))
-                .unwrap_or(first);
-        }
+        place = libc::RTLD_DEFAULT;
+        first = look_up(place, None);
     }
-    let of_version = version.map(|version| look_up(libc::RTLD_NEXT, Some(version)));
-    of_version.filter(|found| !found.is_null()).unwrap_or_else(|| look_up(libc::RTLD_NEXT, None))
+    if first.is_null() || own.contains(first) {
+        place = libc::RTLD_NEXT;
+        first = look_up(place, None);
+    }
+    // Where libc has several, that one; but not if another library's comes before libc's.
+    let Some(version) = version else { return first };
+    let of_version = look_up(place, Some(version));
+    let is_passed_over = !first.is_null() && !same_object(of_version, first);
+    if of_version.is_null() || is_passed_over { first } else { of_version }
+}
+
+/// `syscall` of the copy of Carefree that makes the process's threads fibers, if it is another one than this:
+/// under `carefree run`.
+pub fn host() -> Option<SystemCall> {
+    #[cfg(not(target_feature = "crt-static"))]
+    {
+        // SAFETY: looks a string up.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"carefree_run_hosts".as_ptr()) };
+        if found.is_null() || own().contains(found) {
+            return None;
+        }
+        // SAFETY: `preload` defines it with this type.
+        let hosts = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> bool>(found) };
+        // SAFETY: libc's function, and what stands in for it, have this type; a null pointer is None.
+        let call = unsafe {
+            std::mem::transmute::<*mut c_void, Option<SystemCall>>(next(c"syscall", None))
+        };
+        call.filter(|_| hosts())
+    }
+    #[cfg(target_feature = "crt-static")]
+    None
 }
 
 /// Whether two addresses lie in one object.

@@ -18,6 +18,7 @@
 
 pub mod file;
 mod futex;
+pub mod host;
 pub mod kernel;
 pub mod lock;
 pub mod mapped;

@@ -47,6 +47,17 @@ static AT_START: extern "C" fn() = {
     at_start
 };
 
+/// Whether the program's threads are to be fibers: for copies of Carefree that the program and its libraries
+/// have themselves. They start threads in place of their fibers then.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn carefree_run_hosts() -> bool {
+    is_asked_for()
+}
+
+fn is_asked_for() -> bool {
+    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off")
+}
+
 /// Whether `address` lies in this library, whose own threads are threads.
 pub(crate) fn is_ours(address: usize) -> bool {
     signal::is_ours(address)

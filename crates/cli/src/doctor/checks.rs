@@ -59,7 +59,10 @@ impl Check {
 pub(super) fn all(tried: anyhow::Result<String>) -> Vec<Check> {
     let mut found = vec![fibers(tried)];
     let platform = carefree::platform();
-    found.push(tls(platform.tls, &platform.tls_reason));
+    found.push(match platform.hosted {
+        true => hosted(&platform.tls_reason),
+        false => tls(platform.tls, &platform.tls_reason),
+    });
     if platform.tls == TlsMode::Own {
         found.push(fsgsbase(platform.fsgsbase));
     }
@@ -84,6 +87,16 @@ fn fibers(tried: anyhow::Result<String>) -> Check {
             .means("carefree::spawn cannot be used here.")
             .advice("try CAREFREE_TLS=threads carefree doctor, and report what it says"),
     }
+}
+
+fn hosted(reason: &str) -> Check {
+    Check::new("thread-local storage", Verdict::Note, tls_name(TlsMode::Threads))
+        .reason(reason)
+        .means(
+            "Each fiber is a thread of this program, and each thread a fiber of `carefree run`: one \
+             scheduler runs all of them.",
+        )
+        .advice("run the program without `carefree run`: it has fibers of its own")
 }
 
 fn tls(mode: TlsMode, reason: &str) -> Check {

@@ -102,6 +102,8 @@ mod symbols;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use carefree_ground::host;
+
 use crate::{object, sanitizer};
 
 pub use block::Block;
@@ -203,6 +205,12 @@ pub unsafe fn ask_to_share() -> bool {
 }
 
 fn choose() -> Mode {
+    if let Some(call) = object::host() {
+        host::note(call);
+        return Mode::Threads(
+            "the program runs under `carefree run`, which makes its threads fibers".into(),
+        );
+    }
     let asked = carefree_settings::setting("CAREFREE_TLS").unwrap_or_default();
     match asked.to_string_lossy().as_ref() {
         "" if ASKED_TO_SHARE.load(Ordering::SeqCst) => {

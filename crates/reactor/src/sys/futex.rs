@@ -1,6 +1,8 @@
 //! A futex word.
 
-use super::raw::syscall;
+use carefree_ground::host;
+
+use super::raw;
 use crate::clock::timespec;
 use std::sync::atomic::AtomicU32;
 
@@ -30,17 +32,14 @@ impl Futex {
         // SAFETY: the kernel only reads the word and the timeout, which live until the call returns. A
         // null pointer means no timeout.
         let result = unsafe {
-            syscall(
-                libc::SYS_futex,
-                [
-                    self.0.as_ptr() as usize,
-                    operation as usize,
-                    expected as usize,
-                    timeout.as_ref().map_or(0, |time| &raw const *time as usize),
-                    0,
-                    libc::FUTEX_BITSET_MATCH_ANY as u32 as usize,
-                ],
-            )
+            futex([
+                self.0.as_ptr() as usize,
+                operation as usize,
+                expected as usize,
+                timeout.as_ref().map_or(0, |time| &raw const *time as usize),
+                0,
+                libc::FUTEX_BITSET_MATCH_ANY as u32 as usize,
+            ])
         };
         match result {
             Ok(_) | Err(libc::ETIMEDOUT | libc::EAGAIN | libc::EINTR) => {}
@@ -55,8 +54,20 @@ impl Futex {
     pub(crate) fn wake(&self) {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: FUTEX_WAKE only uses the word's address, and accesses no memory.
-        let _ = unsafe {
-            syscall(libc::SYS_futex, [self.0.as_ptr() as usize, operation as usize, 1, 0, 0, 0])
-        };
+        let _ = unsafe { futex([self.0.as_ptr() as usize, operation as usize, 1, 0, 0, 0]) };
+    }
+}
+
+/// The system call `futex`.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn futex(arguments: [usize; 6]) -> Result<usize, i32> {
+    // SAFETY: as this function demands.
+    unsafe {
+        match host::futex(arguments) {
+            Some(result) => result,
+            None => raw::syscall(libc::SYS_futex, arguments),
+        }
     }
 }

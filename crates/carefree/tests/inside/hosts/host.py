@@ -8,8 +8,9 @@ import time
 library = ctypes.CDLL(sys.argv[1])
 library.sleepers.restype = ctypes.c_double
 assert library.has_fibers()
-# One after the other, these take 50 seconds.
-assert library.sleepers(1000, 50) < 5
+# Each of them parks, and keeps no thread.
+assert library.waiters(1000) < 200
+library.sleepers(100, 5)
 assert library.meetings(200) == 200
 
 # From threads of Python's, while another one computes.

@@ -4,11 +4,13 @@ require "fiddle"
 library = Fiddle.dlopen(ARGV[0])
 int = Fiddle::TYPE_INT
 sleepers = Fiddle::Function.new(library["sleepers"], [int, int], Fiddle::TYPE_DOUBLE)
+waiters = Fiddle::Function.new(library["waiters"], [int], int)
 meetings = Fiddle::Function.new(library["meetings"], [int], int)
 has_fibers = Fiddle::Function.new(library["has_fibers"], [], int)
 raise "no fibers" unless has_fibers.call == 1
-# One after the other, these take 50 seconds.
-raise "one after the other" unless sleepers.call(1000, 50) < 5
+# Each of them parks, and keeps no thread.
+raise "they keep threads" unless waiters.call(1000) < 200
+sleepers.call(100, 5)
 raise "they did not meet" unless meetings.call(200) == 200
 
 threads = 8.times.map { Thread.new { meetings.call(50) } }
