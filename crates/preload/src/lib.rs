@@ -9,6 +9,7 @@
 //! | `start`, `environment`, `report` | before `main`: whether threads become fibers; the frame below `main`; what is told at the end |
 //! | `thread` | creating, joining, ending and naming threads; who they are to the kernel |
 //! | `signal` | masks of threads, and handlers that run on the thread that a signal is for |
+//! | `crash` | what is said where a fault ends the program |
 //! | `process`, `variadic` | `fork`, and the programs that a thread starts |
 //!
 //! Until the program creates its second thread, nothing is changed but that calls pass through the stand-ins.
@@ -21,6 +22,7 @@ mod next;
 mod signal;
 mod thread;
 
+mod crash;
 mod environment;
 mod process;
 mod report;

@@ -89,6 +89,7 @@ pub(crate) fn host() -> bool {
             static PREPARED: AtomicI32 = AtomicI32::new(0);
             if PREPARED.swap(1, Ordering::Relaxed) == 0 {
                 crate::process::prepare();
+                crate::crash::prepare();
             }
             true
         }

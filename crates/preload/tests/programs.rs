@@ -91,6 +91,36 @@ fn threads_end_by_exits_and_cancellation() {
     compare_c("ending.c");
 }
 
+/// A fault without a handler ends the program as it would have, after a line that says what it runs under.
+#[test]
+fn a_crash_says_how_to_try_without_fibers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let compiled = Command::new("cc")
+        .args(["-O0", "-pthread", "-o"])
+        .args([&program, &source("crash.c")])
+        .status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    let faults = [("fault", "SIGSEGV"), ("trap", "SIGILL or SIGTRAP"), ("break", "SIGTRAP")];
+    for (how, line) in faults.into_iter().chain([("sent", ""), ("handler", "")]) {
+        let command = [program.as_os_str(), OsStr::new(how)];
+        let (native, fibers) = (run(&command, None), run(&command, Some(2)));
+        assert_eq!(fibers.stdout, native.stdout, "{how}");
+        let ends = |output: &Output| (output.status.code(), output.status.signal());
+        assert_eq!(ends(&fibers), ends(&native), "{how}");
+        let errors = String::from_utf8_lossy(&fibers.stderr).into_owned();
+        if line.is_empty() {
+            assert_eq!(errors, "", "{how}");
+            continue;
+        }
+        assert_eq!(errors.lines().count(), 1, "{how}: {errors}");
+        let named =
+            line.split(" or ").any(|name| errors.starts_with(&format!("carefree: {name} in")));
+        assert!(named && errors.ends_with("set CAREFREE_RUN=off\n"), "{how}: {errors}");
+    }
+}
+
 #[test]
 fn exceptions_that_nothing_catches_are_named() {
     compare_compiled("c++", "thrown.cpp");
