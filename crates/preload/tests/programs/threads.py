@@ -30,3 +30,16 @@ if pid == 0:
     os._exit(7)
 sys.stdout.flush()
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+# A fiber of the runtime's own waits for each name, on a stack that a thread has had.
+import socket
+def look_up():
+    found = [socket.getaddrinfo("localhost", 80) for _ in range(3)]
+    return all(found)
+for _ in range(5):
+    lookers = [threading.Thread(target=look_up) for _ in range(8)]
+    for looker in lookers:
+        looker.start()
+    for looker in lookers:
+        looker.join()
+print("looked up", look_up())

@@ -123,7 +123,22 @@ pub unsafe fn is_gone(pthread: usize) -> bool {
 /// The calling hosted thread, if the caller is one and may park.
 #[inline(always)]
 pub fn current() -> Option<HostedThread> {
-    current::try_current().filter(|me| me.plain.get() == 0 && is_hosting()).map(HostedThread)
+    let me = current::try_current().filter(|me| me.plain.get() == 0)?;
+    // SAFETY: a layout is never freed.
+    let layout = unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }?;
+    is_hosted(layout, me).then_some(HostedThread(me))
+}
+
+/// Whether the calling fiber was created as a hosted thread: the runtime has fibers of its own, as those that
+/// wait for a name to be looked up, and what lies on their stacks is no [`Record`].
+#[inline(always)]
+fn is_hosted(layout: &Layout, me: FiberRef) -> bool {
+    // SAFETY: no preconditions.
+    let pthread_self =
+        || ptr::with_exposed_provenance_mut(unsafe { libc::pthread_self() } as usize);
+    me.as_ptr() == MAIN_FIBER.load(Ordering::Relaxed)
+        // SAFETY: the calling fiber's `pthread_t`, whose stack is in use.
+        || unsafe { furnish::hosted_by(layout, pthread_self()) } == me.as_ptr()
 }
 
 impl HostedThread {
