@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::record::fingerprint;
@@ -14,22 +15,28 @@ const HOSTED: &str = " (carefree)";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosting {
     program: PathBuf,
-    fingerprint: String,
+    /// What changes when one of them is built anew.
+    built: String,
 }
 
 impl Hosting {
     /// By the program at this path, with its library.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// When one of them is not there.
     pub fn by(program: &Path, library: &Path) -> io::Result<Hosting> {
-        let all = [fs::read(program)?, fs::read(library)?].concat();
-        Ok(Hosting { program: program.to_owned(), fingerprint: fingerprint(&all) })
+        let mut built = String::new();
+        for file in [program, library] {
+            // Not what is in them: that may be hundreds of megabytes.
+            let file = fs::metadata(file)?;
+            built += &format!("{} {}.{:09} ", file.len(), file.mtime(), file.mtime_nsec());
+        }
+        Ok(Hosting { program: program.to_owned(), built })
     }
 
     /// What a sample depends on that depended on `other` without it.
     pub(crate) fn fingerprint(&self, other: &str) -> String {
-        fingerprint(format!("{} {other}", self.fingerprint).as_bytes())
+        fingerprint(format!("{}{other}", self.built).as_bytes())
     }
 
     /// What is to be run in place of `words`.
@@ -69,7 +76,7 @@ mod tests {
     #[test]
     fn a_program_runs_behind_ours() {
         let (program, library) = (Path::new("/bin/sh"), Path::new("/etc/passwd"));
-        let hosting = Hosting::by(program, library).expect("both can be read");
+        let hosting = Hosting::by(program, library).expect("both are there");
         let words = hosting.around(&["ruby".into(), "a.rb".into()]);
         assert_eq!(words.join(" "), "/bin/sh run --strict --only -- ruby a.rb");
         assert_ne!(hosting.fingerprint("other"), hosting.fingerprint("another"));
