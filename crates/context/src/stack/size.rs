@@ -116,8 +116,9 @@ impl StackSize {
     /// a class large enough for both).
     ///
     /// The guard takes no memory: it is a mark in page-table entries that exist anyway, since guard
-    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. Moving
-    /// neighbours apart would cost memory: each fiber has its part of a page table, 512 bytes for
+    /// and top page share a page table (2 MiB of address space) in every class up to 2 MiB. (In larger
+    /// ones a guard shares it with the top page of the neighbour below.) Moving neighbours apart would
+    /// cost memory: each fiber has its part of a page table, 512 bytes for
     /// 256 KiB. With guards of 1 MiB below stacks of 192 KiB that would be 4 KiB, which doubles a
     /// fiber's memory.
     ///

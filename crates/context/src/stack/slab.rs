@@ -7,8 +7,9 @@ use crate::valgrind;
 use std::alloc::{self, Layout};
 use std::ptr;
 
-/// Bytes of address space that one page table spans. A guard and the top page of its slot should be
-/// within one span: a page table is 4 KiB of memory, as much as a whole parked fiber.
+/// Bytes of address space that one page table spans. A page table is 4 KiB of memory, as much as a whole
+/// parked fiber, so a guard should be within one span with the top page of its slot, or, where slots are
+/// larger than that, with the top page of the slot below: see [`offset`].
 pub(super) const PAGE_TABLE_SPAN: usize = 2 << 20;
 /// The smallest slab: fills one page table.
 const SMALLEST: usize = PAGE_TABLE_SPAN;
@@ -50,7 +51,7 @@ impl Slab {
         // After a limit was met, `reserved` need not be a power of two.
         bytes &= !(size.bytes() - 1);
         loop {
-            match map_aligned(bytes, alignment(size, bytes)) {
+            match map(bytes, size) {
                 Ok(base) => match Slab::over(base, bytes, size) {
                     Some(slab) => return Ok(slab),
                     None => {
@@ -140,11 +141,21 @@ fn zeroed(slots: u32) -> Option<Box<[u32]>> {
     Some(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(links, slots as usize)) })
 }
 
-/// The alignment of a slab of this many bytes. Stacks larger than the largest slab of many stacks
-/// are not aligned to their size, because finding such a place may take twice the address space.
-fn alignment(size: StackSize, bytes: usize) -> usize {
-    let span = PAGE_TABLE_SPAN.min(bytes.next_power_of_two());
-    if size.bytes() > LARGEST { span } else { size.bytes().max(span) }
+/// Reserves a slab of this many bytes, or as much as it takes, where guards cost no page tables.
+fn map(bytes: usize, size: StackSize) -> Result<*mut u8, Errno> {
+    let offset = offset(size);
+    let base = map_aligned(bytes + offset, PAGE_TABLE_SPAN.min(bytes.next_power_of_two()))?;
+    if offset > 0 {
+        // SAFETY: this part of the new mapping was never used. (If it cannot be unmapped, it stays reserved.)
+        let _ = unsafe { sys::unmap(base, offset) };
+    }
+    Ok(base.wrapping_add(offset))
+}
+
+/// How far from the beginning of a page table's span a slab lies. Slots that are larger than a span meet in
+/// the middle of one: the guard of the upper and the top of the lower slot have a page table in common.
+fn offset(size: StackSize) -> usize {
+    if size.bytes() > PAGE_TABLE_SPAN { PAGE_TABLE_SPAN / 2 } else { 0 }
 }
 
 /// How many aligned places are tried for a reservation, one below the other.
