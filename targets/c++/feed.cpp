@@ -86,8 +86,8 @@ void by_threads(People& people, bool yields) {
 }
 
 #ifdef FIBERS
-// On the calling thread. `last` is who ate last: a yield after which it is still the same one
-// switched to nobody.
+// On the calling thread. `last` is the person that ate last: a yield after which it is still the same
+// one made no switch.
 std::uint64_t by_fibers(Person* begin, Person* end, bool yields) {
   std::uint64_t made = 0;
   Person* last = nullptr;

@@ -235,7 +235,7 @@ string take(Orders orders)
             made += byFibers(crowd, yields);
         const time = MonoTime.currTime - start;
         if (!crowd.all!(person => person.satisfied))
-            throw new Exception("somebody is still hungry");
+            throw new Exception("a person is still hungry");
         eaten += crowd.map!(person => person.eaten).sum;
         rounds ~= roundLine(0, time.total!"nsecs");
     }

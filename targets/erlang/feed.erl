@@ -32,7 +32,7 @@ take(Orders) ->
 
 feed(Count, Nutrients, Yields) ->
     Feeder = self(),
-    %% Who ate last: a yield after which it is still the same one switched to nobody.
+    %% The person that ate last: a yield after which it is still the same one made no switch.
     Last = atomics:new(1, []),
     Start = erlang:monotonic_time(nanosecond),
     Eaters = [spawn_link(fun() -> Feeder ! {self(), eat(Person, Nutrients, Yields, Last)} end)

@@ -65,8 +65,8 @@ fetch_one({Url, Headers, Body}) ->
         {error, Reason} -> error(Reason)
     end.
 
-%% httpc hands over an answer before it notes that the answer's connection is free: who asks again
-%% at once is sometimes given another. A handler that answers us has noted it.
+%% httpc hands over an answer before it notes that the answer's connection is free: a request that
+%% follows at once is sometimes given another. A handler that answers us has noted it.
 settle() ->
     [catch sys:get_state(Handler)
      || {_, Handler, _, _} <- supervisor:which_children(httpc_handler_sup), is_pid(Handler)],

@@ -56,7 +56,7 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// Who ate last: a yield after which it is still the same one switched to nobody.
+// The person that ate last: a yield after which it is still the same one made no switch.
 var last atomic.Int64
 
 func eat(p *person, number int64, yields bool) (made int64) {

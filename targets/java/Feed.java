@@ -39,7 +39,7 @@ public final class Feed {
         }
     }
 
-    /** Who ate last: a yield after which it is still the same one switched to nobody. */
+    /** The person that ate last: a yield after which it is still the same one made no switch. */
     private static volatile Person last;
 
     private static long eat(Person person, boolean yields) {

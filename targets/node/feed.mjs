@@ -23,7 +23,7 @@ class Person {
   }
 }
 
-// Who ate last: an await after which it is still the same one switched to nobody.
+// The person that ate last: an await after which it is still the same one made no switch.
 let last = null;
 let made = 0;
 
@@ -42,7 +42,7 @@ async function feed(count, nutrients, yields) {
   made = 0;
   const people = Array.from({ length: count }, () => new Person(nutrients));
   await Promise.all(people.map((person) => eat(person, yields)));
-  if (!people.every((person) => person.satisfied)) throw new Error("somebody is still hungry");
+  if (!people.every((person) => person.satisfied)) throw new Error("a person is still hungry");
   const eaten = people.reduce((sum, { iron, calcium, fiber }) => sum + iron + calcium + fiber, 0);
   return { made, eaten };
 }

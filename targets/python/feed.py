@@ -34,7 +34,7 @@ class Person:
 
 
 class Turn:
-    """Who ate last: a yield after which it is still the same one switched to nobody."""
+    """The person that ate last: a yield after which it is still the same one made no switch."""
 
     def __init__(self):
         self.last = None
@@ -163,7 +163,7 @@ def main():
         rounds.append({"create_ns": 0, "run_ns": time.perf_counter_ns() - start})
         eaten += sum(person.iron + person.calcium + person.fiber for person in people)
         if not all(person.satisfied() for person in people):
-            raise SystemExit("somebody is still hungry")
+            raise SystemExit("a person is still hungry")
     return {
         "units": count,
         "switches_asked": count * nutrients * len(rounds) if yields else 0,

@@ -16,7 +16,7 @@ Person = Struct.new(:need, :iron, :calcium, :fiber) do
   end
 end
 
-# Who ate last: a pass after which it is still the same one switched to nobody.
+# The person that ate last: a pass after which it is still the same one made no switch.
 $last = nil
 
 def by_threads(people, yields)
@@ -106,7 +106,7 @@ def sample(orders)
             else feed.call(people, yields)
             end
     time = now - start
-    raise "somebody is still hungry" unless people.all?(&:satisfied?)
+    raise "a person is still hungry" unless people.all?(&:satisfied?)
 
     eaten += people.sum { |person| person.iron + person.calcium + person.fiber }
     { create_ns: 0, run_ns: time }

@@ -16,7 +16,10 @@ pub type SystemCall = unsafe extern "C" fn(c_long, ...) -> c_long;
 static CALL: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 /// Notes that the process's threads are fibers of another copy's, whose `syscall` this is.
-pub fn note(call: SystemCall) {
+///
+/// # Safety
+/// `call` takes and does what libc's `syscall` does, and is there as long as the process.
+pub unsafe fn note(call: SystemCall) {
     CALL.store(call as *mut (), Ordering::SeqCst);
 }
 
@@ -34,8 +37,9 @@ pub fn is_there() -> bool {
 /// let arguments = [word.as_ptr() as usize, libc::FUTEX_WAIT as usize, 2, 0, 0, 0];
 /// // SAFETY: the kernel only reads the word.
 /// assert_eq!(unsafe { carefree_ground::host::futex(arguments) }, None);
-/// carefree_ground::host::note(libc::syscall);
-/// // SAFETY: as above.
+/// // SAFETY: it is libc's.
+/// unsafe { carefree_ground::host::note(libc::syscall) };
+/// // SAFETY: the kernel only reads the word.
 /// let waited = unsafe { carefree_ground::host::futex(arguments) };
 /// assert_eq!(waited, Some(Err(libc::EAGAIN)), "the word is not 2");
 /// ```

@@ -59,7 +59,7 @@ impl Person {
     }
 }
 
-/// Who ate last: a yield after which it is still the same one switched to nobody.
+/// The person that ate last: a yield after which it is still the same one made no switch.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 async fn fed_by_task(number: u64, meal: Meal) -> Fed {

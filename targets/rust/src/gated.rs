@@ -34,7 +34,7 @@ pub fn run_tasks(runtime: &Runtime, units: u64, switches: u64, all_alive: &mut d
                 if counts.born.fetch_add(1, Ordering::Relaxed) + 1 == units {
                     crowd.close();
                 }
-                // Nobody is ever let through: the gate opens by being taken away.
+                // No permit is ever given: the gate opens by being closed.
                 let _ = gate.acquire().await;
                 for _ in 1..switches {
                     counts.turn.store(number, Ordering::Relaxed);
@@ -48,8 +48,8 @@ pub fn run_tasks(runtime: &Runtime, units: u64, switches: u64, all_alive: &mut d
         let create_ns = start.elapsed().as_nanos();
         all_alive();
         let start = Instant::now();
-        // By a task: who opens it from this thread wakes one after the other, and where there is one
-        // core the first is done before the second is awake.
+        // By a task: opened from this thread, it would wake one after the other, and where there is one
+        // core the first would be done before the second is awake.
         let open = tokio::spawn(async move { gate.close() });
         for task in tasks.into_iter().chain([open]) {
             task.await.expect("no unit panics");

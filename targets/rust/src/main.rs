@@ -190,7 +190,7 @@ fn take(orders: &Orders) -> Result<String, String> {
 fn as_coroutine<T: Send + 'static>(threads: usize, run: impl FnOnce() -> T + Send + 'static) -> T {
     may::config().set_workers(threads);
     // A coroutine that another thread wakes waits until those its worker has woken are done, and
-    // two that yield are woken by nobody else: so whoever wakes them is a coroutine too.
+    // two that yield wake only each other. So what wakes them first is a coroutine, too.
     let builder = may::coroutine::Builder::new().stack_size(STACK_WORDS);
     may::go!(builder, run).expect("a coroutine").join().expect("no panic")
 }

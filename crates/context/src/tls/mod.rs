@@ -206,7 +206,8 @@ pub unsafe fn ask_to_share() -> bool {
 
 fn choose() -> Mode {
     if let Some(call) = object::host() {
-        host::note(call);
+        // SAFETY: `libcarefree.so`'s function in libc's place. That library is never unloaded.
+        unsafe { host::note(call) };
         return Mode::Threads(
             "the program runs under `carefree run`, which makes its threads fibers".into(),
         );

@@ -43,7 +43,7 @@ impl Hosted {
     fn live(&self, number: u64) -> bool {
         let fiber = self.fiber();
         fiber.begin(Kind::Fiber, number, None, 1);
-        // SAFETY: as above.
+        // SAFETY: loom checks whether anything else accesses the cell.
         self.record.with_mut(|record| unsafe { *record = number });
         fiber.join.store(PINNED, Ordering::Release);
         fiber.join.fetch_or(FINISHED, Ordering::AcqRel);
@@ -58,7 +58,7 @@ impl Hosted {
         let fiber = self.fiber();
         if pin::hold(fiber, |_| self.clear()) {
             assert_eq!(fiber.run.load(Ordering::Relaxed), ALIVE);
-            // SAFETY: as above.
+            // SAFETY: loom checks whether anything writes the cell meanwhile.
             let record = self.record.with(|record| unsafe { *record });
             assert_eq!(record, fiber.id.load(Ordering::Relaxed));
             if fiber.give_back() {
