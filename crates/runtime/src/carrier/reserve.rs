@@ -22,7 +22,9 @@ impl Carrier {
         }
         // What is made ready from here on, be it by a signal's handler, is for the others.
         CARRIER.set(ptr::null());
-        let more = || runtime.has_submissions();
+        // A timer that no sleeper knows of: a carrier that sets one leaves it to those that are up and look at
+        // the timers before they sleep, but none may be left of these.
+        let more = || runtime.has_submissions() || runtime.has_unkept_timer();
         let (retired, sleeper) = if self.is_empty() {
             runtime.sleepers.retire(self.index, runtime.wanted(), more)
         } else {
@@ -71,5 +73,37 @@ impl Carrier {
         });
         CARRIER.set(ptr::null());
         self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::carrier::carrier::{Carrier, Shared};
+    use crate::fiber::header::{FiberRef, Header};
+
+    /// A carrier sleeps, and the last other one that is up retires after a timer was set: the sleeper is woken
+    /// to see to it.
+    #[test]
+    fn a_timer_that_no_sleeper_knows_of_wakes_one() {
+        // (No thread runs them.)
+        let runtime = Shared::new("retiring", 1, None);
+        let sleeper = &runtime.carriers[0];
+        runtime.sleepers.search();
+        runtime.sleepers.lie_down(sleeper.index());
+        let added = runtime.carriers.add(|index| {
+            let new = Box::new(Carrier::new(index, true, None));
+            new.join_runtime(Arc::as_ptr(&runtime));
+            new
+        });
+        let added = added.expect("there is room");
+        runtime.sleepers.set_out(true);
+        runtime.sleepers.search();
+        let fiber = FiberRef::new(Box::leak(Box::new(Header::new())));
+        let deadline = carefree_reactor::clock::now() + 1_000_000_000;
+        added.shard.insert(deadline, fiber, fiber.episode.begin(0), &runtime.timed);
+        assert!(added.retire());
+        assert!(!runtime.sleepers.is_sleeping(sleeper.index()));
     }
 }

@@ -181,6 +181,11 @@ impl Shared {
         self.time_kept.fetch_min(until, Ordering::SeqCst) > until
     }
 
+    /// Whether a timer is due before any sleeping carrier will wake.
+    pub(crate) fn has_unkept_timer(&self) -> bool {
+        self.next_timer() < self.time_kept.load(Ordering::SeqCst)
+    }
+
     /// Takes the note back, when that carrier is awake.
     pub(crate) fn kept_time(&self, until: u64) {
         // Another carrier may have noted an earlier time, which stands.
