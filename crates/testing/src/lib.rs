@@ -14,9 +14,11 @@
 //! where each thread is, and aborts. Without that, a test that hangs would keep later ones from
 //! running, without a word on which test it was.
 //!
-//! [`again`] is for tests that need a process of their own, or a mode.
+//! [`again`] is for tests that need a process of their own, or a mode; [`artifact`] for tests of what they do
+//! not link.
 
 pub mod again;
+pub mod artifact;
 mod limit;
 mod report;
 

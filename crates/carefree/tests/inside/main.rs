@@ -13,35 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use carefree_testing::artifact::{build, preload};
+
 /// Says that a process is a program that loads this library, and not the test.
 const PROGRAM: &str = "CAREFREE_TEST_PROGRAM";
-
-/// Has cargo build what it does not build for these tests, which do not link it; returns its folder.
-fn build(what: &[&str]) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    // target/PROFILE/deps/test
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package"]).args(what).env_remove("LD_PRELOAD");
-    build.arg("--target-dir").arg(folder.parent().unwrap());
-    if folder.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success());
-    folder.to_owned()
-}
 
 /// The library: the example of that name.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY
         .get_or_init(|| build(&["carefree", "--example", "library"]).join("examples/liblibrary.so"))
-}
-
-/// What `carefree run` has the loader load first.
-fn preload() -> &'static Path {
-    static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
-    PRELOAD.get_or_init(|| build(&["carefree-preload"]).join("libcarefree.so"))
 }
 
 fn host(name: &str) -> PathBuf {
