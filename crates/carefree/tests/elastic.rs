@@ -1,10 +1,11 @@
 //! Carriers that are added because fibers keep all others.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use carefree::{Runtime, metrics, spawn, yield_now};
+use carefree::{JoinHandle, Runtime, metrics, spawn, yield_now};
 
 #[macro_use]
 extern crate carefree_testing;
@@ -24,6 +25,20 @@ fn spin_until(end: &AtomicBool) {
     while !end.load(Ordering::Acquire) {
         std::hint::spin_loop();
     }
+}
+
+/// Two fibers that always have something to run, until `over`. (By a yield, a fiber that is alone on its carrier
+/// makes no switch.)
+fn ask_and_answer(over: &Arc<AtomicBool>) -> [JoinHandle<()>; 2] {
+    let ((to, from), (back, answers)) = (channel(), channel());
+    let over = Arc::clone(over);
+    let asks = spawn(move || {
+        while !over.load(Ordering::Acquire) {
+            to.send(()).unwrap();
+            answers.recv().unwrap();
+        }
+    });
+    [asks, spawn(move || from.into_iter().for_each(|()| back.send(()).unwrap()))]
 }
 
 #[test]
@@ -193,5 +208,58 @@ fn what_waits_for_a_fiber_that_spawns_without_end_runs() {
             }
         }
         all.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}
+
+/// Carriers that were added for a while go also if there is always something to run.
+#[test]
+fn carriers_that_are_not_needed_retire_from_work() {
+    let _alone = alone();
+    let runtime = runtime(1);
+    runtime.run(|| {
+        let (end, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let busy: Vec<_> = (0..50).flat_map(|_| ask_and_answer(&over)).collect();
+        let spinning: Vec<_> = (0..3)
+            .map(|_| {
+                let end = Arc::clone(&end);
+                spawn(move || spin_until(&end))
+            })
+            .collect();
+        while metrics().carriers < 2 {
+            carefree::sleep(Duration::from_millis(1));
+        }
+        end.store(true, Ordering::Release);
+        spinning.into_iter().for_each(|fiber| fiber.join().unwrap());
+        let start = Instant::now();
+        while metrics().carriers > 1 {
+            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", metrics());
+            carefree::sleep(Duration::from_millis(1));
+        }
+        over.store(true, Ordering::Release);
+        busy.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}
+
+/// What waits behind fibers that keep their carriers, while the others always have something to run, is run.
+#[test]
+fn what_waits_behind_kept_carriers_runs_beside_a_crowd() {
+    let _alone = alone();
+    let runtime = runtime(1);
+    runtime.run(|| {
+        let (end, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let busy: Vec<_> = (0..20).flat_map(|_| ask_and_answer(&over)).collect();
+        // Each of these has others queued behind it, of which the last ends them all.
+        let spinning: Vec<_> = (0..3)
+            .map(|_| {
+                let end = Arc::clone(&end);
+                spawn(move || spin_until(&end))
+            })
+            .collect();
+        let behind: Vec<_> = (0..50).map(|_| spawn(yield_now)).collect();
+        behind.into_iter().for_each(|fiber| fiber.join().unwrap());
+        end.store(true, Ordering::Release);
+        spinning.into_iter().for_each(|fiber| fiber.join().unwrap());
+        over.store(true, Ordering::Release);
+        busy.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
 }

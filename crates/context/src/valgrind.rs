@@ -88,10 +88,12 @@ pub(crate) fn guard(base: usize, limit: usize) {
 }
 
 /// To be called when the stack from `limit` to `top` gets a new user: it may write below the last
-/// frame of the one before.
+/// frame of the one before. `limit` is asked for only under valgrind: finding it costs a spawn more than
+/// the look whether valgrind is there.
 #[inline(always)]
-pub(crate) fn renew(limit: usize, top: usize) {
+pub(crate) fn renew(limit: impl FnOnce() -> usize, top: usize) {
     if PRESENT.load(Ordering::Relaxed) {
+        let limit = limit();
         request(MAKE_UNDEFINED, limit, top - limit);
     }
 }

@@ -68,7 +68,7 @@ pub use {
     },
     handle::{kernel_name, parker, pthread},
     process::{
-        metrics::{Metrics, metrics},
+        metrics::{Metrics, kept_carriers, metrics, waits_by_reason},
         runtime::{Runtime, RuntimeBuilder, available_parallelism, prepare_process},
     },
     protocol::{episode::Outcome, reason::Reason},

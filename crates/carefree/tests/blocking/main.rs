@@ -15,6 +15,7 @@ mod cuts;
 mod files;
 mod flags;
 mod forking;
+mod frugal;
 mod ipc;
 mod limits;
 mod messages;

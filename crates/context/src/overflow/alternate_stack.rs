@@ -25,7 +25,7 @@ pub fn ensure_alternate_stack() -> io::Result<()> {
         return Ok(());
     }
     let page = sys::page_size();
-    let bytes = alternate_bytes().next_multiple_of(page);
+    let bytes = mapped_bytes() - page;
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping, used for nothing else: its lowest page becomes a guard, the rest this
@@ -35,7 +35,6 @@ pub fn ensure_alternate_stack() -> io::Result<()> {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let alternate = AlternateStack { map, bytes: page + bytes };
         let base = map.byte_add(page);
         let request = libc::stack_t { ss_sp: base, ss_flags: 0, ss_size: bytes };
         if libc::mprotect(map, page, libc::PROT_NONE) != 0
@@ -46,32 +45,25 @@ pub fn ensure_alternate_stack() -> io::Result<()> {
             return Err(error);
         }
         // In a thread that is ending, whose thread-locals are destroyed, the mapping is leaked.
-        let _ = ALTERNATE.try_with(|slot| slot.set(Some(alternate)));
+        let _ = ALTERNATE.try_with(|slot| slot.0.set(map));
     }
     Ok(())
 }
 
 thread_local! {
-    static ALTERNATE: OwnAlternate = const { OwnAlternate(Cell::new(None)) };
+    /// Every fiber has its copy of this variable, so it holds the address alone.
+    static ALTERNATE: OwnAlternate = const { OwnAlternate(Cell::new(ptr::null_mut())) };
 }
 
-#[derive(Clone, Copy)]
-struct AlternateStack {
-    map: *mut libc::c_void,
-    bytes: usize,
-}
-
-struct OwnAlternate(Cell<Option<AlternateStack>>);
-
-impl OwnAlternate {
-    fn set(&self, alternate: Option<AlternateStack>) {
-        self.0.set(alternate);
-    }
-}
+/// The mapping of [`mapped_bytes`] that the thread's alternate stack lies in; null if there is none.
+struct OwnAlternate(Cell<*mut libc::c_void>);
 
 impl Drop for OwnAlternate {
     fn drop(&mut self) {
-        let Some(AlternateStack { map, bytes }) = self.0.get() else { return };
+        let (map, bytes) = (self.0.get(), mapped_bytes());
+        if map.is_null() {
+            return;
+        }
         let current = current_alternate();
         // A fiber with thread-locals of its own may have called this on one kernel thread and end
         // on another, and the program may have set another stack since. Then the mapping may be in
@@ -98,6 +90,12 @@ fn current_alternate() -> libc::stack_t {
     // SAFETY: only writes to `current`.
     unsafe { libc::sigaltstack(ptr::null(), &raw mut current) };
     current
+}
+
+/// The size of the mapping for an alternate stack, whose lowest page is a guard.
+fn mapped_bytes() -> usize {
+    let page = sys::page_size();
+    page + alternate_bytes().next_multiple_of(page)
 }
 
 /// The size of an alternate stack: what the kernel pushes for a signal (which depends on the

@@ -139,7 +139,7 @@ impl Class {
             while had < wanted {
                 if let Some(slot) = state.lists.pop(Kind::Used) {
                     let base = slot.base as usize;
-                    valgrind::renew(base + self.size.guard(), base + self.size.bytes());
+                    valgrind::renew(|| base + self.size.guard(), base + self.size.bytes());
                     hand_out(slot, false);
                 } else if let Some(slot) = state.lists.pop(Kind::Clean) {
                     hand_out(slot, true);

@@ -253,7 +253,7 @@ impl Stack {
     /// user's last frame for out of bounds.
     #[inline(always)]
     pub fn renew_below(&self, address: *mut u8) {
-        valgrind::renew(self.limit() as usize, address as usize);
+        valgrind::renew(|| self.limit() as usize, address as usize);
     }
 
     /// How many bytes from [`base`](Self::base) on are guard: any access there is a fault.

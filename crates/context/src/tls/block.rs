@@ -44,16 +44,15 @@ impl Block {
         let tp = highest.wrapping_sub(highest as usize % layout.align);
         let low = tp.wrapping_sub(layout.tp);
         let vector = allocate_vector(layout, low)?;
-        let reserve = &layout.reserve;
         // SAFETY: `low..low + size` lies in `stack`, is writable and not in use. All positions of a
         // layout are within `size`, and words are aligned, as `tp` is.
         let number = unsafe {
-            // The reserve is zero already and stays untouched.
-            for part in [0..reserve.start, reserve.end..layout.size] {
-                let image = layout.image.as_ptr().cast::<u8>().add(part.start);
-                low.add(part.start).copy_from_nonoverlapping(image, part.len());
-            }
+            // The memory is zero already, and most words stay so: the lines that they fill are not
+            // touched.
             let words = low.cast::<u64>();
+            for index in &layout.written {
+                words.add(*index as usize).write(layout.image[*index as usize]);
+            }
             for index in &layout.rebase {
                 let word = words.add(*index as usize);
                 *word += low as u64;

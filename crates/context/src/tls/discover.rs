@@ -158,12 +158,15 @@ pub(super) fn discover() -> Result<Layout, String> {
     // Libraries that were just being loaded are examined again at the next refresh.
     let seen = if found.unsettled { Changes::NONE } else { seen };
     let room = Room { size, tp, reserve: reserve.len() };
+    let written =
+        (0..).zip(&image).filter(|(_, word)| **word != 0).map(|(index, _)| index).collect();
     Ok(Layout {
         size,
         align,
         tp,
         reserve,
         image,
+        written,
         rebase: rebase.into_boxed_slice(),
         pthread,
         libc: found.libc_place(tp),

@@ -46,6 +46,8 @@ pub struct Layout {
     pub(super) reserve: Range<usize>,
     /// A pristine block; the words listed in `rebase` hold positions instead of addresses.
     pub(super) image: Box<[u64]>,
+    /// Indices of the words of `image` that are not zero.
+    pub(super) written: Box<[u32]>,
     /// Indices of the words of `image` that hold a position in the block, in ascending order.
     pub(super) rebase: Box<[u32]>,
     /// `struct pthread`, whose address is the value of `pthread_self()`.

@@ -13,16 +13,26 @@ use crate::valgrind;
 const STACK: usize = 256 * 1024;
 
 thread_local! {
-    static PROBE: Cell<u32> = const { Cell::new(7) };
-    static GUARD: Guard = const { Guard };
+    /// One variable to look at the initial value and at the destructor: every fiber has a copy.
+    static PROBE: Probe = const { Probe(Cell::new(7)) };
 }
 
 /// How many destructors ran, of `thread_local`s and of keys.
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 
-struct Guard;
+struct Probe(Cell<u32>);
 
-impl Drop for Guard {
+impl Probe {
+    fn get() -> u32 {
+        PROBE.with(|probe| probe.0.get())
+    }
+
+    fn set(value: u32) {
+        PROBE.with(|probe| probe.0.set(value));
+    }
+}
+
+impl Drop for Probe {
     fn drop(&mut self) {
         DESTROYED.fetch_add(1, Ordering::Relaxed);
     }
@@ -89,7 +99,7 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
         libc::pthread_mutex_lock(&mut mutex);
         mutex
     };
-    PROBE.set(8);
+    Probe::set(8);
     let mut result = Ok(());
     for round in 0..2 {
         let destroyed = DESTROYED.load(Ordering::Relaxed);
@@ -114,7 +124,7 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
         }
         let ran = DESTROYED.load(Ordering::Relaxed) - destroyed;
         result = test.result.map_err(str::to_string);
-        if result.is_ok() && PROBE.get() != 8 {
+        if result.is_ok() && Probe::get() != 8 {
             result = Err("a fiber's thread_local is the carrier's".into());
         }
         if result.is_ok() && ran != 2 {
@@ -160,9 +170,8 @@ fn check(test: &Test) -> Result<(), &'static str> {
         ensure(within(&test.block, errno as usize), "errno lies outside the block")?;
         ensure(*errno == 0, "errno does not start as 0")?;
         ensure(within(&test.block, libc::pthread_self() as usize), "pthread_self is another's")?;
-        ensure(PROBE.get() == 7, "a thread_local does not have its initial value")?;
-        PROBE.set(9);
-        GUARD.with(|_| ());
+        ensure(Probe::get() == 7, "a thread_local does not have its initial value")?;
+        Probe::set(9);
         ensure(std::thread::current().id() != test.creator, "std takes it for its creator")?;
         // Two allocations must differ: malloc works, with the fiber's own cache.
         let first = libc::malloc(100);

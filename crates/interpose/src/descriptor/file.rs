@@ -34,16 +34,18 @@ pub(crate) struct File {
     holder: AtomicU8,
     /// A [`Storage`], once its kind is known.
     storage: AtomicU8,
-    /// The hash of its inode, once its kind is known.
+    /// The upper bits of `inode_hash`, once its kind is known.
     inode: AtomicU8,
     /// Whether other numbers may refer to the same open file.
     duplicated: AtomicBool,
     /// How many tries in a row found nothing to read.
     dry: AtomicU8,
+    /// Whether it has refused to be written without waiting.
+    untriable: AtomicBool,
     /// Its `SO_RCVTIMEO` and `SO_SNDTIMEO` in nanoseconds, [`NEVER`] for none.
     limits: [AtomicU64; 2],
-    /// The range that was last found in memory.
-    warm: [AtomicU64; 2],
+    /// The hash of its inode, once its kind is known.
+    inode_hash: AtomicU64,
     /// How often the number was closed.
     closes: AtomicU32,
 }
@@ -69,8 +71,9 @@ impl File {
             inode: AtomicU8::new(0),
             duplicated: AtomicBool::new(false),
             dry: AtomicU8::new(0),
+            untriable: AtomicBool::new(false),
             limits: [const { AtomicU64::new(NEVER) }; 2],
-            warm: [const { AtomicU64::new(0) }; 2],
+            inode_hash: AtomicU64::new(0),
             closes: AtomicU32::new(0),
         }
     }
@@ -97,25 +100,32 @@ impl File {
     /// Asks the kernel what it refers to now.
     #[cold]
     pub(crate) fn look(&self, fd: c_int) -> Kind {
-        let seen = look(fd);
+        let (seen, hash) = look(fd);
         self.storage.store(seen.storage as u8, Ordering::Relaxed);
         self.inode.store(seen.inode, Ordering::Relaxed);
-        self.set_warm(0, 0);
+        self.inode_hash.store(hash, Ordering::Relaxed);
+        if seen.kind != Kind::Stream {
+            self.untriable.store(false, Ordering::Relaxed);
+        }
         // The last: a thread that sees it sees the others.
         self.kind.store(seen.kind as u8, Ordering::Release);
         seen.kind
     }
 
-    /// Whether all from `begin` to `end` was found in memory when that was looked for.
-    pub(crate) fn is_warm(&self, begin: u64, end: u64) -> bool {
-        let [from, to] = self.warm.each_ref().map(|place| place.load(Ordering::Relaxed));
-        from <= begin && end <= to
+    /// The hash of its inode, as far as is known without asking; else 0.
+    pub(crate) fn inode_hash(&self) -> u64 {
+        self.inode_hash.load(Ordering::Relaxed)
     }
 
-    /// All from `begin` to `end` was found in memory.
-    pub(crate) fn set_warm(&self, begin: u64, end: u64) {
-        self.warm[0].store(begin, Ordering::Relaxed);
-        self.warm[1].store(end, Ordering::Relaxed);
+    /// Whether a write that was tried on it was refused, because of what it is: so would the next one be.
+    #[inline]
+    pub(crate) fn refuses_tries(&self) -> bool {
+        self.untriable.load(Ordering::Relaxed)
+    }
+
+    /// It has refused a write without waiting.
+    pub(crate) fn refused_try(&self) {
+        self.untriable.store(true, Ordering::Relaxed);
     }
 
     /// What may hold it while a fiber waits for it; asks the kernel the first time.
@@ -187,6 +197,7 @@ impl File {
         let cannot_be_asked =
             holder == Holder::Process as u8 || self.duplicated.load(Ordering::Relaxed);
         self.dry.store(0, Ordering::Relaxed);
+        self.untriable.store(false, Ordering::Relaxed);
         self.mode_asked.store(0, Ordering::Relaxed);
         self.limits_asked.store(0, Ordering::Relaxed);
         if cannot_be_asked && is_beside_parent() {
@@ -274,7 +285,7 @@ pub(crate) fn blocking(file: Option<&File>, fd: c_int) -> bool {
 /// What is known of `fd`, whose place in the table is `file`; asks the kernel the first time.
 #[inline]
 pub(crate) fn seen(file: Option<&File>, fd: c_int) -> Seen {
-    let Some(file) = file else { return look(fd) };
+    let Some(file) = file else { return look(fd).0 };
     let kind = file.kind(fd);
     let storage = Storage::from_number(file.storage.load(Ordering::Relaxed));
     Seen { kind, storage, inode: file.inode.load(Ordering::Relaxed) }

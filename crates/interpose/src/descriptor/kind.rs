@@ -28,28 +28,29 @@ pub(crate) enum Kind {
 pub(crate) struct Seen {
     pub(crate) kind: Kind,
     pub(crate) storage: Storage,
-    /// The hash of its inode.
+    /// The upper bits of its inode's [`hash`](storage::hash).
     pub(crate) inode: u8,
 }
 
-/// Asks the kernel what `fd` refers to.
+/// Asks the kernel what `fd` refers to; also returns the hash of its inode, or 0.
 #[cold]
-pub(crate) fn look(fd: c_int) -> Seen {
+pub(crate) fn look(fd: c_int) -> (Seen, u64) {
     let status = match sys::status(fd) {
         Ok(status) => status,
         // A sandbox denies the question: what has a position is taken for a file, to be safe.
         Err(errno) if errno != libc::EBADF && storage::has_position(fd) => {
-            return Seen { kind: Kind::Regular, storage: Storage::Other, inode: 0 };
+            return (Seen { kind: Kind::Regular, storage: Storage::Other, inode: 0 }, 0);
         }
-        Err(_) => return Seen { kind: Kind::Unknown, storage: Storage::None, inode: 0 },
+        Err(_) => return (Seen { kind: Kind::Unknown, storage: Storage::None, inode: 0 }, 0),
     };
+    let inode = storage::hash(&status);
     let (kind, storage) = match status.st_mode & libc::S_IFMT {
         libc::S_IFSOCK => (Kind::Socket, Storage::None),
-        libc::S_IFREG | libc::S_IFDIR => (Kind::Regular, Storage::of_file(fd)),
+        libc::S_IFREG | libc::S_IFDIR => (Kind::Regular, Storage::of_file(fd, inode)),
         libc::S_IFBLK => (Kind::Regular, Storage::Other),
         libc::S_IFCHR => (Kind::Device, Storage::of_device(fd, status.st_rdev)),
         libc::S_IFIFO => (Kind::Pipe, Storage::None),
         _ => (Kind::Stream, Storage::None),
     };
-    Seen { kind, storage, inode: storage::hash(&status) }
+    (Seen { kind, storage, inode: storage::short(inode) }, inode)
 }

@@ -33,6 +33,7 @@ pub(crate) mod storage;
 mod table;
 mod traits;
 mod waiter;
+pub(crate) mod warm;
 
 pub(crate) use events::{accepted, changed, claimed, duplicated, opened, replaced};
 pub(crate) use file::{File, blocking, seen};

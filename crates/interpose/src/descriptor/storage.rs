@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use carefree_ground::kernel;
 
 use crate::call::sys::{self, Number};
+use crate::descriptor::warm;
 
 /// Where a file with a position keeps its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,11 @@ impl Storage {
         ALL.get(usize::from(number)).copied().unwrap_or(Storage::Other)
     }
 
-    /// That of the regular file or directory `fd`.
-    pub(crate) fn of_file(fd: c_int) -> Storage {
+    /// That of the regular file or directory `fd`, whose inode has this hash.
+    pub(crate) fn of_file(fd: c_int, inode: u64) -> Storage {
+        if warm::is_known(inode) {
+            return if is_buffered(fd) { Storage::Disk } else { Storage::Other };
+        }
         let mut status = MaybeUninit::<libc::statfs>::uninit();
         let arguments = [fd as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
         // SAFETY: there is room for the answer.
@@ -120,7 +124,7 @@ pub(crate) fn position(fd: c_int) -> Result<u64, c_int> {
     sys::call(Number::LSEEK, arguments).map(|place| place as u64)
 }
 
-/// How many calls threads of the offload pool are making on files, by the hash of the inode.
+/// How many calls threads of the offload pool are making on files, by the [`short`] hash of the inode.
 ///
 /// In the kernel, users of an open file's position wait for each other, and on most file systems so do
 /// writers of an inode. So a call on a file that a thread of the pool is busy with is made by
@@ -129,11 +133,15 @@ static BUSY: [AtomicU32; HASHES] = [const { AtomicU32::new(0) }; HASHES];
 
 const HASHES: usize = 256;
 
-/// The hash of an inode.
-pub(crate) fn hash(status: &libc::stat) -> u8 {
+/// The hash of an inode: the same for no two on file systems of fewer than 2^40 inodes.
+pub(crate) fn hash(status: &libc::stat) -> u64 {
     // Fibonacci hashing: the upper bits depend on all.
-    let mixed = (status.st_ino ^ status.st_dev << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 56) as u8
+    (status.st_ino ^ status.st_dev << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The upper bits of an inode's [`hash`].
+pub(crate) fn short(hash: u64) -> u8 {
+    (hash >> 56) as u8
 }
 
 /// Whether a thread of the pool makes a call on a file with this hash.

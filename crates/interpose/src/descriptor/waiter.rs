@@ -30,7 +30,7 @@ impl<'s> Waiter<'s> {
     pub(crate) fn unheld(&self) -> bool {
         let holder = match &self.file {
             Some((file, _)) => file.holder(self.fd),
-            None => holder(self.fd, look(self.fd).kind),
+            None => holder(self.fd, look(self.fd).0.kind),
         };
         holder != Holder::Ring
     }

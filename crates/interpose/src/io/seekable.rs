@@ -10,7 +10,7 @@
 //!   file and holds locks of the kernel's ([`storage`](crate::descriptor::storage)).
 //!
 //! Whether a read finds its bytes in memory is checked by reading one byte of each page at its offset,
-//! without waiting. A read at the position without waiting (`RWF_NOWAIT`) could check and read at once. But it
+//! without waiting, unless the file was found there [lately](crate::descriptor::warm). A read at the position without waiting (`RWF_NOWAIT`) could check and read at once. But it
 //! may return a part, and by the time another call fetches the rest, another reader may have taken that.
 //!
 //! Reads *at an offset* do not move the position, so their parts can be joined. They are tried and then left
@@ -24,9 +24,9 @@ use libc::iovec;
 
 use crate::call::answer::{Answer, is_end};
 use crate::call::memory;
-use crate::descriptor;
 use crate::descriptor::kind::Seen;
 use crate::descriptor::storage::{self, Busy, Storage};
+use crate::descriptor::{self, File, warm};
 use crate::io::call::{At, Call, Way};
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
@@ -112,14 +112,14 @@ pub(crate) fn is_in_memory(fd: c_int, at: At, length: u64) -> bool {
         At::Offset(offset) => offset as u64,
     };
     let end = begin.saturating_add(length.max(1));
-    let file = descriptor::known(fd);
-    if file.is_some_and(|file| file.is_warm(begin, end)) {
+    let inode = descriptor::known(fd).map_or(0, File::inode_hash);
+    if warm::is_warm(inode, begin, end) {
         return true;
     }
     let reached = in_memory_until(fd, begin, begin.saturating_add(AHEAD).max(end));
     let there = reached >= end;
-    if let Some(file) = file.filter(|_| there) {
-        file.set_warm(begin, reached);
+    if there {
+        warm::found(inode, begin, reached);
     }
     there
 }
@@ -202,7 +202,7 @@ mod tests {
         file.write_all(&vec![7; LENGTH]).unwrap();
         file.sync_all().unwrap();
         let fd = file.as_raw_fd();
-        if Storage::of_file(fd) != Storage::Disk {
+        if Storage::of_file(fd, 0) != Storage::Disk {
             return println!("skipped: no disk behind a page cache here");
         }
         let is_resident = || resident(&file).iter().all(|there| *there);
@@ -211,7 +211,7 @@ mod tests {
         }
         assert!(!is_resident() || is_in_memory(fd, At::Offset(0), LENGTH as u64));
         if let Some(file) = descriptor::known(fd) {
-            file.set_warm(0, 0);
+            warm::forget(file.inode_hash());
         }
         cool(&file);
         file.read_exact_at(&mut [0], LENGTH as u64 - 1).unwrap();

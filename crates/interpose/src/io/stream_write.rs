@@ -19,6 +19,7 @@ use crate::socket::send_rest::transmit_rest;
 use crate::wait::multi_step::MultiStep;
 use crate::wait::offload;
 use crate::wait::parking::{self, On, Parked};
+use crate::wait::readiness::is_ready;
 
 /// Writes.
 pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
@@ -26,6 +27,10 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
     let mut buffers = call.given.buffers();
     let seat = Seat::new();
     let mut steps = MultiStep::of(file, fd, &seat);
+    let is_plain = call.flags == 0 && call.at.number() < 0;
+    if is_plain && file.is_some_and(File::refuses_tries) && !would_wait(call, file) {
+        return call.plainly();
+    }
     let is_socket = call.at.number() < 0 && file.is_some_and(|file| file.kind(fd) == Kind::Socket);
     let mut put = 0;
     // What can be written at once. After a part it is tried again before the fiber waits: the part may have
@@ -41,6 +46,11 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
         match tried {
             Err(errno) if must_wait(errno) => {
                 look_after_try(&mut buffers, errno)?;
+                if let Some(file) = file.filter(|file| {
+                    is_plain && errno == libc::EOPNOTSUPP && file.kind(fd) == Kind::Stream
+                }) {
+                    file.refused_try();
+                }
                 if put == 0 && is_misplaced(call, file) {
                     return seekable::perform(call, descriptor::seen(file, fd));
                 }
@@ -120,6 +130,15 @@ pub(crate) fn put(call: &Call, file: Option<&'static File>) -> Answer {
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// Whether a write to what cannot be tried (an eventfd) would wait: not in non-blocking mode, and not if there
+/// is room. Should another writer have taken that when the call comes, which takes a count of 2^64, the carrier
+/// waits. Of so few bytes, it does not for a pipe that has the number by now either.
+fn would_wait(call: &Call, file: Option<&File>) -> bool {
+    const COUNT: usize = size_of::<u64>();
+    let has_room = || call.given.length() == COUNT && is_ready(call.fd, libc::POLLOUT);
+    !(is_impatient(file, call.fd) || has_room())
 }
 
 /// Whether a write that cannot be tried is to a pipe, and allowed to wait.

@@ -58,21 +58,21 @@ pub(crate) fn receive(
 ) -> Answer {
     // The kernel cuts the length for this call too. In a list, a longer buffer would be refused.
     let length = length.min(LONGEST);
-    let plain = |flags| plain_receive(fd, buffer, length, flags, address, address_length);
     let flags = heeded(fd, flags);
     if never_waits(flags) {
-        return plain(flags);
+        return plain_receive(fd, buffer, length, flags, address, address_length);
     }
     let flags = with_waitall(fd, flags);
     if peeks(flags) {
-        return until_all(fd, length, || plain(flags | libc::MSG_DONTWAIT));
+        return peek(fd, buffer, length, flags, address, address_length);
     }
     if wants_all(flags) {
         return waitall::receive(fd, buffer, length, flags, address, address_length);
     }
     let file = descriptor::file(fd);
     if is_worth_a_try(file, fd) {
-        let tried = plain(flags | libc::MSG_DONTWAIT);
+        let try_flags = flags | libc::MSG_DONTWAIT;
+        let tried = plain_receive(fd, buffer, length, try_flags, address, address_length);
         if let Some(file) = file {
             file.tried(tried != Err(libc::EAGAIN));
         }
@@ -80,13 +80,27 @@ pub(crate) fn receive(
             return tried;
         }
     }
-    {
-        if address.is_null() {
-            park_for_data(fd, buffer, length, flags)
-        } else {
-            receive_from(fd, buffer, length, flags, address, address_length)
-        }
+    // The last calls, so that they run in place of this frame.
+    if address.is_null() {
+        park_for_data(fd, buffer, length, flags)
+    } else {
+        receive_from(fd, buffer, length, flags, address, address_length)
     }
+}
+
+/// Looks at what has come, until it is all that was asked for.
+#[cold]
+#[inline(never)]
+fn peek(
+    fd: c_int,
+    buffer: User<c_void>,
+    length: usize,
+    flags: c_int,
+    address: User<sockaddr>,
+    address_length: User<socklen_t>,
+) -> Answer {
+    let flags = flags | libc::MSG_DONTWAIT;
+    until_all(fd, length, || plain_receive(fd, buffer, length, flags, address, address_length))
 }
 
 /// Waits for data and receives it.

@@ -10,6 +10,7 @@ use crate::call::buffers::LONGEST;
 use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::uninterrupted;
 use crate::call::user::User;
+use crate::descriptor;
 use crate::descriptor::kind::{Kind, Seen};
 use crate::descriptor::option::option;
 use crate::descriptor::storage::{self, Storage};
@@ -41,6 +42,9 @@ interpose! { steady
 fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answer {
     let plain = [to.into(), from.into(), offset.into(), count.into()];
     let plainly = || uninterrupted(|| sys::call(Number::SENDFILE, plain));
+    if is_done_at_once(to, from, offset, count) {
+        return plainly();
+    }
     let (source, target) = (look(from), look(to));
     if source.storage == Storage::None && offset.is_null() && count > 0 {
         // Later kernels send from a pipe, and wait for data.
@@ -79,6 +83,21 @@ fn send_file(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> Answe
             None => plainly(),
         },
     }
+}
+
+/// Whether the call waits neither for its source nor for its target, by what is known of the two: a file in
+/// memory is sent to a socket in non-blocking mode. Servers make few other calls, so the kernel is asked only
+/// for the socket's mode. Where what is known is out of date, the kernel's answer is the caller's all the
+/// same, and the carrier waits for it.
+fn is_done_at_once(to: c_int, from: c_int, offset: User<off_t>, count: usize) -> bool {
+    if count == 0 || count > isize::MAX as usize {
+        return false;
+    }
+    let [source, target] = [from, to].map(|fd| descriptor::seen(descriptor::file(fd), fd));
+    target.kind == Kind::Socket
+        && matches!(source.storage, Storage::Memory | Storage::Disk)
+        && !blocking(to)
+        && slow_source((from, source, offset), count).is_none()
 }
 
 /// The smallest limit that a file system may have for the length of its files.

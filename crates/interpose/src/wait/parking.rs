@@ -47,10 +47,10 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
         return Parked::Answered(Err(libc::EBADF));
     };
     let mut unheld = matches!(op.op(), Op::Accept { .. }) || waiter.unheld();
-    if let Some(ready) = readiness(op).filter(|_| unheld && waiter.is_device()) {
+    if unheld && waiter.is_device() && transfers(op) {
         // Most devices have no call that does not wait. So the ring makes the call when the device is
         // ready, and holds it only if another reader is faster.
-        match perform_until(&ready, on, deadline) {
+        match until_ready(op, on, deadline) {
             Parked::Answered(Ok(_)) | Parked::Unsupported => unheld = false,
             ended => return ended,
         }
@@ -71,15 +71,21 @@ pub(crate) fn perform_until(op: &UserOp, on: On, deadline: u64) -> Parked {
     }
 }
 
-/// The operation that completes when `op`, if it transfers something, need not wait for its device.
-fn readiness(op: &UserOp<'_>) -> Option<UserOp<'static>> {
-    match *op.op() {
-        Op::Read { fd, .. } | Op::ReadVectored { fd, .. } => Some(UserOp::poll(fd, libc::POLLIN)),
-        Op::Write { fd, .. } | Op::WriteVectored { fd, .. } => {
-            Some(UserOp::poll(fd, libc::POLLOUT))
-        }
-        _ => None,
-    }
+/// Whether `op` reads or writes.
+fn transfers(op: &UserOp<'_>) -> bool {
+    use Op::{Read, ReadVectored, Write, WriteVectored};
+    matches!(op.op(), Read { .. } | ReadVectored { .. } | Write { .. } | WriteVectored { .. })
+}
+
+/// Waits until `op`, which [`transfers`], need not wait for its device. Not inlined, for most waits should
+/// not have this frame.
+#[inline(never)]
+fn until_ready(op: &UserOp<'_>, on: On, deadline: u64) -> Parked {
+    let events = match op.op() {
+        Op::Read { .. } | Op::ReadVectored { .. } => libc::POLLIN,
+        _ => libc::POLLOUT,
+    };
+    perform_until(&UserOp::poll(on.fd, events), on, deadline)
 }
 
 /// When a call on `fd` gives up by the socket's own time limit.

@@ -18,6 +18,7 @@ use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::carrier::bucket::Held;
 use crate::carrier::errand::ErrandRef;
+use crate::carrier::handover::Handover;
 use crate::carrier::io::Io;
 use crate::carrier::launch::{Launched, Signals};
 use crate::carrier::pace::Pace;
@@ -32,6 +33,7 @@ use crate::fiber::registry;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::episode::Ticket;
 use crate::protocol::injector::Injector;
+use crate::protocol::reason::Reason;
 use crate::protocol::set::Set;
 use crate::protocol::sleepers::Sleepers;
 
@@ -54,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) sleepers: Sleepers,
     /// Fibers made ready by others than carriers, for any carrier.
     pub(crate) injector: Injector<FiberRef>,
+    /// Fibers that were taken from a carrier's queue, for any other.
+    pub(crate) handover: Handover,
     /// Own mode: each fiber has thread-local storage of its own. Else (shared mode) fibers use that of
     /// their carrier, and never leave it.
     pub(crate) own_tls: bool,
@@ -71,6 +75,12 @@ pub(crate) struct Shared {
     pub(crate) added: AtomicU64,
     /// How many looks in a row have added carriers.
     pub(crate) ramp: AtomicU32,
+    /// How many looks in a row have found more carriers than wanted.
+    pub(crate) surplus: AtomicU32,
+    /// Nanoseconds for which fibers kept carriers, all added up, by the monitor's looks; and the time of the
+    /// last of these.
+    pub(crate) kept_time: AtomicU64,
+    pub(crate) last_look: AtomicU64,
     /// Wake-ups that were missing, by the monitor's count.
     pub(crate) missed: AtomicU64,
     /// The signals that added carriers block: the same as the first ones.
@@ -133,6 +143,8 @@ pub(crate) struct Carrier {
     pub(crate) looked_at: AtomicU64,
     /// For the monitor: its processor time when it was first seen with that number, or to spawn since.
     pub(crate) cpu_time: AtomicU64,
+    /// For the monitor: whether a fiber kept it at the last look.
+    pub(crate) is_kept: AtomicBool,
     /// For the monitor: how many it had spawned at the last look.
     pub(crate) spawned_before: AtomicU64,
     /// For the monitor: looks in a row that saw no switch, but more fibers spawned.
@@ -165,7 +177,8 @@ pub(crate) struct Stats {
     pub(crate) spawned: AtomicU64,
     pub(crate) ended: AtomicU64,
     pub(crate) switches: AtomicU64,
-    pub(crate) parks: AtomicU64,
+    /// Waits in which a fiber left its stack, by their reason's code.
+    pub(crate) parks: [AtomicU64; Reason::COUNT],
     pub(crate) steals: AtomicU64,
     /// Of these, from a carrier that did not answer.
     pub(crate) forced: AtomicU64,
@@ -306,6 +319,7 @@ impl Carrier {
             sleeps: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
             cpu_time: AtomicU64::new(0),
+            is_kept: AtomicBool::new(false),
             spawned_before: AtomicU64::new(0),
             looks_spawning: AtomicU32::new(0),
             queue: Queue::new(),
@@ -391,7 +405,7 @@ impl Carrier {
 
     /// Whether other threads have submitted fibers that this carrier may run.
     pub(crate) fn has_submissions(&self) -> bool {
-        !self.inbox.is_empty() || !self.runtime().injector.is_empty()
+        !self.inbox.is_empty() || self.runtime().has_submissions()
     }
 
     /// Queues a fiber of this runtime that the caller, which runs on this carrier, has woken.

@@ -17,6 +17,8 @@ pub mod clock;
 pub(crate) mod completion;
 pub(crate) mod errand;
 #[cfg(not(loom))]
+pub(crate) mod handover;
+#[cfg(not(loom))]
 pub(crate) mod io;
 #[cfg(not(loom))]
 pub mod launch;

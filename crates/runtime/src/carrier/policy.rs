@@ -78,6 +78,10 @@ pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
 /// spawn ten thousand takes a few looks, and another carrier would do no good there.
 #[cfg(not(loom))]
 pub(crate) const SPAWNING: u32 = 16;
+/// Looks in a row that find more carriers than wanted, after which one of them goes though it has fibers to
+/// run.
+#[cfg(not(loom))]
+pub(crate) const SURPLUS: u32 = 4;
 /// Carriers that are added at once, at least, if so many fibers wait.
 #[cfg(not(loom))]
 pub(crate) const AT_ONCE: u32 = 4;

@@ -3,7 +3,8 @@
 //! Where fibers keep their carriers, by computing, spinning or waiting in ways that are not seen, the
 //! monitor has others run what waits behind them: carriers from the reserve, or new ones. A carrier that
 //! finds nothing while there are more than [wanted](crate::carrier::carrier::Shared::wanted) retires into
-//! the reserve, and its thread waits there until it is needed or the runtime ends.
+//! the reserve (after a while it does so even if it has something to run: see the monitor), and its thread waits
+//! there until it is needed or the runtime ends.
 //!
 //! In reserve a carrier runs no fibers and has no stacks at hand. What the kernel has done of the
 //! operations that fibers began there, it hands on to the others. Its timers are looked after by all.

@@ -46,13 +46,13 @@ impl Carrier {
             if visit % REFRESH == 0 {
                 notice_libraries();
             }
-            if let Some(fiber) = self.find_here() {
-                self.enter(fiber);
-            } else {
-                match self.search() {
-                    Some(fiber) => self.enter(fiber),
-                    None => break,
-                }
+            let found = match self.runtime().has_surplus() {
+                false => self.find_here().or_else(|| self.search()),
+                true => self.withdraw(),
+            };
+            match found {
+                Some(fiber) => self.enter(fiber),
+                None => break,
             }
         }
         self.leave();
@@ -93,6 +93,13 @@ impl Carrier {
             self.accept(&self.runtime().injector);
         }
         // SAFETY: this is the carrier's thread, in its own context, where the queue is not locked.
+        self.runtime().handover.take(|fiber| unsafe { self.queue.push(fiber, SUBMITTED) });
+        self.find_own()
+    }
+
+    /// Takes a fiber from this carrier's own queue.
+    fn find_own(&self) -> Option<FiberRef> {
+        // SAFETY: this is the carrier's thread, in its own context, where the queue is not locked.
         let mut queue = unsafe { self.queue.lock() };
         let next = match self.time {
             None => queue.pop(),
@@ -110,9 +117,26 @@ impl Carrier {
 
     /// Looks for a fiber everywhere, sleeping in between. `None` when the runtime has stopped.
     fn search(&self) -> Option<FiberRef> {
+        self.runtime().sleepers.search();
+        self.search_on()
+    }
+
+    /// Leaves what is queued here to the other carriers, which are enough for it, and goes into reserve. When
+    /// this carrier is recalled, or if it is needed after all, it [searches](Self::search).
+    fn withdraw(&self) -> Option<FiberRef> {
+        let runtime = self.runtime();
+        runtime.sleepers.search();
+        runtime.handover.put(|| self.find_own());
+        if self.retire() && !self.wait_in_reserve() {
+            return None;
+        }
+        self.search_on()
+    }
+
+    /// [`search`](Self::search) of a carrier that counts as searching already.
+    fn search_on(&self) -> Option<FiberRef> {
         let runtime = self.runtime();
         let sleepers = &runtime.sleepers;
-        sleepers.search();
         // Whether a whole doze went by, and brought nothing.
         let mut is_calm = false;
         loop {
@@ -176,7 +200,7 @@ impl Carrier {
         runtime.has_stopped()
             || !self.inbox.is_empty()
             || self.io.has_errands()
-            || !runtime.injector.is_empty()
+            || runtime.has_submissions()
     }
 
     /// Whether fibers wait at other carriers, for however short a time.

@@ -10,7 +10,9 @@ use carefree_ground::lock::Lock;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::carrier::{self, Carrier, Shared, Stats};
+use crate::carrier::handover::Handover;
 use crate::carrier::launch::Signals;
+use crate::carrier::policy::SURPLUS;
 use crate::carrier::runtimes;
 use crate::carrier::table::Table;
 use crate::fiber::header::FiberRef;
@@ -33,6 +35,7 @@ impl Shared {
             ),
             sleepers: Sleepers::new(carriers as u32, 0),
             injector: Injector::new(),
+            handover: Handover::new(),
             own_tls,
             homes: AtomicUsize::new(0),
             submitted: AtomicU64::new(0),
@@ -42,6 +45,9 @@ impl Shared {
             spares: Lock::default(),
             added: AtomicU64::new(0),
             ramp: AtomicU32::new(0),
+            surplus: AtomicU32::new(0),
+            kept_time: AtomicU64::new(0),
+            last_look: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             name: name.to_owned(),
             signals: Signals::blocked(),
@@ -61,6 +67,13 @@ impl Shared {
     /// carrier, unless one searches.
     fn notify(&self) {
         self.wake(self.sleepers.notify_fenced());
+    }
+
+    /// Leaves all that `next` returns, which were taken from a carrier's queue, to any other.
+    pub(crate) fn hand_over(&self, next: impl FnMut() -> Option<FiberRef>) {
+        if self.handover.put(next) {
+            self.notify();
+        }
     }
 
     /// Wakes the carrier that a function of [`Sleepers`] has returned.
@@ -261,9 +274,18 @@ impl Shared {
         self.carriers.base() as u32 + self.stuck.load(Ordering::Relaxed)
     }
 
+    /// Whether there have been more carriers than wanted for a while. One that goes leaves to the others what
+    /// is queued there, which would be in vain if it were needed again at once.
+    #[inline]
+    pub(crate) fn has_surplus(&self) -> bool {
+        self.surplus.load(Ordering::Relaxed) >= SURPLUS
+            && self.own_tls
+            && self.sleepers.active() > self.wanted()
+    }
+
     /// Whether fibers wait that any carrier may take.
     pub(crate) fn has_submissions(&self) -> bool {
-        !self.injector.is_empty()
+        !self.injector.is_empty() || !self.handover.is_empty()
     }
 
     /// Whether every carrier sleeps, no timer is set, and nothing is queued or under way. Always, where
@@ -272,7 +294,7 @@ impl Shared {
         let all_sleep = || self.all_sleep();
         all_sleep()
             && self.next_timer() == NEVER
-            && self.injector.is_empty()
+            && !self.has_submissions()
             && self.carriers.iter().all(|c| {
                 // One in reserve may be handing on what it has waited for.
                 let rests = || !self.sleepers.is_in_reserve(c.index()) || c.sleeps.load(Ordering::SeqCst);

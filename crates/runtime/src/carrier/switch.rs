@@ -7,6 +7,8 @@
 //! switches. What runs next on this carrier does what was noted and unlocks the queue, before
 //! anything else ([`Carrier::settle`]).
 
+use std::sync::atomic::Ordering;
+
 use carefree_context::arch::{self, ThreadContext};
 
 use crate::carrier::carrier::{Carrier, Next, assign, count, of, release};
@@ -136,7 +138,7 @@ impl Carrier {
         let Some((next, fiber)) = self.left.take() else { return queue.unlock() };
         match next {
             Next::Park => {
-                count(&self.stats.parks);
+                self.count_park(fiber);
                 if !fiber.episode.commit() {
                     // Woken on its way out.
                     queue.push(fiber, YIELDED);
@@ -144,7 +146,7 @@ impl Carrier {
                 queue.unlock();
             }
             Next::ParkHeld(held) => {
-                count(&self.stats.parks);
+                self.count_park(fiber);
                 held.release();
                 queue.unlock();
             }
@@ -152,6 +154,15 @@ impl Carrier {
                 queue.unlock();
                 self.bury(fiber);
             }
+        }
+    }
+
+    /// Counts a wait by what it is for.
+    #[inline(always)]
+    fn count_park(&self, fiber: FiberRef) {
+        let reason = usize::from(fiber.reason.load(Ordering::Relaxed));
+        if let Some(counter) = self.stats.parks.get(reason) {
+            count(counter);
         }
     }
 

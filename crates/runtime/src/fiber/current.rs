@@ -1,6 +1,6 @@
 //! Which fiber, or plain thread, is the caller.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
@@ -15,7 +15,7 @@ thread_local! {
     /// fiber has this variable to itself; in shared mode it is the carrier's, written at each switch.
     static CURRENT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
     /// Gives back a thread's header when the thread ends.
-    static THREAD: RefCell<Option<ThreadHeader>> = const { RefCell::new(None) };
+    static THREAD: Cell<Option<ThreadHeader>> = const { Cell::new(None) };
 }
 
 /// The offset of `CURRENT` from the thread pointer. It is used for prefetching only, so a wrong one does no
@@ -149,5 +149,5 @@ pub(crate) fn adopt(header: FiberRef) {
     header.carrier.set(ptr::null());
     set_current(Some(header));
     // If the thread has run its destructors already, the header is never given back.
-    let _ = THREAD.try_with(|slot| *slot.borrow_mut() = Some(ThreadHeader(header)));
+    let _ = THREAD.try_with(|slot| slot.set(Some(ThreadHeader(header))));
 }

@@ -44,17 +44,24 @@ struct Start {
     data: *mut c_void,
 }
 
+/// What a caller of std has left in its frame for a function of this module that std calls.
+enum Left<'a> {
+    /// For the stand-in, which puts there what it has taken: see [`prepare`].
+    Start(Option<Start>),
+    /// For [`run_body`].
+    Body(Body<'a>),
+}
+
 thread_local! {
-    /// What the stand-in has taken from the calling fiber or thread.
-    static TAKEN: Cell<Option<Start>> = const { Cell::new(None) };
-    /// Whether the calling fiber or thread is in [`prepare`].
-    static PREPARING: Cell<bool> = const { Cell::new(false) };
+    /// What the calling fiber or thread has left, or null. (One pointer: every fiber has a copy of this.)
+    static LEFT: Cell<*mut Left<'static>> = const { Cell::new(ptr::null_mut()) };
 }
 
 /// Whether the caller is within the preparation of a fiber: only then is a thread with a stack of [`MARK`]
 /// bytes not to be started. (A program that asks std for just so much is refused, as ever.)
 pub fn is_preparing() -> bool {
-    PREPARING.get()
+    // SAFETY: null, or what `prepare` or `Prepared::run` has in its frame, which this was called from.
+    matches!(unsafe { LEFT.get().as_ref() }, Some(Left::Start(_)))
 }
 
 /// Whether std's calls reach a stand-in.
@@ -71,9 +78,12 @@ pub fn token() -> usize {
     (&raw const STAND_IN) as usize
 }
 
-/// To be called by the stand-in in place of starting a thread.
+/// To be called by the stand-in in place of starting a thread, where [`is_preparing`].
 pub fn take(function: StartRoutine, data: *mut c_void) {
-    TAKEN.set(Some(Start { function, data }));
+    // SAFETY: as in `is_preparing`; nothing else uses it just now.
+    if let Some(Left::Start(start)) = unsafe { LEFT.get().as_mut() } {
+        *start = Some(Start { function, data });
+    }
 }
 
 /// std's start function for a thread with a fiber's name, and std's handle to that thread.
@@ -86,11 +96,6 @@ pub(crate) struct Prepared {
 /// The program's function, which the fiber runs within std's.
 type Body<'a> = &'a mut dyn FnMut();
 
-thread_local! {
-    /// The calling fiber's body, until std's function calls it.
-    static BODY: Cell<*mut Body<'static>> = const { Cell::new(ptr::null_mut()) };
-}
-
 /// Has std prepare a thread with this name. `None` where there is no stand-in, where fibers have no
 /// thread-local storage of their own, and in the child of a fork (see `launch`).
 pub(crate) fn prepare(name: &str) -> Option<Prepared> {
@@ -99,19 +104,34 @@ pub(crate) fn prepare(name: &str) -> Option<Prepared> {
         return None;
     }
     let builder = thread::Builder::new().name(name.to_owned()).stack_size(MARK);
-    PREPARING.set(true);
-    let handle = builder.spawn(run_body);
-    PREPARING.set(false);
-    let (handle, start) = (handle.ok()?, TAKEN.take()?);
-    Some(Prepared { start, handle })
+    let mut left = Left::Start(None);
+    let handle = while_left(&mut left, || builder.spawn(run_body));
+    match (handle, left) {
+        (Ok(handle), Left::Start(Some(start))) => Some(Prepared { start, handle }),
+        _ => None,
+    }
+}
+
+/// Calls `f`, which finds `left`.
+fn while_left<'a, R>(left: &mut Left<'a>, f: impl FnOnce() -> R) -> R {
+    struct Forget;
+    impl Drop for Forget {
+        fn drop(&mut self) {
+            LEFT.set(ptr::null_mut());
+        }
+    }
+    LEFT.set(ptr::from_mut(left).cast());
+    // Even if `f` panics: the frame that it points into ends.
+    let _forget = Forget;
+    f()
 }
 
 /// The function that std is given for the thread.
 fn run_body() {
-    let body = BODY.replace(ptr::null_mut());
-    // SAFETY: `Prepared::run`, which has called this by std's function on the same fiber, has set it to a
-    // body in its own frame.
-    unsafe { (*body)() }
+    // SAFETY: `Prepared::run`, which has called this by std's function on the same fiber, has it in its frame.
+    if let Some(Left::Body(body)) = unsafe { LEFT.replace(ptr::null_mut()).as_mut() } {
+        body();
+    }
 }
 
 impl Prepared {
@@ -124,9 +144,7 @@ impl Prepared {
     pub(crate) fn run<T>(self, f: impl FnOnce() -> T) -> T {
         let (mut f, mut value) = (Some(f), None);
         let mut run = || value = f.take().map(|f| f());
-        let mut body: Body<'_> = &mut run;
-        BODY.set((&raw mut body).cast());
-        (self.start.function)(self.start.data);
+        while_left(&mut Left::Body(&mut run), || (self.start.function)(self.start.data));
         // std's thread has ended: this gets its result. (The stand-in answers std's `pthread_join`.)
         match self.handle.join() {
             Ok(()) => value.expect("std has run the function"),

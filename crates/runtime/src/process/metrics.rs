@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::carrier::carrier::Shared;
 use crate::carrier::runtimes;
 use crate::inspect::hooks;
+use crate::protocol::reason::Reason;
 
 /// What the runtimes of this process have done since their start. Counts may be some microseconds
 /// old.
@@ -54,11 +55,43 @@ pub fn metrics() -> Metrics {
         for carrier in &runtime.carriers {
             sum.spawned += carrier.stats.spawned.load(Ordering::Relaxed);
             sum.switches += carrier.stats.switches.load(Ordering::Relaxed);
-            sum.parks += carrier.stats.parks.load(Ordering::Relaxed);
+            sum.parks +=
+                carrier.stats.parks.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
             sum.steals += carrier.stats.steals.load(Ordering::Relaxed);
             sum.forced += carrier.stats.forced.load(Ordering::Relaxed);
             sum.requests += carrier.stats.requests.load(Ordering::Relaxed);
         }
     });
     sum
+}
+
+/// How often fibers left their stacks to wait, over all runtimes of the process that are running, by what they
+/// waited for: the most frequent first, and none that did not occur.
+pub fn waits_by_reason() -> Vec<(Reason, u64)> {
+    let mut sums = [0; Reason::COUNT];
+    runtimes::for_each(|runtime: &Shared| {
+        for carrier in &runtime.carriers {
+            for (sum, count) in sums.iter_mut().zip(&carrier.stats.parks) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+    });
+    let mut waits: Vec<_> = (0u8..)
+        .zip(sums)
+        .filter(|(_, count)| *count > 0)
+        .map(|(code, count)| (Reason::from_code(code), count))
+        .collect();
+    waits.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    waits
+}
+
+/// How many carriers there have been at once in the runtimes of the process that are running, and for how many
+/// nanoseconds fibers kept carriers, as far as the monitor has seen it: all carriers added up.
+pub fn kept_carriers() -> (usize, u64) {
+    let (mut carriers, mut time) = (0, 0);
+    runtimes::for_each(|runtime: &Shared| {
+        carriers += runtime.carriers.len();
+        time += runtime.kept_time.load(Ordering::Relaxed);
+    });
+    (carriers, time)
 }

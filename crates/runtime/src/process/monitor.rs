@@ -11,7 +11,10 @@
 //! that finds nothing, while there are more than wanted, goes into [reserve](crate::carrier::reserve).
 //!
 //! Completions that have come in at a stuck carrier are handed on at each look, and a carrier that is
-//! down while something waits at a stuck one is woken.
+//! down while something waits at a stuck one is woken. What waits there while all others have something to run
+//! is shared out among these. And where there have been more carriers than wanted for some looks, one of them
+//! goes though it has something to run, and leaves that to the others: the program's fibers were to run on so
+//! many carriers, and an interpreter's threads, which run one at a time, would pass their lock to and fro.
 //!
 //! Running fibers pay nothing for it. The monitor sleeps while all carriers do.
 
@@ -29,6 +32,7 @@ use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch, launch_undisturbed};
 use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP, SPAWNING};
+use crate::carrier::queue::Queue;
 use crate::carrier::runtimes;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -132,7 +136,9 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
     }
     let (mut stuck, mut queued) = (0, 0);
     for carrier in &runtime.carriers {
-        if is_stuck(runtime, carrier, first) {
+        let keeps = is_stuck(runtime, carrier, first);
+        carrier.is_kept.store(keeps, Ordering::Relaxed);
+        if keeps {
             stuck += 1;
             carrier.rescue();
             queued += carrier.queue.len();
@@ -141,11 +147,19 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
         }
     }
     runtime.stuck.store(stuck, Ordering::Relaxed);
-    if sleepers.active() > runtime.wanted() && !sleepers.some_search() {
+    let (now, before) = (clock::now(), runtime.last_look.load(Ordering::Relaxed));
+    runtime.last_look.store(now, Ordering::Relaxed);
+    runtime.kept_time.fetch_add(u64::from(stuck) * now.saturating_sub(before), Ordering::Relaxed);
+    let is_surplus = sleepers.active() > runtime.wanted();
+    let surplus = if is_surplus { runtime.surplus.load(Ordering::Relaxed) + 1 } else { 0 };
+    runtime.surplus.store(surplus, Ordering::Relaxed);
+    if is_surplus && !sleepers.some_search() {
         // One that is up retires when it finds nothing; one that is down must look for that.
         runtime.wake(sleepers.claim());
     }
-    queued += runtime.injector.len() + usize::from(runtime.next_timer() <= clock::now());
+    queued += runtime.injector.len()
+        + runtime.handover.len()
+        + usize::from(runtime.next_timer() <= clock::now());
     let found = match (stuck, queued) {
         (0, _) => Found::Nothing,
         (_, 0) => Found::Kept,
@@ -167,6 +181,10 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
     }
     let free = sleepers.active().saturating_sub(stuck);
     let missing = (runtime.carriers.base() as u32).saturating_sub(free);
+    if missing == 0 {
+        // There are enough, but each has its own fibers to run, and may never come to look elsewhere.
+        runtime.carriers.iter().for_each(|carrier| hand_over(runtime, carrier));
+    }
     // Several at once, and more of them each time, for each may be kept as soon as it runs, and has to wait
     // for a processor before; but no more than have something to do.
     let ramp = runtime.ramp.load(Ordering::Relaxed);
@@ -186,6 +204,25 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
         }
     }
     found
+}
+
+/// Leaves what is queued at a kept carrier to all others.
+fn hand_over(runtime: &Shared, carrier: &Carrier) {
+    /// Times that some are taken in one look.
+    const TIMES: usize = 8;
+    if !carrier.is_kept.load(Ordering::Relaxed) || carrier.queue.is_empty() {
+        return;
+    }
+    let own = Queue::new();
+    for _ in 0..TIMES {
+        // SAFETY: this thread alone has its own queue, which is not locked.
+        let Some(first) = (unsafe { own.take_from(&carrier.queue) }) else { break };
+        // SAFETY: as above.
+        let mut rest = unsafe { own.lock() };
+        let mut first = Some(first);
+        runtime.hand_over(|| first.take().or_else(|| rest.pop()));
+        rest.unlock();
+    }
 }
 
 /// Whether a fiber keeps `carrier`: it has made no switch since the last look, and that not because it

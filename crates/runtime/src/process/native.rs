@@ -15,7 +15,7 @@
 //! [`super::fork`]). Its thread-local variables end there if libc's `exit` sees to them: glibc's does,
 //! musl's does not.
 
-use std::cell::RefCell;
+use std::cell::OnceCell;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::protocol::reason::Reason;
 
 thread_local! {
     /// The runtime that the thread belongs to, if it was started in place of a fiber.
-    static MEMBER: RefCell<Option<Member>> = const { RefCell::new(None) };
+    static MEMBER: OnceCell<Member> = const { OnceCell::new() };
 }
 
 /// Keeps the runtime of a thread alive, and tells it of the thread's end.
@@ -52,7 +52,7 @@ impl Drop for Member {
 /// The runtime that the calling thread was started for, if it was. (In the child of a fork that
 /// runtime is the parent's, and nothing is started there.)
 pub(crate) fn runtime() -> Option<Arc<Shared>> {
-    let own = MEMBER.try_with(|member| Some(Arc::clone(&member.borrow().as_ref()?.0)));
+    let own = MEMBER.try_with(|member| Some(Arc::clone(&member.get()?.0)));
     own.ok().flatten().filter(|runtime| !runtime.is_of_parent())
 }
 
@@ -83,7 +83,8 @@ where
     let theirs = Arc::clone(&runtime);
     let body = move || {
         // The first of the thread's variables with a destructor, so the last to be dropped.
-        MEMBER.set(Some(Member(theirs)));
+        let first = MEMBER.with(|member| member.set(Member(theirs)).is_ok());
+        debug_assert!(first, "a thread is started once");
         me.note_standard(thread::current());
         current::adopt(me);
         me.reason.store(Reason::Runs as u8, Ordering::Relaxed);

@@ -74,7 +74,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Reason; 32] = [
+    pub(crate) const COUNT: usize = 32;
+
+    const ALL: [Reason; Reason::COUNT] = [
         Reason::NotStarted,
         Reason::Runs,
         Reason::Sleep,

@@ -295,42 +295,58 @@ fn give_up(me: FiberRef, ticket: Ticket, outcome: Outcome) -> Outcome {
 
 /// The common part of all waits but [`park_held`]: suspends the caller, whose wait has begun, until it has
 /// ended.
+///
+/// What most waits do not need is in functions of its own: the frames of a fiber that waits should fit on the
+/// page that its thread-local storage is on.
 fn wait(me: FiberRef, ticket: Ticket, plan: &Plan) -> Outcome {
-    let &Plan { reason, flags, deadline, limit } = plan;
-    if flags & BY_CANCEL != 0 {
+    if plan.flags & BY_CANCEL != 0 {
         let cancelled = me.cancel.is_sent();
-        if cancelled || (limit != NEVER && limit <= clock::now()) {
-            let interruption = if cancelled { Outcome::Cancelled } else { Outcome::TimedOut };
-            let outcome = give_up(me, ticket, interruption);
-            // A fiber that calls this in a loop must not keep all others from running.
-            yield_now();
-            return outcome;
+        if cancelled || (plan.limit != NEVER && plan.limit <= clock::now()) {
+            return interrupted_before(me, ticket, cancelled);
         }
     }
     match me.kind.get() {
-        Kind::Fiber => {
-            let carrier = carrier::of(me);
-            let timer = (deadline != NEVER).then(|| carrier.set_timer(deadline, me, ticket));
-            if carrier.must_not_switch() {
-                stand(me, ticket, deadline);
-            } else if !me.episode.is_woken() {
-                // SAFETY: `me` is the calling fiber, which may leave its stack now; its wait has begun.
-                unsafe { leave(me, Next::Park) };
-            }
-            if let Some((shard, key)) = timer {
-                if me.episode.outcome() != Outcome::TimedOut {
-                    without_parking(|| {
-                        // SAFETY: a shard is part of a carrier of the fiber's runtime, which lives as long
-                        // as its fibers.
-                        unsafe { (*shard).remove(key) };
-                    });
-                }
-            }
-        }
-        Kind::Thread => sleep_as_thread(me, ticket, deadline, reason),
+        Kind::Fiber if plan.deadline == NEVER => suspend(me, ticket, NEVER),
+        Kind::Fiber => suspend_until(me, ticket, plan.deadline),
+        Kind::Thread => sleep_as_thread(me, ticket, plan.deadline, plan.reason),
     }
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     me.episode.finish()
+}
+
+/// Gives up a wait that a cancellation, or else a [`timeout`](crate::timeout), had ended before it began.
+#[cold]
+#[inline(never)]
+fn interrupted_before(me: FiberRef, ticket: Ticket, cancelled: bool) -> Outcome {
+    let interruption = if cancelled { Outcome::Cancelled } else { Outcome::TimedOut };
+    let outcome = give_up(me, ticket, interruption);
+    // A fiber that calls this in a loop must not keep all others from running.
+    yield_now();
+    outcome
+}
+
+/// Suspends the calling fiber until its wait has been ended.
+#[inline(always)]
+fn suspend(me: FiberRef, ticket: Ticket, deadline: u64) {
+    if carrier::of(me).must_not_switch() {
+        stand(me, ticket, deadline);
+    } else if !me.episode.is_woken() {
+        // SAFETY: `me` is the calling fiber, which may leave its stack now; its wait has begun.
+        unsafe { leave(me, Next::Park) };
+    }
+}
+
+/// [`suspend`] with a timer that ends the wait at `deadline`.
+#[inline(never)]
+fn suspend_until(me: FiberRef, ticket: Ticket, deadline: u64) {
+    let (shard, key) = carrier::of(me).set_timer(deadline, me, ticket);
+    suspend(me, ticket, deadline);
+    if me.episode.outcome() != Outcome::TimedOut {
+        without_parking(|| {
+            // SAFETY: a shard is part of a carrier of the fiber's runtime, which lives as long as its fibers.
+            unsafe { (*shard).remove(key) };
+        });
+    }
 }
 
 /// [`wait`] for a plain thread: sleeps until the wait has been ended.

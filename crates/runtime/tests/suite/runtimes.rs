@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use carefree_runtime::{
-    Builder, Runtime, available_parallelism, current, metrics, park, run, sleep, spawn, yield_now,
+    Builder, Reason, Runtime, available_parallelism, current, kept_carriers, metrics, park, run,
+    sleep, spawn, waits_by_reason, yield_now,
 };
 
 use crate::common::{in_a_process, in_forced_mode, is_child, text, until, within_reason};
@@ -145,6 +146,15 @@ fn counts_count() {
     assert!(during.carriers > 0);
     assert!(during.spawned >= before.spawned);
     assert!(during.switches > 0 && during.parks > 0);
+    let waits = waits_by_reason();
+    let of = |reason| waits.iter().find(|(of, _)| *of == reason).map_or(0, |(_, count)| *count);
+    assert!(of(Reason::Sleep) > 0, "{waits:?}");
+    // Threads that wait, and fibers that do not leave their stacks, are not counted.
+    assert_eq!(of(Reason::Runs), 0, "{waits:?}");
+    assert!(waits.is_sorted_by_key(|(_, count)| std::cmp::Reverse(*count)), "{waits:?}");
+    // The monitor has seen a fiber that keeps its carrier.
+    runtime.run(|| while kept_carriers().1 == 0 {});
+    assert!(kept_carriers().0 > 0);
 }
 
 /// A variable has an invalid value: nothing starts, and the error names the variable.

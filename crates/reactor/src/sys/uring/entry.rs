@@ -22,10 +22,10 @@ fn length(bytes: usize) -> u32 {
     bytes.min(TRANSFER_MAX) as u32
 }
 
-/// The entry for `op`, without a token.
-pub(super) fn of(op: &Op) -> Entry {
+/// The entry for `op`, whose completion carries `token`.
+pub(super) fn of(op: &Op, token: u64) -> Entry {
     use types::Fd;
-    match *op {
+    let entry = match *op {
         Op::Read { fd, buffer, length: bytes, offset } => {
             opcode::Read::new(Fd(fd), buffer, length(bytes)).offset(offset).build()
         }
@@ -78,7 +78,8 @@ pub(super) fn of(op: &Op) -> Entry {
         Op::WaitId { kind, id, info, options } => {
             opcode::WaitId::new(kind, id, options).infop(info).build()
         }
-    }
+    };
+    entry.user_data(token)
 }
 
 /// The kernel's number for `op`.

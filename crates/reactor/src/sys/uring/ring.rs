@@ -107,7 +107,7 @@ impl Ring {
             return Err(Unsupported);
         }
         self.cancels.forget(token);
-        self.push(entry::of(op).user_data(token));
+        self.push(&entry::of(op, token));
         self.pending += 1;
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Ring {
     fn watch_unheld(&mut self) {
         if let Some(fd) = self.unheld.begin_to_watch() {
             let watch = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).multi(true);
-            self.push(watch.build().user_data(UNHELD));
+            self.push(&watch.build().user_data(UNHELD));
         }
     }
 
@@ -136,7 +136,7 @@ impl Ring {
             return;
         }
         self.cancels.cancelled(token);
-        self.push(cancel(token));
+        self.push(&cancel(token));
     }
 
     pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
@@ -166,7 +166,7 @@ impl Ring {
         if !self.watching {
             let bell = types::Fd(idle.bell().fd());
             let watch = opcode::PollAdd::new(bell, libc::POLLIN as u32).multi(true);
-            self.push(watch.build().user_data(BELL));
+            self.push(&watch.build().user_data(BELL));
             self.watching = true;
         }
         self.watch_unheld();
@@ -193,11 +193,11 @@ impl Ring {
     }
 
     /// Queues an entry; if the queue is full, submits it first.
-    fn push(&mut self, entry: Entry) {
-        if self.backlog.is_empty() && self.queue(&entry) {
+    fn push(&mut self, entry: &Entry) {
+        if self.backlog.is_empty() && self.queue(entry) {
             return;
         }
-        self.backlog.push_back(entry);
+        self.backlog.push_back(entry.clone());
         self.hand_over();
     }
 
@@ -361,7 +361,7 @@ impl Drop for Ring {
             while self.pending > 0 && self.cancelled_all != Some(-libc::EINVAL) {
                 // Repeatedly: see `cancels.rs`.
                 let all = types::CancelBuilder::any();
-                self.push(opcode::AsyncCancel2::new(all).build().user_data(CANCEL_ALL));
+                self.push(&opcode::AsyncCancel2::new(all).build().user_data(CANCEL_ALL));
                 self.hand_over();
                 self.sleep(Some(clock::now() + 1_000_000));
                 self.reap(&mut out);

@@ -1,0 +1,137 @@
+//! System calls that are not made: in a process of its own, where the kernel ends the program at such a call.
+
+use std::ffi::c_long;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use carefree_testing::again;
+
+use crate::common::*;
+
+/// Ends the process when the calling thread makes one of these calls.
+fn forbid(calls: &[c_long]) {
+    let step =
+        |code: u32, yes, no, k: u32| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
+    let mut filter = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    for call in calls {
+        filter.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, *call as u32));
+        filter.push(step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
+    }
+    filter.push(step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: a filter that lives as long as the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program, 0, 0), 0);
+    }
+}
+
+/// Runs the test `name` again in a process of its own; says whether this is it.
+fn is_alone(name: &str) -> bool {
+    if again::is_child() {
+        return true;
+    }
+    let output = again::in_a_process(&format!("frugal::{name}"), &[]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {told}", output.status);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    false
+}
+
+/// A connection whose first end is in non-blocking mode.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let server = listener.accept().unwrap().0;
+    server.set_nonblocking(true).unwrap();
+    (server, client)
+}
+
+/// Sends the beginning of a file, and receives it.
+fn pass(file: &File, (server, client): &mut (TcpStream, TcpStream), bytes: usize) {
+    let mut place: libc::off_t = 0;
+    let (to, from) = (server.as_raw_fd(), file.as_raw_fd());
+    // SAFETY: a place.
+    let sent = unsafe { libc::sendfile(to, from, &raw mut place, bytes) };
+    assert!(sent > 0 && sent as i64 == place, "{}", std::io::Error::last_os_error());
+    let mut received = vec![0; sent as usize];
+    client.read_exact(&mut received).unwrap();
+    assert!(received.iter().all(|byte| *byte == 7));
+}
+
+/// A server opens and sends the same files again and again: they are looked for in memory, page by page, once.
+#[test]
+fn a_file_that_was_sent_lately_is_not_looked_for_again() {
+    if !is_alone("a_file_that_was_sent_lately_is_not_looked_for_again") {
+        return;
+    }
+    const BYTES: usize = 60_000;
+    on_one_carrier(|| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[7; BYTES]).unwrap();
+        let mut byte = 0u8;
+        let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let flags = libc::RWF_NOWAIT;
+        // SAFETY: room for a byte. (By libc's name it would be Carefree's, which knows what to do without.)
+        let looked = unsafe {
+            libc::syscall(libc::SYS_preadv2, file.as_raw_fd(), &raw const part, 1, 0, 0, flags)
+        };
+        if looked != 1 {
+            return println!("skipped: no reads that do not wait here");
+        }
+        let mut connection = connection();
+        pass(file.as_file(), &mut connection, BYTES);
+        let (first, second) = (File::open(file.path()).unwrap(), File::open(file.path()).unwrap());
+        let looks = [libc::SYS_preadv2, libc::SYS_fstatfs, libc::SYS_lseek, libc::SYS_pread64];
+        forbid(&looks);
+        pass(&first, &mut connection, BYTES);
+        pass(&second, &mut connection, BYTES);
+        forbid(&[libc::SYS_fstat]);
+        pass(&second, &mut connection, BYTES);
+    });
+}
+
+/// An eventfd refuses to be written without waiting: that is tried once.
+#[test]
+fn a_write_that_cannot_be_tried_is_not_tried_again() {
+    if !is_alone("a_write_that_cannot_be_tried_is_not_tried_again") {
+        return;
+    }
+    on_one_carrier(|| {
+        let make = |flags| {
+            // SAFETY: the file is ours.
+            unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, flags | libc::EFD_CLOEXEC)) }
+        };
+        let (events, waiting) = (make(libc::EFD_NONBLOCK), make(0));
+        let write = |file: &OwnedFd, count: u64| {
+            // SAFETY: a count.
+            unsafe { libc::write(file.as_raw_fd(), (&raw const count).cast(), 8) }
+        };
+        let read = |file: &OwnedFd| {
+            let mut count = 0u64;
+            // SAFETY: room for a count.
+            assert_eq!(unsafe { libc::read(file.as_raw_fd(), (&raw mut count).cast(), 8) }, 8);
+            count
+        };
+        assert_eq!((write(&events, 1), write(&waiting, 1)), (8, 8));
+        // In blocking mode it waits until there is room.
+        const MOST: u64 = u64::MAX - 1;
+        assert_eq!(write(&waiting, MOST - 1), 8);
+        carefree::scope(|scope| {
+            let writer = scope.spawn(|| write(&waiting, 5));
+            carefree::yield_now();
+            assert!(!writer.is_finished());
+            assert_eq!(read(&waiting), MOST);
+            assert_eq!(writer.join().unwrap(), 8);
+        });
+        forbid(&[libc::SYS_pwritev2, libc::SYS_fstat]);
+        assert_eq!((write(&waiting, 2), read(&waiting)), (8, 7));
+        assert_eq!(write(&events, 2), 8);
+        assert_eq!(write(&events, MOST), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN));
+        assert_eq!(read(&events), 3);
+    });
+}
