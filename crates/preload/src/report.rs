@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use carefree_runtime::Metrics;
+use carefree_runtime::{Metrics, Reason};
 
-use crate::thread::record;
+use crate::thread::{exempt, record};
 
 const VARIABLE: &str = "CAREFREE_RUN_REPORT";
 
@@ -24,10 +24,10 @@ pub(crate) fn prepare() {
 
 extern "C" fn write() {
     let Some(file) = FILE.get() else { return };
-    let counts = figures();
+    let (counts, waits) = (figures(), carefree_runtime::waits_by_reason());
     let text = match file.extension().is_some_and(|extension| extension == "json") {
-        true => json(&counts),
-        false => text(&counts),
+        true => json(&counts, &waits),
+        false => text(&counts, &waits),
     };
     if let Err(error) = std::fs::write(file, text) {
         eprintln!("carefree: no report: {}: {error}", file.display());
@@ -37,7 +37,8 @@ extern "C" fn write() {
 /// What the report tells: a key, its meaning, the figure.
 type Figure = (&'static str, &'static str, u64);
 
-fn figures() -> [Figure; 9] {
+fn figures() -> [Figure; 12] {
+    let (used, kept_time) = carefree_runtime::kept_carriers();
     let Metrics { carriers, added, switches, parks, steals, missed, .. } =
         carefree_runtime::metrics();
     [
@@ -48,28 +49,40 @@ fn figures() -> [Figure; 9] {
             record::CREATED.load(Ordering::Relaxed),
         ),
         ("most", "of these, alive at once", record::MOST.load(Ordering::Relaxed)),
+        ("kept", "threads that `--threads-for` left threads", exempt::KEPT.load(Ordering::Relaxed)),
         ("switches", "switches from one to another", switches),
         ("waits", "waits in which a thread left its carrier", parks),
         ("carriers", "kernel threads that ran them, at the end", carriers as u64),
+        ("used", "kernel threads that ran them, the most at once", used as u64),
+        ("stuck_ms", "milliseconds for which threads kept carriers", kept_time / 1_000_000),
         ("added", "carriers added because threads kept all others", added),
         ("steals", "times a carrier took threads from another", steals),
         ("missed", "times a thread waited while a carrier slept: a fault of Carefree's", missed),
     ]
 }
 
-fn text(figures: &[Figure]) -> String {
+fn text(figures: &[Figure], waits: &[(Reason, u64)]) -> String {
     let mut text = String::new();
     for (_, meaning, figure) in figures {
         let _ = writeln!(text, "{figure:>12}  {meaning}");
     }
+    text += "Waits, by what a thread does in them:\n";
+    for (reason, count) in waits {
+        let _ = writeln!(text, "{count:>12}  {reason}");
+    }
     text
 }
 
-fn json(figures: &[Figure]) -> String {
+fn json(figures: &[Figure], waits: &[(Reason, u64)]) -> String {
     let mut text = String::from("{");
     for (index, (key, _, figure)) in figures.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
         let _ = write!(text, "{comma}\"{key}\": {figure}");
     }
-    text + "}\n"
+    text += ", \"waits_by_kind\": {";
+    for (index, (reason, count)) in waits.iter().enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        let _ = write!(text, "{comma}\"{reason:?}\": {count}");
+    }
+    text + "}}\n"
 }

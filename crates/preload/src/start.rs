@@ -8,7 +8,7 @@ use carefree_interpose::host::{self, Host};
 use carefree_runtime::hosted;
 
 use crate::thread::policy::Policy;
-use crate::thread::{self, record};
+use crate::thread::{self, exempt, record};
 use crate::{environment, report, signal};
 
 static HOST: Host = Host {
@@ -42,6 +42,7 @@ static AT_START: extern "C" fn() = {
             environment::leave_children_alone();
         }
         report::prepare();
+        exempt::prepare();
         host::set(&HOST);
     }
     at_start

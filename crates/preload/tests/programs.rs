@@ -9,25 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-/// The library. Cargo does not build it for these tests, which do not link it; so they have it built.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        // target/PROFILE/deps/test
-        let folder = test.parent().and_then(Path::parent).unwrap();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "carefree-preload", "--target-dir"]);
-        build.arg(folder.parent().unwrap());
-        if folder.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success());
-        folder.join("libcarefree.so")
-    })
-}
+use carefree_testing::artifact::preload;
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
@@ -38,7 +21,7 @@ fn run(command: &[&OsStr], carriers: Option<u32>) -> Output {
     let mut run = Command::new(command[0]);
     run.args(&command[1..]).env_remove("LD_PRELOAD");
     if let Some(carriers) = carriers {
-        run.env("LD_PRELOAD", library()).env("CAREFREE_CARRIERS", carriers.to_string());
+        run.env("LD_PRELOAD", preload()).env("CAREFREE_CARRIERS", carriers.to_string());
     }
     run.output().unwrap()
 }
@@ -149,6 +132,45 @@ fn threads_are_told_the_stacks_they_asked_for() {
 #[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");
+}
+
+/// `carefree run --threads-for`.
+#[test]
+fn threads_stay_threads_by_where_they_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, library) = (folder.path().join("program"), folder.path().join("libstarts.so.1"));
+    let compile = |arguments: &[&OsStr]| {
+        Command::new("cc").args(["-O1", "-pthread"]).args(arguments).status().map(|status| {
+            assert!(status.success());
+        })
+    };
+    let source = source("exempt.c");
+    let [shared, code, define, out] = ["-shared", "-fPIC", "-DLIBRARY", "-o"].map(OsStr::new);
+    if compile(&[shared, code, define, out, library.as_os_str(), source.as_os_str()]).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    let (library, source) = (library.as_os_str(), source.as_os_str());
+    for fixed in ["-pie", "-no-pie"] {
+        compile(&[OsStr::new(fixed), out, program.as_os_str(), source, library]).unwrap();
+        // Of the four functions, those that stay threads.
+        let told = |names: &str| {
+            let mut run = Command::new(&program);
+            run.env("LD_PRELOAD", preload()).env("CAREFREE_RUN_THREADS_FOR", names);
+            let output = run.output().unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(text.lines().count(), 4, "{text}");
+            let threads = text.lines().filter_map(|line| line.strip_suffix(" thread"));
+            threads.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(told("no_such_function"), "");
+        assert_eq!(told("hidden"), "hidden");
+        // Of a library's function, all that start there.
+        assert_eq!(told("inside"), "inside beside");
+        assert_eq!(told("libstarts.so"), "inside beside");
+        assert_eq!(told("libstart"), "");
+        assert_eq!(told("other, libstarts.so.1"), "other inside beside");
+    }
 }
 
 #[test]

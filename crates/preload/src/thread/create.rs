@@ -9,6 +9,7 @@ use carefree_runtime::standard::StartRoutine;
 use libc::{pthread_attr_t, pthread_t};
 
 use crate::start;
+use crate::thread::exempt;
 use crate::thread::frame::carefree_hosted_call;
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
@@ -96,7 +97,7 @@ unsafe fn create_hosted(
     attributes: *const pthread_attr_t,
     start: Start,
 ) -> Option<c_int> {
-    if start::is_ours(start.function) {
+    if start::is_ours(start.function) || exempt::is_exempt(start.function) {
         return None;
     }
     // SAFETY: as this function demands.

@@ -3,6 +3,7 @@
 mod affinity;
 mod cancel;
 mod create;
+pub(crate) mod exempt;
 mod exit;
 mod frame;
 mod identity;

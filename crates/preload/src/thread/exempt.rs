@@ -1,0 +1,149 @@
+//! Threads that stay the kernel's because the user says so: `carefree run --threads-for`.
+//!
+//! A name stands for a function, and then for the threads that start with it. A function of a library, or the
+//! file name of one, stands for all threads that start in that library. Functions are looked up as the loader
+//! does; those of the program that are not exported, in the program's own table of symbols.
+
+use std::ffi::{CStr, CString, c_void};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use carefree_context::mapped_file::MappedFile;
+use carefree_context::object::same_object;
+
+const VARIABLE: &str = "CAREFREE_RUN_THREADS_FOR";
+
+static NAMES: OnceLock<Vec<Name>> = OnceLock::new();
+
+/// Threads that stayed the kernel's for this reason.
+pub(crate) static KEPT: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug)]
+struct Name {
+    text: CString,
+    /// The address of the program's function of this name, without the place where the program is loaded.
+    in_program: Option<usize>,
+}
+
+/// Reads the names, which are separated by commas. To be called before the program's code runs.
+pub(crate) fn prepare() {
+    let Some(names) = carefree_settings::text(VARIABLE) else { return };
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names = names.filter_map(|name| {
+        let in_program = with_program(|file| symbol(file, name.as_bytes()));
+        Some(Name { text: CString::new(name).ok()?, in_program })
+    });
+    let _ = NAMES.set(names.collect());
+}
+
+/// Whether a thread that starts with `function` stays one of the kernel's.
+pub(crate) fn is_exempt(function: usize) -> bool {
+    let Some(names) = NAMES.get() else { return false };
+    let is_meant = names.iter().any(|name| name.means(function));
+    if is_meant {
+        KEPT.fetch_add(1, Ordering::Relaxed);
+    }
+    is_meant
+}
+
+impl Name {
+    fn means(&self, function: usize) -> bool {
+        let place = function as *const c_void;
+        // SAFETY: the name is a string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.text.as_ptr()) };
+        if found.cast_const() == place {
+            return true;
+        }
+        // SAFETY: zeros are such a structure, which the loader fills in if it knows the address.
+        let mut info = unsafe { std::mem::zeroed::<libc::Dl_info>() };
+        // SAFETY: room for the answer.
+        if unsafe { libc::dladdr(place, &raw mut info) } == 0 {
+            return false;
+        }
+        if info.dli_fbase.cast_const() == program() {
+            let base = if is_relocated() { info.dli_fbase as usize } else { 0 };
+            return self.in_program.is_some_and(|address| base.wrapping_add(address) == function);
+        }
+        if !found.is_null() && same_object(found, place) {
+            return true;
+        }
+        // SAFETY: the loader's string, which stays as long as the object.
+        let file = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
+        let file = Path::new(&*file).file_name().unwrap_or_default().to_string_lossy();
+        let wanted = self.text.to_string_lossy();
+        // Also without the number of its version.
+        file.strip_prefix(&*wanted).is_some_and(|rest| {
+            wanted.contains(".so") && (rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+}
+
+/// Where the program lies.
+fn program() -> *const c_void {
+    static PROGRAM: OnceLock<usize> = OnceLock::new();
+    *PROGRAM.get_or_init(|| {
+        // SAFETY: takes nothing; the answer is where the program's headers lie in memory.
+        let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as *const c_void;
+        // SAFETY: zeros are such a structure, which the loader fills in if it knows the address.
+        unsafe {
+            let mut info = std::mem::zeroed::<libc::Dl_info>();
+            if libc::dladdr(headers, &raw mut info) == 0 { 0 } else { info.dli_fbase as usize }
+        }
+    }) as *const c_void
+}
+
+/// Whether the program's symbols are relative to where it lies: it may lie anywhere.
+fn is_relocated() -> bool {
+    const ET_DYN: u16 = 3;
+    static RELOCATED: OnceLock<bool> = OnceLock::new();
+    *RELOCATED.get_or_init(|| {
+        with_program(|file| Some(number(file, 16, 2)? as u16 == ET_DYN)) == Some(true)
+    })
+}
+
+/// Calls `f` with the program's file.
+fn with_program<T>(f: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    let file = MappedFile::open(c"/proc/self/exe")?;
+    // SAFETY: `f` alone uses them, before the file is closed.
+    let found = f(unsafe { file.bytes() });
+    // SAFETY: once, and the bytes are not used any more.
+    unsafe { file.close() };
+    found
+}
+
+/// The number of so many bytes at `place`.
+fn number(file: &[u8], place: usize, bytes: usize) -> Option<u64> {
+    let mut number = [0; 8];
+    number[..bytes].copy_from_slice(file.get(place..place.checked_add(bytes)?)?);
+    Some(u64::from_le_bytes(number))
+}
+
+/// The address of a function by the table of symbols (`.symtab`) of an ELF file of this machine's kind.
+fn symbol(file: &[u8], name: &[u8]) -> Option<usize> {
+    const SYMTAB: u64 = 2;
+    const FUNCTION: u64 = 2;
+    const SYMBOL: usize = 24;
+    let field = |place: usize, bytes| number(file, place, bytes).map(|number| number as usize);
+    let (sections, size, count) = (field(40, 8)?, field(58, 2)?, field(60, 2)?);
+    let section = |index: usize| sections.checked_add(index.checked_mul(size)?);
+    for index in 0..count {
+        let header = section(index)?;
+        if number(file, header.checked_add(4)?, 4)? != SYMTAB {
+            continue;
+        }
+        let (begin, length) = (field(header + 24, 8)?, field(header + 32, 8)?);
+        let names = section(field(header + 40, 4)?)?;
+        let names = file.get(field(names.checked_add(24)?, 8)?..)?;
+        for place in (begin..begin.checked_add(length)?).step_by(SYMBOL) {
+            if number(file, place.checked_add(4)?, 1)? & 0xf != FUNCTION {
+                continue;
+            }
+            let own = names.get(field(place, 4)?..).unwrap_or_default();
+            if own.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0)) {
+                return field(place + 8, 8);
+            }
+        }
+    }
+    None
+}
