@@ -4,13 +4,12 @@ module units;
 import core.atomic;
 import core.memory : GC;
 import core.sync.event;
-import core.sync.semaphore;
 import core.sys.posix.sys.resource;
 import core.thread;
 import core.time;
 import orders : answer, Failed, Orders, roundLine, used;
-import std.algorithm : filter, map, min, sum;
-import std.array : array, join;
+import std.algorithm : map, min, sum;
+import std.array : join;
 import std.format : format;
 
 enum warmupUnits = 100;
@@ -54,9 +53,11 @@ Round runFibers(ulong units, ulong switches, void delegate() allAlive)
     round.create = now() - start;
     allAlive();
     start = now();
-    auto waiting = switches == 0 ? null : fibers;
-    while (waiting.length)
-        waiting = waiting.filter!resumed.array;
+    // Each waits as often as it has switches to make; the last turn takes it to its end. (An array of
+    // those that wait, made anew at every turn, would cost more than the switches.)
+    foreach (_; 0 .. switches)
+        foreach (fiber; fibers)
+            resumed(fiber);
     // What has ended keeps its stack, which is two mappings, until it is collected: three rounds of
     // 10,000 would be more than a process may have (vm.max_map_count).
     foreach (fiber; fibers)
@@ -73,14 +74,17 @@ Round runThreads(ulong units, ulong switches, void delegate() allAlive)
     Round round;
     shared ulong made;
     shared bool open;
-    auto born = new Semaphore(0);
+    shared ulong born;
+    auto crowd = Event(true, false);
     auto gate = Event(true, false);
 
     Thread unit(ulong number)
     {
         return new Thread({
             ulong switched = atomicLoad(open) ? 0 : 1;
-            born.notify();
+            // The last one wakes the program: to wake it for each would count as theirs.
+            if (atomicOp!"+="(born, 1) == units)
+                crowd.set();
             gate.wait();
             foreach (_; 1 .. switches)
             {
@@ -106,8 +110,7 @@ Round runThreads(ulong units, ulong switches, void delegate() allAlive)
                     "raise the limits on processes (ulimit -u, pids.max), or use --units");
         }
     }
-    foreach (_; 0 .. units)
-        born.wait();
+    crowd.wait();
     round.create = now() - start;
     allAlive();
     start = now();

@@ -35,9 +35,9 @@ feed(Count, Nutrients, Yields) ->
     %% The person that ate last: a yield after which it is still the same one made no switch.
     Last = atomics:new(1, []),
     Start = erlang:monotonic_time(nanosecond),
-    Eaters = [spawn_link(fun() -> Feeder ! {self(), eat(Person, Nutrients, Yields, Last)} end)
+    Eaters = [spawn_link(fun() -> Feeder ! {fed, eat(Person, Nutrients, Yields, Last)} end)
               || Person <- lists:seq(1, Count)],
-    Fed = [receive {Eater, Result} -> Result end || Eater <- Eaters],
+    Fed = [receive {fed, Result} -> Result end || _ <- Eaters],
     Time = erlang:monotonic_time(nanosecond) - Start,
     {Time, lists:sum([Made || {Made, _} <- Fed]), lists:sum([Eaten || {_, Eaten} <- Fed])}.
 

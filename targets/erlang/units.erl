@@ -56,14 +56,22 @@ run(Units, Switches, AllAlive) ->
     Start = clock(),
     All = [spawn_monitor(fun() -> unit(Main, Turn, Number, Switches) end)
            || Number <- lists:seq(1, Units)],
-    [receive {born, Process} -> ok end || {Process, _} <- All],
+    %% In whichever order they come: to wait for those of one process after the other is to look
+    %% through all that have come from the others, again and again.
+    [receive {born, _} -> ok end || _ <- All],
     Create = clock() - Start,
     AllAlive(),
     Again = clock(),
     [Process ! go || {Process, _} <- All],
-    Made = lists:sum([receive {'DOWN', Monitor, process, Process, {made, Switched}} -> Switched end
-                      || {Process, Monitor} <- All]),
+    Made = lists:sum([ended() || _ <- All]),
     {Create, clock() - Again, Made}.
+
+%% The switches of a unit that has ended.
+ended() ->
+    receive
+        {'DOWN', _, process, _, {made, Switched}} -> Switched;
+        {'DOWN', _, process, _, Reason} -> error(Reason)
+    end.
 
 unit(Main, Turn, Number, Switches) ->
     Main ! {born, self()},

@@ -72,18 +72,20 @@ def by_greenlets(people, yields):
         while not person.satisfied():
             person.bite()
             if yields:
-                feeder.switch()
+                feeder.switch(True)
+        return False
 
-    hungry = [(greenlet.greenlet(eat), (person,)) for person in people]
-    made = 0
+    # All begin before any goes on.
+    fed = [(greenlet.greenlet(eat), person) for person in people]
+    hungry = [one for one, person in fed if one.switch(person)]
+    made = len(hungry)
     while hungry:
-        left = []
-        for fiber, arguments in hungry:
-            fiber.switch(*arguments)
-            if not fiber.dead:
-                made += 1
-                left.append((fiber, ()))
-        hungry = left
+        before = made
+        for one in hungry:
+            made += one.switch()
+        # A list is made anew when some are full, and not at every bite.
+        if made - before < len(hungry):
+            hungry = [one for one in hungry if not one.dead]
     return made
 
 

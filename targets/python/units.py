@@ -33,15 +33,21 @@ class Failure(Exception):
 
 def run_threads(units, switches, all_alive):
     """One round: what it took to create and to run the units, and the switches they made."""
-    born = threading.Semaphore(0)
+    born = 0
+    count = threading.Lock()
+    crowd = threading.Event()
     opened = threading.Event()
     made = [0] * units
     turn = -1
 
     def unit(number):
-        nonlocal turn
-        born.release()
+        nonlocal born, turn
         switched = 0 if opened.is_set() else 1
+        # The last one wakes the program: to wake it for each would count as theirs.
+        with count:
+            born += 1
+            if born == units:
+                crowd.set()
         opened.wait()
         for _ in range(switches - 1):
             turn = number
@@ -64,8 +70,7 @@ def run_threads(units, switches, all_alive):
                 "raise the limits on processes (ulimit -u, pids.max), or use --units",
             )
         threads.append(thread)
-    for _ in range(units):
-        born.acquire()
+    crowd.wait()
     create = clock() - start
     all_alive()
     start = clock()
@@ -79,23 +84,26 @@ def run_greenlets(units, switches, all_alive):
     from greenlet import getcurrent, greenlet
 
     def unit():
-        resumer = getcurrent().parent
+        switch = getcurrent().parent.switch
         for _ in range(switches):
-            resumer.switch()
+            switch(True)
+        return False
 
+    # A switch that came back because the greenlet waits is one.
     made = 0
     start = clock()
     greenlets = [greenlet(unit) for _ in range(units)]
     for one in greenlets:
-        one.switch()
+        made += one.switch()
     create = clock() - start
     all_alive()
     start = clock()
-    while greenlets:
-        made += len(greenlets)
+    # Each waits as often as it has switches to make; the last turn takes it to its end.
+    for _ in range(switches):
         for one in greenlets:
-            one.switch()
-        greenlets = [one for one in greenlets if not one.dead]
+            made += one.switch()
+    # What has ended is freed in the round that made it.
+    del greenlets, one
     return create, clock() - start, made
 
 

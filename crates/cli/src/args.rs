@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::{Result, bail};
 use carefree_lab::report::Format;
 use carefree_workloads::fetch::Encoding;
-use carefree_workloads::named::Unknown;
+use carefree_workloads::named::{Unknown, list};
 use carefree_workloads::workload::Workload;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Tells which version, or which day, made a figure what it is.
     History(History),
+    /// Lists records, looks for damaged ones, and mends them.
+    #[command(subcommand)]
+    Records(Records),
     /// Tells whether fibers work here, how, and what limits them; or what `run` makes of a program.
     Doctor(Doctor),
     /// Runs a program whose threads become fibers.
@@ -71,6 +75,10 @@ pub(crate) struct Run {
     /// Have the programs that it starts run on fibers, too (the default).
     #[arg(long)]
     pub(crate) children: bool,
+
+    /// Leave threads that start with this function, or in its library or one of this file name, threads.
+    #[arg(long, value_name = "SYMBOL", value_delimiter = ',')]
+    pub(crate) threads_for: Vec<String>,
 
     /// At the end, write what was done to a file: as JSON if its name ends so, else as text.
     #[arg(long, value_name = "FILE")]
@@ -110,8 +118,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "RUNTIME[@NAME]=PATH")]
     pub(crate) with: Vec<String>,
 
-    /// A container image, as ruby:3.4, run with docker or podman.
-    #[arg(long = "image", value_name = "IMAGE")]
+    /// A container image, as ruby:3.4, run with docker or podman; one whose name tells no runtime, or
+    /// that needs a name, as ruby=own:dev or ruby@fork=own:dev.
+    #[arg(long = "image", value_name = "[RUNTIME[@NAME]=]IMAGE")]
     pub(crate) images: Vec<String>,
 
     /// A folder of targets besides ours; see docs/targets.md.
@@ -126,7 +135,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) samples: Option<u32>,
 
-    /// Units alive at once, in place of each workload's own number.
+    /// Units alive at once, in place of each workload's own number; not of feed and fetch.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
@@ -151,6 +160,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
+    /// What this run is of, as a commit's name: history has it in place of the date.
+    #[arg(long, value_name = "NAME", value_parser = label)]
+    pub(crate) label: Option<String>,
+
     /// Measure again what earlier runs have measured.
     #[arg(long)]
     pub(crate) force: bool,
@@ -164,6 +177,62 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     pub(crate) fetch: Fetch,
+
+    #[command(flatten)]
+    pub(crate) fleet: Fleet,
+}
+
+impl Bench {
+    /// The workloads to measure.
+    pub(crate) fn workloads(&self) -> Vec<Workload> {
+        let named = |workload: &Workload| match self.workloads.is_empty() {
+            true => workload.is_gated(),
+            false => self.workloads.contains(workload),
+        };
+        Workload::ALL.into_iter().filter(named).collect()
+    }
+
+    /// Refuses an option that none of the workloads has: it would be passed over in silence, and
+    /// the run would take minutes to measure something else.
+    ///
+    /// # Errors
+    /// One line that names the option and what has it.
+    pub(crate) fn check_options(&self) -> Result<()> {
+        let (feed, fetch) = (&self.feed, &self.fetch);
+        let given = [
+            ("--full", feed.full, Some(Workload::Feed)),
+            ("--people", !feed.people.is_empty(), Some(Workload::Feed)),
+            ("--nutrients", !feed.nutrients.is_empty(), Some(Workload::Feed)),
+            ("--requests", fetch.requests.is_some(), Some(Workload::Fetch)),
+            ("--latency", fetch.latency.is_some(), Some(Workload::Fetch)),
+            ("--body", fetch.body.is_some(), Some(Workload::Fetch)),
+            ("--encoding", fetch.encoding.is_some(), Some(Workload::Fetch)),
+            ("--read-size", fetch.read_size.is_some(), Some(Workload::Fetch)),
+            ("--units", self.units.is_some(), None),
+        ];
+        let workloads = self.workloads();
+        for (option, _, of) in given.into_iter().filter(|(_, is_given, _)| *is_given) {
+            let has = |workload: &Workload| match of {
+                Some(of) => *workload == of,
+                None => workload.is_gated(),
+            };
+            if workloads.iter().any(has) {
+                continue;
+            }
+            let measured: Vec<&str> = workloads.iter().map(|workload| workload.name()).collect();
+            let (measured, first) = (list(&measured), env!("CARGO_BIN_NAME"));
+            match of {
+                Some(of) => bail!(
+                    "{option} is an option of {of}, and this run measures {measured}: name it, as \
+                     in {first} bench {of} {option}"
+                ),
+                None => bail!(
+                    "{option} is no option of {measured}: feed has --people, fetch has --requests"
+                ),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What `feed` serves.
@@ -191,22 +260,71 @@ pub(crate) struct Fetch {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=4_000))]
     pub(crate) requests: Option<u64>,
 
-    /// Milliseconds until the server answers.
-    #[arg(long, value_name = "MS", default_value_t = 20, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=60_000))]
-    pub(crate) latency: u64,
+    /// Milliseconds until the server answers [default: 20].
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub(crate) latency: Option<u64>,
 
-    /// Bytes of the answer.
-    #[arg(long, value_name = "BYTES", default_value_t = 1024, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
-    pub(crate) body: u64,
+    /// Bytes of the answer [default: 1024].
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub(crate) body: Option<u64>,
 
-    /// How the answer is sent: with its length in the head, or in chunks.
-    #[arg(long, value_name = "ENCODING", default_value = "fixed", value_parser = named::<Encoding, _>(Encoding::ALL.map(Encoding::name)))]
-    pub(crate) encoding: Encoding,
+    /// How the answer is sent: with its length in the head, or in chunks [default: fixed].
+    #[arg(long, value_name = "ENCODING", value_parser = named::<Encoding, _>(Encoding::ALL.map(Encoding::name)))]
+    pub(crate) encoding: Option<Encoding>,
 
     /// Bytes a program reads at a time; 0 is the client's default, 1 reproduces byte-at-a-time
-    /// reads.
-    #[arg(long, value_name = "BYTES", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
-    pub(crate) read_size: u64,
+    /// reads [default: 0].
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub(crate) read_size: Option<u64>,
+}
+
+/// How a run is spread over several machines.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options for several machines (docs/fleet.md)")]
+pub(crate) struct Fleet {
+    /// Measure nothing, but write a file of tasks, which any number of machines may run; with
+    /// --task, the file that has the task.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Run this task of the plan, and leave its record in the folder of --record.
+    #[arg(long, value_name = "N", requires_all = ["plan", "record"], allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) task: Option<u32>,
+
+    /// What records call this machine, to tell it from others like it [default: its processor].
+    #[arg(long, value_name = "NAME", conflicts_with = "on")]
+    pub(crate) machine: Option<String>,
+
+    /// Have this engine run the tasks on several machines, and report on all of them; --plan then
+    /// names a plan that is there.
+    #[arg(long, value_name = "ENGINE", value_enum, conflicts_with = "task")]
+    pub(crate) on: Option<Engine>,
+
+    /// Slurm's partition [default: Slurm's own default].
+    #[arg(long, value_name = "NAME", requires = "on")]
+    pub(crate) partition: Option<String>,
+
+    /// The machines, as n1,m[2-40] [default: all of the partition].
+    #[arg(long, value_name = "LIST", requires = "on")]
+    pub(crate) nodes: Option<String>,
+
+    /// Let no other job run on a machine that measures [default: true].
+    #[arg(long, value_name = "BOOL", requires = "on", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) exclusive: Option<bool>,
+
+    /// Seconds to wait for machines that are down, once all others have finished.
+    #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 600, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    pub(crate) node_patience: u64,
+
+    /// A further option for sbatch, as --sbatch=--account=lab; may be given several times.
+    #[arg(long, value_name = "OPTION", requires = "on", allow_hyphen_values = true)]
+    pub(crate) sbatch: Vec<String>,
+}
+
+/// What runs the tasks of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    Slurm,
 }
 
 /// The help on names of records.
@@ -249,12 +367,38 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) fail_on_regression: Option<u32>,
 
+    /// Tell the outcome to a pipeline as well: junit writes a file of test cases, one for each figure
+    /// that both sides have; github prints annotations for figures that got worse.
+    #[arg(long, value_name = "junit=FILE|github", requires = "fail_on_regression")]
+    pub(crate) annotate: Vec<Annotate>,
+
     /// Let --fail-on-regression judge figures of different machines.
     #[arg(long, requires = "fail_on_regression")]
     pub(crate) across_machines: bool,
 
     #[command(flatten)]
     pub(crate) shown: Shown,
+}
+
+/// How a pipeline is told of the outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Annotate {
+    /// A file that JUnit might have written.
+    Junit(PathBuf),
+    /// Lines that GitHub Actions shows beside the change.
+    Github,
+}
+
+impl FromStr for Annotate {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Annotate, String> {
+        match text.split_once('=') {
+            None if text == "github" => Ok(Annotate::Github),
+            Some(("junit", file)) if !file.is_empty() => Ok(Annotate::Junit(file.into())),
+            _ => Err("it is junit=FILE or github".to_owned()),
+        }
+    }
 }
 
 /// The orders of `carefree history`.
@@ -267,6 +411,32 @@ pub(crate) struct History {
 
     #[command(flatten)]
     pub(crate) shown: Shown,
+}
+
+/// What to do with records.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Records {
+    /// Tells of each file what it has, and whether it is whole.
+    #[command(after_help = NAMES)]
+    List(Chosen),
+    /// Names each damaged line; ends with exit code 1 if there is one.
+    #[command(after_help = NAMES)]
+    Verify(Chosen),
+    /// Writes each damaged file anew without its damaged lines, and keeps the old one beside it.
+    #[command(after_help = NAMES)]
+    Repair(Chosen),
+}
+
+/// Which records.
+#[derive(Debug, Args)]
+pub(crate) struct Chosen {
+    /// Files, or folders of them [default: mine].
+    #[arg(value_name = "RECORD")]
+    pub(crate) records: Vec<String>,
+
+    /// The folder of your own records [default: carefree/records in your data folder].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// Where records are, and how to show them.
@@ -307,6 +477,15 @@ pub(crate) struct Doctor {
 pub(crate) enum DoctorFormat {
     Text,
     Json,
+}
+
+/// A name for a run: it stands below charts and in tables.
+fn label(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| !c.is_control() && !c.is_whitespace();
+    match text.chars().count() {
+        1..=64 if text.chars().all(is_plain) => Ok(text.to_owned()),
+        _ => Err("it is one word of at most 64 letters".to_owned()),
+    }
 }
 
 /// A parser for values with these names.

@@ -1,6 +1,7 @@
 //! `carefree bench`.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::fs;
@@ -15,16 +16,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, anyhow};
 use carefree_lab::course::Course;
 use carefree_lab::env::Environment;
+use carefree_lab::leftovers;
 use carefree_lab::noise::{Warning, WarningKind};
 use carefree_lab::plan::Plan;
+use carefree_lab::printable;
 use carefree_lab::process::Launch;
 use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
 use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
-use carefree_lab::targets::{self, Folders};
+use carefree_lab::targets::{self, Folders, Target};
 use carefree_lab::trial::Trial;
+use carefree_workloads::fetch::Settings;
 use carefree_workloads::workload::{Size, Workload};
 
 use crate::args::Bench;
@@ -45,26 +49,28 @@ pub(crate) fn bench(orders: &Bench) -> ExitCode {
     })
 }
 
-fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
+/// The targets there are: ours, and those in the folders that were named.
+pub(crate) fn read_targets(orders: &Bench) -> Result<(Folders, Vec<Target>), (u8, Error)> {
+    folders_are_there(&orders.targets).map_err(|error| (exit::USAGE, error))?;
+    let folders = Folders::open(&orders.targets).map_err(|error| (exit::FAILED, error))?;
+    let (targets, mistakes) = targets::read_all(folders.targets());
+    mistakes.iter().for_each(complain);
+    let hosting = hosting();
+    let targets = targets.into_iter().map(|target| target.hosted_by(hosting.as_ref())).collect();
+    Ok((folders, targets))
+}
+
+/// Takes the samples that were asked for, and keeps them.
+pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     let usage = |error| (exit::USAGE, error);
     let failed = |error| (exit::FAILED, error);
-    let format = orders
-        .format
-        .or_else(|| orders.out.as_deref().and_then(Format::of_file))
-        .unwrap_or(Format::Text);
-    let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
+    orders.check_options().map_err(usage)?;
     let program =
         env::current_exe().context("cannot tell where this program is").map_err(failed)?;
     let interrupted = catch_interrupts().map_err(failed)?;
 
     let mut bar = Bar::new();
-    folders_are_there(&orders.targets).map_err(usage)?;
-    let folders = Folders::open(&orders.targets).map_err(failed)?;
-    let (targets, mistakes) = targets::read_all(folders.targets());
-    mistakes.iter().for_each(complain);
-    let hosting = hosting();
-    let targets: Vec<_> =
-        targets.into_iter().map(|target| target.hosted_by(hosting.as_ref())).collect();
+    let (folders, targets) = read_targets(orders)?;
     let wishes = Wishes {
         runtimes: orders.runtimes.clone(),
         units: orders.unit.clone(),
@@ -72,7 +78,18 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
         images: orders.images.clone(),
     };
     bar.say("looking for runtimes".into());
+    // What runs on would disturb this run.
+    let left = leftovers::end();
+    if wishes.takes_all() {
+        targets::survey(&targets, &mut |waiting| bar.wait(waiting));
+    }
     let lineup = Lineup::find(&wishes, &targets).map_err(usage)?;
+    for (count, what) in [(left, "process"), (lineup.removed(), "container")] {
+        if count > 0 {
+            let what = format!("{what}{}", if count == 1 { "" } else { plural(what) });
+            bar.complain(&format!("ended {count} {what} that a run which was killed had left"));
+        }
+    }
     let sizes = sizes(orders, &program);
     let field = lineup.field(&sizes, &folders, &mut |runtime| {
         bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
@@ -89,13 +106,15 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
         )));
     }
     let mut plan = plan(orders, &sizes, field.kinds.clone());
-    let environment = Environment::capture();
+    let environment =
+        Environment { machine: orders.fleet.machine.clone(), ..Environment::capture() };
     let begun = RunFacts {
         seed: plan.seed,
         samples: plan.samples,
         quick: orders.quick,
         pinned: orders.pin,
         command: command_line(),
+        label: orders.label.clone(),
         runtimes: field.facts.clone(),
         ..RunFacts::default()
     };
@@ -117,8 +136,8 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     if let Some(line) = announcement(&plan).filter(|_| is_long || io::stderr().is_terminal()) {
         bar.complain(&line);
     }
+    carefree_lab::adopt_orphans();
     let kept = RefCell::new(kept);
-    let started = Instant::now();
     let mut outcome = Runner {
         launch: &|trial: &Trial| {
             field.launch(trial).unwrap_or_else(|| {
@@ -141,13 +160,33 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     .run(&plan);
     outcome.failed.extend(field.failed);
     let left_out = left_out(&outcome.left_out);
-    let notes = field.notes.into_iter().chain(left_out).collect();
-    let Finished { record, path, is_lost } = kept.into_inner().finish(environment, notes, outcome);
-    if let Some(path) = path.filter(|_| io::stderr().is_terminal()) {
-        complain(format_args!("recorded in {}", path.display()));
-    }
+    let notes = field.notes.into_iter().chain(left_out).chain(cut(&plan, &outcome.cut)).collect();
+    Ok(kept.into_inner().finish(environment, notes, outcome))
+}
 
+fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
+    let usage = |error| (exit::USAGE, error);
+    let failed = |error| (exit::FAILED, error);
+    let format = orders
+        .format
+        .or_else(|| orders.out.as_deref().and_then(Format::of_file))
+        .unwrap_or(Format::Text);
+    let out = orders.out.as_deref().map(Out::check).transpose().map_err(usage)?;
+    let started = Instant::now();
+    let Finished { record, path, is_lost } = take(orders)?;
     let interrupted = record.run.interrupted;
+    match path {
+        // After Ctrl-C the question is what of the run is left, wherever it is asked.
+        Some(path) if interrupted => complain(format_args!(
+            "broken off; recorded in {}; to go on from there: {}",
+            path.display(),
+            resuming()
+        )),
+        Some(path) if io::stderr().is_terminal() => {
+            complain(format_args!("recorded in {}", path.display()));
+        }
+        _ => {}
+    }
     if interrupted && record.results.is_empty() {
         return Err((exit::INTERRUPTED, anyhow!("broken off before the first sample")));
     }
@@ -170,7 +209,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
     }
     // In the other formats, or in a file, failures are easily overlooked.
     if orders.out.is_some() || format != Format::Text {
-        let about = [WarningKind::LeftOut, WarningKind::FewerUnits];
+        let about = [WarningKind::LeftOut, WarningKind::FewerUnits, WarningKind::Cut];
         for note in record.warnings.iter().filter(|warning| about.contains(&warning.kind)) {
             complain(format_args!("{} ({})", note.message, note.advice));
         }
@@ -190,7 +229,7 @@ fn measure(orders: &Bench) -> Result<ExitCode, (u8, Error)> {
 /// How long a run may take, with `--quick` and without. With `--samples` it takes as long as it
 /// takes.
 const QUICK: Duration = Duration::from_secs(50);
-const FULL: Duration = Duration::from_secs(14 * 60);
+const FULL: Duration = Duration::from_secs(19 * 60);
 /// With `feed`: it has hundreds of points.
 const SWEEP: Duration = Duration::from_secs(5 * 60);
 
@@ -202,7 +241,7 @@ fn plan(orders: &Bench, sizes: &Sizes, kinds: Vec<Trial>) -> Plan {
         None if sweeps && !orders.quick => (5, 1, Some(SWEEP)),
         // Odd: the median is then a sample, and the median rate one over the median time.
         None if orders.quick => (5, 1, Some(QUICK)),
-        None => (11, 2, Some(FULL)),
+        None => (11, 5, Some(FULL)),
     };
     let seed = orders.seed.unwrap_or_else(chance);
     Plan { least, budget, most: sizes.feed.most, ..Plan::new(kinds, samples, seed) }
@@ -230,10 +269,6 @@ fn announcement(plan: &Plan) -> Option<String> {
 
 fn sizes(orders: &Bench, program: &Path) -> Sizes {
     let size = if orders.quick { Size::Quick } else { Size::Full };
-    let named = |workload: &Workload| match orders.workloads.is_empty() {
-        true => workload.is_gated(),
-        false => orders.workloads.contains(workload),
-    };
     let mut feed = if orders.feed.full { Sweep::full() } else { Sweep::new(size) };
     if !orders.feed.people.is_empty() {
         feed.people.clone_from(&orders.feed.people);
@@ -243,13 +278,14 @@ fn sizes(orders: &Bench, program: &Path) -> Sizes {
     }
     let mut fetch = Course::new(size);
     fetch.requests = orders.fetch.requests.unwrap_or(fetch.requests);
-    fetch.read_size = orders.fetch.read_size;
-    fetch.server.latency = Duration::from_millis(orders.fetch.latency);
+    fetch.read_size = orders.fetch.read_size.unwrap_or(fetch.read_size);
+    let Settings { latency, body, encoding, .. } = &mut fetch.server;
+    *latency = orders.fetch.latency.map_or(*latency, Duration::from_millis);
     // The option's limit is below what an address can hold.
-    fetch.server.body = usize::try_from(orders.fetch.body).unwrap_or(usize::MAX);
-    fetch.server.encoding = orders.fetch.encoding;
+    *body = orders.fetch.body.map_or(*body, |b| usize::try_from(b).unwrap_or(usize::MAX));
+    *encoding = orders.fetch.encoding.unwrap_or(*encoding);
     Sizes {
-        workloads: Workload::ALL.into_iter().filter(named).collect(),
+        workloads: orders.workloads(),
         size,
         feed,
         fetch,
@@ -260,15 +296,29 @@ fn sizes(orders: &Bench, program: &Path) -> Sizes {
     }
 }
 
+fn plural(thing: &str) -> &'static str {
+    if thing.ends_with('s') { "es" } else { "s" }
+}
+
 /// The command line, as a person would type it.
-fn command_line() -> String {
-    let word = |word: String| match word.contains(|c: char| c.is_whitespace() || c == '\'') {
-        true => format!("'{}'", word.replace('\'', "'\\''")),
-        false => word,
+pub(crate) fn command_line() -> String {
+    command(env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
+}
+
+/// The command that goes on with this run. `--force` would begin anew.
+fn resuming() -> String {
+    let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    command(words.filter(|word| word != "--force"))
+}
+
+fn command(words: impl Iterator<Item = String>) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+~".contains(c);
+    let word = |word: String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     };
-    let words: Vec<String> =
-        env::args_os().skip(1).map(|given| word(given.to_string_lossy().into_owned())).collect();
-    format!("carefree {}", words.join(" "))
+    let words: Vec<String> = words.map(word).collect();
+    printable::line(&format!("carefree {}", words.join(" "))).into_owned()
 }
 
 /// A warning for each unit with points that would have taken too long.
@@ -299,6 +349,36 @@ fn left_out(points: &[(Trial, Duration)]) -> Vec<Warning> {
     units.into_iter().map(warning).collect()
 }
 
+/// A warning on what has fewer samples than the rest because each takes long; slowest first.
+fn cut(plan: &Plan, kinds: &[(Trial, u32, Duration)]) -> Option<Warning> {
+    const NAMED: usize = 8;
+    let mut kinds: Vec<_> = kinds.iter().collect();
+    kinds.sort_by_key(|(.., cost)| Reverse(*cost));
+    let names: Vec<String> = kinds
+        .iter()
+        .take(NAMED)
+        .map(|(trial, samples, cost)| format!("{trial} ({samples}, of {} each)", spoken(*cost)))
+        .collect();
+    let slowest = &kinds.first()?.0;
+    let more = match kinds.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let whole = plan.budget.map(|budget| format!(" of {}", spoken(budget))).unwrap_or_default();
+    Some(Warning {
+        kind: WarningKind::Cut,
+        message: format!(
+            "fewer than 5 samples for want of time{whole}: {}{more}",
+            names.join(", ")
+        ),
+        advice: format!(
+            "run again, which takes more of them, or take the time: carefree bench {} --runtime {} \
+             --unit '{}' --samples 5",
+            slowest.workload, slowest.runtime, slowest.unit
+        ),
+    })
+}
+
 /// A random seed. Six digits are enough to differ from run to run, and are easy to type.
 fn chance() -> u64 {
     // The standard library draws its hash keys from the system's randomness.
@@ -306,7 +386,7 @@ fn chance() -> u64 {
 }
 
 /// Has Ctrl-C end the run and not the program; a second one ends the program.
-fn catch_interrupts() -> Result<Arc<AtomicBool>, Error> {
+pub(crate) fn catch_interrupts() -> Result<Arc<AtomicBool>, Error> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
     ctrlc::set_handler(move || {

@@ -54,7 +54,10 @@ impl Kept {
         let mut store = None;
         if let Some(folder) = folder.or_else(record::default_folder) {
             match Store::open(&folder, Heading::new(environment.clone()), force) {
-                Ok(open) => store = Some(open),
+                Ok(open) => {
+                    open.damage().iter().for_each(complain);
+                    store = Some(open);
+                }
                 Err(error) => {
                     let place = folder.display();
                     let error =

@@ -3,6 +3,8 @@
 mod args;
 mod bench;
 mod doctor;
+mod files;
+mod fleet;
 mod kept;
 mod out;
 mod progress;
@@ -15,6 +17,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use carefree_lab::printable;
 use carefree_workloads::fetch::CountingAllocator;
 use clap::Parser;
 
@@ -24,10 +27,11 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Bench(orders) => bench::bench(&orders),
+        Command::Bench(orders) => fleet::bench(&orders),
         Command::Report(orders) => records::report(&orders),
         Command::Compare(orders) => records::compare(&orders),
         Command::History(orders) => records::history(&orders),
+        Command::Records(orders) => files::records(&orders),
         Command::Doctor(orders) => doctor::doctor(&orders),
         Command::Run(orders) => run::run(&orders),
         Command::Fibers => doctor::try_fibers(),
@@ -41,11 +45,14 @@ mod exit {
     pub(crate) const FAILED: u8 = 1;
     /// What was asked for makes no sense.
     pub(crate) const USAGE: u8 = 2;
+    /// The engine that is to run the tasks is not here, or refuses.
+    pub(crate) const ENGINE: u8 = 3;
     /// Broken off by Ctrl-C: 128 and the number of SIGINT.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
 /// Says on standard error, in one line, what went wrong.
 fn complain(what: impl std::fmt::Display) {
-    eprintln!("carefree: {what:#}");
+    // What others have said may have orders to the terminal in it.
+    eprintln!("carefree: {}", printable::line(&format!("{what:#}")));
 }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use carefree_lab::run::Progress;
+use carefree_lab::targets::Waiting;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::complain;
@@ -11,6 +12,9 @@ use crate::complain;
 /// How often a run writes a line where there is no terminal: often enough for a log that is
 /// followed, and never in a shorter run.
 const PACE: Duration = Duration::from_secs(30);
+
+/// How long a program may be silent before that is said where there is no terminal.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// What is shown of a run.
 #[derive(Debug)]
@@ -46,6 +50,34 @@ impl Bar {
         }
     }
 
+    /// Says what is waited for: on a terminal all the time, elsewhere now and then.
+    pub(crate) fn wait(&mut self, waiting: &Waiting) {
+        let Waiting { done, total, names, longest } = waiting;
+        match self {
+            Bar::Drawn(bar) => {
+                bar.set_length(*total as u64);
+                bar.set_position(*done as u64);
+                bar.set_message(waited_for(names));
+                bar.tick();
+            }
+            Bar::Told { last, .. } if *longest >= SILENCE && last.elapsed() >= SILENCE => {
+                *last = Instant::now();
+                complain(format_args!(
+                    "{done} of {total} have answered; waiting for {}",
+                    waited_for(names)
+                ));
+            }
+            Bar::Told { .. } => {}
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn end(&self) {
+        if let Bar::Drawn(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Says a line that stays, above the bar if there is one.
     pub(crate) fn complain(&self, line: &str) {
         match self {
@@ -76,6 +108,18 @@ impl Bar {
         }
     }
 
+    /// Shows how many tasks are done, and what is under way.
+    pub(crate) fn count(&mut self, done: usize, all: usize, what: String) {
+        match self {
+            Bar::Drawn(bar) => {
+                bar.set_length(all as u64);
+                bar.set_position(done as u64);
+                bar.set_message(what);
+            }
+            Bar::Told { .. } => self.tell(&format!("{done} of {all} tasks done; now {what}")),
+        }
+    }
+
     fn tell(&mut self, what: &str) {
         if let Some(line) = self.due(what) {
             complain(&line);
@@ -91,6 +135,15 @@ impl Bar {
             }
             _ => None,
         }
+    }
+}
+
+/// One of several, with how many more there are.
+fn waited_for(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     }
 }
 

@@ -9,7 +9,7 @@ use carefree_lab::metric;
 use carefree_lab::record::{self, Record};
 use carefree_lab::report::{self, Format};
 
-use crate::args::{Compare, History, Report, Shown};
+use crate::args::{Annotate, Compare, History, Report, Shown};
 use crate::out::Out;
 use crate::{complain, exit, terminal};
 
@@ -61,6 +61,15 @@ fn judge(orders: &Compare) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let worse = comparison.regressions(f64::from(percent));
+    for annotate in &orders.annotate {
+        match annotate {
+            Annotate::Junit(file) => {
+                Out::check(file)?.write(&report::junit(&comparison, &worse))?;
+            }
+            // On standard error, where the lines for people are: standard output is the report.
+            Annotate::Github => eprint!("{}", report::github(&worse)),
+        }
+    }
     for pair in &worse {
         complain(format_args!(
             "{} {}: {}",
@@ -84,12 +93,16 @@ fn done(outcome: Result<()>) -> ExitCode {
     }
 }
 
-/// The records of all names, in order.
+/// The records of all names, in order. What is damaged of them is told, and left out.
 fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
     let folder: Option<PathBuf> = shown.record.clone().or_else(record::default_folder);
-    let found: Result<Vec<Vec<Record>>> =
-        names.iter().map(|name| record::find(name, folder.as_deref())).collect();
-    Ok(found?.into_iter().flatten().collect())
+    let mut records = Vec::new();
+    for name in names {
+        let found = record::find(name, folder.as_deref())?;
+        found.damage.iter().for_each(complain);
+        records.extend(found.records);
+    }
+    Ok(records)
 }
 
 /// Renders, and writes the text to the file or to standard output.

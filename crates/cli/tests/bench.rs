@@ -219,7 +219,12 @@ fn long_run(more: &[&str]) -> Child {
     while samples.len() < 3 {
         let path = format!("/proc/{0}/task/{0}/children", child.id());
         let children = fs::read_to_string(path).expect("it runs");
-        samples.extend(children.split_whitespace().map(str::to_owned));
+        // Other children say which version they are.
+        let is_sample = |child: &&str| {
+            let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains("__sample")
+        };
+        samples.extend(children.split_whitespace().filter(is_sample).map(str::to_owned));
         assert!(started.elapsed() < Duration::from_secs(120), "no samples are taken");
         thread::sleep(Duration::from_millis(1));
     }
@@ -366,9 +371,16 @@ fn what_was_measured_is_kept_and_used_again() {
 fn a_run_that_was_broken_off_is_taken_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let records = folder.path().display().to_string();
-    let child = long_run(&["--record", &records]);
+    let child = long_run(&["--record", &records, "--force"]);
     interrupt(&child);
-    assert_eq!(child.wait_with_output().expect("it ends").status.code(), Some(130));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let said = stderr(&output);
+    let file =
+        fs::read_dir(folder.path()).expect("there").next().expect("a record").expect("there");
+    let resume = "; to go on from there: carefree bench switch --runtime rust --unit thread";
+    assert!(said.contains(&format!("recorded in {}{resume}", file.path().display())), "{said}");
+    assert!(!said.contains("--force"), "it would measure all of it anew: {said}");
     let output = run([
         "bench",
         "switch",

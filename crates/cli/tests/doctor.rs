@@ -186,6 +186,47 @@ fn ones_own_targets_are_looked_for_too() {
     assert!(stdout(&output).contains("apt install here-kit"), "{}", stdout(&output));
 }
 
+/// Programs that do not answer until all of them are asked.
+#[test]
+fn programs_that_do_not_answer_are_waited_for_at_the_same_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let barrier = folder.path().join("asked");
+    std::fs::create_dir(&barrier).expect("made");
+    for number in 0..8 {
+        let program = folder.path().join(format!("slow{number}"));
+        let script = format!(
+            "#!/bin/sh\nPATH=/usr/bin:/bin\ntouch {0}/{number}\n\
+             while [ \"$(ls {0} | wc -l)\" -lt 8 ]; do sleep 0.05; done\necho {number}.0\n",
+            barrier.display()
+        );
+        std::fs::write(&program, script).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("ours");
+    }
+    // Four of one target, and four with a target each.
+    let target = |name: &str, globs: &str| {
+        let text = format!(
+            "schema = 1\nname = \"{name}\"\ntitle = \"Slow {name}\"\npackage = \"none\"\n\
+             [find]\nglobs = [\"{}/{globs}\"]\nversion = [\"{{runtime}}\"]\n\
+             [programs.units]\nworkloads = [\"alloc\"]\nrun = [\"{{runtime}}\"]\n\
+             [units.thread]\nrole = \"thread\"\nwhat = \"a thread\"\n",
+            folder.path().display()
+        );
+        let place = folder.path().join("targets").join(name);
+        std::fs::create_dir_all(&place).expect("made");
+        std::fs::write(place.join("target.toml"), text).expect("written");
+    };
+    target("many", "slow[0-3]");
+    for number in 4..8 {
+        target(&format!("s{number}"), &format!("slow{number}"));
+    }
+    let targets = folder.path().join("targets").display().to_string();
+    let output = run(["doctor", "--format", "json", "--targets", &targets]);
+    let report: Value = serde_json::from_str(stdout(&output)).expect("JSON");
+    assert_eq!(check(&report, "Slow many")["value"], "0.0, 1.0, 2.0, 3.0");
+    assert_eq!(check(&report, "Slow s7")["value"], "7.0");
+}
+
 #[test]
 fn a_wrong_format_is_answered_with_the_right_ones() {
     let output = run(["doctor", "--format", "markdown"]);

@@ -18,6 +18,8 @@ const ENGINE: &str = r#"#!/bin/sh
 here=${0%/*}
 echo "$*" >> "$here/log"
 [ "$1" = version ] && { echo 4.3.1; exit 0; }
+[ "$1" = ps ] && { cat "$here/containers" 2>/dev/null; exit 0; }
+[ "$1" = rm ] && exit 0
 [ "$1 $2" = "--runtime runc" ] || { echo "crun: no such luck" >&2; exit 126; }
 shift 2
 case $1 in
@@ -27,7 +29,7 @@ esac
 shift
 while [ $# -gt 0 ]; do
     case $1 in
-    fake:*) shift; break ;;
+    fake:*|own/fork:*) shift; break ;;
     --name|--network|--ulimit|--security-opt|--volume|--env) shift 2 ;;
     *) shift ;;
     esac
@@ -153,6 +155,65 @@ fn a_runtime_in_an_image_is_measured_with_its_limits_lifted() {
 }
 
 #[test]
+fn an_image_of_ones_own_is_measured_under_a_name() {
+    if docker_answers() {
+        println!("skipped: docker answers before the engine of this test");
+        return;
+    }
+    let machine = Machine::new();
+    for (wish, version) in
+        [("fake@patch=own/fork:dev", "7.2 (patch)"), ("fake=own/fork:dev", "7.2 (own/fork:dev)")]
+    {
+        let output = machine.bench(wish);
+        assert!(output.status.success(), "{output:?}");
+        let samples = stdout(&output).lines().filter(|line| line.contains("\"type\":\"sample\""));
+        assert_eq!(samples.filter(|l| l.contains(&format!("\"{version}\""))).count(), 2);
+    }
+    let refusal = |wish: &str| {
+        let output = machine.bench(wish);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        stderr(&output).to_owned()
+    };
+    let line = refusal("own/fork:dev");
+    assert!(
+        line.ends_with("say which runtime it has, as in --image ruby=own/fork:dev\n"),
+        "{line}"
+    );
+    let line = refusal("fake@a b=own/fork:dev");
+    assert!(line.starts_with("carefree: --image fake@a b: a name has letters"), "{line}");
+    assert!(refusal("fak=own/fork:dev").starts_with("carefree: there is no runtime 'fak'"));
+    assert!(refusal("fake=").contains("behind the = stands the image"));
+}
+
+#[test]
+fn containers_of_runs_that_were_killed_are_removed() {
+    if docker_answers() {
+        println!("skipped: docker answers before the engine of this test");
+        return;
+    }
+    let machine = Machine::new();
+    assert!(machine.bench("fake:7").status.success());
+    let log = || fs::read_to_string(machine.top.path().join("log")).expect("it was asked");
+    let names: Vec<String> = log()
+        .lines()
+        .filter_map(|line| line.split("--name ").nth(1)?.split(' ').next().map(str::to_owned))
+        .collect();
+    // The lab that made these is gone; those of others, and of machines elsewhere, are left alone.
+    let others = ["carefree-web", "carefree-0123456789ab-4026531836-7-8-0", "postgres"];
+    let all: Vec<&str> = names.iter().map(String::as_str).chain(others).collect();
+    fs::write(machine.top.path().join("containers"), all.join("\n")).expect("written");
+    let output = machine.bench("fake:7");
+    assert!(output.status.success(), "{output:?}");
+    let removed: Vec<String> = log()
+        .lines()
+        .filter_map(|line| line.strip_prefix("rm --force ").map(str::to_owned))
+        .collect();
+    assert_eq!(removed, names);
+    let said = format!("ended {} containers that a run which was killed had left", names.len());
+    assert!(stderr(&output).contains(&said), "{output:?}");
+}
+
+#[test]
 fn no_engine_is_a_clear_message() {
     // The tests have nothing in PATH.
     let output = run(["bench", "switch", "--image", "ruby:3.4"]);
@@ -178,7 +239,8 @@ fn an_image_that_cannot_be_run_is_told_in_one_line() {
     };
     assert_eq!(
         told("other:1"),
-        "carefree: no target says that it is in an image 'other:1'; see docs/targets.md\n"
+        "carefree: no target says that it is in an image 'other:1': say which runtime it has, as in \
+         --image ruby=other:1\n"
     );
     let engine = ENGINE.replace("exec \"$@\"", "echo no such image >&2; exit 125");
     executable(&machine.top.path().join("podman"), &engine);

@@ -52,6 +52,19 @@ fn a_regression_is_named_and_ends_with_its_own_exit_code() {
     let output = compare(&old, &new, &["--fail-on-regression", "10"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(stderr(&output).contains("ruby 3.3 thread alloc time per unit: 3.6x slower"));
+    // A pipeline is told as well, by what it reads.
+    let junit = folder.path().join("compare.xml").display().to_string();
+    let told = format!("junit={junit}");
+    let gate = ["--fail-on-regression", "10", "--annotate", "github", "--annotate", &told];
+    let output = compare(&old, &new, &gate);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = stderr(&output);
+    assert!(said.contains("::error title=ruby 3.3 thread alloc time per unit"), "{said}");
+    let xml = fs::read_to_string(&junit).expect("written");
+    assert!(xml.contains("tests=\"1\" failures=\"1\"") && xml.contains("3.6x slower"), "{xml}");
+    let output = compare(&old, &new, &["--annotate", "github"]);
+    assert_eq!(output.status.code(), Some(2), "there is nothing to annotate: {output:?}");
+
     for (old, new, percent) in [(&old, &new, "400"), (&new, &old, "0")] {
         let output = compare(old, new, &["--fail-on-regression", percent]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -194,6 +207,79 @@ fn a_record_is_shown_in_every_format_and_kept_where_asked() {
     let output = run(["report", &one, "--out", &page]);
     assert!(output.status.success() && stdout(&output).is_empty(), "{output:?}");
     assert!(fs::read_to_string(&page).expect("written").starts_with("<!DOCTYPE html>"));
+}
+
+/// Damages a record: a line of zeros, as a file system leaves them that has lost a block.
+fn damage(path: &str, line: usize) {
+    let text = fs::read_to_string(path).expect("there");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines[line - 1] = "\0".repeat(40);
+    fs::write(path, lines.join("\n") + "\n").expect("written");
+}
+
+#[test]
+fn a_damaged_record_is_told_of_and_the_others_are_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mine = folder.path().display().to_string();
+    record(folder.path(), "a.jsonl", "3.2", 2, &CALM);
+    let damaged = record(folder.path(), "b.jsonl", "3.3", 2, &slower(3.6));
+    damage(&damaged, 5);
+    fs::write(folder.path().join("c.jsonl"), [0xff, 0xfe, 0x00]).expect("written");
+    for arguments in [
+        vec!["report", &mine],
+        vec!["history", &mine],
+        vec!["compare", "mine@3.2", "mine@3.3", "--record", &mine],
+    ] {
+        let output = run(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        let said = stderr(&output);
+        assert!(said.contains("b.jsonl: line 5 is damaged and left out: "), "{said}");
+        assert!(said.contains("c.jsonl: this is no record"), "{said}");
+        assert!(stdout(&output).contains("3.3"), "the other samples are there: {output:?}");
+    }
+
+    // What is damaged is listed, named, and mended once.
+    let list = run(["records", "list", &mine]);
+    let text = stdout(&list).to_owned();
+    for part in ["a.jsonl", "b.jsonl", "whole", "1 line damaged", "ruby 3.3", "this is no record"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let verify = run(["records", "verify", "--record", &mine]);
+    assert_eq!(verify.status.code(), Some(1), "{verify:?}");
+    let text = stdout(&verify);
+    assert!(text.contains("b.jsonl: line 5: ") && text.ends_with("1 file whole, 2 damaged\n"));
+    let before = fs::read(&damaged).expect("there");
+    let repair = run(["records", "repair", &mine]);
+    assert_eq!(repair.status.code(), Some(1), "nothing of one file can be saved: {repair:?}");
+    assert!(stdout(&repair).contains("b.jsonl: 1 damaged line left out"), "{repair:?}");
+    assert_eq!(fs::read(format!("{damaged}.damaged")).expect("as it was"), before);
+    let again = run(["records", "verify", &damaged]);
+    assert!(again.status.success(), "{again:?}");
+    let text = fs::read_to_string(&damaged).expect("there");
+    assert_eq!(text.lines().count(), 2 + 6, "{text}");
+    fs::remove_file(folder.path().join("c.jsonl")).expect("there");
+    let clean = run(["records", "repair", &mine]);
+    assert_eq!((clean.status.code(), stdout(&clean)), (Some(0), "0 files repaired\n"));
+}
+
+#[test]
+fn what_a_record_says_is_no_order_to_the_terminal_and_no_tag() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let evil = r"3.2 (\u001b[2J\u009b1m<script>x</script>)";
+    record(folder.path(), "a.jsonl", evil, 2, &CALM);
+    record(folder.path(), "b.jsonl", "3.3", 2, &slower(2.0));
+    let mine = folder.path().display().to_string();
+    for command in ["report", "history"] {
+        for format in ["text", "markdown", "csv", "html"] {
+            let output = run([command, &mine, "--format", format]);
+            assert!(output.status.success(), "{output:?}");
+            let text = stdout(&output);
+            assert!(text.contains("[2J"), "{command} {format}: {text}");
+            assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{command} {format}");
+            let is_marked_up = ["markdown", "html"].contains(&format);
+            assert!(!is_marked_up || !text.contains("<script>x"), "{command} {format}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -4,10 +4,10 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
-use support::{run, stderr, stdout};
+use carefree_testing::artifact;
+use support::{carefree, run, stderr, stdout};
 
 #[test]
 fn a_program_ends_as_without() {
@@ -70,17 +70,45 @@ fn a_program_whose_threads_stay_threads_is_run_unless_strict() {
 /// The doctor has fibers itself, and says whose they are.
 #[test]
 fn a_program_with_fibers_of_its_own_is_told_of() {
-    // Cargo does not build the library beside the program for these tests.
-    let folder = Path::new(env!("CARGO_BIN_EXE_carefree")).parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "carefree-preload", "--target-dir"]);
-    build.arg(folder.parent().unwrap());
-    if folder.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success());
+    artifact::preload();
     let output = run(["run", "/proc/self/exe", "doctor"]);
     assert!(output.status.success(), "{output:?}");
     assert!(stdout(&output).contains("\nnote  thread-local storage: threads\n"), "{output:?}");
     assert!(stdout(&output).contains("the program runs under `carefree run`"), "{output:?}");
+}
+
+#[test]
+fn threads_stay_threads_where_that_is_asked_for() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <unistd.h>
+        static void *begin(void *argument) { usleep(1000); return argument; }
+        int main(void) {
+            pthread_t thread;
+            return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.arg("-pthread").arg(&source).arg("-o").arg(&program).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    let report = folder.path().join("report.json");
+    let figure = |names: &[&str], key: &str| {
+        let mut command = carefree();
+        command.args(["run", "--strict", "--report"]).arg(&report);
+        names.iter().for_each(|name| _ = command.args(["--threads-for", name]));
+        let output = command.arg("--").arg(&program).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let report = fs::read_to_string(&report).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        report.pointer(key).and_then(serde_json::Value::as_u64)
+    };
+    assert_eq!((figure(&[], "/threads"), figure(&[], "/kept")), (Some(1), Some(0)));
+    assert_eq!(figure(&[], "/waits_by_kind/Sleep"), Some(1));
+    assert!(figure(&[], "/used") >= Some(1) && figure(&[], "/stuck_ms").is_some());
+    assert_eq!(figure(&["other", "begin"], "/kept"), Some(1));
 }

@@ -93,6 +93,36 @@ fn wrong_numbers_are_refused_by_their_option() {
 }
 
 #[test]
+fn an_option_that_no_workload_of_the_run_has_is_refused() {
+    assert_eq!(
+        refused(&["bench", "alloc", "--people", "3"]),
+        "carefree: --people is an option of feed, and this run measures alloc: name it, as in \
+         carefree bench feed --people"
+    );
+    let all = "alloc, switch, warm, throughput and parked";
+    for (option, value, of) in [
+        ("--full", None, "feed"),
+        ("--people", Some("3"), "feed"),
+        ("--nutrients", Some("3"), "feed"),
+        ("--requests", Some("3"), "fetch"),
+        ("--latency", Some("20"), "fetch"),
+        ("--body", Some("3"), "fetch"),
+        ("--encoding", Some("fixed"), "fetch"),
+        ("--read-size", Some("0"), "fetch"),
+    ] {
+        let arguments: Vec<&str> = ["bench", option].into_iter().chain(value).collect();
+        let said = refused(&arguments);
+        let start = format!("carefree: {option} is an option of {of}, and this run measures {all}");
+        assert!(said.starts_with(&start), "{said}");
+        let other = if of == "feed" { "fetch" } else { "feed" };
+        let arguments: Vec<&str> = ["bench", other, option].into_iter().chain(value).collect();
+        assert!(refused(&arguments).contains(&format!("measures {other}")), "{arguments:?}");
+    }
+    let said = refused(&["bench", "feed", "fetch", "--units", "5"]);
+    assert!(said.starts_with("carefree: --units is no option of feed and fetch"), "{said}");
+}
+
+#[test]
 fn an_unwritable_out_is_found_before_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();

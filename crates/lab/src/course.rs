@@ -91,9 +91,16 @@ pub(crate) fn check(trial: &Trial, account: &Account, tally: &Tally) -> Result<(
     let wrong = |message| Err(astray(message));
     let said = |key: &str| account.more.get(key).and_then(serde_json::Value::as_u64);
     let least = trial.parameters.units() * (trial.parameters.rounds() + trial.warmup);
+    let most = least + trial.parameters.units();
     match said("requests") {
         Some(requests) if requests < least => {
             return wrong(format!("the program made {requests} requests in place of {least}"));
+        }
+        // One more round may be for counting what is allocated.
+        Some(requests) if requests > most => {
+            return wrong(format!(
+                "the program made {requests} requests in place of {most} at most"
+            ));
         }
         Some(requests) if requests == tally.answered => {}
         Some(requests) => {
@@ -203,6 +210,8 @@ mod tests {
         let [alone, kept_alone, each, kept] = &trials()[..] else { panic!("four ways") };
         let few = complaint(each, &account(5), &tally(5, 5));
         assert_eq!(few, "the program made 5 requests in place of 30");
+        let many = complaint(each, &account(40), &tally(40, 40));
+        assert_eq!(many, "the program made 40 requests in place of 35 at most");
         let lies = complaint(each, &account(31), &tally(30, 30));
         assert!(lies.ends_with("made 31 requests; the server answered 30"), "{lies}");
         let silent = complaint(each, &Account::default(), &tally(30, 30));

@@ -20,6 +20,9 @@ use crate::sys;
 pub struct Environment {
     /// When the run began, UTC, as in RFC 3339.
     pub started: String,
+    /// What the machine is called, where it was named: tells it from others of its kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// The processor's model.
     pub cpu: Option<String>,
     /// Logical cores of the machine.
@@ -78,6 +81,7 @@ impl Environment {
         let governors = governors(Path::new("/sys/devices/system/cpu"));
         Environment {
             started: utc(SystemTime::now()),
+            machine: None,
             cpu: cpu_model(&cpuinfo),
             cores: cores(&line("/sys/devices/system/cpu/online").unwrap_or_default())
                 .unwrap_or_else(|| allowed_cores().len()),

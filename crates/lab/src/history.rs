@@ -13,6 +13,8 @@ use crate::version::version_key;
 pub struct Series<'a> {
     /// The figure at each point, with the time its record began.
     pub points: Vec<(&'a Measurement, &'a str)>,
+    /// What records are of, by the time they began, where that was told.
+    labels: BTreeMap<&'a str, &'a str>,
 }
 
 /// A step that changed a figure.
@@ -26,6 +28,8 @@ pub struct Step<'a> {
     pub between: (String, String),
     /// How the figure changed.
     pub change: Change,
+    /// Whether there are points between the two, none of which is a step.
+    pub drift: bool,
 }
 
 /// Steps in figures with samples are reported from this factor on, where a difference was shown:
@@ -40,6 +44,10 @@ type Point<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
 /// one that has most stands for all.
 pub fn series(records: &[Record]) -> Vec<Series<'_>> {
     type Key<'a> = (&'a str, &'a str, (usize, &'a str), &'a str, String);
+    let labels: BTreeMap<&str, &str> = records
+        .iter()
+        .filter_map(|r| Some((&*r.environment.started, r.run.label.as_deref()?)))
+        .collect();
     let mut found: BTreeMap<Key<'_>, Vec<Point<'_>>> = BTreeMap::new();
     for record in records {
         let machine = record::machine_name(&record.environment);
@@ -66,7 +74,7 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
         .map(independent)
         .map(|mut points| {
             points.sort_by_cached_key(|(m, started)| (version_key(&m.subject.version), *started));
-            Series { points }
+            Series { points, labels: labels.clone() }
         })
         .filter(|series| series.points.len() > 1)
         .collect()
@@ -89,34 +97,82 @@ fn independent(mut points: Vec<Point<'_>>) -> Vec<(&Measurement, &str)> {
 }
 
 impl<'a> Series<'a> {
+    /// What the record is of that began at this time; else the time.
+    pub fn moment(&self, started: &'a str) -> &'a str {
+        self.labels.get(started).copied().unwrap_or(started)
+    }
+
     /// The steps that changed the figure.
     pub fn steps(&self) -> Vec<Step<'a>> {
         let step = |pair: &[(&'a Measurement, &'a str)]| {
-            let [(old, then), (new, now)] = pair else { return None };
-            let change = Change::new(old, new);
-            let told = match change.verdict {
-                Verdict::Better | Verdict::Worse => change.factor() >= TESTED,
-                Verdict::Untested => change.factor() >= UNTESTED,
-                Verdict::NoneShown => false,
-            };
-            let (before, after) = (&old.subject.version, &new.subject.version);
-            let between = match before == after {
-                true => ((*then).to_owned(), (*now).to_owned()),
-                false => (before.clone(), after.clone()),
-            };
-            told.then_some(Step { old, new, between, change })
+            let [old, new] = pair else { return None };
+            self.step(*old, *new)
         };
         self.points.windows(2).filter_map(step).collect()
     }
 }
 
+impl<'a> Series<'a> {
+    /// Changes that no step tells of, because each between two points is too small: from the first
+    /// point after a step to the last before the next.
+    pub fn drifts(&self) -> Vec<Step<'a>> {
+        let steps: Vec<Step<'a>> = self.steps();
+        let is_step = |pair: &[(&'a Measurement, &'a str)]| {
+            steps
+                .iter()
+                .any(|step| std::ptr::eq(step.old, pair[0].0) && std::ptr::eq(step.new, pair[1].0))
+        };
+        let mut drifts = Vec::new();
+        let mut from = 0;
+        for to in 1..=self.points.len() {
+            if to < self.points.len() && !is_step(&self.points[to - 1..=to]) {
+                continue;
+            }
+            let (first, last) = (self.points[from], self.points[to - 1]);
+            // Two points have no drift: if they differed, that would be a step.
+            if to - from > 2 {
+                drifts.extend(self.step(first, last).map(|step| Step { drift: true, ..step }));
+            }
+            from = to;
+        }
+        drifts
+    }
+
+    /// The step from one point to another, if it is one.
+    fn step(
+        &self,
+        (old, then): (&'a Measurement, &'a str),
+        (new, now): (&'a Measurement, &'a str),
+    ) -> Option<Step<'a>> {
+        let change = Change::new(old, new);
+        let told = match change.verdict {
+            Verdict::Better | Verdict::Worse => change.factor() >= TESTED,
+            Verdict::Untested => change.factor() >= UNTESTED,
+            Verdict::NoneShown => false,
+        };
+        let (before, after) = (&old.subject.version, &new.subject.version);
+        let between = match before == after {
+            true => (self.moment(then).to_owned(), self.moment(now).to_owned()),
+            false => (before.clone(), after.clone()),
+        };
+        told.then_some(Step { old, new, between, change, drift: false })
+    }
+}
+
 impl Step<'_> {
+    /// Whether the figure got worse: beyond doubt, or where no samples tell by how much it did.
+    pub fn is_worse(&self) -> bool {
+        let grew = self.change.ratio > 1.0;
+        grew != self.new.quantity().more_is_better()
+    }
+
     /// `ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)`.
     pub fn sentence(&self) -> String {
-        let Step { old, new, between: (from, to), change } = self;
+        let Step { old, new, between: (from, to), change, drift } = self;
         let subject = &new.subject;
+        let how = if *drift { ", little by little" } else { "" };
         format!(
-            "{}: {} {} {} from {from} to {to} ({} to {})",
+            "{}: {} {} {} from {from} to {to}{how} ({} to {})",
             subject.runtime,
             subject.unit,
             what(new),
@@ -137,16 +193,29 @@ fn what(m: &Measurement) -> String {
     }
 }
 
-/// The steps of all figures, a sentence each, largest first. Rates are left out: each is
-/// the reciprocal of a time, and would say the same again.
+/// The steps and drifts of all figures, a sentence each: those for the worse first, for they are what
+/// is looked for, and of each the largest first. Rates are left out: each is the reciprocal of a time,
+/// and would say the same again. Of the process's own memory and the whole, which tell one change
+/// twice, the larger is told.
 pub fn sentences(records: &[Record]) -> Vec<String> {
     let all = series(records);
     let mut steps: Vec<Step<'_>> = all
         .iter()
-        .flat_map(Series::steps)
+        .flat_map(|series| series.steps().into_iter().chain(series.drifts()))
         .filter(|step| !step.new.quantity().more_is_better())
         .collect();
-    steps.sort_by(|a, b| b.change.factor().total_cmp(&a.change.factor()));
+    steps.sort_by(|a, b| {
+        let key = |step: &Step<'_>| (!step.is_worse(), -step.change.factor());
+        let ((one, first), (other, second)) = (key(a), key(b));
+        one.cmp(&other).then_with(|| first.total_cmp(&second))
+    });
+    let mut told = BTreeSet::new();
+    steps.retain(|step| {
+        let subject = &step.new.subject;
+        let topic = metric::topic(&subject.workload, &step.new.metric).to_owned();
+        let grew = step.change.ratio > 1.0;
+        told.insert((subject, topic, step.between.clone(), grew))
+    });
     steps.iter().map(Step::sentence).collect()
 }
 
@@ -177,6 +246,62 @@ mod tests {
         );
     }
 
+    /// Figures of one unit over versions, with seven samples each.
+    fn over_versions(metric: &str, values: &[f64]) -> Vec<Record> {
+        let record = |(at, value): (usize, &f64)| {
+            let subject = Subject {
+                runtime: "ruby".into(),
+                unit: "fiber".into(),
+                workload: "alloc".into(),
+                version: format!("3.{at}"),
+                ..Subject::default()
+            };
+            let samples: Vec<f64> = [0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03]
+                .iter()
+                .map(|noise| noise * value)
+                .collect();
+            let result = Measurement {
+                subject,
+                metric: metric.into(),
+                median: *value,
+                samples,
+                ..Measurement::default()
+            };
+            Record { results: vec![result], ..Record::default() }
+        };
+        values.iter().enumerate().map(record).collect()
+    }
+
+    #[test]
+    fn a_gradual_change_is_named_as_one() {
+        // Each is 4% more than the one before, which is too small for a step.
+        let slow = [100.0, 104.0, 108.0, 112.0, 117.0, 121.0, 126.0, 131.0, 137.0, 143.0];
+        let said = sentences(&over_versions("time_per_unit", &slow));
+        let expected = "ruby: fiber allocation 1.43x slower from 3.0 to 3.9, little by little (100 \
+                        ns to 143 ns)";
+        assert_eq!(said, [expected]);
+        // A step amid it is told by itself, and what is left on each side of it.
+        let stepped = [100.0, 104.0, 108.0, 200.0, 207.0, 214.0];
+        let said = sentences(&over_versions("time_per_unit", &stepped));
+        let starts = ["1.85x slower from 3.2 to 3.3 (", "1.08x slower from 3.0 to 3.2, little by"];
+        assert!(starts.iter().all(|s| said.iter().any(|line| line.contains(s))), "{said:#?}");
+        // There and back is no drift.
+        assert!(sentences(&over_versions("time_per_unit", &[100.0, 104.0, 100.0])).is_empty());
+    }
+
+    #[test]
+    fn own_memory_and_the_whole_are_told_once() {
+        let mut records = over_versions("memory_per_unit", &[100.0, 200.0]);
+        for (record, more) in
+            records.iter_mut().zip(over_versions("whole_memory_per_unit", &[150.0, 310.0]))
+        {
+            record.results.extend(more.results);
+        }
+        let said = sentences(&records);
+        assert_eq!(said.len(), 1, "{said:#?}");
+        assert!(said[0].starts_with("ruby: fiber memory, all told, 2.1x more"), "{said:#?}");
+    }
+
     #[test]
     fn one_version_over_time_is_told_by_its_dates() {
         let mut records = record::published();
@@ -192,6 +317,11 @@ mod tests {
         assert_eq!(said.len(), 2, "{said:#?}");
         let between = "switch 4.0x slower from 2026-01-01T00:00:00Z to 2026-02-01T00:00:00Z";
         assert!(said.iter().all(|line| line.contains(between)), "{said:#?}");
+        for (record, label) in records.iter_mut().zip(["1a2b3c", "4d5e6f"]) {
+            record.run.label = Some(label.into());
+        }
+        let said = sentences(&records);
+        assert!(said.iter().all(|line| line.contains("from 1a2b3c to 4d5e6f")), "{said:#?}");
     }
 
     #[test]

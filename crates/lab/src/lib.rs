@@ -12,18 +12,22 @@
 
 #![warn(missing_docs)]
 
+mod answer;
 pub mod compare;
 mod connections;
 pub mod course;
 pub mod env;
 pub mod history;
 pub mod hosted;
+pub mod leftovers;
 pub mod memory;
 pub mod metric;
 pub mod noise;
 pub mod number;
 pub mod plan;
+pub mod printable;
 pub mod process;
+mod proof;
 pub mod record;
 pub mod report;
 pub mod run;
@@ -34,3 +38,5 @@ mod sys;
 pub mod targets;
 pub mod trial;
 pub mod version;
+
+pub use sys::adopt_orphans;

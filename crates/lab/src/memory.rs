@@ -1,8 +1,10 @@
 //! What units cost in memory, by two counts.
 //!
-//! *Own* memory is the process's resident set, the figure the published tables quote. It leaves
-//! out what the kernel keeps for a thread: its kernel stack, its page tables, its `task_struct`.
-//! *Whole* memory has those too. Where the lab may make a control group for a sample, the group's
+//! *Own* memory is what the process's resident set has beside pages of files, such as code: those are
+//! shared with all that map the same file, the kernel takes them back when it needs room, and a
+//! control group counts only those that it was the first to touch. Own memory leaves out what the
+//! kernel keeps for a thread: its kernel stack, its page tables, its `task_struct`. *Whole* memory has
+//! those too, and so is never less. Where the lab may make a control group for a sample, the group's
 //! high-water mark is the whole and counts nothing but the sample. Elsewhere the growth of three
 //! figures of `/proc/meminfo` is added to the process's own; they are the whole machine's, so other
 //! activity shows in them. Each sample says which of the two it used.
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use carefree_workloads::groups::groups;
 use serde::{Deserialize, Serialize};
+
+use crate::{leftovers, sys};
 
 /// Bytes in use at three moments of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,17 @@ pub struct Footprint {
 }
 
 impl Footprint {
+    /// The same at all three moments.
+    fn of(bytes: u64) -> Footprint {
+        Footprint { base: bytes, rest: bytes, peak: bytes }
+    }
+
+    /// Raises the peak to what the resident set tells of it. The high-water mark does not tell what it
+    /// is made of: as many pages of files as there were at any time, `files`, are taken off.
+    fn see(&mut self, now: &Resident, files: u64) {
+        self.peak = self.peak.max(now.own).max(now.peak.saturating_sub(files));
+    }
+
     /// What the units took when all were alive and at rest.
     pub fn at_rest(&self) -> u64 {
         self.rest.saturating_sub(self.base)
@@ -55,12 +70,24 @@ pub enum Method {
 /// Both counts of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The process's resident set: `VmRSS`, and `VmHWM` for the peak.
+    /// The process's resident set without pages of files: `RssAnon` and `RssShmem`; for the peak,
+    /// what `VmHWM` has beyond `RssFile`.
     pub own: Footprint,
+    /// Pages of files in the resident set: `RssFile`. Nothing in records of before there was this
+    /// figure; in these `own` has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Footprint>,
     /// All memory, the kernel's part included; `None` where it could not be read.
     pub whole: Option<Footprint>,
     /// Where `whole` comes from.
     pub whole_method: Option<Method>,
+}
+
+impl Memory {
+    /// The most the resident set had, pages of files included.
+    pub fn most_resident(&self) -> u64 {
+        self.own.peak + self.files.map_or(0, |files| files.peak)
+    }
 }
 
 /// Follows the memory of a process, from outside: so all runtimes are measured in one way, and none
@@ -70,7 +97,10 @@ pub(crate) struct Meter {
     process: u32,
     source: Source,
     own: Footprint,
+    files: Footprint,
     whole: Option<Footprint>,
+    /// Threads of the process with all units alive.
+    threads: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -87,18 +117,23 @@ impl Meter {
             Some(cgroup) => Source::Cgroup(cgroup),
             None => Source::Meminfo,
         };
-        let mut meter = Meter { process, source, own: Footprint::default(), whole: None };
+        let (own, files) = (Footprint::default(), Footprint::default());
+        let mut meter = Meter { process, source, own, files, whole: None, threads: None };
         let (own, whole) = meter.now();
-        meter.own = Footprint { base: own.resident, rest: own.resident, peak: own.resident };
-        meter.whole = whole.map(|bytes| Footprint { base: bytes, rest: bytes, peak: bytes });
+        meter.own = Footprint::of(own.own);
+        meter.files = Footprint::of(own.files);
+        meter.whole = whole.map(Footprint::of);
         meter
     }
 
     /// Takes the figures with all units alive.
     pub(crate) fn all_alive(&mut self) {
         let (own, whole) = self.now();
-        self.own.rest = own.resident;
-        self.own.peak = own.peak.max(own.resident);
+        self.threads = own.threads;
+        self.files.rest = own.files;
+        self.files.peak = self.files.peak.max(own.files);
+        self.own.rest = own.own;
+        self.own.see(&own, self.files.peak);
         if let (Some(footprint), Some(bytes)) = (&mut self.whole, whole) {
             footprint.rest = bytes;
             footprint.peak = bytes;
@@ -107,10 +142,17 @@ impl Meter {
 
     /// Takes the high-water marks.
     pub(crate) fn finish(&mut self) {
-        self.own.peak = self.own.peak.max(resident(self.process).peak);
+        let own = resident(self.process);
+        self.files.peak = self.files.peak.max(own.files);
+        self.own.see(&own, self.files.peak);
         if let (Some(footprint), Source::Cgroup(cgroup)) = (&mut self.whole, &self.source) {
             footprint.peak = footprint.peak.max(cgroup.read(cgroup.version.peak).unwrap_or(0));
         }
+    }
+
+    /// How many threads the process had with all units alive, if that could be read.
+    pub(crate) fn threads(&self) -> Option<u64> {
+        self.threads
     }
 
     /// What was measured.
@@ -119,30 +161,47 @@ impl Meter {
             Source::Cgroup(cgroup) => cgroup.version.method,
             Source::Meminfo => Method::Meminfo,
         };
-        Memory { own: self.own, whole: self.whole, whole_method: self.whole.map(|_| method) }
+        let (own, whole, files) = (self.own, self.whole, Some(self.files));
+        Memory { own, files, whole, whole_method: self.whole.map(|_| method) }
     }
 
     fn now(&self) -> (Resident, Option<u64>) {
         let own = resident(self.process);
         let whole = match &self.source {
             Source::Cgroup(cgroup) => cgroup.read(cgroup.version.usage),
-            Source::Meminfo => kernel_share().map(|bytes| bytes + own.resident),
+            Source::Meminfo => kernel_share().map(|bytes| bytes + own.own),
         };
         (own, whole)
     }
 }
 
-/// The resident set of a process in bytes.
-#[derive(Clone, Copy, Debug, Default)]
+/// The resident set of a process in bytes, and its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Resident {
-    resident: u64,
+    /// What is not of files.
+    own: u64,
+    /// What is of files.
+    files: u64,
+    /// The most that both were together.
     peak: u64,
+    threads: Option<u64>,
 }
 
 fn resident(process: u32) -> Resident {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let bytes = |name| field(&status, name).unwrap_or(0);
-    Resident { resident: bytes("VmRSS"), peak: bytes("VmHWM") }
+    Resident::of(&fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default())
+}
+
+impl Resident {
+    /// What `/proc/PID/status` says.
+    fn of(status: &str) -> Resident {
+        let bytes = |name| field(status, name).unwrap_or(0);
+        Resident {
+            own: bytes("RssAnon") + bytes("RssShmem"),
+            files: bytes("RssFile"),
+            peak: bytes("VmHWM"),
+            threads: line(status, "Threads").and_then(|count| count.parse().ok()),
+        }
+    }
 }
 
 /// What the kernel keeps for all processes of the machine, in bytes.
@@ -155,9 +214,13 @@ fn kernel_share() -> Option<u64> {
 
 /// A `Name:   123 kB` line of /proc, in bytes.
 pub fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let kib: u64 = line(text, name)?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// What stands behind the name in a line of /proc.
+fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 /// A control group with nothing but one sample in it.
@@ -206,7 +269,7 @@ impl Group {
     /// Makes the group of this process's sample `number`, where one that counts memory can be had,
     /// which takes root or a delegated subtree.
     pub(crate) fn make(number: usize) -> Option<Group> {
-        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let name = format!("{PREFIX}{}-{number}", leftovers::mark());
         groups("self", "memory").into_iter().find_map(|parent| {
             sweep(&parent);
             let path = parent.join(&name);
@@ -243,16 +306,20 @@ impl Drop for Group {
     }
 }
 
-/// What the names of our groups begin with; the process that made them follows.
+/// What the names of our groups begin with; the mark of the lab that made them follows. A process
+/// number alone would be another lab's, too, where labs in several containers share the groups.
 const PREFIX: &str = "carefree-bench-";
 
 /// Removes the groups of labs that were killed and could not do so themselves.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let maker = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        let Some(maker) = maker else { continue };
-        if !Path::new("/proc").join(maker).exists() {
+        let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('-'));
+        let Some((maker, _number)) = name else { continue };
+        if leftovers::is_of_dead_lab(maker) {
+            // What its samples have left running would keep the group, and disturb ours.
+            let left = fs::read_to_string(entry.path().join("cgroup.procs")).unwrap_or_default();
+            left.lines().filter_map(|process| process.parse().ok()).for_each(sys::end);
             // A sample may still be ending in it; the next lab will find it empty.
             let _ = fs::remove_dir(entry.path());
         }
@@ -272,6 +339,7 @@ pub(crate) fn group_of(process: u32) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
     #[test]
     fn fields_of_proc_are_read_in_bytes() {
@@ -282,17 +350,68 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_files_are_not_the_units() {
+        let status = "VmHWM:\t  9000 kB\nVmRSS:\t  8000 kB\nRssAnon:\t  5000 kB\n\
+                      RssFile:\t  2900 kB\nRssShmem:\t  100 kB\nThreads:\t12\n";
+        let seen = Resident::of(status);
+        let kib = |count: u64| count * 1024;
+        let expected =
+            Resident { own: kib(5_100), files: kib(2_900), peak: kib(9_000), threads: Some(12) };
+        assert_eq!(seen, expected);
+        let mut own = Footprint::of(kib(100));
+        own.see(&seen, seen.files);
+        assert_eq!(own.peak, kib(6_100), "the mark without the files");
+    }
+
+    /// Tests that weigh this process take turns.
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        static WEIGHING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        WEIGHING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A process that reads code as its units begin: the control group that has charged it to an
+    /// earlier process does not count it, and neither does the process's own figure.
+    #[test]
+    fn whole_memory_is_not_less_than_own_where_files_are_mapped() {
+        let _alone = alone();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("code");
+        fs::write(&path, vec![1u8; 32 << 20]).expect("written");
+        let file = fs::File::open(&path).expect("there");
+        let size = std::num::NonZeroUsize::new(32 << 20).expect("not zero");
+        let mut meter = Meter::start(std::process::id(), None);
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_POPULATE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let code = unsafe { mmap(None, size, ProtFlags::PROT_READ, flags, &file, 0) };
+        let code = code.expect("mapped");
+        meter.all_alive();
+        // SAFETY: nothing refers to the mapping, which is whole.
+        unsafe { munmap(code, size.get()) }.expect("unmapped");
+        meter.finish();
+        let memory = meter.reading();
+        let files = memory.files.expect("a process has some");
+        assert!(files.at_rest() >= 31 << 20, "{memory:?}");
+        // Other tests run in this process.
+        assert!(memory.own.at_rest() < 16 << 20 && memory.own.at_peak() < 16 << 20, "{memory:?}");
+        assert!(memory.most_resident() >= memory.own.base + (31 << 20), "{memory:?}");
+    }
+
+    #[test]
     fn groups_of_labs_that_are_gone_are_removed_and_others_are_not() {
         let parent = tempfile::tempdir().expect("a folder");
-        let ours = format!("{PREFIX}{}-0", std::process::id());
-        // No process has this number: it is above the highest there can be.
-        let gone = format!("{PREFIX}4194305-7");
-        for name in [ours.as_str(), gone.as_str(), "system.slice"] {
+        let ours = format!("{PREFIX}{}-0", leftovers::mark());
+        let (here, _) = leftovers::mark().split_once('-').expect("it begins with the boot");
+        let (mine, _) = leftovers::mark().rsplit_once('-').expect("it ends with the start");
+        // This process's number, and an earlier start.
+        let gone = format!("{PREFIX}{mine}-1-7");
+        // Another namespace of process numbers, in which the lab may well live.
+        let elsewhere = format!("{PREFIX}{here}-7-4194305-1-7");
+        for name in [&*ours, &*gone, &*elsewhere, "system.slice"] {
             fs::create_dir(parent.path().join(name)).expect("a folder");
         }
         sweep(parent.path());
         let left = |name: &str| parent.path().join(name).exists();
-        assert!(left(&ours) && left("system.slice") && !left(&gone));
+        assert!(left(&ours) && left("system.slice") && left(&elsewhere) && !left(&gone));
     }
 
     #[test]
@@ -308,6 +427,7 @@ mod tests {
 
     #[test]
     fn the_meter_sees_memory_that_was_touched_and_keeps_the_peak() {
+        let _alone = alone();
         let mut meter = Meter::start(std::process::id(), None);
         let ballast = vec![1u8; 32 << 20];
         meter.all_alive();
@@ -315,7 +435,8 @@ mod tests {
         drop(ballast);
         meter.finish();
         let own = meter.reading().own;
-        let most = 40 << 20;
+        // The other tests of this process allocate meanwhile.
+        let most = 1 << 30;
         assert!((31 << 20..most).contains(&own.at_rest()), "{own:?}");
         assert!(own.at_peak() >= own.at_rest(), "{own:?}");
         assert_eq!(meter.reading().whole_method, Some(Method::Meminfo));

@@ -95,6 +95,9 @@ pub struct Figure {
     pub(crate) spoken: &'static str,
     /// The sentence that compares units by it.
     pub(crate) claim: Option<Claim>,
+    /// The figure of the same workload that it tells again, as a rate tells a time again: a change of
+    /// both is one change.
+    pub(crate) again: Option<Metric>,
 }
 
 impl Figure {
@@ -160,8 +163,8 @@ impl Topic {
 /// A figure that is in no chart and no sentence.
 const fn plain(workload: Workload, metric: Metric) -> Figure {
     let [chart, curve, column, spoken] = [""; 4];
-    let (value, leads, claim) = (None, false, None);
-    Figure { workload, metric, value, chart, leads, curve, column, spoken, claim }
+    let (value, leads, claim, again) = (None, false, None, None);
+    Figure { workload, metric, value, chart, leads, curve, column, spoken, claim, again }
 }
 
 /// Every figure, in the order of reports.
@@ -186,6 +189,7 @@ pub static FIGURES: [Figure; 21] = [
         chart: "Memory of a unit in the process alone",
         curve: "memory of a unit in the process",
         spoken: "memory",
+        again: Some(WHOLE_MEMORY_PER_UNIT),
         ..plain(Workload::Alloc, MEMORY_PER_UNIT)
     },
     Figure {
@@ -224,6 +228,7 @@ pub static FIGURES: [Figure; 21] = [
             Some(sample.switches_counted() as f64 / seconds)
         }),
         chart: "Switches in a second",
+        again: Some(TIME_PER_SWITCH),
         ..plain(Workload::Switch, SWITCHES_PER_SECOND)
     },
     Figure {
@@ -261,12 +266,14 @@ pub static FIGURES: [Figure; 21] = [
         value: Some(|sample| Some(sample.account.units as f64 / (last_round_ms(sample)? / 1e3))),
         chart: "Units that come to their end in a second",
         leads: true,
+        again: Some(TIME),
         ..plain(Workload::Throughput, UNITS_PER_SECOND)
     },
     Figure {
         value: Some(|sample| per_unit(sample, sample.crowd_memory()?.own.at_rest())),
         chart: "Memory of a parked unit in the process alone",
         spoken: "memory when parked",
+        again: Some(WHOLE_MEMORY_PER_UNIT),
         ..plain(Workload::Parked, MEMORY_PER_UNIT)
     },
     Figure {
@@ -291,9 +298,10 @@ pub static FIGURES: [Figure; 21] = [
     },
     Figure {
         value: Some(|sample| Some(sample.account.units as f64 / (median_round_ms(sample)? / 1e3))),
+        again: Some(TIME),
         ..plain(Workload::Fetch, REQUESTS_PER_SECOND)
     },
-    plain(Workload::Fetch, ITERATIONS_PER_SECOND),
+    Figure { again: Some(TIME), ..plain(Workload::Fetch, ITERATIONS_PER_SECOND) },
     Figure { chart: "Memory allocated on the way", ..plain(Workload::Fetch, BYTES_ALLOCATED) },
     plain(Workload::Fetch, OBJECTS_ALLOCATED),
     plain(Workload::Fetch, BYTES_RETAINED),
@@ -304,7 +312,7 @@ pub static FIGURES: [Figure; 21] = [
     },
     Figure {
         // What the runtime itself takes is part of what one pays, warm-up or not.
-        value: Some(|sample| Some(sample.memory.as_ref()?.own.peak as f64)),
+        value: Some(|sample| Some(sample.memory.as_ref()?.most_resident() as f64)),
         chart: "Most memory in use",
         ..plain(Workload::Fetch, PEAK_MEMORY)
     },
@@ -332,6 +340,11 @@ pub fn of(workload: Workload) -> impl Iterator<Item = &'static Figure> {
 /// The figure that a record names, if it is one of ours.
 pub(crate) fn find(workload: &str, metric: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|figure| figure.name() == (workload, metric))
+}
+
+/// What a figure tells of: itself, or the figure that it tells again.
+pub(crate) fn topic<'a>(workload: &str, metric: &'a str) -> &'a str {
+    find(workload, metric).and_then(|figure| figure.again).map_or(metric, |again| again.name)
 }
 
 /// Its place in reports among the figures of its workload; unknown ones come last, by name.
@@ -392,6 +405,20 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// A value of a few samples with its unit: two digits, and the mark.
+    pub(crate) fn show_rough(self, value: f64) -> String {
+        let shown = match self {
+            Quantity::Nanoseconds => number::rough_duration(value),
+            Quantity::Milliseconds => number::rough_duration(value * 1e6),
+            Quantity::Bytes => number::rough_size(value),
+            Quantity::Rate(_) => format!("{}/s", number::two_digits(value)),
+            Quantity::Time | Quantity::Count(_) => number::two_digits(value),
+        };
+        format!("{shown}{}", number::MARK)
+    }
+}
+
 /// A metric's name in a sentence: `time per unit`.
 pub fn spoken(metric: &str) -> String {
     metric.replace('_', " ")
@@ -407,6 +434,10 @@ mod tests {
             let Figure { workload, metric, .. } = figure;
             assert_eq!(rank(workload.name(), metric.name).0, at, "{workload} {}", metric.name);
             assert_eq!(Quantity::of(metric.name), metric.quantity, "{}", metric.name);
+        }
+        for figure in &FIGURES {
+            let topic = topic(figure.workload.name(), figure.metric.name);
+            assert!(find(figure.workload.name(), topic).is_some_and(|of| of.again.is_none()));
         }
         for workload in Workload::ALL {
             assert!(of(workload).any(|figure| figure.value.is_some()), "{workload}");

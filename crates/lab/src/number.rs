@@ -1,7 +1,18 @@
 //! Numbers as people read them.
 
+/// What stands for a value that is no number.
+const NONE: &str = "–";
+/// From here on digits before the point would be made up, and push all else off the page.
+const HUGE: f64 = 1e15;
+
 /// `1234567.891` with one digit: `1,234,567.9`.
 pub(crate) fn grouped(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return NONE.to_owned();
+    }
+    if value.abs() >= HUGE {
+        return format!("{value:.2e}");
+    }
     let plain = format!("{value:.digits$}");
     let (sign, plain) = plain.split_at(usize::from(plain.starts_with('-')));
     let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
@@ -20,24 +31,69 @@ pub(crate) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Nanoseconds as microseconds.
-pub(crate) fn micros(ns: f64, digits: usize) -> String {
-    grouped(ns / 1e3, digits)
-}
-
 /// Nanoseconds as microseconds, with the three digits that tell how far off a figure may be.
 pub(crate) fn rough_micros(ns: f64) -> String {
     let value = ns / 1e3;
     if value <= 0.0 {
         return "0".into();
     }
+    if !value.is_finite() || value >= HUGE {
+        return grouped(value, 0);
+    }
     let place = value.log10().floor() as i32;
     let step = 10f64.powi(place - 2);
     grouped((value / step).round() * step, usize::try_from(2 - place).unwrap_or(0))
 }
 
+/// With fewer samples than this, nothing tells how far off a figure may be.
+pub(crate) const FEW: usize = 3;
+
+/// Stands behind figures of fewer samples.
+pub(crate) const MARK: char = '*';
+
+/// Whether a figure rests on so few samples. (Published ones tell of none, and stand.)
+pub(crate) fn is_few(samples: usize) -> bool {
+    (1..FEW).contains(&samples)
+}
+
+/// A value with the digits that mean something, and `most` after the point: to the second one of how
+/// far the ends of its interval are from it. Of a few samples it has two, and the mark.
+pub(crate) fn precise(
+    value: f64,
+    interval: Option<(f64, f64)>,
+    samples: usize,
+    most: usize,
+) -> String {
+    if is_few(samples) {
+        return format!("{}{MARK}", to_place(value, place_of(value) - 1, most));
+    }
+    let reach = interval.map_or(0.0, |(low, high)| (high - value).max(value - low));
+    if samples == 0 || reach <= 0.0 {
+        return grouped(value, most);
+    }
+    // However far off, two digits of the value itself.
+    to_place(value, (place_of(reach) - 1).min(place_of(value) - 1), most)
+}
+
+/// The power of ten of a value's first digit.
+fn place_of(value: f64) -> i32 {
+    if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 }
+}
+
+/// A value rounded to a power of ten, or to `most` digits after the point.
+fn to_place(value: f64, place: i32, most: usize) -> String {
+    if place < 0 {
+        return grouped(value, usize::try_from(-place).unwrap_or(0).min(most));
+    }
+    let step = 10f64.powi(place);
+    grouped((value / step).round() * step, 0)
+}
+
 /// How many times: `310x`, `13x`, `4.5x`, as many digits as mean something.
 pub(crate) fn times(ratio: f64) -> String {
+    if !ratio.is_finite() {
+        return NONE.to_owned();
+    }
     if ratio >= 99.5 {
         // Two digits; the third is noise.
         let step = 10f64.powf(ratio.log10().floor() - 1.0);
@@ -51,40 +107,59 @@ pub(crate) fn times(ratio: f64) -> String {
 
 /// How many times, for factors that may be close to one: `3.6x`, `1.65x`.
 pub(crate) fn factor(factor: f64) -> String {
-    if factor < 1.995 { format!("{factor:.2}x") } else { times(factor) }
+    if factor.is_finite() && factor < 1.995 { format!("{factor:.2}x") } else { times(factor) }
 }
 
 /// A ratio in a table: one digit, as the published tables have it.
 pub(crate) fn ratio(value: f64) -> String {
+    if !value.is_finite() {
+        return NONE.to_owned();
+    }
     format!("{}x", grouped(value, 1))
 }
 
 /// Three digits with the unit that suits them: `26.1 ns`, `4.41 µs`, `56.2 ms`.
 pub(crate) fn duration(ns: f64) -> String {
-    scaled(ns, 1e3, ["ns", "µs", "ms", "s"])
+    scaled(ns, 1e3, ["ns", "µs", "ms", "s"], three_digits)
 }
 
 /// `4.41 KiB`.
 pub(crate) fn size(bytes: f64) -> String {
     match bytes < 1024.0 {
         true => format!("{bytes:.0} B"),
-        false => scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB"]),
+        false => scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB"], three_digits),
     }
 }
 
+/// Two digits with the unit that suits them: `2.4 ms`.
+pub(crate) fn rough_duration(ns: f64) -> String {
+    scaled(ns, 1e3, ["ns", "µs", "ms", "s"], two_digits)
+}
+
+/// `7.3 MiB`.
+pub(crate) fn rough_size(bytes: f64) -> String {
+    scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB"], two_digits)
+}
+
+/// A value with the first two digits.
+pub(crate) fn two_digits(value: f64) -> String {
+    to_place(value, place_of(value) - 1, 3)
+}
+
 /// A value in the first of these units, of which each is `step` of the one before.
-fn scaled(mut value: f64, step: f64, units: [&str; 4]) -> String {
+fn scaled(mut value: f64, step: f64, units: [&str; 4], digits: fn(f64) -> String) -> String {
     let mut at = 0;
     while value >= step && at + 1 < units.len() {
         value /= step;
         at += 1;
     }
-    format!("{} {}", three_digits(value), units[at])
+    format!("{} {}", digits(value), units[at])
 }
 
 /// A value with the three digits that count.
 pub fn three_digits(value: f64) -> String {
     match value {
+        v if !v.is_finite() => NONE.to_owned(),
         v if v < 0.995 => format!("{v:.3}"),
         v if v < 9.995 => format!("{v:.2}"),
         v if v < 99.95 => format!("{v:.1}"),
@@ -112,6 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_number_is_not_shown_as_one() {
+        for none in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for text in [times(none), ratio(none), factor(none), grouped(none, 3), rate(none)] {
+                assert_eq!(text, "–");
+            }
+            assert!(!duration(none).contains(|c: char| c.is_ascii_digit()), "{}", duration(none));
+        }
+        for text in [grouped(1e300, 3), duration(1e300), size(1e300), times(1e300), rate(1e300)] {
+            assert!(text.chars().count() < 20, "{text}");
+        }
+        assert_eq!(grouped(1e300, 0), "1.00e300");
+        assert!(rough_micros(1e300).len() < 20, "{}", rough_micros(1e300));
+    }
+
+    #[test]
     fn ratios_have_the_digits_that_mean_something() {
         assert_eq!(times(1.04), "1.0x");
         assert_eq!(times(4.46), "4.5x");
@@ -121,6 +211,30 @@ mod tests {
         assert_eq!(times(312.4), "310x");
         assert_eq!(times(12_345.0), "12,000x");
         assert_eq!(ratio(18.74), "18.7x");
+    }
+
+    #[test]
+    fn digits_follow_precision() {
+        let of = |value: f64, reach: f64, most| {
+            precise(value, Some((value - reach, value + reach / 2.0)), 11, most)
+        };
+        assert_eq!(of(10.291, 2.07, 3), "10.3");
+        assert_eq!(of(163.608, 16.6, 3), "164");
+        assert_eq!(of(4.642, 0.04, 3), "4.642", "never more than asked for");
+        assert_eq!(of(26_626.271, 4_074.0, 3), "26,600");
+        assert_eq!(of(4_405.1, 93.0, 0), "4,405");
+        assert_eq!(of(0.033_3, 0.004_6, 4), "0.0333");
+        assert_eq!(of(5.4, 90.0, 3), "5.4", "two digits of what is very far off");
+        // One sample says nothing of how far off it is.
+        assert_eq!(precise(2_380.706, Some((2_380.706, 2_380.706)), 1, 3), "2,400*");
+        assert_eq!(precise(0.581_2, None, 2, 4), "0.58*");
+        // All alike, and published.
+        assert_eq!(precise(4_139.5, Some((4_139.5, 4_139.5)), 11, 1), "4,139.5");
+        assert_eq!(precise(2_380.706, None, 0, 3), "2,380.706");
+        assert_eq!(precise(0.0, Some((0.0, 0.0)), 1, 3), "0.0*");
+        assert_eq!(rough_duration(2_380_706.0), "2.4 ms");
+        assert_eq!(rough_size(8_611_072.0), "8.2 MiB");
+        assert_eq!(two_digits(88_621.2), "89,000");
     }
 
     #[test]

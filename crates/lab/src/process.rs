@@ -16,7 +16,9 @@ use carefree_workloads::sys::Usage;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
+use crate::leftovers;
 use crate::memory::{Group, Memory, Meter};
+use crate::printable;
 use crate::sys;
 
 /// How to start a sample's process.
@@ -55,7 +57,20 @@ pub(crate) struct Remains {
     pub(crate) status: ExitStatus,
     /// What it used in all.
     pub(crate) usage: Usage,
-    /// What it took of memory, if it stopped to be looked at.
+    /// What was seen of it from outside.
+    pub(crate) seen: Seen,
+}
+
+/// What the lab saw of a process, whatever that says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// From its start to its end.
+    pub(crate) elapsed: Duration,
+    /// The phases at which it stopped, in order.
+    pub(crate) phases: Vec<Phase>,
+    /// Threads of the process with all units alive, if it could be looked at.
+    pub(crate) threads: Option<u64>,
+    /// Its memory, if it could be looked at.
     pub(crate) memory: Option<Memory>,
 }
 
@@ -81,12 +96,26 @@ impl From<Failure> for Missed {
 }
 
 /// The phases at which a program stops to be looked at.
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Phase {
+pub(crate) enum Phase {
+    /// Before the first unit.
     Base,
+    /// With all units alive.
     Alive,
+    /// After the first round.
     Done,
+}
+
+impl Phase {
+    /// The name in the protocol.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Base => "base",
+            Phase::Alive => "alive",
+            Phase::Done => "done",
+        }
+    }
 }
 
 /// The line in which it says so.
@@ -101,6 +130,9 @@ struct Stop {
 const COMPLAINT: usize = 4096;
 /// No line of the protocol is longer: a program that prints without end is not kept in memory.
 const LINE: u64 = 1 << 20;
+/// How long output may stay open when its process and the group of it have ended: what was printed
+/// last may still be on its way, on a machine that has other things to do.
+const HELD_OPEN: Duration = Duration::from_secs(10);
 /// Seldom enough not to disturb what is measured, often enough for a person at Ctrl-C.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
@@ -120,22 +152,27 @@ pub(crate) fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C at the terminal is for the lab, which decides what becomes of the sample.
+        // Ctrl-C at the terminal is for the lab, which decides what becomes of the sample; and what
+        // the sample leaves behind can be ended as one.
         .process_group(0);
+    leftovers::sign(&mut launch.command);
     // SAFETY: between fork and exec `prepare_child` makes system calls alone: it allocates nothing
     // and takes no lock. Building an error from errno allocates nothing either.
     unsafe { launch.command.pre_exec(prepare) };
+    let started = Instant::now();
     let mut child = launch.command.spawn().map_err(|error| {
         Failure::new(format!("the sample's process could not be started: {error}"))
     })?;
     let mut watch = Watch {
         process: child.id(),
-        started: Instant::now(),
+        started,
         patience,
         interrupted,
         said: collect(child.stderr.take(), COMPLAINT),
         meter: None,
+        phases: Vec::new(),
     };
+    let is_local = launch.container.is_none();
     let heard = watch.listen(&mut child, launch.container.as_deref(), group);
     let ended = heard.and_then(|last| watch.await_end(&mut child).map(|end| (last, end)));
     let (last, (status, usage)) = match ended {
@@ -147,19 +184,31 @@ pub(crate) fn run(
             sys::end_group(watch.process);
             // Killed: it ends at once, and must be waited for so that its number is free again.
             let _ = child.wait();
+            if is_local {
+                sys::end_orphans();
+            }
             if let Missed::Failed { stderr, hopeless: true, .. } = &mut missed {
                 *stderr = last_lines(&watch.complaint());
             }
             return Err(missed);
         }
     };
+    // An engine's helpers end by themselves, and have work to do until then.
+    if is_local {
+        sys::end_orphans();
+    }
     Ok(Remains {
         process: watch.process,
         last,
         complaint: watch.complaint(),
         status,
         usage,
-        memory: watch.meter.as_ref().map(Meter::reading),
+        seen: Seen {
+            elapsed: watch.started.elapsed(),
+            threads: watch.meter.as_ref().and_then(Meter::threads),
+            memory: watch.meter.as_ref().map(Meter::reading),
+            phases: watch.phases,
+        },
     })
 }
 
@@ -170,6 +219,7 @@ struct Watch<'a> {
     interrupted: &'a AtomicBool,
     said: Receiver<String>,
     meter: Option<Meter>,
+    phases: Vec<Phase>,
 }
 
 impl Watch<'_> {
@@ -188,8 +238,8 @@ impl Watch<'_> {
         Err(Missed::Failed { failure, stderr: String::new(), hopeless: true })
     }
 
-    /// Reads what the process prints until it closes its output, and looks at its memory where it
-    /// stops for that. Returns the last line.
+    /// Reads what the process prints until it closes its output or ends, and looks at its memory
+    /// where it stops for that. Returns the last line.
     fn listen(
         &mut self,
         child: &mut Child,
@@ -199,13 +249,23 @@ impl Watch<'_> {
         let lines = lines(child.stdout.take());
         let mut input = child.stdin.take();
         let mut last = String::new();
+        let mut ended = None;
         loop {
             let line = match lines.recv_timeout(LOOK_UP) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => return Ok(last),
                 Err(RecvTimeoutError::Timeout) => {
                     self.patient()?;
-                    continue;
+                    // A process that it has left behind may hold its output open, for ever.
+                    if ended.is_none() && sys::has_ended(self.process) {
+                        // With its group ended, what it has printed comes to its end.
+                        sys::end_group(self.process);
+                        ended = Some(Instant::now());
+                    }
+                    match ended {
+                        Some(ended) if ended.elapsed() >= HELD_OPEN => return Ok(last),
+                        _ => continue,
+                    }
                 }
             };
             match serde_json::from_str::<Stop>(&line) {
@@ -227,7 +287,8 @@ impl Watch<'_> {
     }
 
     fn look(&mut self, stop: &Stop, container: Option<&dyn Container>, group: Option<&Group>) {
-        match (&stop.phase, &mut self.meter) {
+        self.phases.push(stop.phase);
+        match (stop.phase, &mut self.meter) {
             (Phase::Base, _) => {
                 let inside = container.and_then(Container::process);
                 let group = group.map(|group| group.path().to_owned());
@@ -248,6 +309,13 @@ impl Watch<'_> {
     /// Waits for the end of a process that has closed its output.
     fn await_end(&self, child: &mut Child) -> Result<(ExitStatus, Usage), Missed> {
         let lost = |error| Failure::new(format!("the sample's process was lost: {error}"));
+        await_end(LOOK_UP, || match sys::has_ended(self.process) {
+            true => Ok(Some(())),
+            false => self.patient().map(|()| None),
+        })?;
+        // Whatever it has left running would disturb the next sample. It is not waited for yet, so
+        // the number of the group is still its own.
+        sys::end_group(self.process);
         await_end(LOOK_UP, || match sys::reap(child).map_err(lost)? {
             Some(end) => Ok(Some(end)),
             None => self.patient().map(|()| None),
@@ -257,7 +325,7 @@ impl Watch<'_> {
     /// What it said on standard error. A process it left behind may hold that open, and is not
     /// waited for long.
     fn complaint(&self) -> String {
-        self.said.recv_timeout(LOOK_UP * 5).unwrap_or_default()
+        printable::lines(&self.said.recv_timeout(LOOK_UP * 5).unwrap_or_default())
     }
 }
 
@@ -296,7 +364,8 @@ fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
                 return None::<()>;
             }
             // The receiver is gone if the sample was given up.
-            sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()).ok()?;
+            let line = printable::lines(&String::from_utf8_lossy(&line));
+            sender.send(line.trim_end().to_owned()).ok()?;
         }
     });
     receiver

@@ -10,11 +10,13 @@ use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 use nix::sys::signal::Signal;
 
+use crate::answer;
 use crate::course;
 use crate::memory::Group;
 use crate::noise::{Load, LoadMeter};
-use crate::plan::Plan;
+use crate::plan::{ENOUGH, Plan};
 use crate::process::{self, Launch, Missed, Remains, last_lines};
+use crate::proof;
 use crate::record::Failed;
 use crate::sample::{Sample, astray};
 use crate::sweep;
@@ -40,6 +42,8 @@ pub struct Outcome {
     pub failed: Vec<Failed>,
     /// What would have taken longer than the plan allows, with how long it would have.
     pub left_out: Vec<(Trial, Duration)>,
+    /// What has fewer samples than five for want of time: how many, and how long one takes.
+    pub cut: Vec<(Trial, u32, Duration)>,
     /// Whether the run was broken off.
     pub interrupted: bool,
     /// What else the machine was doing.
@@ -156,6 +160,9 @@ impl Runner<'_> {
             let costs: Vec<Duration> = courses.iter().map(Course::cost).collect();
             shares = plan.shares(&costs);
         }
+        if !outcome.interrupted {
+            outcome.cut = cut(plan, &courses);
+        }
         outcome.load = load.finish();
         (self.progress)(Progress { done, total: done, next: None });
         outcome
@@ -169,6 +176,14 @@ fn too_long(plan: &Plan, trial: &Trial, taken: &[Taken]) -> Option<Duration> {
     let earlier = plan.known.iter().map(|(trial, time)| (trial, *time));
     let now = taken.iter().map(|t| (&t.trial, Duration::from_nanos(round(t))));
     sweep::forecast(trial, earlier.chain(now)).filter(|forecast| *forecast > most)
+}
+
+/// The kinds that could not have as many samples as say something.
+fn cut(plan: &Plan, courses: &[Course]) -> Vec<(Trial, u32, Duration)> {
+    let asked = plan.samples.min(ENOUGH);
+    let kinds = plan.kinds.iter().zip(courses);
+    let short = kinds.filter(|(_, course)| !course.over && course.had + course.tried < asked);
+    short.map(|(trial, course)| (trial.clone(), course.had + course.tried, course.cost())).collect()
 }
 
 /// Samples in all, if each kind gets its share.
@@ -230,12 +245,15 @@ fn conclude(
     inside: bool,
     tally: Option<Tally>,
 ) -> Result<Sample, Failure> {
-    let mut account = match serde_json::from_str(&remains.last) {
-        Ok(Answer::Failure(failure)) => return Err(failure),
-        Ok(Answer::Sample(account)) if remains.status.success() => *account,
+    let mut account = match answer::read(&remains.last) {
+        Some(Answer::Failure(failure)) => return Err(failure),
+        Some(Answer::Sample(account)) if remains.status.success() => *account,
         _ => return Err(broken(trial, &remains)),
     };
-    check(trial, &account)?;
+    proof::check(trial, &account, &remains.seen)?;
+    if let Some(wrong) = answer::impossible(&account) {
+        return Err(astray(format!("the program's answer cannot be: {wrong}")));
+    }
     match (trial.workload, &tally) {
         (Workload::Feed, _) => sweep::check(trial, &account)?,
         (Workload::Fetch, Some(tally)) => course::check(trial, &account, tally)?,
@@ -246,7 +264,7 @@ fn conclude(
         // Plain numbers have a JSON form.
         account.more.insert("server".into(), serde_json::to_value(tally).unwrap_or_default());
     }
-    let Remains { process, usage, memory, .. } = remains;
+    let Remains { process, usage, seen, .. } = remains;
     // Of a container the lab has waited for the engine's process, which tells nothing.
     let of_process = |count: u64| if inside { 0 } else { count };
     let known = !inside || account.voluntary.is_some();
@@ -258,33 +276,16 @@ fn conclude(
         // Threads on several cores see each other's turns without having switched.
         account.switches_made = account.switches_made.min(voluntary + involuntary);
     }
-    Ok(Sample { process, memory, account })
-}
-
-/// Refuses an account of other work than was ordered.
-fn check(trial: &Trial, account: &Account) -> Result<(), Failure> {
-    let parameters = &trial.parameters;
-    if account.rounds.iter().any(|round| round.total_ns() == 0) {
-        return Err(Failure::new("the program says that a round took no time"));
-    }
-    let asked = parameters.switches_asked();
-    let gated = trial.workload.is_gated();
-    for (what, did, ordered) in [
-        ("units", account.units, parameters.units()),
-        ("rounds", account.rounds.len() as u64, parameters.rounds()),
-        ("switches", if gated { account.switches_asked } else { asked }, asked),
-        ("warm-up rounds", account.warmup.map_or(0, |warmup| warmup.rounds), trial.warmup),
-    ] {
-        if did != ordered {
-            let work = format!("{did} {what} in place of {ordered}");
-            return Err(astray(format!("the program did other work than was ordered: {work}")));
-        }
-    }
-    Ok(())
+    proof::switches(trial, &account)?;
+    Ok(Sample { process, memory: seen.memory, account })
 }
 
 /// A process that left no answer, in words.
 fn broken(trial: &Trial, remains: &Remains) -> Failure {
+    let mistake = answer::mistake(&remains.last);
+    if let Some(mistake) = mistake.filter(|_| process::signal(remains.status).is_none()) {
+        return astray(format!("the sample's process ended without an answer: {mistake}"));
+    }
     let mut message = process::ending(remains.status);
     // Of a panic, the second line says why; the first has a thread's number, and would make each
     // failure look like one of its own.

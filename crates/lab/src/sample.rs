@@ -32,7 +32,7 @@ pub struct Sample {
 impl Sample {
     /// The switches that a rate may rest on: those that were made, and no more than were asked for.
     pub fn switches_counted(&self) -> u64 {
-        self.account.switches_made.min(self.account.switches_asked).max(1)
+        self.account.switches_made.min(self.account.switches_asked)
     }
 
     /// What the crowd took of memory; `None` after a warm-up, which leaves a larger heap: what the

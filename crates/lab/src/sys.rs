@@ -1,14 +1,18 @@
 //! The system calls about other processes, and about the machine, that the lab makes itself.
 
 use std::ffi::CStr;
+use std::fs;
 use std::io;
 use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use carefree_workloads::sys::{Usage, UsageWho, pin_to, usage};
 use nix::fcntl::{OFlag, open};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::stat::Mode;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, SysconfVar, sysconf, write};
 
 /// The end of a child and what it used, or `None` while it runs. No other child may be waited for
@@ -16,6 +20,58 @@ use nix::unistd::{Pid, SysconfVar, sysconf, write};
 pub(crate) fn reap(child: &mut Child) -> io::Result<Option<(ExitStatus, Usage)>> {
     let before = usage(UsageWho::RUSAGE_CHILDREN);
     Ok(child.try_wait()?.map(|status| (status, usage(UsageWho::RUSAGE_CHILDREN) - before)))
+}
+
+/// Whether a child has ended. It is still to be waited for: until then its number is its own.
+pub(crate) fn has_ended(child: u32) -> bool {
+    let Ok(number) = i32::try_from(child) else { return false };
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+    !matches!(waitid(Id::Pid(Pid::from_raw(number)), flags), Ok(WaitStatus::StillAlive))
+}
+
+/// Ends a process at once.
+pub(crate) fn end(process: u32) {
+    // Zero stands for this process's group, and in a control group for what is in another namespace.
+    if let Some(process) = i32::try_from(process).ok().filter(|&process| process > 0) {
+        // It may have ended by itself.
+        let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
+    }
+}
+
+/// Whether processes whose parent has ended become children of this one.
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+/// Has processes that samples leave behind become children of this one, so that they can be found
+/// and ended. From then on this process may have no children but the samples.
+pub fn adopt_orphans() {
+    let done = set_child_subreaper(true).is_ok();
+    ADOPTS.store(done, Ordering::Relaxed);
+}
+
+/// Ends what a sample has left behind outside of its group, where it was adopted.
+pub(crate) fn end_orphans() {
+    if !ADOPTS.load(Ordering::Relaxed) {
+        return;
+    }
+    // Children of those become ours when their parents have ended.
+    for _ in 0..100 {
+        let children = children();
+        if children.is_empty() {
+            return;
+        }
+        children.into_iter().for_each(end);
+        let wait = || waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+        while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) = wait() {}
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<u32> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).ok();
+    let all: Vec<String> = threads.filter_map(of).collect();
+    all.iter().flat_map(|text| text.split_whitespace()).filter_map(|n| n.parse().ok()).collect()
 }
 
 /// Ends a child that was started in a process group of its own and not waited for yet, and all

@@ -35,14 +35,26 @@ run = ["{runtime}", "sample", "{folder}/program.sh"]
 "#;
 
 /// Its units, and what stands in the file of each beside its role.
-const UNITS: [(&str, &str); 9] = [
+const UNITS: [(&str, &str); 18] = [
     ("good", "fiber\""),
     // It says that it switched more often than the kernel knows of.
-    ("kernel", "thread\"\nkernel = true\nmax_units = 3\nwhy = \"it would take all day\""),
+    ("kernel", "thread\"\nkernel = true\nmax_units = 1\nwhy = \"it would take all day\""),
+    // Programs whose work is not proven.
+    ("idle", "fiber\""),
+    ("eager", "fiber\""),
+    ("hasty", "fiber\""),
+    ("slow", "fiber\""),
+    ("restless", "fiber\""),
+    ("threadless", "thread\"\nkernel = true"),
     ("few", "fiber\""),
     ("garbage", "fiber\""),
     ("crash", "fiber\""),
     ("hang", "fiber\""),
+    // They leave a process behind: one that holds the sample's output, and one that has left the
+    // sample's group as well.
+    ("leaver", "fiber\""),
+    ("runaway", "fiber\""),
+    ("evil", "fiber\""),
     ("refuse", "fiber\""),
     ("exotic", "fiber\"\nneeds = [\"rare\"]"),
     ("young", "fiber\"\nsince = \"2.0\""),
@@ -74,19 +86,30 @@ stop() {
 }
 made=$((units * switches))
 did=$units
+run=2000
 echo "chatter of the runtime's own"
 echo "$workload begins" >&2
 case $unit in
 few) did=$((units - 1)) ;;
+idle) made=0 ;;
+eager) made=$((made + 1)) ;;
+hasty) run=0 ;;
+slow) run=90000000000 ;;
 garbage) echo '{"sample":{"units":"many"}}'; exit 0 ;;
 crash) stop base; echo "ran out of rope" >&2; kill -SEGV $$ ;;
 hang) exec sleep 600 ;;
+evil)
+    printf '\033[31mred\007\n' >&2
+    printf '%s\n' '{"failure":{"message":"\u001b]0;mine\u0007"}}'
+    exit 1 ;;
+leaver) sleep 600 & echo $! > "$0.left" ;;
+runaway) setsid sleep 600 & echo $! > "$0.left" ;;
 refuse) echo '{"failure":{"message":"not today","advice":"come back"}}'; exit 1 ;;
 esac
-stop base; stop alive; stop done
+stop base; [ "$unit" = restless ] || stop alive; stop done
 more='"gc":{"on":true,"collections":3},"figures":{"wishes":2.5},"mood":"fine"'
-[ "$unit" = kernel ] && more="$more,\"voluntary\":1,\"involuntary\":1"
-echo "{\"sample\":{\"units\":$did,\"switches_asked\":$((units * switches)),\"switches_made\":$made,\"rounds\":[{\"create_ns\":1000,\"run_ns\":2000}],$more}}"
+[ "$unit" = kernel ] && more="$more,\"voluntary\":1,\"involuntary\":0"
+echo "{\"sample\":{\"units\":$did,\"switches_asked\":$((units * switches)),\"switches_made\":$made,\"rounds\":[{\"create_ns\":1000,\"run_ns\":$run}],$more}}"
 echo "  "
 "#;
 
@@ -183,9 +206,9 @@ fn of_the_kernels_threads_no_more_switches_pass_than_the_kernel_counted() {
     let fake = Fake::new();
     let outcome = fake.run(&["kernel"], 1, LONG);
     let sample = &outcome.taken[0].sample;
-    assert_eq!((sample.account.switches_asked, sample.account.switches_made), (6, 2));
+    assert_eq!((sample.account.switches_asked, sample.account.switches_made), (2, 1));
     let field = fake.field("fake", &["kernel"]).expect("it is there");
-    let note = "fake 1.10 kernel runs with 3 units at most: it would take all day";
+    let note = "fake 1.10 kernel runs with 1 units at most: it would take all day";
     assert_eq!(messages(&field), [note], "a crowd that was lowered is told of");
 }
 
@@ -204,7 +227,10 @@ fn each_way_to_fail_is_named_and_stops_no_other_unit() {
         message("few"),
         "the program did other work than was ordered: 4 units in place of 5"
     );
-    assert!(message("garbage").starts_with("the sample's process ended without an answer"));
+    assert_eq!(
+        message("garbage"),
+        "the sample's process ended without an answer: `units` is \"many\", not a whole number"
+    );
     assert!(message("crash").contains("was ended by SIGSEGV"), "{}", message("crash"));
     assert_eq!(failure("crash").stderr.as_deref(), Some("alloc begins\nran out of rope"));
     assert_eq!(failure("crash").times, 2);
@@ -213,6 +239,97 @@ fn each_way_to_fail_is_named_and_stops_no_other_unit() {
     assert_eq!(message("refuse"), "not today");
     assert_eq!(failure("refuse").advice.as_deref(), Some("come back"));
     assert!(started.elapsed() < LONG);
+}
+
+#[test]
+fn a_process_that_is_left_behind_holds_nothing_up_and_is_ended() {
+    let started = Instant::now();
+    let fake = Fake::new();
+    let outcome = fake.run(&["leaver"], 2, LONG);
+    assert_eq!(outcome.taken.len(), 2, "{:?}", outcome.failed);
+    assert!(started.elapsed() < LONG, "its output was waited for");
+    let left = fs::read_to_string(fake.at("targets/fake/program.sh.left"))
+        .or_else(|_| fs::read_to_string(fake.at("cache/targets/fake/program.sh.left")));
+    assert_is_gone(left.expect("it ran").trim());
+}
+
+/// Waits for the end of a process that was told to end.
+fn assert_is_gone(process: &str) {
+    let started = Instant::now();
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            return;
+        }
+        assert!(started.elapsed() < LONG, "{process} runs on: {stat}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn work_that_is_not_proven_makes_no_figure() {
+    let units = ["idle", "eager", "hasty", "slow", "restless", "threadless"];
+    let outcome = Fake::new().run(&units, 1, LONG);
+    assert!(outcome.taken.is_empty(), "{:?}", outcome.taken);
+    let expected = [
+        ("idle", "of 10 switches asked for, none can be proven"),
+        ("eager", "the program did other work than was ordered: 11 switches made, 10 asked for"),
+        ("hasty", "the program says that a round took no time"),
+        ("slow", "the program says that its rounds took 90.000 s, and ran for"),
+        (
+            "restless",
+            "the program was to stop at the phases base, alive, done; it stopped at: base, done",
+        ),
+        ("threadless", "the process had 1 threads when all 5 units were to be alive"),
+    ];
+    for (unit, message) in expected {
+        let found = outcome.failed.iter().find(|failed| failed.subject.unit == unit);
+        let said = &found.unwrap_or_else(|| panic!("{unit}: {:?}", outcome.failed)).message;
+        assert!(said.starts_with(message), "{unit}: {said}");
+    }
+}
+
+#[test]
+fn what_a_program_says_is_no_order_to_the_terminal() {
+    let outcome = Fake::new().run(&["evil"], 1, LONG);
+    let failed = &outcome.failed[0];
+    assert_eq!(failed.message, "\\u{1b}]0;mine\\u{7}");
+    assert_eq!(failed.stderr.as_deref(), Some("alloc begins\n\\u{1b}[31mred\\u{7}"));
+}
+
+#[test]
+fn a_runtime_that_was_named_without_a_version_has_the_units_that_are_asked_for() {
+    let fake = Fake::new();
+    let versions = |units: &[&str]| -> Vec<String> {
+        let field = fake.field("fake", units).expect("it is there");
+        field.kinds.iter().map(|trial| format!("{} {}", trial.version, trial.unit)).collect()
+    };
+    // The unit came with 2.0, and only old ones are here.
+    assert!(versions(&["young"]).is_empty());
+    fake.install("2.1");
+    assert_eq!(versions(&["young"]), ["2.1 young"], "an older one has nothing to add");
+    let first = versions(&["good"]);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(!first[0].starts_with("2.1"), "the first that is found: {first:?}");
+    let both = versions(&["good", "young"]);
+    assert_eq!(both, [first[0].as_str(), "2.1 good", "2.1 young"]);
+
+    // A part that one version has and another has not.
+    let probe = "probe = [\"{bin}/rare\"]";
+    fake.write_toml(&toml().replace("probe = [\"false\"]", probe));
+    executable(&fake.at("versions/2.1/bin/rare"), "#!/bin/sh\necho 1.0\n");
+    assert_eq!(versions(&["exotic"]), ["2.1 exotic"]);
+}
+
+#[test]
+fn a_program_that_leaves_a_process_behind_tells_its_version_all_the_same() {
+    let fake = Fake::new();
+    let script = "#!/bin/sh\nsleep 600 &\necho 'This is fake version 4.0'\n";
+    executable(&fake.at("mine"), script);
+    let (targets, _) = read_all(fake.folders().targets());
+    let target = targets.iter().find(|target| target.name() == "fake").expect("it is there");
+    let runtime = target.named(&fake.at("mine"), None).expect("a version");
+    assert_eq!(runtime.version(), "4.0");
 }
 
 #[test]
@@ -423,7 +540,7 @@ fn names_that_lead_nowhere_are_answered_with_those_that_do() {
 fn roles_select_units_whatever_their_names() {
     let field = Fake::new().field("fake", &["thread"]).expect("it is there");
     let names: Vec<&str> = field.kinds.iter().map(|trial| trial.unit.as_str()).collect();
-    assert_eq!(names, ["kernel"]);
+    assert_eq!(names, ["kernel", "threadless"]);
 }
 
 #[test]

@@ -99,6 +99,30 @@ fn the_page_works_in_a_browser() {
     assert_eq!(browser.run(sorted), json!("descending"));
     assert_eq!(up.as_array().map(Vec::len), down.as_array().map(Vec::len));
 
+    // Runtimes are chosen by the keyboard alone, and the address says which.
+    browser.click("#tab-alloc");
+    let rows = "return [...document.querySelectorAll('#panel-alloc g.row')]\
+                .filter(row => row.style.display !== 'none').map(row => row.dataset.runtime)";
+    assert!(browser.run(rows).as_array().is_some_and(|rows| rows.contains(&json!("go"))));
+    browser.run("document.querySelector('#choice input[value=go]').focus()");
+    browser.press(' ');
+    let left = browser.run(rows);
+    let left = left.as_array().expect("a list");
+    assert!(!left.is_empty() && !left.contains(&json!("go")), "{left:?}");
+    assert_eq!(browser.run("return location.hash"), json!("#only=ruby,d"));
+    assert_eq!(browser.run("return document.querySelector('#tables tbody tr:not([hidden])').cells[0].textContent.slice(0, 4)"), json!("ruby"));
+    // A link shows the same, in its order: versions by name, the oldest on top.
+    browser.run("location.hash = '#only=ruby&sort=name'");
+    let first = "return new Promise(done => setTimeout(() => {\
+                 const rows = [...document.querySelectorAll('#panel-alloc svg.dumbbells g.row')]\
+                 .filter(row => row.style.display !== 'none' && row.closest('figure') === \
+                 document.querySelector('#panel-alloc figure'));\
+                 rows.sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top);\
+                 done(rows.map(row => row.dataset.name)); }, 0))";
+    let named = browser.run(first);
+    assert_eq!(named[0], "ruby 2.5 published", "{named}");
+    browser.run("location.hash = '#only=d,go,ruby&sort=ratio'");
+
     // What stands behind a chart.
     browser.click("#panel-alloc details summary");
     let open = "return document.querySelector('#panel-alloc details table').offsetHeight > 0";

@@ -15,6 +15,7 @@ use carefree_workloads::workload::{Size, Workload};
 fn environment() -> Environment {
     Environment {
         started: "2026-01-31T12:00:00Z".into(),
+        machine: None,
         cpu: Some("Example 9000".into()),
         cores: 4,
         cores_allowed: 2,
@@ -123,6 +124,7 @@ fn record() -> Record {
             interrupted: false,
             load: Load { others: 0.25, steal: 0.0 },
             command: "carefree bench".into(),
+            label: None,
         },
         warnings: vec![Warning {
             kind: WarningKind::OtherLoad,
@@ -212,7 +214,13 @@ fn a_unit_of_another_size_is_shown_with_its_size() {
         }
     });
     let report = render(&record, Format::Text, false);
-    assert!(report.contains("4.405  56.190"), "{report}");
+    // What one of 64 costs is no multiple of what one of 10,000 does.
+    assert!(report.contains("4.41    56.2           –"), "{report}");
+    assert!(
+        report.contains("No ratio (–) where one crowd is more than ten times as large"),
+        "{report}"
+    );
+    assert!(!report.contains("Here a fiber starts"), "{report}");
     assert!(report.contains("rust 1.95.0 thread: 64 units × 2 switches, 2 cores"), "{report}");
 }
 
@@ -293,8 +301,11 @@ fn the_first_lines_claim_what_is_shown_of_every_runtime_that_has_both() {
     };
     both.results.extend([ruby(Unit::Fiber, 10_000.0), ruby(Unit::Thread, 50_000.0)]);
     let page = render(&both, Format::Html, false);
-    assert!(page.contains("the least and the most of the 2 runtimes"), "no sentence");
-    assert!(page.contains("Starting</h3>: 5.0x (ruby fiber) to 13x (carefree fiber)"), "no span");
+    assert!(page.contains("the runtimes that can be compared"), "no sentence");
+    // Counted where they are shown: of the two, one has no figures of switching.
+    let span = "Starting</h3>: 5.0x (ruby fiber) to 13x (carefree fiber), of 2 runtimes";
+    assert!(page.contains(span), "no span");
+    assert!(page.contains("Switching</h3>: 25x (carefree fiber)</summary>"), "no span");
 
     // Not told apart in one of them: no number is claimed of that one.
     let thread = both.results.last_mut().expect("ruby's");
@@ -312,10 +323,38 @@ fn the_first_lines_claim_what_is_shown_of_every_runtime_that_has_both() {
 #[test]
 fn markdown_has_the_interval_under_its_figure_where_samples_give_one() {
     let page = render(&record(), Format::Markdown, false);
-    assert!(page.contains("| 4.405<br><sub>4.27–4.58</sub> |"), "{page}");
+    assert!(page.contains("| 4.41<br><sub>4.27–4.58</sub> |"), "{page}");
     assert!(page.contains("Below a figure is its 95% interval"), "{page}");
     let page = render(&with(|m| m.samples.truncate(2)), Format::Markdown, false);
     assert!(!page.contains("<sub>") && !page.contains("Below a figure"), "{page}");
+}
+
+/// One or two samples do not tell how far off they are: not in the fourth digit, nor in the third.
+#[test]
+fn figures_of_few_samples_are_marked_wherever_they_stand() {
+    let record = with(|m| {
+        m.samples.truncate(if m.subject.unit == "thread" { 1 } else { 3 });
+    });
+    for format in [Format::Text, Format::Markdown, Format::Html] {
+        let report = render(&record, format, false);
+        assert!(report.contains("56*"), "{report}");
+        assert!(report.contains("13x*"), "the ratio too: {report}");
+        assert!(!report.contains("56.2") && !report.contains("56.19"), "{report}");
+        assert!(report.contains("Marked *: of fewer than three samples"), "{report}");
+    }
+    let picture = render(&record, Format::Svg, false);
+    assert!(picture.contains("56 µs*") || picture.contains("650 ns*"), "{picture}");
+    assert!(picture.contains("Marked *: of fewer than three samples"), "{picture}");
+    for line in render(&record, Format::Json, false).lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        if line["type"] == "result" {
+            let few = line["unit"] == "thread";
+            assert_eq!(line.get("few_samples").is_some_and(|is| is == true), few, "{line}");
+        }
+    }
+    // With enough of them, nothing is marked.
+    let report = render(&with(|_| ()), Format::Html, false);
+    assert!(!report.contains("of fewer than three samples"), "{report}");
 }
 
 /// Python counts what is in use and not what was allocated: a figure of another name, in a column
@@ -338,7 +377,7 @@ fn what_a_runtime_traced_stands_beside_what_others_counted() {
     let text = render(&record, Format::Text, false);
     let table = text.split("Fetching").nth(1).and_then(|rest| rest.split("Medians").next());
     let table = table.expect("a table");
-    assert!(table.contains("Traced") && table.contains("54,885"), "{text}");
+    assert!(table.contains("Traced") && table.contains("54,900"), "{text}");
     assert!(table.contains("tracemalloc") && !table.contains("Allocated"), "{text}");
     let page = render(&record, Format::Html, false);
     assert!(page.contains("most memory in use at one moment, by the runtime's tracing"));

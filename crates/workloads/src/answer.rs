@@ -90,7 +90,8 @@ pub struct Round {
 impl Round {
     /// Both parts, nanoseconds.
     pub fn total_ns(&self) -> u64 {
-        self.create_ns + self.run_ns
+        // A program may say anything.
+        self.create_ns.saturating_add(self.run_ns)
     }
 }
 

@@ -6,6 +6,7 @@ use carefree_lab::targets::image::Engine;
 use carefree_lab::targets::{self, Finding, Folders, Runtime, Target};
 
 use super::checks::{Check, Verdict};
+use crate::progress::Bar;
 use crate::run::hosting;
 
 /// A line for each runtime the lab knows how to measure, and one for container images.
@@ -22,9 +23,19 @@ pub(super) fn all(more: &[PathBuf]) -> Vec<Check> {
     };
     let (targets, mistakes) = targets::read_all(folders.targets());
     let hosting = hosting();
-    let targets = targets.into_iter().map(|target| target.hosted_by(hosting.as_ref()));
-    let mut found: Vec<Check> = targets.map(|target| runtime(&target)).collect();
-    found.push(engine());
+    let targets: Vec<Target> =
+        targets.into_iter().map(|target| target.hosted_by(hosting.as_ref())).collect();
+    let mut bar = Bar::new();
+    targets::survey(&targets, &mut |waiting| bar.wait(waiting));
+    // Parts of them are asked for as well, and an engine of containers.
+    let mut looks: Vec<Option<&Target>> = targets.iter().map(Some).collect();
+    looks.push(None);
+    let name = |target: &Option<&Target>| {
+        target.map_or_else(|| "container images".to_owned(), |target| target.title().to_owned())
+    };
+    let look = |target: &Option<&Target>| target.map_or_else(engine, runtime);
+    let mut found = targets::each(&looks, &name, &look, &mut |waiting| bar.wait(waiting));
+    bar.end();
     found.extend(mistakes.iter().map(|mistake| {
         Check::new("a target", Verdict::Bad, "cannot be read")
             .reason(mistake)
@@ -60,7 +71,7 @@ fn runtime(target: &Target) -> Check {
         true => format!("carefree bench has nothing to measure in {}.", first.program()),
         false => format!("carefree bench measures {} in {}.", listed(&units), first.program()),
     };
-    let usual = target.usual();
+    let usual = target.usual(&|_, _| true, false);
     if let Some(other) = usual.get(1) {
         let young: Vec<String> = other
             .units()

@@ -81,6 +81,9 @@ fn give(command: &mut Command, orders: &Run, library: &Path) {
     if orders.only {
         command.env("CAREFREE_RUN", "only");
     }
+    if !orders.threads_for.is_empty() {
+        command.env("CAREFREE_RUN_THREADS_FOR", orders.threads_for.join(","));
+    }
     if let Some(report) = &orders.report {
         let report = std::path::absolute(report).unwrap_or_else(|_| report.clone());
         command.env("CAREFREE_RUN_REPORT", report);

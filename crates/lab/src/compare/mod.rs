@@ -10,12 +10,13 @@ mod change;
 
 pub use change::{Change, Verdict};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use align::Placed;
 use carefree_workloads::named::distinct;
 
-use crate::record::{self, Measurement, Record};
+use crate::metric;
+use crate::record::{self, Measurement, Record, Subject};
 
 /// Changes in figures without samples are reported from this factor on, since nothing shows how far
 /// chance alone moves them. Published figures agree to about a tenth where nothing has changed.
@@ -68,6 +69,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The metric that the figure tells of.
+    fn topic(&self) -> &str {
+        metric::topic(&self.new.subject.workload, &self.new.metric)
+    }
+
     /// Whether each side has samples enough to show a difference, however large.
     pub(crate) fn could_tell(&self) -> bool {
         change::could_tell(self.old.samples.len(), self.new.samples.len())
@@ -101,12 +107,108 @@ impl Comparison {
         self.pairs.iter().any(|pair| !pair.shared && pair.could_tell())
     }
 
-    /// The figures that got worse, beyond doubt and by more than `percent`.
+    /// The figures that got worse, beyond doubt and by more than `percent`; of those that tell the
+    /// same again, the one that got worst.
     pub fn regressions(&self, percent: f64) -> Vec<&Pair> {
-        self.pairs
-            .iter()
-            .filter(|pair| pair.change.verdict == Verdict::Worse)
-            .filter(|pair| pair.change.factor() > 1.0 + percent / 100.0)
-            .collect()
+        let worse = |pair: &&Pair| pair.change.verdict == Verdict::Worse;
+        let large = |pair: &&Pair| pair.change.factor() > 1.0 + percent / 100.0;
+        self.told().into_iter().filter(worse).filter(large).collect()
+    }
+
+    /// The figures without those that tell again what others do: a rate the time's change, the
+    /// process's own memory that of the whole. Of figures that tell the same, those that changed
+    /// stand for all, one for each direction; where none did, the one that the others tell again.
+    pub(crate) fn told(&self) -> Vec<&Pair> {
+        type Topic<'a> = (&'a Subject, &'a str);
+        let mut topics: BTreeMap<Topic<'_>, Vec<&Pair>> = BTreeMap::new();
+        for pair in &self.pairs {
+            topics.entry((&pair.new.subject, pair.topic())).or_default().push(pair);
+        }
+        for all in topics.values_mut() {
+            // A rate is the reciprocal of a time: where the two are judged differently, chance has
+            // done it.
+            let is_rate = |pair: &&Pair| pair.new.quantity().more_is_better();
+            if !all.iter().all(is_rate) {
+                all.retain(|pair| !is_rate(pair));
+            }
+        }
+        let stands = |pair: &&Pair| {
+            let all = &topics[&(&pair.new.subject, pair.topic())];
+            let changed =
+                |other: &Pair| matches!(other.change.verdict, Verdict::Better | Verdict::Worse);
+            let is_first = |other: &Pair| other.new.metric == other.topic();
+            let stand_in = if all.iter().any(|other| changed(other)) {
+                let alike = all
+                    .iter()
+                    .filter(|other| changed(other) && other.change.verdict == pair.change.verdict);
+                alike.max_by(|a, b| {
+                    let by_size = a.change.factor().total_cmp(&b.change.factor());
+                    by_size.then(is_first(a).cmp(&is_first(b)))
+                })
+            } else {
+                all.iter().find(|other| is_first(other)).or(all.first())
+            };
+            stand_in.is_some_and(|other| std::ptr::eq(*other, *pair))
+        };
+        self.pairs.iter().filter(stands).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Parameters;
+
+    const BEFORE: [f64; 7] = [100.0, 103.0, 98.0, 101.0, 99.0, 102.0, 97.0];
+
+    /// A record with these figures, each `BEFORE` with a factor.
+    fn record(figures: &[(&str, &str, f64)]) -> Record {
+        let figure = |&(workload, metric, factor): &(&str, &str, f64)| {
+            let samples = BEFORE.map(|value| value * factor).to_vec();
+            Measurement {
+                subject: Subject::new(["ruby", "3.3", "fiber", workload], Parameters::default()),
+                metric: metric.into(),
+                median: crate::stats::median(&samples),
+                samples,
+                ..Measurement::default()
+            }
+        };
+        Record { results: figures.iter().map(figure).collect(), ..Record::default() }
+    }
+
+    fn told(figures: &[(&str, &str, f64)]) -> (Vec<String>, Vec<String>) {
+        let before: Vec<_> =
+            figures.iter().map(|&(workload, metric, _)| (workload, metric, 1.0)).collect();
+        let comparison = Comparison::new(&[record(&before)], &[record(figures)]);
+        let names = |pairs: Vec<&Pair>| pairs.iter().map(|pair| pair.new.metric.clone()).collect();
+        (names(comparison.told()), names(comparison.regressions(5.0)))
+    }
+
+    #[test]
+    fn a_time_and_its_rate_are_one_change() {
+        let (time, rate) = ("time_per_switch", "switches_per_second");
+        let both = told(&[("switch", time, 2.0), ("switch", rate, 0.5)]);
+        assert_eq!(both, (vec![time.to_owned()], vec![time.to_owned()]));
+        // Rates are judged only where there is no time.
+        let alone = told(&[("switch", rate, 0.5)]);
+        assert_eq!(alone.1, [rate]);
+        let differ = told(&[("switch", time, 1.0), ("switch", rate, 0.5)]);
+        assert_eq!(differ, (vec![time.to_owned()], vec![]));
+    }
+
+    #[test]
+    fn own_memory_and_the_whole_are_one_change_where_they_go_one_way() {
+        let (own, whole) = ("memory_per_unit", "whole_memory_per_unit");
+        let of = |own_factor, whole_factor| {
+            told(&[("parked", own, own_factor), ("parked", whole, whole_factor)]).0
+        };
+        assert_eq!(of(1.0, 1.0), [whole]);
+        assert_eq!(of(2.0, 2.0), [whole]);
+        assert_eq!(of(2.0, 1.5), [own], "the larger one");
+        assert_eq!(of(2.0, 1.0), [own], "the one that changed");
+        assert_eq!(of(2.0, 0.5), [own, whole], "these are two");
+        // Of two workloads they are two figures.
+        let both = told(&[("parked", own, 2.0), ("alloc", own, 2.0)]);
+        assert_eq!(both.1.len(), 2);
     }
 }

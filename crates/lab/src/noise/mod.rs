@@ -52,6 +52,8 @@ pub enum WarningKind {
     SharedMemoryFigures,
     /// Units ran in smaller crowds than the others, because more make no sense.
     FewerUnits,
+    /// Some kinds have fewer samples than the rest, for want of time.
+    Cut,
     /// Something that was asked for, or would have been measured, is not here.
     LeftOut,
 }

@@ -10,7 +10,7 @@ use super::reading::Reading;
 use crate::env::Environment;
 use crate::metric::WHOLE_MEMORY_PER_UNIT;
 use crate::noise::{Warning, WarningKind};
-use crate::number::counted;
+use crate::number::{FEW, MARK, counted};
 use crate::stats::spread;
 
 /// Above these, a warning.
@@ -84,10 +84,13 @@ pub(super) fn warnings(
     if let Some(fewest) = fewest.filter(|&count| count < SAMPLES) {
         warn(
             WarningKind::FewSamples,
-            format!(
-                "some figures rest on {}: their intervals say little",
-                counted(fewest, "sample")
-            ),
+            match few_of(measurements) {
+                Some(few) => format!("fewer than {FEW} samples, marked {MARK}: {few}"),
+                None => format!(
+                    "some figures rest on {}: their intervals say little",
+                    counted(fewest, "sample")
+                ),
+            },
             if run.quick { "run without --quick" } else { "let it finish, or raise --samples" },
         );
     }
@@ -133,6 +136,26 @@ pub(super) fn warnings(
         );
     }
     found
+}
+
+/// What rests on too few samples to tell how far off it is, each with their number, fewest first.
+fn few_of(measurements: &[Measurement]) -> Option<String> {
+    const NAMED: usize = 6;
+    let mut few: Vec<(usize, String)> = Vec::new();
+    for m in measurements.iter().filter(|m| m.is_rough()) {
+        let named = (m.samples.len(), m.subject.spoken());
+        if !few.contains(&named) {
+            few.push(named);
+        }
+    }
+    few.sort();
+    let named = few.iter().take(NAMED).map(|(count, name)| format!("{name} ({count})"));
+    let named: Vec<String> = named.collect();
+    let more = match few.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!few.is_empty()).then(|| named.join(", ") + &more)
 }
 
 /// The measurements whose samples differ most, worst first.
@@ -288,6 +311,16 @@ mod tests {
         let (few, spread) = advice(Load { others: 0.5, steal: 0.0 }, false);
         assert!(few.contains("--samples"), "{few}");
         assert!(spread.starts_with("quiet the machine first"), "{spread}");
+    }
+
+    #[test]
+    fn figures_of_few_samples_are_named() {
+        let found = warnings(&quiet(), &run(Load::default(), false), &[], &[measurement(&[1.0])]);
+        assert_eq!(kinds(&found), [WarningKind::FewSamples]);
+        assert_eq!(found[0].message, "fewer than 3 samples, marked *: thread switch (1)");
+        let found =
+            warnings(&quiet(), &run(Load::default(), false), &[], &[measurement(&[1.0; 3])]);
+        assert!(found[0].message.starts_with("some figures rest on 3 samples"), "{found:?}");
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub struct RunFacts {
     /// The command line, as a person would type it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
+    /// What it is of, as a commit's name, where that was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The runtimes that took part, our own aside: what is to be said of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtimes: Vec<Facts>,

@@ -4,8 +4,11 @@ use crate::env::Environment;
 
 /// A name for the machine, in records' file names: `amd-epyc-7b13-2-cores-3f9a2c`. It comes from
 /// the hardware alone, so that it is the same in a container and in the next boot, and gives no
-/// host name away.
+/// host name away; unless the machine was given a name.
 pub fn name(environment: &Environment) -> String {
+    if let Some(machine) = &environment.machine {
+        return machine.clone();
+    }
     let mut slug = String::new();
     let cpu = environment.cpu.as_deref().unwrap_or("unknown").to_lowercase();
     // Words that are in every processor's name tell nothing.
@@ -36,6 +39,10 @@ pub fn differences(one: &Environment, other: &Environment) -> Vec<String> {
             found.push(format!("{what}: {} and {}", known(one), known(other)));
         }
     };
+    // A record that was made without a name may be of any machine.
+    if one.machine.is_some() && other.machine.is_some() {
+        check("machine", one.machine.clone(), other.machine.clone());
+    }
     let number = |count: usize| (count > 0).then(|| count.to_string());
     // Some kernels take a little more or less of it for themselves.
     let memory = |bytes: Option<u64>| {
@@ -83,6 +90,10 @@ mod tests {
         let other = Environment { cores_allowed: 4, ..here.clone() };
         assert_ne!(name(&here), name(&other));
         assert_eq!(differences(&here, &later), Vec::<String>::new());
+        let named = |name: &str| Environment { machine: Some(name.into()), ..here.clone() };
+        assert_eq!(super::name(&named("n1")), "n1");
+        assert_eq!(differences(&named("n1"), &here), Vec::<String>::new());
+        assert_eq!(differences(&named("n1"), &named("n2")), ["machine: n1 and n2"]);
         assert_eq!(differences(&here, &other), ["cores in use: 8 and 4"]);
     }
 }

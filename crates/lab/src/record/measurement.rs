@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 
 use carefree_workloads::role::Role;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::machine::fingerprint;
 use super::{Reading, Subject};
 use crate::metric::Quantity;
+use crate::number;
 use crate::stats::{self, Random};
 
 /// One figure of one subject.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Measurement {
     /// What it is about.
     #[serde(flatten)]
     pub subject: Subject,
     /// Which side of the comparison the unit stands on, as in [`Reading::role`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub role: Option<String>,
     /// Which figure of it this is.
     pub metric: String,
@@ -33,6 +34,44 @@ pub struct Measurement {
     pub samples: Vec<f64>,
 }
 
+/// A figure as it is written: with a mark that follows from its samples.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    subject: &'a Subject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: &'a Option<String>,
+    metric: &'a str,
+    value_unit: &'a str,
+    median: f64,
+    ci_low: Option<f64>,
+    ci_high: Option<f64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    few_samples: bool,
+    samples: &'a [f64],
+}
+
+impl Serialize for Measurement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Measurement { subject, role, metric, value_unit, median, ci_low, ci_high, samples } =
+            self;
+        let (median, ci_low, ci_high) = (*median, *ci_low, *ci_high);
+        let few_samples = self.is_rough();
+        let written = Written {
+            subject,
+            role,
+            metric,
+            value_unit,
+            median,
+            ci_low,
+            ci_high,
+            few_samples,
+            samples,
+        };
+        written.serialize(serializer)
+    }
+}
+
 impl Measurement {
     /// What its values count.
     pub fn quantity(&self) -> Quantity {
@@ -44,9 +83,25 @@ impl Measurement {
         self.quantity().show(value)
     }
 
-    /// The median, with its unit.
+    /// The median, with its unit; of a few samples two digits of it, and the mark.
     pub(crate) fn shown(&self) -> String {
-        self.show(self.median)
+        match self.is_rough() {
+            true => self.quantity().show_rough(self.median),
+            false => self.show(self.median),
+        }
+    }
+
+    /// Whether it rests on samples too few to tell how far off it is.
+    pub(crate) fn is_rough(&self) -> bool {
+        number::is_few(self.samples.len())
+    }
+
+    /// The median as a multiple of `unit`, with the digits that mean something and `most` after the
+    /// point.
+    pub(crate) fn in_units(&self, unit: f64, most: usize) -> String {
+        let interval = self.ci_low.zip(self.ci_high);
+        let interval = interval.map(|(low, high)| (low / unit, high / unit));
+        number::precise(self.median / unit, interval, self.samples.len(), most)
     }
 
     /// Which side of the comparison the unit stands on.

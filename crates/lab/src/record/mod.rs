@@ -11,6 +11,7 @@ mod measurement;
 mod order;
 mod published;
 mod reading;
+pub mod salvage;
 mod store;
 mod subject;
 
@@ -19,7 +20,7 @@ pub use failed::Failed;
 pub use line::{Heading, Line, SCHEMA, Source};
 pub use machine::{differences, fingerprint, name as machine_name};
 pub use measurement::Measurement;
-pub use published::{find, published};
+pub use published::{Found, files, find, published};
 pub use reading::Reading;
 pub use store::{Store, default_folder};
 pub use subject::Subject;

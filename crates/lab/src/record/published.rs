@@ -1,11 +1,11 @@
 //! The figures of the documents this lab follows, and finding records by name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use carefree_workloads::named::list;
 
-use super::{Record, store};
+use super::{Record, salvage, store};
 use crate::version::version_key;
 
 /// The name that stands for all published figures.
@@ -32,13 +32,23 @@ pub fn published() -> Vec<Record> {
         .collect()
 }
 
+/// Records, and what of them is damaged.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The records, oldest first.
+    pub records: Vec<Record>,
+    /// What was left out, a line for each file.
+    pub damage: Vec<String>,
+}
+
 /// The records that `name` stands for, oldest first: `published`, `mine` (those in `folder`), a
 /// file, or all records of a folder. Behind an `@` may stand a version, or the name of a build:
-/// then it is what they have of that ([`Record::of_version`]).
+/// then it is what they have of that ([`Record::of_version`]). Lines and files that are damaged are
+/// told of and left out.
 ///
 /// # Errors
 /// One line that says what is wrong.
-pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>> {
+pub fn find(name: &str, folder: Option<&Path>) -> Result<Found> {
     let with_version = name.rsplit_once('@').filter(|(records, wanted)| {
         let is_there = [PUBLISHED, MINE].contains(records) || Path::new(records).exists();
         // A file may have an @ in its name.
@@ -47,57 +57,84 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Vec<Record>> {
     let Some((records, wanted)) = with_version else {
         return all(name, folder);
     };
-    let all = all(records, folder)?;
+    let mut all = all(records, folder)?;
     let mut versions: Vec<String> = all
+        .records
         .iter()
         .flat_map(|record| &record.results)
         .map(|result| format!("{} {}", result.subject.runtime, result.subject.version))
         .collect();
     versions.sort_by_cached_key(|version| version_key(version));
     versions.dedup();
-    let found: Vec<Record> = all.into_iter().filter_map(|r| r.of_version(wanted)).collect();
-    if found.is_empty() {
+    all.records = all.records.into_iter().filter_map(|r| r.of_version(wanted)).collect();
+    if all.records.is_empty() {
         let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
         bail!("{records} has no version and no build '{wanted}'; it has {}", list(&versions));
     }
+    Ok(all)
+}
+
+fn all(name: &str, folder: Option<&Path>) -> Result<Found> {
+    if name == PUBLISHED && !Path::new(name).exists() {
+        return Ok(Found { records: published(), damage: Vec::new() });
+    }
+    let files = files(name, folder)?;
+    let is_one = !Path::new(name).is_dir() && name != MINE;
+    let (mut found, mut first) = (Found::default(), None);
+    for path in files {
+        match salvage::read(&path) {
+            Ok(salvaged) => {
+                let complaint = salvaged.complaint();
+                let complaint = complaint.map(|said| format!("{}: {said}", path.display()));
+                found.damage.extend(complaint);
+                found.records.extend(salvaged.records);
+            }
+            Err(error) if is_one => return Err(error),
+            // One file of a folder leaves the others as they are.
+            Err(error) => {
+                found.damage.push(format!("{error:#}; the file is left out"));
+                first.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(error) = first.filter(|_| found.records.is_empty()) {
+        return Err(error);
+    }
+    // File names in any other folder need not begin with the date.
+    found.records.sort_by(|a, b| a.environment.started.cmp(&b.environment.started));
     Ok(found)
 }
 
-fn all(name: &str, folder: Option<&Path>) -> Result<Vec<Record>> {
+/// The files that `name` stands for: itself, those of a folder, or those of `folder` for `mine`.
+///
+/// # Errors
+/// One line: there are none.
+pub fn files(name: &str, folder: Option<&Path>) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     // A file of that name is what a person sees; then "./mine" need not be written.
-    if !path.exists() {
-        if name == PUBLISHED {
-            return Ok(published());
-        }
-        if name == MINE {
-            let folder = folder.context(
-                "there is no folder of records, for neither XDG_DATA_HOME nor HOME is set: name \
-                 one with --record DIR",
-            )?;
-            ensure!(
-                folder.is_dir(),
-                "there are no records of yours in {} yet: run carefree bench first",
-                folder.display()
-            );
-            return of_folder(folder);
-        }
+    if !path.exists() && name == MINE {
+        let folder = folder.context(
+            "there is no folder of records, for neither XDG_DATA_HOME nor HOME is set: name \
+             one with --record DIR",
+        )?;
+        ensure!(
+            folder.is_dir(),
+            "there are no records of yours in {} yet: run carefree bench first",
+            folder.display()
+        );
+        return of_folder(folder);
     }
-    if path.is_dir() { of_folder(path) } else { Record::read(path) }
+    if path.is_dir() { of_folder(path) } else { Ok(vec![path.to_owned()]) }
 }
 
-fn of_folder(folder: &Path) -> Result<Vec<Record>> {
+fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let paths = store::records(folder).with_context(|| folder.display().to_string())?;
-    let read: Result<Vec<Vec<Record>>> = paths.iter().map(|path| Record::read(path)).collect();
-    let mut found: Vec<Record> = read?.into_iter().flatten().collect();
     ensure!(
-        !found.is_empty(),
+        !paths.is_empty(),
         "{}: there are no records in this folder (files named *.jsonl)",
         folder.display()
     );
-    // File names in any other folder need not begin with the date.
-    found.sort_by(|a, b| a.environment.started.cmp(&b.environment.started));
-    Ok(found)
+    Ok(paths)
 }
 
 #[cfg(test)]
@@ -124,7 +161,7 @@ mod tests {
     #[test]
     fn names_stand_for_files_folders_and_what_is_built_in() {
         let folder = tempfile::tempdir().expect("a folder");
-        let of = |name: &str| find(name, Some(folder.path()));
+        let of = |name: &str| find(name, Some(folder.path())).map(|found| found.records);
         assert_eq!(of("published").expect("built in").len(), FILES.len());
         assert!(of("mine").expect_err("none yet").to_string().contains("no records"));
         let missing = folder.path().join("x.jsonl").display().to_string();
@@ -134,7 +171,9 @@ mod tests {
         assert_eq!(of("mine").expect("one").len(), 1);
         assert_eq!(of(&missing).expect("one"), of("mine").expect("one"));
         std::fs::write(&missing, FILES.map(|(_, text)| text).concat()).expect("written");
-        assert_eq!(of(&missing).expect("all three"), published());
+        let mut all = published();
+        all.sort_by(|a, b| a.environment.started.cmp(&b.environment.started));
+        assert_eq!(of(&missing).expect("all three"), all);
         std::fs::write(&missing, "{}\n").expect("written");
         let error = format!("{:#}", of(&missing).expect_err("no record"));
         assert!(error.contains("this is no record"), "{error}");
@@ -142,8 +181,28 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_file_leaves_the_others_of_its_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("a.jsonl"), FILES[0].1).expect("written");
+        std::fs::write(at("b.jsonl"), "garbage\n").expect("written");
+        let damaged = FILES[2].1.replacen("\"median\":", "\"median\":x", 1);
+        std::fs::write(at("c.jsonl"), damaged).expect("written");
+        let found = find("mine", Some(folder.path())).expect("two");
+        assert_eq!(found.records.len(), 2);
+        let [no_record, line] = &found.damage[..] else { panic!("{:?}", found.damage) };
+        assert!(no_record.contains("b.jsonl: this is no record"), "{no_record}");
+        assert!(line.contains("c.jsonl: line 2 is damaged and left out"), "{line}");
+        // Named by itself, what is no record at all is a mistake.
+        assert!(find(&at("b.jsonl").display().to_string(), None).is_err());
+        std::fs::remove_file(at("a.jsonl")).expect("there");
+        std::fs::remove_file(at("c.jsonl")).expect("there");
+        assert!(find("mine", Some(folder.path())).is_err(), "nothing is left");
+    }
+
+    #[test]
     fn a_version_behind_a_name_leaves_what_is_of_that_version() {
-        let of = |name: &str| find(name, None);
+        let of = |name: &str| find(name, None).map(|found| found.records);
         let versions = |name: &str| {
             let records = of(name).expect("built in");
             let results = records.into_iter().flat_map(|record| record.results);

@@ -11,10 +11,11 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::line::{Heading, Line};
+use super::salvage::{self, Part};
 use super::{Reading, Subject, machine};
 use crate::env::Environment;
 
@@ -26,6 +27,7 @@ pub struct Store {
     /// None until there is something to write: a run that measures nothing leaves no record.
     file: Option<File>,
     known: BTreeMap<(Subject, String), Vec<Reading>>,
+    damage: Vec<String>,
 }
 
 /// Where records are kept unless told otherwise: `carefree/records` in the user's data folder,
@@ -42,17 +44,25 @@ impl Store {
     /// for none where `force` says so.
     ///
     /// # Errors
-    /// Those of the file system. A file that is no record is passed over.
+    /// Those of the file system. What is damaged is passed over, and told by [`Store::damage`].
     pub fn open(folder: &Path, heading: Heading, force: bool) -> io::Result<Store> {
         fs::create_dir_all(folder)?;
-        let mut known = BTreeMap::new();
+        let (mut known, mut damage) = (BTreeMap::new(), Vec::new());
         if !force {
             for path in records(folder)? {
-                // A file that cannot be read has nothing to use again, and nothing else is lost.
-                let _ = gather(&path, &heading.environment, &mut known);
+                if let Err(what) = gather(&path, &heading.environment, &mut known) {
+                    damage
+                        .push(format!("{}: {what}; what it had is measured anew", path.display()));
+                }
             }
         }
-        Ok(Store { path: free_name(folder, &heading.environment), heading, file: None, known })
+        let path = free_name(folder, &heading.environment);
+        Ok(Store { path, heading, file: None, known, damage })
+    }
+
+    /// What is damaged of the records in the folder, a line for each file.
+    pub fn damage(&self) -> &[String] {
+        &self.damage
     }
 
     /// The file this run's samples go to.
@@ -149,33 +159,53 @@ pub(crate) fn records(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Adds the samples of one file, if it comes from the same place.
+/// Adds the samples of one file that come from the same place.
+///
+/// # Errors
+/// What is damaged: samples that are taken anew.
 fn gather(
     path: &Path,
     here: &Environment,
     known: &mut BTreeMap<(Subject, String), Vec<Reading>>,
-) -> io::Result<()> {
-    let mut lines = BufReader::new(File::open(path)?).lines();
-    let Some(Ok(Line::Environment(heading))) = lines.next().transpose()?.map(|l| Line::parse(&l))
-    else {
-        return Ok(());
-    };
-    if !same_place(&heading.environment, here) {
-        return Ok(());
-    }
-    for line in lines {
-        // The last line of a run that was killed may be half there.
-        let Ok(Line::Sample(reading)) = Line::parse(&line?) else { continue };
-        let key = (reading.subject.clone(), reading.program.clone());
-        let there = known.entry(key).or_default();
-        let same =
-            |other: &Reading| (&other.run, other.position) == (&reading.run, reading.position);
-        // A run that used a sample again has a copy of it.
-        if !there.iter().any(same) {
-            there.push(reading);
+) -> Result<(), String> {
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let mut is_here = None;
+    let (mut count, mut first) = (0, None);
+    for (number, part) in salvage::lines(&bytes) {
+        match part {
+            Part::Line(line) => match *line {
+                Line::Environment(heading) => {
+                    is_here = Some(same_place(&heading.environment, here))
+                }
+                Line::Sample(reading) if is_here == Some(true) => add(reading, known),
+                _ => {}
+            },
+            // Of another place nothing is lost.
+            Part::Damaged { is_heading: false, .. } if is_here == Some(false) => {}
+            Part::Damaged { what, is_heading } => {
+                if is_heading {
+                    is_here = None;
+                }
+                count += 1;
+                first.get_or_insert(format!("line {number} is damaged ({what})"));
+            }
+            Part::Unknown | Part::Cut => {}
         }
     }
-    Ok(())
+    match first {
+        None => Ok(()),
+        Some(first) if count == 1 => Err(first),
+        Some(first) => Err(format!("{first}, and {} more", count - 1)),
+    }
+}
+
+fn add(reading: Reading, known: &mut BTreeMap<(Subject, String), Vec<Reading>>) {
+    let there = known.entry((reading.subject.clone(), reading.program.clone())).or_default();
+    let same = |other: &Reading| (&other.run, other.position) == (&reading.run, reading.position);
+    // A run that used a sample again has a copy of it.
+    if !there.iter().any(same) {
+        there.push(reading);
+    }
 }
 
 /// `2026-01-31T120000Z-example-9000-2-cores-1a2b3c.jsonl`, numbered where that is taken.
@@ -250,6 +280,49 @@ mod tests {
         // Copies count once, wherever they stand.
         let third = open(folder.path(), "2026-01-03T00:00:00Z");
         assert_eq!(third.has(&subject, "p1"), 4);
+    }
+
+    #[test]
+    fn a_damaged_line_costs_its_own_sample_alone_and_is_told_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = "2026-01-01T00:00:00Z";
+        let mut store = open(folder.path(), first);
+        let subject = reading(0, first, 1.0).subject;
+        for position in 0..3 {
+            store.append(&reading(position, first, 1.0)).expect("written");
+        }
+        assert!(store.damage().is_empty());
+        let text = fs::read_to_string(store.path()).expect("there");
+        let mut bytes = text.into_bytes();
+        // The second sample, in a file system that has lost a block.
+        let at = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1);
+        let at = at.expect("four lines").0;
+        bytes[at + 1..at + 40].fill(0xff);
+        fs::write(store.path(), &bytes).expect("written");
+        let again = open(folder.path(), "2026-01-02T00:00:00Z");
+        assert_eq!(again.has(&subject, "p1"), 2);
+        let [said] = again.damage() else { panic!("{:?}", again.damage()) };
+        assert!(said.contains("line 3 is damaged (it is not text)"), "{said}");
+
+        // Without its first line, nothing tells where it was measured.
+        bytes[..40].fill(b' ');
+        fs::write(store.path(), &bytes).expect("written");
+        let again = open(folder.path(), "2026-01-03T00:00:00Z");
+        assert_eq!((again.has(&subject, "p1"), again.damage().len()), (0, 1));
+    }
+
+    #[test]
+    fn samples_of_another_machine_in_one_file_are_not_ours() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = "2026-01-01T00:00:00Z";
+        let mut store = open(folder.path(), first);
+        store.append(&reading(0, first, 1.0)).expect("written");
+        let other = Environment { cores: 64, ..environment(first) };
+        let elsewhere = Line::Environment(Box::new(Heading::new(other)));
+        store.write(&elsewhere).expect("written");
+        store.append(&reading(1, first, 9.0)).expect("written");
+        let again = open(folder.path(), "2026-01-02T00:00:00Z");
+        assert_eq!(again.has(&reading(0, first, 1.0).subject, "p1"), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ink::Ink;
 use super::table::{Table, wrap};
-use super::{Format, csv, html};
+use super::{Format, csv, escape, html, ink};
 use crate::compare::{self, Comparison, Pair, Verdict};
 use crate::metric::spoken;
 use crate::number::counted;
@@ -18,9 +18,9 @@ use crate::number::counted;
 /// One line, for a format that comparisons do not have.
 pub fn comparison(comparison: &Comparison, format: Format, colour: bool) -> Result<String> {
     match format {
-        Format::Text => Ok(text(comparison, Ink::new(colour))),
-        Format::Markdown => Ok(markdown(comparison)),
-        Format::Csv => Ok(spreadsheet(comparison)),
+        Format::Text => Ok(ink::safe(text(comparison, Ink::new(colour)), colour)),
+        Format::Markdown => Ok(ink::safe(markdown(comparison), false)),
+        Format::Csv => Ok(ink::safe(spreadsheet(comparison), false)),
         Format::Json => Ok(json(comparison)),
         Format::Html => Ok(html::comparison(
             comparison,
@@ -66,7 +66,9 @@ fn cautions(comparison: &Comparison) -> Vec<String> {
 
 /// What it comes to, in plain words.
 fn sentences(comparison: &Comparison) -> Vec<String> {
-    let of = |verdict| comparison.pairs.iter().filter(move |p| p.change.verdict == verdict);
+    // What one figure has told, its rate tells again.
+    let told = comparison.told();
+    let of = |verdict| told.iter().copied().filter(move |p| p.change.verdict == verdict);
     let about = |pair: &Pair| {
         let (subject, metric) = (pair.new.subject.spoken(), &pair.new.metric);
         format!("{subject} {}: {}", spoken(metric), pair.change.words(metric))
@@ -152,7 +154,7 @@ fn table(comparison: &Comparison) -> Table {
     if comparison.pairs.iter().any(|pair| pair.change.interval.is_some()) {
         table.notes = NOTES.map(str::to_owned).to_vec();
     }
-    table.without_empty()
+    table.without_empty().with_marks_explained()
 }
 
 /// `ruby 3.2 → 3.3`, or `ruby 3.3` where it is the same.
@@ -206,15 +208,13 @@ fn text(comparison: &Comparison, ink: Ink) -> String {
 fn markdown(comparison: &Comparison) -> String {
     let mut page = String::from("## Old and New\n");
     for caution in cautions(comparison) {
-        page += &format!("\n**{caution}**\n");
+        page += &format!("\n**{}**\n", escape::text(&caution));
     }
-    page += &format!("\n  - {}\n", sentences(comparison).join("\n  - "));
+    page += &format!("\n{}", escape::list(&sentences(comparison)));
     if !comparison.pairs.is_empty() {
         let table = table(comparison);
         page += &format!("\n{}\n", table.markdown());
-        for note in &table.notes {
-            page += &format!("  - {note}\n");
-        }
+        page += &escape::list(&table.notes);
     }
     page
 }

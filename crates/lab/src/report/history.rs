@@ -2,9 +2,9 @@
 
 use anyhow::{Result, bail};
 
-use super::ink::Ink;
+use super::ink::{Ink, safe};
 use super::table::Table;
-use super::{Format, csv, html};
+use super::{Format, csv, escape, html};
 use crate::compare::Change;
 use crate::history::{Series, sentences, series};
 use crate::metric::spoken;
@@ -38,13 +38,15 @@ pub fn history(records: &[Record], format: Format, colour: bool) -> Result<Strin
         Format::Text => {
             let ink = Ink::new(colour);
             let table = table.map(|table| table.text_section(ink)).unwrap_or_default();
-            format!("{}\n\n{}{table}", ink.bold(TITLE), lines("  "))
+            safe(format!("{}\n\n{}{table}", ink.bold(TITLE), lines("  ")), colour)
         }
         Format::Markdown => {
             let table = table.map(|table| table.markdown_section()).unwrap_or_default();
-            format!("## {TITLE}\n\n{}{table}", lines(bullet))
+            let said: String =
+                said.iter().map(|line| format!("{bullet}{}\n", escape::text(line))).collect();
+            safe(format!("## {TITLE}\n\n{said}{table}"), false)
         }
-        Format::Csv => spreadsheet(&all),
+        Format::Csv => safe(spreadsheet(&all), false),
         Format::Html => html::history(records, &said, &table.unwrap_or_else(|| Table::new(""))),
         Format::Json | Format::Svg => {
             bail!("there is no history in {format}; the formats are text, markdown, csv and html")
@@ -60,7 +62,7 @@ fn changes<'a>(series: &'a Series<'a>) -> impl Iterator<Item = Option<Change>> +
 
 fn table(all: &[Series<'_>]) -> Table {
     let mut table = Table::new("Figures over Versions and Time")
-        .left(["Runtime", "Unit", "Workload", "Figure", "Version", "Date"])
+        .left(["Runtime", "Unit", "Workload", "Figure", "Version", "Date or Label"])
         .right(["Median"])
         .left(["Since the one before"]);
     for series in all {
@@ -75,14 +77,17 @@ fn table(all: &[Series<'_>]) -> Table {
                 once(&subject.workload),
                 once(&spoken(&m.metric)),
                 subject.version.clone(),
-                started.get(..10).unwrap_or_default().to_owned(),
+                match series.moment(started) {
+                    date if date == *started => date.get(..10).unwrap_or_default().to_owned(),
+                    label => label.to_owned(),
+                },
                 m.shown(),
                 since,
             ]);
             first = false;
         }
     }
-    table.without_empty()
+    table.without_empty().with_marks_explained()
 }
 
 fn spreadsheet(all: &[Series<'_>]) -> String {

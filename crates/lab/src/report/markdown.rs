@@ -1,25 +1,29 @@
 //! A record as Markdown, ready to paste.
 
+use super::escape::{block, list, text};
 use super::view::View;
-use super::{tables, text, words};
+use super::{tables, text as as_text, words};
 use crate::record::Record;
 
 pub(super) fn render(records: &[Record]) -> String {
     let view = View::new(records);
     let mut page = String::from("## Fiber vs Thread Benchmark\n");
+    // The answer first, and what it says in words behind it.
+    let mut tables = tables::published(&view).into_iter().chain(tables::intervals(&view, false));
+    page.extend(tables.next().map(|table| table.markdown_section()));
     let sentences = words::sentences(&view);
     if !sentences.is_empty() {
-        page += &format!("\n  - {}\n", sentences.join("\n  - "));
+        page += &format!("\n### In plain words\n\n{}", list(&sentences));
     }
-    let tables = tables::published(&view).into_iter().chain(tables::intervals(&view, false));
     tables.for_each(|table| page += &table.markdown_section());
     let warnings = records.iter().flat_map(|record| &record.warnings);
-    let mut doubts: Vec<String> =
-        warnings.map(|warning| format!("{}. *{}.*", warning.message, warning.advice)).collect();
+    let mut doubts: Vec<String> = warnings
+        .map(|warning| format!("{}. *{}.*", text(&warning.message), text(&warning.advice)))
+        .collect();
     for failed in records.iter().flat_map(|record| &record.failures) {
         let advice = failed.advice.as_ref();
-        let advice = advice.map_or_else(String::new, |advice| format!(" *{advice}.*"));
-        doubts.push(format!("{}{advice}", text::failure(failed)));
+        let advice = advice.map_or_else(String::new, |advice| format!(" *{}.*", text(advice)));
+        doubts.push(format!("{}{advice}", text(&as_text::failure(failed))));
     }
     if records.iter().any(|record| record.run.interrupted) {
         doubts.push("broken off: these are the samples until then".into());
@@ -33,7 +37,8 @@ pub(super) fn render(records: &[Record]) -> String {
             "" => String::new(),
             started => format!("{started}\n"),
         };
-        page += &format!("\n```\n{started}{}\n```\n", text::machine(record).join("\n"));
+        let machine = as_text::machine(record).join("\n");
+        page += &format!("\n{}", block(&format!("{started}{machine}")));
     }
     page
 }

@@ -1,11 +1,16 @@
 //! Shows a record: for people as text or Markdown, for programs as JSON or CSV.
 
+mod annotations;
 mod comparison;
+mod contest;
 mod csv;
+mod escape;
 mod history;
 mod html;
 mod ink;
+mod machines;
 mod markdown;
+mod meals;
 pub mod table;
 mod tables;
 mod text;
@@ -14,6 +19,7 @@ mod words;
 
 use std::path::Path;
 
+pub use annotations::{github, junit};
 pub use comparison::comparison;
 pub use history::history;
 
@@ -63,10 +69,10 @@ pub fn render(record: &Record, format: Format, colour: bool) -> String {
 /// the last one is shown.
 pub fn render_all(records: &[Record], format: Format, colour: bool) -> String {
     match format {
-        Format::Text => text::render(records, colour),
+        Format::Text => ink::safe(text::render(records, colour), colour),
         Format::Json => records.iter().map(Record::to_lines).collect(),
-        Format::Markdown => markdown::render(records),
-        Format::Csv => csv::render(records),
+        Format::Markdown => ink::safe(markdown::render(records), false),
+        Format::Csv => ink::safe(csv::render(records), false),
         Format::Html => html::render(records),
         Format::Svg => html::picture::render(records),
     }

@@ -2,7 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::escape;
 use super::ink::Ink;
+use crate::number::MARK;
+use crate::printable;
+
+/// What stands where nothing was measured.
+pub(super) const NOTHING: &str = "–";
+
+/// What the mark behind a figure says.
+pub(crate) const FEW_SAMPLES: &str =
+    "Marked *: of fewer than three samples, in two digits; nothing tells how far off they are.";
 
 /// Rows of cells under headings. A cell of a text table may have several lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +30,9 @@ pub struct Table {
     pub(crate) ranges: BTreeMap<(usize, usize), String>,
     /// What a reader has to know, one a line.
     pub(crate) notes: Vec<String>,
+    /// The side of the comparison that a cell is won by, by its row and column, for pages, which have
+    /// colours: `fiber` or `thread`.
+    pub(crate) won: BTreeMap<(usize, usize), &'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +60,7 @@ impl Table {
             names: Vec::new(),
             ranges: BTreeMap::new(),
             notes: Vec::new(),
+            won: BTreeMap::new(),
         }
     }
 
@@ -84,6 +98,14 @@ impl Table {
         self
     }
 
+    /// With a note on the mark behind figures of few samples, where there are any.
+    pub(crate) fn with_marks_explained(mut self) -> Table {
+        if self.rows.iter().flatten().any(|cell| cell.ends_with(MARK)) {
+            self.notes.push(FEW_SAMPLES.into());
+        }
+        self
+    }
+
     /// For a terminal: headings broken into lines, so that nine columns fit a screen.
     pub fn text(&self) -> String {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
@@ -113,7 +135,10 @@ impl Table {
     /// For Markdown: one line a row, columns padded so that the source is a table to read too. A
     /// range stands small under its figure.
     pub(crate) fn markdown(&self) -> String {
-        let flat = |cell: &str| cell.lines().collect::<Vec<_>>().join(", ");
+        let flat = |cell: &str| {
+            let lines: Vec<String> = cell.lines().map(escape::text).collect();
+            lines.join(", ").replace('|', "\\|")
+        };
         let cell = |place, cell: &str| match self.ranges.get(&place) {
             Some(range) => format!("{}<br><sub>{range}</sub>", flat(cell)),
             None => flat(cell),
@@ -129,7 +154,7 @@ impl Table {
             .map(|(at, column)| {
                 let cells = rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
                 // The rule needs room for three characters.
-                cells.max(width(&column.heading)).max(3)
+                cells.max(width(&flat(&column.heading))).max(3)
             })
             .collect();
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -137,7 +162,7 @@ impl Table {
             let cells = cells.iter().zip(&widths).zip(&self.columns);
             line(cells.map(|((cell, &width), column)| pad(cell, width, column.align)).collect())
         };
-        let headings: Vec<String> = self.columns.iter().map(|c| c.heading.clone()).collect();
+        let headings: Vec<String> = self.columns.iter().map(|c| flat(&c.heading)).collect();
         let rules = self.columns.iter().zip(&widths).map(|(column, &width)| match column.align {
             Align::Left => "-".repeat(width),
             Align::Right => format!("{}:", "-".repeat(width - 1)),
@@ -160,9 +185,9 @@ impl Table {
                               about their range.";
         let ranged = (!self.ranges.is_empty()).then_some(RANGES);
         let notes = self.notes.iter().map(String::as_str).chain(ranged);
-        let notes: String = notes.map(|note| format!("  - {note}\n")).collect();
+        let notes: String = notes.map(|note| format!("  - {}\n", escape::text(note))).collect();
         let gap = if notes.is_empty() { "" } else { "\n" };
-        format!("\n### {}\n\n{}{gap}{notes}", self.title, self.markdown())
+        format!("\n### {}\n\n{}{gap}{notes}", escape::text(&self.title), self.markdown())
     }
 
     /// As wide as the widest line of a cell, and as the longest word of the heading.
@@ -176,7 +201,7 @@ impl Table {
         let cells: Vec<String> = cells
             .zip(widths)
             .zip(&self.columns)
-            .map(|((cell, &width), column)| pad(cell, width, column.align))
+            .map(|((cell, &width), column)| pad(&printable::line(cell), width, column.align))
             .collect();
         text.push_str("  ");
         text.push_str(cells.join("  ").trim_end());

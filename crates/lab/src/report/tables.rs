@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 
 use carefree_workloads::named::distinct;
 
+use super::contest;
+use super::machines;
 use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Name, Seat, View};
 use crate::metric::{self, Metric, spoken};
-use crate::number::{self, grouped, micros};
-use crate::record::{Measurement, Parameters, Value};
+use crate::number::{self, grouped};
+use crate::record::{Measurement, Parameters};
 use crate::stats;
 
-/// What stands where nothing was measured.
-pub(super) const NOTHING: &str = "–";
+pub(super) use super::meals::{how, meal, way, yields};
+pub(super) use super::table::NOTHING;
 
 /// The tables that there are figures for, in the order of the published ones.
 pub(super) fn published(view: &View<'_>) -> Vec<Table> {
@@ -21,13 +23,16 @@ pub(super) fn published(view: &View<'_>) -> Vec<Table> {
     let tables = [
         summary(view, &crews),
         switching(view, &crews),
-        memory(view, &crews),
+        memory(view, &crews, "alloc"),
+        memory(view, &crews, "parked"),
         warming(view, &crews),
         throughput(view, &crews),
+        contest::table(view),
         feeding(view),
         fetching(view),
     ];
-    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+    let tables = tables.into_iter().filter(|table| !table.rows.is_empty());
+    tables.chain(machines::tables(view)).map(Table::with_marks_explained).collect()
 }
 
 fn cell(found: Option<&Measurement>, show: &dyn Fn(&Measurement) -> String) -> String {
@@ -91,11 +96,47 @@ impl<'v, 'a> ByCrew<'v, 'a> {
         }
         self.table.add(heading, Align::Right);
         for (crew, row) in self.crews.iter().zip(&mut self.table.rows) {
-            let median = |seat| at(self.view, crew, seat, figure).map(|m| m.median);
-            let ratio = median(by).zip(median(of)).map(|(by, of)| number::ratio(of / by));
-            row.push(ratio.unwrap_or_else(|| NOTHING.into()));
+            let find = |seat| at(self.view, crew, seat, figure);
+            let ratio = match find(by).zip(find(of)) {
+                Some((by, of)) if are_comparable(by, of) => ratio(of, by),
+                Some(_) => {
+                    let told = format!("No ratio ({NOTHING}) where {FAR_APART}");
+                    if !self.table.notes.contains(&told) {
+                        self.table.notes.push(told);
+                    }
+                    NOTHING.into()
+                }
+                None => NOTHING.into(),
+            };
+            row.push(ratio);
         }
         true
+    }
+}
+
+/// Crowds whose sizes are further apart than this are not compared: what a unit costs depends on how
+/// many there are.
+const APART: f64 = 10.0;
+
+/// What is said where they are.
+const FAR_APART: &str = "one crowd is more than ten times as large as the other.";
+
+/// Whether two units' figures are of crowds that can be compared.
+pub(super) fn are_comparable(one: &Measurement, other: &Measurement) -> bool {
+    let sizes = units_of(one).max(1.0) / units_of(other).max(1.0);
+    sizes.max(sizes.recip()) <= APART
+}
+
+/// How many times the one the other is: with one digit after the point as in the published tables,
+/// or, of samples, with the digits that mean something.
+fn ratio(one: &Measurement, other: &Measurement) -> String {
+    let ratio = one.median / other.median;
+    match [one, other].map(|m| m.samples.len()) {
+        [0, 0] => number::ratio(ratio),
+        _ if one.is_rough() || other.is_rough() => {
+            format!("{}{}", number::times(ratio), number::MARK)
+        }
+        _ => number::times(ratio),
     }
 }
 
@@ -185,7 +226,7 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
             "Switch: from one unit going on to the next going on",
         ),
     ] {
-        let show = |m: &Measurement| (micros(m.median, digits), range(m));
+        let show = |m: &Measurement| (m.in_units(1e3, digits), range(m));
         if rows.figures(figure, heading, &show) {
             rows.table.notes.push(format!("{what} ({}).", crowd(view, figure.0)));
         }
@@ -200,58 +241,58 @@ fn summary(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
 
 /// The interval of a time, in microseconds. Of fewer samples than three it would say nothing.
 fn range(m: &Measurement) -> Option<String> {
-    let (low, high) = m.ci_low.zip(m.ci_high).filter(|_| m.samples.len() >= 3)?;
+    let (low, high) = m.ci_low.zip(m.ci_high).filter(|_| m.samples.len() >= number::FEW)?;
     Some(format!("{}–{}", number::rough_micros(low), number::rough_micros(high)))
 }
 
 fn switching(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     const RATE: Name<'_> = ("switch", metric::SWITCHES_PER_SECOND.name);
     let mut rows = ByCrew::new("Context Switching Performance", view, crews, &[RATE]);
-    rows.figures(RATE, "Switches/sec", &|m| (grouped(m.median, 0), None));
+    rows.figures(RATE, "Switches/sec", &|m| (m.in_units(1.0, 0), None));
     rows.ratios(RATE, "Performance Ratio", (Seat::Thread, Seat::Fiber));
     rows.table
 }
 
-fn memory(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
-    const KINDS: [(Name<'_>, &str); 4] = [
-        (("alloc", metric::MEMORY_PER_UNIT.name), "own"),
-        (("alloc", metric::WHOLE_MEMORY_PER_UNIT.name), "whole"),
-        (("parked", metric::MEMORY_PER_UNIT.name), "parked, own"),
-        (("parked", metric::WHOLE_MEMORY_PER_UNIT.name), "parked, whole"),
-    ];
-    let columns = KINDS.iter().flat_map(|(figure, _)| seats(view, crews, *figure));
-    let columns: BTreeSet<Seat> = columns.collect();
-    let mut table =
-        Table::new("Memory Usage Per Unit").left(["Runtime", "Memory"]).right(["Count"]);
-    for heading in ["Memory (bytes)", "Total (MB)"] {
-        for &seat in &columns {
-            table.add(format!("{} {heading}", seat.title()), Align::Right);
-        }
+/// Memory of the units of a workload, a column for each kind of it and each seat.
+fn memory(view: &View<'_>, crews: &[Crew<'_>], workload: &str) -> Table {
+    let kinds =
+        [(metric::MEMORY_PER_UNIT.name, "Own"), (metric::WHOLE_MEMORY_PER_UNIT.name, "Whole")];
+    let kinds: Vec<(Name<'_>, &str)> = kinds
+        .map(|(metric, kind)| ((workload, metric), kind))
+        .into_iter()
+        .filter(|(name, _)| !seats(view, crews, *name).is_empty())
+        .collect();
+    let names: Vec<Name<'_>> = kinds.iter().map(|(name, _)| *name).collect();
+    let title = match workload {
+        "parked" => "Memory of a Parked Unit",
+        _ => "Memory Usage Per Unit",
+    };
+    let mut rows = ByCrew::new(title, view, crews, &names);
+    rows.table.add("Count", Align::Right);
+    for (crew, row) in rows.crews.iter().zip(&mut rows.table.rows) {
+        let found = names
+            .iter()
+            .flat_map(|name| Seat::ALL.into_iter().filter_map(|seat| at(view, crew, seat, *name)));
+        row.push(distinct(found.map(|m| grouped(units_of(m), 0))).join("\n"));
     }
-    for crew in crews {
-        let first = table.rows.len();
-        for (figure, name) in KINDS {
-            if !crew.says(view, &[figure]) {
-                continue;
-            }
-            let found: Vec<_> = columns.iter().map(|&seat| at(view, crew, seat, figure)).collect();
-            let Some(any) = found.iter().flatten().next() else { continue };
-            let mut row = vec![String::new(), name.to_owned(), grouped(units_of(any), 0)];
-            row.extend(found.iter().map(|&m| cell(m, &|m| grouped(m.median, 0))));
-            // The published tables' megabyte is 1,048,576 bytes.
-            let total = |m: &Measurement| grouped(m.median * units_of(m) / f64::from(1 << 20), 1);
-            row.extend(found.iter().map(|&m| cell(m, &total)));
-            table.rows.push(row);
-        }
-        name_rows(&mut table, first, &crew.label, crew.label.lines().map(str::to_owned));
+    for (name, kind) in &kinds {
+        rows.figures(*name, &format!("{kind} (bytes)"), &|m| (m.in_units(1.0, 0), None));
     }
-    table.notes = vec![
-        "Own: the process's resident memory. Whole: with what the kernel keeps for it.".into(),
-        "The most there was with all units alive; parked: while all were parked. 1 MB is \
-         1,048,576 bytes."
-            .into(),
-    ];
-    table
+    // As published: with one kind of memory there is room for its sum.
+    if let [(name, _)] = kinds[..] {
+        // The published tables' megabyte is 1,048,576 bytes.
+        let total = |m: &Measurement| m.in_units(f64::from(1 << 20) / units_of(m).max(1.0), 1);
+        rows.figures(name, "Total (MB)", &|m| (total(m), None));
+        rows.table.notes.push("1 MB is 1,048,576 bytes.".into());
+    }
+    rows.table.notes.extend([
+        "Own: the process's resident memory. Whole: with what the kernel keeps for it.".to_owned(),
+        match workload {
+            "parked" => "While all units were parked.".to_owned(),
+            _ => "The most there was with all units alive.".to_owned(),
+        },
+    ]);
+    rows.table
 }
 
 fn units_of(measurement: &Measurement) -> f64 {
@@ -298,8 +339,7 @@ fn warming(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     let heading = ("Cache Warming Performance", columns);
     let figures = ("warm", [metric::FIRST_TIME_PER_UNIT, metric::LAST_TIME_PER_UNIT]);
     let mut table = by_mode(view, crews, heading, figures, &|first, last| {
-        let improvement = number::ratio(first.median / last.median);
-        [micros(first.median, 3), micros(last.median, 3), improvement]
+        [first.in_units(1e3, 3), last.in_units(1e3, 3), ratio(first, last)]
     });
     let crowd = crowd(view, "warm");
     table.notes.push(format!("Allocation in a process's first and last round ({crowd})."));
@@ -311,42 +351,11 @@ fn throughput(view: &View<'_>, crews: &[Crew<'_>]) -> Table {
     let heading = ("Throughput Performance", columns);
     let figures = ("throughput", [metric::TIME, metric::UNITS_PER_SECOND]);
     let mut table = by_mode(view, crews, heading, figures, &|time, rate| {
-        [grouped(time.median, 1), grouped(units_of(time), 0), grouped(rate.median, 0)]
+        [time.in_units(1.0, 1), grouped(units_of(time), 0), rate.in_units(1.0, 0)]
     });
     let crowd = crowd(view, "throughput");
     table.notes.push(format!("The last, warm round, a unit for each request ({crowd})."));
     table
-}
-
-/// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; the unit where it is not told.
-pub(super) fn how(m: &Measurement) -> String {
-    match m.subject.parameters.get("how") {
-        Some(how) => how.to_string(),
-        None => m.subject.unit.clone(),
-    }
-}
-
-/// The unit that feeds, and how: `goroutine`, `fiber, hybrid`.
-pub(super) fn way(m: &Measurement) -> String {
-    match how(m).as_str() {
-        "hybrid" => format!("{}, hybrid", m.subject.unit),
-        "processes" => format!("{}, processes", m.subject.unit),
-        _ => m.subject.unit.clone(),
-    }
-}
-
-/// `yes`, `no`, or nothing where it is not told.
-pub(super) fn yields(m: &Measurement) -> &'static str {
-    match m.subject.parameters.get("yields") {
-        Some(Value::Flag(true)) => "yes",
-        Some(_) => "no",
-        None => NOTHING,
-    }
-}
-
-/// A parameter of a meal.
-pub(super) fn meal(m: &Measurement, name: &str) -> u64 {
-    m.subject.parameters.number(name).unwrap_or(0)
 }
 
 /// Feeding the most people there were, a column for each number of nutrients; the curves are in
@@ -374,7 +383,7 @@ fn feeding(view: &View<'_>) -> Table {
                 let is = |m: &&&Measurement| {
                     meal(m, "nutrients") == bites && (yields(m), way(m)) == kind
                 };
-                cell(of_family.iter().find(is).copied(), &|m| grouped(m.median, 3))
+                cell(of_family.iter().find(is).copied(), &|m| m.in_units(1.0, 3))
             }));
             table.rows.push(row);
         }
@@ -405,6 +414,31 @@ impl<'a> Fetches<'a> {
         let wanted = |m: &&&Measurement| m.subject.unit == way && m.metric == metric;
         self.figures.iter().find(wanted).copied()
     }
+}
+
+/// What all ways to fetch have in common, as `body=1024 requests=50`, and the names of it.
+fn shared(all: &[Fetches<'_>]) -> Parameters {
+    let Some(first) = all.first() else { return Parameters::default() };
+    let is_shared = |name: &str| {
+        all.iter().all(|other| other.parameters.get(name) == first.parameters.get(name))
+    };
+    let names: Vec<&str> =
+        first.parameters.iter().map(|(name, _)| name).filter(|name| is_shared(name)).collect();
+    first.parameters.clone().only(&names)
+}
+
+/// What is said once of all ways to fetch; nothing where they have nothing in common.
+pub(super) fn shared_work(all: &[Fetches<'_>]) -> Option<String> {
+    let shared = shared(all).to_string();
+    (!shared.is_empty()).then(|| format!("All have {}.", shared.replace(' ', ", ")))
+}
+
+/// What tells the work of these from that of the others.
+pub(super) fn own_work(all: &[Fetches<'_>], one: &Fetches<'_>) -> Parameters {
+    let shared = shared(all);
+    let own = one.parameters.iter().filter(|(name, _)| shared.get(name).is_none());
+    let own: Vec<&str> = own.map(|(name, _)| name).collect();
+    one.parameters.clone().only(&own)
 }
 
 pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
@@ -446,7 +480,8 @@ fn fetching(view: &View<'_>) -> Table {
         factor if factor.is_finite() => "best".to_owned(),
         _ => NOTHING.to_owned(),
     };
-    for fetches in fetches(view) {
+    let all = fetches(view);
+    for fetches in &all {
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
         let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name).map(|m| m.median);
         let least =
@@ -455,12 +490,12 @@ fn fetching(view: &View<'_>) -> Table {
         let first = table.rows.len();
         for (way, time) in &fetches.ways {
             let find = |metric: Metric| fetches.find(way, metric.name);
-            let count = |metric| cell(find(metric), &|m| grouped(m.median, 0));
+            let count = |metric| cell(find(metric), &|m| m.in_units(1.0, 0));
             let spread = |m: &Measurement| format!("{:.1}%", 100.0 * stats::spread(&m.samples));
             table.rows.push(vec![
                 String::new(),
                 (*way).to_owned(),
-                format!("{:.3}", 1e3 / time),
+                grouped(1e3 / time, 3),
                 cell(find(metric::TIME).filter(|m| m.samples.len() > 1), &spread),
                 grouped(requests * 1e3 / time, 1),
                 against(*time, best, "slower"),
@@ -468,14 +503,16 @@ fn fetching(view: &View<'_>) -> Table {
                 bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
                 count(metric::OBJECTS_ALLOCATED),
                 count(metric::BYTES_TRACED_AT_MOST),
-                cell(find(metric::PEAK_MEMORY), &|m| number::size(m.median)),
+                cell(find(metric::PEAK_MEMORY), &Measurement::shown),
             ]);
         }
-        let parameters = wrap(&fetches.parameters.to_string(), 26);
-        let name = format!("{}\n{}", fetches.label, parameters.join("\n"));
+        let parameters = wrap(&own_work(&all, fetches).to_string(), 26);
+        let parameters: Vec<String> = parameters.into_iter().filter(|p| !p.is_empty()).collect();
+        let name = format!("{}\n{}", fetches.label, parameters.join("\n")).trim_end().to_owned();
         let lines = fetches.label.split(", ").map(str::to_owned).chain(parameters);
         name_rows(&mut table, first, &name, lines);
     }
+    table.notes.extend(shared_work(&all));
     table.notes.push(
         "One iteration makes all requests; ± is the samples' deviation (scaled median absolute \
          one). Comparisons are with the best way of the same runtime."
@@ -493,7 +530,10 @@ fn fetching(view: &View<'_>) -> Table {
 
 /// What stands behind a median: the ends of its interval, and how many samples there are.
 pub(super) fn behind(m: &Measurement) -> [String; 3] {
-    let bound = |end: Option<f64>| end.map_or_else(|| NOTHING.into(), |end| m.show(end));
+    // Of a few samples the ends would be these themselves.
+    let bound = |end: Option<f64>| {
+        end.filter(|_| !m.is_rough()).map_or_else(|| NOTHING.into(), |end| m.show(end))
+    };
     let samples = Some(m.samples.len()).filter(|count| *count > 0);
     let samples = samples.map_or_else(|| NOTHING.into(), |count| count.to_string());
     [bound(m.ci_low), bound(m.ci_high), samples]
@@ -548,5 +588,5 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
                 .into(),
         );
     }
-    if table.rows.is_empty() { None } else { Some(table.without_empty()) }
+    if table.rows.is_empty() { None } else { Some(table.without_empty().with_marks_explained()) }
 }

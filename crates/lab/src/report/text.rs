@@ -71,8 +71,9 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
         (allowed, cores) if allowed == cores => counted(cores, "core"),
         (allowed, cores) => format!("{allowed} of {cores} cores"),
     };
-    let mut hardware =
-        vec![environment.cpu.clone().unwrap_or_else(|| "unknown processor".into()), cores];
+    let mut hardware: Vec<String> = environment.machine.iter().cloned().collect();
+    hardware.push(environment.cpu.clone().unwrap_or_else(|| "unknown processor".into()));
+    hardware.push(cores);
     hardware.extend(environment.memory.map(|bytes| number::size(bytes as f64)));
     if environment.virtual_machine == Some(true) {
         hardware.push("virtual machine".into());

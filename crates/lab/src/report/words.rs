@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::contest;
 use super::tables;
 use super::tables::meal;
 use super::view::{Crew, Seat, View, Who};
@@ -47,9 +48,9 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     topics
 }
 
-/// A line for each topic with the least and the most of all runtimes, where there are several, as a
-/// summary; and how many runtimes there are.
-pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, String>)> {
+/// A line for each topic with the least and the most of all runtimes that can be compared by it, and
+/// how many these are; nothing where there are not several.
+pub(super) fn spans(view: &View<'_>) -> BTreeMap<&'static str, String> {
     let crews = view.crews();
     // Published figures are of other machines; these sentences are about this one.
     let here = |crew: &&Crew<'_>| {
@@ -57,12 +58,13 @@ pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, St
         view.places[place] != "published"
     };
     let mine: Vec<&Crew<'_>> = crews.iter().filter(here).collect();
-    let mut runtimes = BTreeSet::new();
+    let mut several = false;
     let mut spans = BTreeMap::new();
     for (figure, claim) in compared() {
         let outcomes: Vec<Outcome<'_>> =
             mine.iter().filter_map(|crew| outcome(view, crew, figure)).collect();
-        runtimes.extend(outcomes.iter().map(|outcome| outcome.who.runtime));
+        let runtimes: BTreeSet<&str> = outcomes.iter().map(|o| o.who.runtime).collect();
+        several |= runtimes.len() > 1;
         let mut ratios: Vec<(f64, &Outcome<'_>)> = outcomes
             .iter()
             .map(|outcome| (outcome.thread.median / outcome.light.median, outcome))
@@ -80,11 +82,14 @@ pub(super) fn spans(view: &View<'_>) -> Option<(usize, BTreeMap<&'static str, St
         };
         let span = match ratios.len() {
             1 => of(most),
-            _ => format!("{} to {}", of(least), of(most)),
+            _ => match runtimes.len() {
+                1 => format!("{} to {}", of(least), of(most)),
+                count => format!("{} to {}, of {count} runtimes", of(least), of(most)),
+            },
         };
         spans.insert(claim.topic.title(), span);
     }
-    (runtimes.len() > 1 && !spans.is_empty()).then_some((runtimes.len(), spans))
+    if several { spans } else { BTreeMap::new() }
 }
 
 /// What a comparison comes to for one crew.
@@ -138,7 +143,11 @@ fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Option<Outc
     let (_, thread) = find(Seat::Thread)?;
     let (who, light) = find(Seat::Fiber).or_else(|| find(Seat::Coroutine))?;
     // One or two samples tell nothing from chance. (A published figure has none, and stands.)
-    if [light, thread].iter().any(|m| (1..3).contains(&m.samples.len())) {
+    if [light, thread].iter().any(|m| m.is_rough()) || !tables::are_comparable(light, thread) {
+        return None;
+    }
+    // What took nothing is no multiple of anything.
+    if [light, thread].iter().any(|m| m.median <= 0.0) {
         return None;
     }
     // Of all these figures less is better.
@@ -230,9 +239,9 @@ fn place(view: &View<'_>, run: &[Outcome<'_>]) -> String {
     }
 }
 
-/// The fastest and the slowest way to feed the most people, for the fewest and the most nutrients.
+/// From where on threads overtake; and the fastest and the slowest way to feed the most people, for the fewest and the most nutrients.
 fn feeding(view: &View<'_>) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut said = contest::sentences(view);
     for family in view.families("feed") {
         for (yielding, remark) in [("yes", ", a yield at each"), ("no", " without a yield")] {
             let all: Vec<&Measurement> = family
@@ -252,8 +261,10 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                     .collect();
                 ways.sort_by(|a, b| a.median.total_cmp(&b.median));
                 let [best, .., worst] = ways[..] else { continue };
+                let rough = [best, worst].iter().any(|m| m.is_rough());
+                let doubt = if rough { " (* of fewer than three samples)" } else { "" };
                 said.push(format!(
-                    "In {}, to feed {} people {} bites each{remark}, {} take {} and {} {}.",
+                    "In {}, to feed {} people {} bites each{remark}, {} take {} and {} {}{doubt}.",
                     family.label,
                     grouped(people as f64, 0),
                     grouped(bites as f64, 0),

@@ -19,6 +19,22 @@ pub fn median(values: &[f64]) -> f64 {
     of_sorted(&sorted)
 }
 
+/// The least of the values, the end of their first quarter, the median, the end of the third quarter,
+/// and the most; between two values, in proportion.
+///
+/// # Panics
+/// As [`median`].
+pub fn quartiles(values: &[f64]) -> [f64; 5] {
+    assert!(!values.is_empty(), "nothing has no quartiles");
+    let mut sorted = values.to_vec();
+    sort(&mut sorted);
+    [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| {
+        let place = share * (sorted.len() - 1) as f64;
+        let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+        below + (above - below) * place.fract()
+    })
+}
+
 fn sort(values: &mut [f64]) {
     values.sort_by(|a, b| a.partial_cmp(b).expect("measurements are numbers"));
 }
@@ -146,6 +162,13 @@ pub fn spread(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quartiles_part_the_samples() {
+        assert_eq!(quartiles(&[5.0, 1.0, 4.0, 2.0, 3.0]), [1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(quartiles(&[1.0, 2.0]), [1.0, 1.25, 1.5, 1.75, 2.0]);
+        assert_eq!(quartiles(&[7.0]), [7.0; 5]);
+    }
 
     #[test]
     fn medians_of_odd_even_and_unsorted_values() {

@@ -1,19 +1,24 @@
 //! Short questions to programs: which version are you, are you there.
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{process, sys};
+use crate::{printable, process, sys};
 
 /// How long output may stay open after its program has ended.
 const HELD_OPEN: Duration = Duration::from_millis(500);
 
 /// How seldom it is looked at while it has not ended.
 const LOOK_UP: Duration = Duration::from_millis(20);
+
+/// What a program has answered that was asked for its version: that, and where it says it is; or why
+/// it has none.
+pub(super) type Version = std::result::Result<(String, Option<PathBuf>), String>;
 
 /// What a program answered.
 #[derive(Debug)]
@@ -39,15 +44,26 @@ pub(crate) fn ask(command: &mut Command, patience: Duration) -> Result<Reply> {
     let stdout = process::collect(child.stdout.take(), usize::MAX);
     let stderr = process::collect(child.stderr.take(), usize::MAX);
     let started = Instant::now();
-    let status = process::await_end(LOOK_UP, || match child.try_wait() {
-        Ok(None) if started.elapsed() >= patience => {
+    process::await_end(LOOK_UP, || match sys::has_ended(child.id()) {
+        false if started.elapsed() >= patience => {
             sys::end_group(child.id());
             let _ = child.wait();
             bail!("{name} did not answer within {} s", patience.as_secs())
         }
-        seen => seen.with_context(|| format!("{name} was lost")),
+        false => Ok(None),
+        true => Ok(Some(())),
     })?;
-    // A process it left behind may hold its output open.
-    let text = |from: Receiver<String>| from.recv_timeout(HELD_OPEN).unwrap_or_default();
-    Ok(Reply { status, stdout: text(stdout), stderr: text(stderr) })
+    let text = |from: &Receiver<String>| from.recv_timeout(HELD_OPEN).ok();
+    let mut said = [&stdout, &stderr].map(text);
+    if said.contains(&None) {
+        // A process that it has left behind holds its output open.
+        sys::end_group(child.id());
+        let again = [&stdout, &stderr].map(text);
+        for (first, again) in said.iter_mut().zip(again) {
+            *first = first.take().or(again);
+        }
+    }
+    let status = child.wait().with_context(|| format!("{name} was lost"))?;
+    let [stdout, stderr] = said.map(|text| printable::lines(&text.unwrap_or_default()));
+    Ok(Reply { status, stdout, stderr })
 }

@@ -94,7 +94,11 @@ impl Runtime {
             runtime: spec.name.clone(),
             version: self.version(),
             title: spec.title.clone(),
-            program: place::shortened(&self.program),
+            program: match (&self.image, &self.build) {
+                // The version has the build's name in place of the image's.
+                (Some(image), Some(_)) => format!("{} in {}", self.program, image.name()),
+                _ => place::shortened(&self.program),
+            },
             gc: spec.gc.clone(),
             parts: parts.collect(),
             units: units.collect(),

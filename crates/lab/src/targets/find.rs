@@ -9,10 +9,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 
 use super::Target;
-use super::ask::ask;
+use super::ask::{Version, ask};
 use super::image::{Engine, InImage};
 use super::place::{self, Places};
 use super::spec::{Part, UnitSpec};
@@ -38,6 +39,14 @@ pub struct Runtime {
     pub(super) image: Option<InImage>,
     /// The optional parts and their versions, once they were asked for.
     pub(super) parts: OnceCell<BTreeMap<String, Option<String>>>,
+}
+
+/// The program at a path, links followed, if there is one.
+pub(super) fn program(path: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(path).ok()?;
+    let is_program = fs::metadata(&real)
+        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    is_program.then_some(real)
 }
 
 /// Whether a unit of a runtime is there.
@@ -76,7 +85,7 @@ impl Target {
     }
 
     /// Where a program of it may be: those in PATH first.
-    fn places(&self) -> impl Iterator<Item = PathBuf> + '_ {
+    pub(super) fn places(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let in_path = self.spec.find.path.iter().filter_map(|name| place::in_path(name));
         in_path.chain(self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern)))
     }
@@ -85,35 +94,43 @@ impl Target {
     /// which no version was chosen.
     pub fn silent(&self) -> Option<String> {
         self.places().find_map(|path| {
-            let why = self.ask_version(&path).err()?;
-            Some(format!("{} is there, but {why:#}", path.display()))
+            let why = self.version_at(&path).err()?;
+            Some(format!("{} is there, but {why}", path.display()))
         })
     }
 
-    /// The versions that are measured when none is named: the first, and where it is too old for
-    /// one of its units, the first other that is not.
-    pub fn usual(&self) -> Vec<Runtime> {
+    /// The versions that are measured when none is named: the first, and where that lacks one of
+    /// the units that `wants` tells, the first other that lacks none; that one alone where the
+    /// first has none of them. A unit lacks where its version is too old, and with `probed` also
+    /// where a part of it is missing, which takes a while to find out.
+    pub fn usual(&self, wants: &dyn Fn(&str, Role) -> bool, probed: bool) -> Vec<Runtime> {
+        let all = self.spec.units.iter();
+        let wanted: Vec<&UnitSpec> =
+            all.filter(|(name, unit)| wants(name, unit.role)).map(|(_, unit)| unit).collect();
         let mut installed = self.installed(&[]);
         let Some(first) = installed.next() else {
             return Vec::new();
         };
-        let is_old =
-            |runtime: &Runtime| self.spec.units.values().any(|unit| runtime.is_too_old_for(unit));
-        let other = if is_old(&first) { installed.find(|other| !is_old(other)) } else { None };
-        [Some(first), other].into_iter().flatten().collect()
+        let lacks = |runtime: &Runtime, unit: &UnitSpec| match probed {
+            true => runtime.finding(unit) != Finding::Here,
+            false => runtime.is_too_old_for(unit),
+        };
+        let any = |runtime: &Runtime| wanted.iter().any(|unit| lacks(runtime, unit));
+        let other = if any(&first) { installed.find(|other| !any(other)) } else { None };
+        let is_of_use = wanted.iter().any(|unit| !lacks(&first, unit));
+        let first = Some(first).filter(|_| other.is_none() || is_of_use);
+        [first, other].into_iter().flatten().collect()
     }
 
     /// The version at a path, if it is one, and none of those `known`.
     fn at(&self, path: &Path, known: &mut Vec<PathBuf>) -> Option<Runtime> {
-        let real = fs::canonicalize(path).ok()?;
-        let is_program = fs::metadata(&real)
-            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
-        if !is_program || known.contains(&real) {
+        let real = program(path)?;
+        if known.contains(&real) {
             return None;
         }
         known.push(real.clone());
         // A version manager's shim acts by the name it is called by.
-        let (version, program) = self.ask_version(path).ok()?;
+        let (version, program) = self.version_at(path).ok()?;
         if let Some(program) = &program {
             let program = fs::canonicalize(program).ok()?;
             if program != real {
@@ -153,11 +170,12 @@ impl Target {
         Ok(Runtime { build: build.map(str::to_owned), ..self.runtime(&path, version) })
     }
 
-    /// The version in a container image.
+    /// The version in a container image; `build` tells it from others of the same version, else the
+    /// image's name does.
     ///
     /// # Errors
     /// One line: what the engine or the program in the image said.
-    pub fn in_image(&self, engine: &Engine, name: &str) -> Result<Runtime> {
+    pub fn in_image(&self, engine: &Engine, name: &str, build: Option<&str>) -> Result<Runtime> {
         let known = self.spec.image.as_ref().map(|known| &*known.runtime);
         let program = known.unwrap_or(self.name());
         let (image, reply) = engine.enter(name, &self.version_command(program))?;
@@ -170,8 +188,23 @@ impl Target {
             bin: bin.unwrap_or_else(|| "/usr/local/bin".to_owned()),
             program: program.to_owned(),
             image: Some(image),
+            build: build.map(str::to_owned),
             ..self.runtime(Path::new(program), version)
         })
+    }
+
+    /// The version at a path. A program is asked once, and then it is known what it has answered.
+    pub(super) fn version_at(&self, path: &Path) -> Version {
+        // A lock is held for a look alone: others may wait for other programs meanwhile.
+        let known = || self.asked.lock().ok();
+        if let Some(version) = known().and_then(|known| known.get(path).cloned()) {
+            return version;
+        }
+        let version = self.ask_version(path).map_err(|why| format!("{why:#}"));
+        if let Some(mut known) = known() {
+            known.insert(path.to_owned(), version.clone());
+        }
+        version
     }
 
     fn ask_version(&self, program: &Path) -> Result<(String, Option<PathBuf>)> {
@@ -247,6 +280,14 @@ impl Runtime {
         let parts = self.target.spec.parts.keys();
         let parts: Vec<_> = parts.map(|part| (part, self.part_version(part))).collect();
         format!("{program} {parts:?}")
+    }
+
+    /// The option that names it, and what that names: a program of this machine or an image.
+    pub(super) fn place(&self) -> [&str; 2] {
+        match &self.image {
+            Some(image) => ["--image", image.name()],
+            None => ["--with", &self.program],
+        }
     }
 
     /// Whether its version is `wanted` or begins with it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 
 use super::ask::{Reply, ask};
 use super::place::in_path;
+use crate::leftovers;
 use crate::memory;
 use crate::process::{Container, Launch};
 
@@ -69,6 +70,21 @@ impl Engine {
             }
         }
         bail!("--image needs docker or podman, and neither answers: {}", tried.join("; "))
+    }
+
+    /// Removes the containers of labs on this machine that were killed, which run on without them;
+    /// returns how many there were.
+    pub fn remove_leftovers(&self) -> usize {
+        let mut list = self.command();
+        list.args(["ps", "--all", "--filter", "name=carefree-", "--format", "{{.Names}}"]);
+        let reply = ask(&mut list, PATIENCE).ok().filter(|reply| reply.status.success());
+        let names = reply.map(|reply| reply.stdout).unwrap_or_default();
+        let left = names.lines().map(str::trim).filter(|name| {
+            let marked = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('-'));
+            marked.is_some_and(|(mark, _)| leftovers::is_of_dead_lab(mark))
+        });
+        let remove = |name: &str| ask(self.command().args(["rm", "--force", name]), PATIENCE);
+        left.filter(|name| remove(name).is_ok_and(|reply| reply.status.success())).count()
     }
 
     /// Its name.
@@ -188,7 +204,10 @@ impl Container for Named {
     }
 }
 
+/// What the names of our containers begin with; the mark of their lab and a number follow.
+const PREFIX: &str = "carefree-";
+
 fn name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    format!("carefree-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+    format!("{PREFIX}{}-{}", leftovers::mark(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }

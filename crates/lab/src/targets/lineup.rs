@@ -33,8 +33,16 @@ pub struct Wishes {
     /// Programs by their paths, `ruby=/path/to/ruby`; two of the same version have names,
     /// `ruby@patch=/path/to/ruby`.
     pub with: Vec<String>,
-    /// Container images.
+    /// Container images, `ruby:3.4`; of a name that tells no runtime, `ruby=own:dev`, and with a name
+    /// to tell it from others of its version, `ruby@fork=own:dev`.
     pub images: Vec<String>,
+}
+
+impl Wishes {
+    /// Whether everything that is found takes part.
+    pub fn takes_all(&self) -> bool {
+        self.runtimes.is_empty() && self.with.is_empty() && self.images.is_empty()
+    }
 }
 
 /// What takes part.
@@ -43,6 +51,8 @@ pub struct Lineup {
     ours: Vec<Unit>,
     runtimes: Vec<Runtime>,
     units: Vec<String>,
+    /// Containers of labs that were killed.
+    removed: usize,
 }
 
 /// How large the samples are, and of what.
@@ -93,26 +103,31 @@ impl Lineup {
     /// One line: a name that leads nowhere, an image that cannot be run.
     pub fn find(wishes: &Wishes, targets: &[Target]) -> Result<Lineup> {
         known_units(&wishes.units, targets)?;
-        let mut lineup =
-            Lineup { ours: Vec::new(), runtimes: Vec::new(), units: wishes.units.clone() };
+        let mut lineup = Lineup {
+            ours: Vec::new(),
+            runtimes: Vec::new(),
+            units: wishes.units.clone(),
+            removed: 0,
+        };
         for wish in &wishes.runtimes {
             lineup.add(wish, targets)?;
         }
-        if wishes.runtimes.is_empty() && wishes.with.is_empty() && wishes.images.is_empty() {
+        if wishes.takes_all() {
             lineup.ours = Unit::ALL.to_vec();
             // The doctor tells of those that are not here.
-            lineup.runtimes.extend(targets.iter().flat_map(Target::usual));
+            let usual: Vec<_> = targets.iter().flat_map(|t| lineup.usual(t)).collect();
+            lineup.runtimes.extend(usual);
         }
         for wish in &wishes.with {
             lineup.runtimes.push(named(wish, targets)?);
         }
         let engine = (!wishes.images.is_empty()).then(Engine::find).transpose()?;
+        if let Some(engine) = &engine {
+            lineup.removed = engine.remove_leftovers();
+        }
         for (engine, image) in engine.iter().flat_map(|e| wishes.images.iter().map(move |i| (e, i)))
         {
-            let target = targets.iter().find(|target| target.is_in(image)).with_context(|| {
-                format!("no target says that it is in an image '{image}'; see docs/targets.md")
-            })?;
-            lineup.runtimes.push(target.in_image(engine, image)?);
+            lineup.runtimes.push(in_image(image, engine, targets)?);
         }
         lineup.settle()?;
         Ok(lineup)
@@ -131,10 +146,10 @@ impl Lineup {
                 None => kept.push(runtime),
                 Some(other) if other.is_same_program(&runtime) => {}
                 Some(other) => {
-                    let (one, two) = (other.program(), runtime.program());
+                    let ([option, one], [_, two]) = (other.place(), runtime.place());
                     bail!(
-                        "{one} and {two} are both {name} {version}: give each a name, as in --with \
-                         {name}@base={one} --with {name}@patch={two}"
+                        "{one} and {two} are both {name} {version}: give each a name, as in {option} \
+                         {name}@base={one} {option} {name}@patch={two}"
                     );
                 }
             }
@@ -155,7 +170,7 @@ impl Lineup {
             return Err(unknown("runtime", name, targets.iter().map(Target::name).chain(ours)));
         };
         let mut found: Vec<Runtime> = match wanted {
-            None => target.installed(&[]).take(1).collect(),
+            None => self.usual(target),
             Some("all") => target.installed(&[]).collect(),
             Some(wanted) => target.installed(&[]).filter(|r| r.is(wanted)).take(1).collect(),
         };
@@ -171,6 +186,18 @@ impl Lineup {
         }
         self.runtimes.append(&mut found);
         Ok(())
+    }
+
+    /// How many containers of labs that were killed were removed.
+    pub fn removed(&self) -> usize {
+        self.removed
+    }
+
+    /// The versions of a target that take part when none is named: those that have the units.
+    fn usual(&self, target: &Target) -> Vec<Runtime> {
+        let has = |name: &str| target.has_unit(name);
+        // Units that were named are worth the time to find the version that has all they need.
+        target.usual(&|name, role| self.wants(name, role, &has), !self.units.is_empty())
     }
 
     /// The runtimes that were found.
@@ -413,18 +440,49 @@ fn named(wish: &str, targets: &[Target]) -> Result<Runtime> {
     let (name, path) = wish.split_once('=').with_context(|| {
         format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
     })?;
+    let (target, build) = runtime_and_build("--with", name, targets)?;
+    target.named(Path::new(path), build)
+}
+
+/// A container image by its own name, `ruby:3.4`, or of a runtime that is told, where the image's
+/// name does not tell it, with a name to tell it from others: `ruby@fork=registry/own:dev`.
+fn in_image(wish: &str, engine: &Engine, targets: &[Target]) -> Result<Runtime> {
+    match wish.split_once('=') {
+        Some((_, "")) => bail!("--image {wish}: behind the = stands the image, as in ruby=own:dev"),
+        Some((name, image)) => {
+            let (target, build) = runtime_and_build("--image", name, targets)?;
+            target.in_image(engine, image, build)
+        }
+        None => {
+            let target = targets.iter().find(|target| target.is_in(wish)).with_context(|| {
+                format!(
+                    "no target says that it is in an image '{wish}': say which runtime it has, as \
+                     in --image ruby={wish}"
+                )
+            })?;
+            target.in_image(engine, wish, None)
+        }
+    }
+}
+
+/// The target of a runtime that was named for `option`, and the name of its build: `ruby@patch`.
+fn runtime_and_build<'t, 'n>(
+    option: &str,
+    name: &'n str,
+    targets: &'t [Target],
+) -> Result<(&'t Target, Option<&'n str>)> {
     let (name, build) = at_sign(name);
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_.+".contains(letter);
     if let Some(build) = build.filter(|b| b.is_empty() || !b.chars().all(is_plain)) {
         bail!(
-            "--with {name}@{build}: a name has letters, digits, '-', '_', '.' and '+', as in \
+            "{option} {name}@{build}: a name has letters, digits, '-', '_', '.' and '+', as in \
              {name}@patch"
         );
     }
     let target = targets.iter().find(|target| target.name() == name);
     let target =
         target.ok_or_else(|| unknown("runtime", name, targets.iter().map(Target::name)))?;
-    target.named(Path::new(path), build)
+    Ok((target, build))
 }
 
 /// Refuses the name of a unit that no runtime has.

@@ -14,15 +14,19 @@ pub mod lineup;
 mod place;
 mod shipped;
 mod spec;
+mod survey;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 pub use build::{NotReady, Ready};
 pub use facts::{Facts, UnitFacts};
 pub use find::{Finding, Runtime};
-pub use shipped::Folders;
+pub use shipped::{Folders, sources};
 use spec::Spec;
+pub use survey::{Waiting, each, survey};
 
 use crate::hosted::Hosting;
 
@@ -33,6 +37,8 @@ pub struct Target {
     folder: PathBuf,
     /// What makes its threads fibers, if that is at hand.
     hosting: Option<Hosting>,
+    /// What programs have answered that were asked for their version.
+    asked: Arc<Mutex<BTreeMap<PathBuf, ask::Version>>>,
 }
 
 impl Target {
@@ -42,7 +48,7 @@ impl Target {
     /// One line that says where the mistake is and what would be right.
     pub fn read(folder: &Path) -> anyhow::Result<Target> {
         let spec = Spec::read(&folder.join("target.toml"))?;
-        Ok(Target { spec, folder: folder.to_owned(), hosting: None })
+        Ok(Target { spec, folder: folder.to_owned(), hosting: None, asked: Arc::default() })
     }
 
     /// Has the units measured whose threads are fibers.

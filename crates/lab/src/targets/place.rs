@@ -30,6 +30,25 @@ impl Places<'_> {
     }
 }
 
+/// The first place in `text` that is none of those `known`: `{foldr}`. What a shell or another
+/// language has in braces has something before or in them that no place has.
+pub(super) fn unknown<'a>(text: &'a str, known: &[&str]) -> Option<&'a str> {
+    let mut from = 0;
+    while let Some(open) = text[from..].find('{').map(|at| from + at) {
+        from = open + 1;
+        let Some(length) = text[from..].find('}') else { break };
+        let name = &text[from..from + length];
+        let is_place =
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        // `${name}` is the shell's.
+        let is_shell = text[..open].ends_with('$');
+        if is_place && !is_shell && !known.contains(&name) {
+            return Some(name);
+        }
+    }
+    None
+}
+
 /// A path from `~` where it is in the user's home, so that reports do not name the user.
 pub(crate) fn shortened(path: &str) -> String {
     let home = env::var("HOME").ok().filter(|home| home.len() > 1);
@@ -90,6 +109,18 @@ mod tests {
         let words = ["{bin}/javac", "-d", "{cache}", "{folder}/U.java", "{runtime}={version}"];
         let filled = places.fill_all(&words.map(str::to_owned));
         assert_eq!(filled, ["/opt/x/bin/javac", "-d", "/c", "/t/U.java", "/opt/x/bin/java=21"]);
+    }
+
+    #[test]
+    fn a_place_that_is_unknown_is_found_and_braces_of_others_are_left_alone() {
+        let known = ["runtime", "folder"];
+        assert_eq!(unknown("{runtime} -c {foldr}/x", &known), Some("foldr"));
+        for right in
+            ["{runtime}{folder}", "${home}", "{ print }", "{a,b}", "{}", "{", "{\"x\":1}", "{X}"]
+        {
+            assert_eq!(unknown(right, &known), None, "{right}");
+        }
+        assert_eq!(unknown("{ {cache}", &known), Some("cache"));
     }
 
     #[test]

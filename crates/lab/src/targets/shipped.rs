@@ -4,12 +4,24 @@ use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 
 use crate::record::fingerprint;
 
 include!(concat!(env!("OUT_DIR"), "/targets.rs"));
+
+/// The files of one of our targets: their names, and what is in them.
+pub fn sources(target: &str) -> Vec<(&'static str, &'static str)> {
+    let of = |(path, content): &(&'static str, &'static [u8])| {
+        let name = path.strip_prefix(target)?.strip_prefix('/')?;
+        let is_program = !name.ends_with(".lock");
+        let text = std::str::from_utf8(content).ok().filter(|_| is_program)?;
+        Some((name, text))
+    };
+    SHIPPED.iter().filter_map(of).collect()
+}
 
 /// The folders of targets, and the cache folder for what is built of them.
 #[derive(Clone, Debug)]
@@ -86,7 +98,9 @@ fn unpack(cache: &Path) -> io::Result<PathBuf> {
         return Ok(folder);
     }
     // Another lab may do the same at this moment: the second rename fails, and finds the folder there.
-    let draft = cache.join("targets").join(format!("draft-{}", std::process::id()));
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let draft = cache.join("targets").join(format!("draft-{}-{number}", std::process::id()));
     for (path, content) in SHIPPED {
         let path = draft.join(path);
         fs::create_dir_all(path.parent().unwrap_or(&draft))?;
@@ -105,6 +119,25 @@ fn unpack(cache: &Path) -> io::Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::targets::read_all;
+    use std::sync::Barrier;
+    use std::thread;
+
+    #[test]
+    fn labs_that_begin_at_one_moment_share_what_one_of_them_unpacks() {
+        let cache = tempfile::tempdir().expect("a folder");
+        let all = Barrier::new(8);
+        let open = || {
+            all.wait();
+            Folders::open_in(cache.path(), &[]).expect("writable").targets().to_vec()
+        };
+        let found: Vec<_> = thread::scope(|scope| {
+            let labs: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            labs.into_iter().map(|lab| lab.join().expect("no panic")).collect()
+        });
+        assert!(found.windows(2).all(|pair| pair[0] == pair[1]), "{found:?}");
+        let left = fs::read_dir(cache.path().join("targets")).expect("there").count();
+        assert_eq!(left, 1, "no draft is left behind");
+    }
 
     #[test]
     fn our_own_targets_are_unpacked_once_and_have_no_mistakes() {
@@ -114,6 +147,9 @@ mod tests {
         assert_eq!(folders.targets(), again.targets());
         let (targets, mistakes) = read_all(folders.targets());
         assert!(mistakes.is_empty(), "{mistakes:?}");
+        let files: Vec<&str> = sources("ruby").iter().map(|(name, _)| *name).collect();
+        assert!(files.contains(&"target.toml") && files.contains(&"units.rb"), "{files:?}");
+        assert!(sources("rub").is_empty());
         let names: Vec<&str> = targets.iter().map(super::super::Target::name).collect();
         assert!(names.contains(&"python"), "{names:?}");
     }

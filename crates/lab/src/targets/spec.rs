@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use carefree_workloads::feed::How;
 use carefree_workloads::named::list;
 use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 use serde::Deserialize;
 
+use super::place;
 use crate::hosted;
 
 /// The version of the format.
@@ -180,6 +181,20 @@ impl Spec {
             let mut commands = program.build.iter().chain([&program.run]);
             ensure!(!commands.any(Vec::is_empty), "{place} has an empty command");
             self.known_parts(&place, &program.needs)?;
+            for words in &program.build {
+                places(&format!("{place} build"), words, &PLACES)?;
+            }
+            places(&format!("{place} run"), &program.run, &PLACES)?;
+            places(&format!("{place} env"), program.env.values(), &PLACES)?;
+        }
+        // Before a version is known, and with nothing built.
+        places("[find] version", &self.find.version, &PLACES[..3])?;
+        places("[find] path", &self.find.path, &[])?;
+        places("[find] globs", &self.find.globs, &[])?;
+        places("[image] runtime", self.image.iter().map(|image| &image.runtime), &[])?;
+        for (name, part) in &self.parts {
+            ensure!(!part.probe.is_empty(), "[parts.{name}] probe is empty");
+            places(&format!("[parts.{name}] probe"), &part.probe, &PLACES[..4])?;
         }
         for (name, unit) in &self.units {
             let place = format!("[units.{name}]");
@@ -225,6 +240,25 @@ impl Spec {
 struct Mistake {
     line: Option<usize>,
     what: String,
+}
+
+/// What commands may have filled in.
+const PLACES: [&str; 5] = ["runtime", "bin", "folder", "version", "cache"];
+
+/// Refuses a place in braces that has no value in these words of the file's.
+fn places<'a>(
+    what: &str,
+    words: impl IntoIterator<Item = &'a String>,
+    known: &[&str],
+) -> Result<()> {
+    let wrong = words.into_iter().find_map(|word| place::unknown(word, known));
+    let right: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+    let right: Vec<&str> = right.iter().map(String::as_str).collect();
+    let right = if right.is_empty() { "there are none".into() } else { list(&right) };
+    match wrong {
+        None => Ok(()),
+        Some(wrong) => bail!("{what}: there is no place {{{wrong}}} here; the places are: {right}"),
+    }
 }
 
 fn known<T>(place: &str, kind: &str, name: &str, all: &BTreeMap<String, T>) -> Result<()> {
@@ -286,6 +320,26 @@ what = "a thread"
         let (line, what) = mistake("path = ", "paht = ");
         assert_eq!(line, Some(6));
         assert!(what.contains("`paht`") && what.contains("`globs`"), "{what}");
+    }
+
+    #[test]
+    fn a_place_that_has_no_value_is_named_with_those_that_have() {
+        let (_, what) = mistake("{folder}/x", "{foldr}/x");
+        assert_eq!(
+            what,
+            "[programs.units] run: there is no place {foldr} here; the places are: {runtime}, \
+             {bin}, {folder}, {version} and {cache}"
+        );
+        let (_, what) = mistake("--version\"", "{cache}\"");
+        assert!(what.starts_with("[find] version: there is no place {cache} here"), "{what}");
+        let (_, what) = mistake("path = [\"x\"]", "globs = [\"{bin}/x\"]");
+        assert!(what.ends_with("{bin} here; the places are: there are none"), "{what}");
+        let env = "run = [\"{runtime}\"]\nenv = { A = \"{verion}\" }\nneeds = []";
+        let (_, what) = mistake("run = [\"{runtime}\", \"{folder}/x\"]", env);
+        assert!(what.starts_with("[programs.units] env: there is no place {verion}"), "{what}");
+        let part = "[parts.kit]\nprobe = [\"{cache}/kit\"]\npackage = \"x\"\n[units.thread]";
+        let (_, what) = mistake("[units.thread]", part);
+        assert!(what.starts_with("[parts.kit] probe: there is no place {cache}"), "{what}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::markup::{figure, grid, percent};
 use super::scale::{Scale, tick};
 use crate::metric::Quantity;
 use crate::record::Measurement;
-use crate::report::table::Table;
+use crate::report::table::{FEW_SAMPLES, Table};
 use crate::report::tables;
 
 /// One bar.
@@ -58,7 +58,8 @@ fn row(scale: Scale, top: usize, bar: &Bar<'_>) -> Markup {
             } @else {
                 rect class="bar" x="0" width=(x) y=(middle - 7) height="14" rx="2" {}
             }
-            @if let (Some(low), Some(high)) = (bar.m.ci_low, bar.m.ci_high) {
+            // Of a few samples it would be these themselves.
+            @if let (Some(low), Some(high), false) = (bar.m.ci_low, bar.m.ci_high, bar.m.is_rough()) {
                 line class="reach" x1=(at(low)) x2=(at(high)) y1=(middle) y2=(middle) {}
                 @for end in [at(low), at(high)] {
                     line class="reach" x1=(end) x2=(end) y1=(middle - 5) y2=(middle + 5) {}
@@ -72,13 +73,21 @@ fn row(scale: Scale, top: usize, bar: &Bar<'_>) -> Markup {
 /// How the chart is to be read.
 fn remark(quantity: Quantity, scale: Scale, bars: &[Bar<'_>]) -> String {
     let mut parts = vec![direction(quantity)];
-    if scale.is_logarithmic() {
-        parts.push("the scale goes by powers of ten");
-    }
+    parts.extend(powers(scale));
     if bars.iter().any(|bar| bar.m.ci_low.is_some()) {
         parts.push("the line with ends is the 95% interval of the median");
     }
-    format!("{}.", parts.join("; "))
+    let few = bars.iter().any(|bar| bar.m.is_rough());
+    let few = if few { format!(" {FEW_SAMPLES}") } else { String::new() };
+    format!("{}.{few}", parts.join("; "))
+}
+
+/// How a scale goes that does not begin at zero.
+pub(super) fn powers(scale: Scale) -> Option<&'static str> {
+    scale.is_logarithmic().then_some(match scale.is_binary() {
+        true => "the scale goes by powers of two",
+        false => "the scale goes by powers of ten",
+    })
 }
 
 /// Which way is better.
@@ -99,5 +108,5 @@ fn behind(bars: &[Bar<'_>]) -> Table {
         let [from, to, samples] = tables::behind(bar.m);
         vec![bar.label.to_owned(), bar.m.shown(), from, to, samples]
     }));
-    table.without_empty()
+    table.without_empty().with_marks_explained()
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::markup::{self, figure, grid, list, percent};
 use super::scale::Scale;
 use super::{environment, page, past, subtitle};
-use crate::compare::{Change, Comparison, Pair, Verdict};
+use crate::compare::{Change, Comparison, Pair, UNTESTED, Verdict};
 use crate::metric;
 use crate::record::Record;
 use crate::report::table::Table;
@@ -34,7 +34,7 @@ pub(crate) fn comparison(
     ];
     let (before, after) = (subtitle(old), subtitle(new));
     let both = if before == after { after } else { format!("{before} → {after}") };
-    page("Old and New", &both, sections)
+    page("Old and New", &both, &html! {}, sections)
 }
 
 /// The page of a history: what `said` of it, its charts, and every point in `table`.
@@ -45,7 +45,7 @@ pub(crate) fn history(records: &[Record], said: &[String], table: &Table) -> Str
         ("figures", "Every figure", sortable(table)),
         ("environment", "Where it was measured", environment(records)),
     ];
-    page("What changed, and when", &subtitle(records), sections)
+    page("What changed, and when", &subtitle(records), &html! {}, sections)
 }
 
 fn sortable(table: &Table) -> Markup {
@@ -58,11 +58,17 @@ const MOST: usize = 40;
 const ROW: usize = 58;
 const AXIS: usize = 24;
 
-/// The figures that changed beyond doubt, largest change first: each ratio with its interval, and a
+/// The figures that changed beyond doubt, or a lot where nothing tells, largest change first: each ratio with its interval, and a
 /// line at 1. Rates are left out: they are reciprocals of times that are shown.
 fn ratios(pairs: &[Pair]) -> Markup {
     let told = |pair: &&Pair| {
-        matches!(pair.change.verdict, Verdict::Better | Verdict::Worse)
+        let is_shown = match pair.change.verdict {
+            Verdict::Better | Verdict::Worse => true,
+            // Published figures have no samples: what changed a lot is shown, and marked.
+            Verdict::Untested => pair.change.factor() >= UNTESTED,
+            Verdict::NoneShown => false,
+        };
+        is_shown
             && !pair.new.quantity().more_is_better()
             && pair.change.ratio > 0.0
             && pair.change.ratio.is_finite()
@@ -92,6 +98,9 @@ fn ratios(pairs: &[Pair]) -> Markup {
         "The new median by the old one, and its 95% interval; the line at 1x is where \
                       nothing has changed."
             .to_owned();
+    if shown.iter().any(|pair| pair.change.verdict == Verdict::Untested) {
+        remark += " Rings are of figures without samples: nothing tells their change from chance.";
+    }
     if more > 0 {
         remark += &format!(" {more} smaller changes are in the table below.");
     }
@@ -101,8 +110,10 @@ fn ratios(pairs: &[Pair]) -> Markup {
 fn row(axis: Scale, top: usize, pair: &Pair) -> Markup {
     let change = &pair.change;
     let (middle, at) = (top + 45, |ratio| percent(axis.at(ratio)));
-    // The hues of threads and coroutines, which colour-blind readers can tell apart.
-    let class = if change.verdict == Verdict::Worse { "thread" } else { "coroutine" };
+    // The hues of threads and coroutines, which colour-blind readers can tell apart. (Rates, of which
+    // more is better, are not shown.)
+    let class = if change.ratio > 1.0 { "thread" } else { "coroutine" };
+    let is_untested = change.verdict == Verdict::Untested;
     html! {
         g class=(class) {
             text x="0" y=(top + 15) { (name(pair)) }
@@ -110,7 +121,8 @@ fn row(axis: Scale, top: usize, pair: &Pair) -> Markup {
             @if let Some((low, high)) = change.interval {
                 line class="reach" x1=(at(low)) x2=(at(high)) y1=(middle) y2=(middle) {}
             }
-            circle class="dot" cx=(at(change.ratio)) cy=(middle) r="6" {}
+            circle class=(if is_untested { "untested" } else { "dot" }) cx=(at(change.ratio))
+                cy=(middle) r="6" {}
         }
         "\n"
     }

@@ -2,9 +2,11 @@
 
 use maud::{Markup, html};
 
+use super::bars::powers;
 use super::markup::{figure, percent};
 use super::scale::{Scale, tick};
 use crate::metric::Quantity;
+use crate::record::Measurement;
 use crate::report::table::{Align, Table};
 use crate::report::tables::NOTHING;
 
@@ -18,7 +20,29 @@ pub(super) struct Curve {
     /// each in its way.
     pub(super) turn: usize,
     /// Its value at each place across, where there is one.
-    pub(super) values: Vec<Option<f64>>,
+    pub(super) values: Vec<Option<Point>>,
+}
+
+/// A point of a curve: a value, its interval, and whether it is a step from the one before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Point {
+    pub(super) value: f64,
+    pub(super) ends: Option<(f64, f64)>,
+    /// What the step is, if there is one.
+    pub(super) step: Option<Step>,
+}
+
+/// A change from the point before that is beyond doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Better,
+    Worse,
+}
+
+impl Point {
+    pub(super) fn of(m: &Measurement) -> Point {
+        Point { value: m.median, ends: m.ci_low.zip(m.ci_high), step: None }
+    }
 }
 
 /// What a chart shows.
@@ -27,6 +51,8 @@ pub(super) struct Chart<'a> {
     pub(super) title: String,
     pub(super) remark: String,
     pub(super) quantity: Quantity,
+    /// Values that the scale has room for beside its own, so that charts can be compared.
+    pub(super) reach: Vec<f64>,
     /// What stands across.
     pub(super) across: &'a str,
     /// The names of the places across, from left to right, evenly spaced.
@@ -36,8 +62,19 @@ pub(super) struct Chart<'a> {
 
 /// Letters across, of all labels together and a gap after each, or they meet on a phone.
 const LETTERS: usize = 44;
+/// What stands across in a history.
+pub(super) const VERSIONS: &str = "version";
 /// Longer labels stand inside the plot at its ends, where they would reach past the page.
 const LONG: usize = 6;
+
+impl Step {
+    fn class(self) -> &'static str {
+        match self {
+            Step::Better => "better",
+            Step::Worse => "worse",
+        }
+    }
+}
 
 impl Curve {
     fn dashes(&self) -> &'static str {
@@ -53,8 +90,13 @@ impl Curve {
 impl Chart<'_> {
     /// The chart with its table.
     pub(super) fn html(&self) -> Markup {
-        let values = || self.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
-        let scale = Scale::of(self.quantity, values().collect::<Vec<_>>().into_iter());
+        let points = self.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
+        let ends = |point: Point| {
+            let (low, high) = point.ends.unwrap_or((point.value, point.value));
+            [point.value, low, high]
+        };
+        let values: Vec<f64> = points.flat_map(ends).chain(self.reach.iter().copied()).collect();
+        let scale = Scale::of(self.quantity, values.into_iter());
         let last = self.places.len().saturating_sub(1).max(1) as f64;
         let across = |at: usize| at as f64 / last;
         let down = |value: f64| 1.0 - scale.at(value);
@@ -64,7 +106,7 @@ impl Chart<'_> {
             run.into_iter().map(point).collect::<Vec<_>>().join(" ")
         };
         let plot = html! {
-            div class="plot" {
+            div class=(self.room()) {
                 svg role="img" aria-label=(self.spoken()) {
                     @for value in scale.ticks() {
                         @let y = percent(down(value));
@@ -83,9 +125,23 @@ impl Chart<'_> {
                     @for curve in &self.curves {
                         g class=(curve.class) {
                             @for (at, value) in curve.values.iter().enumerate() {
-                                @if let Some(value) = value {
-                                    circle class="dot" cx=(percent(across(at)))
-                                        cy=(percent(down(*value))) r="4" {}
+                                @if let Some(point) = value {
+                                    @let x = percent(across(at));
+                                    @if let Some((low, high)) = point.ends {
+                                        line class="whisker" x1=(x) x2=(x) y1=(percent(down(low)))
+                                            y2=(percent(down(high))) {}
+                                    }
+                                    @if let Some(step) = point.step {
+                                        circle class={ "step " (step.class()) } cx=(x)
+                                            cy=(percent(down(point.value))) r="9" {}
+                                    }
+                                    circle class="dot" cx=(x) cy=(percent(down(point.value)))
+                                        r="4" {
+                                        title {
+                                            (curve.name) ", " (self.places[at]) ": "
+                                            (self.quantity.show(point.value))
+                                        }
+                                    }
                                 }
                             }
                         }
@@ -115,20 +171,25 @@ impl Chart<'_> {
                 }
             }
         };
-        let remark = match scale.is_logarithmic() {
-            true => format!("{} The scale upwards goes by powers of ten.", self.remark),
-            false => self.remark.clone(),
-        };
+        let mut remark = self.remark.clone();
+        if let Some(powers) = powers(scale) {
+            remark += &format!(" Upwards, {powers}.");
+        }
         figure(&self.title, remark.trim(), &plot, &self.behind())
     }
 
     /// The places whose names fit below the chart, each with the class for its position.
-    fn named(&self) -> impl Iterator<Item = (usize, &'static str)> {
+    fn named(&self) -> Vec<(usize, &'static str)> {
         let count = self.places.len();
-        let longest = self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
+        let (longest, all) = self.letters();
+        // Versions have no order to be counted on: each has its name, on a slant where they would meet.
+        if self.across == VERSIONS {
+            let inside = if all > LETTERS || longest > LONG { " slant" } else { "" };
+            return (0..count).map(|at| (at, inside)).collect();
+        }
         let most = (LETTERS / (longest + 1)).clamp(2, 7);
         let every = count.div_ceil(most).max(1);
-        let inside = move |at: usize| match at {
+        let inside = |at: usize| match at {
             _ if longest <= LONG => "",
             0 => " first",
             at if at + 1 == count => " last",
@@ -136,7 +197,23 @@ impl Chart<'_> {
         };
         // From the right, so that the largest is always named.
         let named = (0..count).filter(move |at| (count - 1 - at) % every == 0);
-        named.map(move |at| (at, inside(at)))
+        named.map(|at| (at, inside(at))).collect()
+    }
+
+    /// Of the longest name, and of all together with a gap after each.
+    fn letters(&self) -> (usize, usize) {
+        let lengths = self.places.iter().map(|place| place.chars().count());
+        (lengths.clone().max().unwrap_or(0), lengths.map(|length| length + 1).sum())
+    }
+
+    /// The class for the room below the plot that slanted names take.
+    fn room(&self) -> &'static str {
+        let is_slanted = self.named().iter().any(|(_, inside)| *inside == " slant");
+        match self.letters().0 {
+            _ if !is_slanted => "plot",
+            0..=8 => "plot low",
+            _ => "plot high",
+        }
     }
 
     /// What a screen reader says in place of the picture: where each curve begins and ends.
@@ -146,7 +223,7 @@ impl Chart<'_> {
                 .values
                 .iter()
                 .enumerate()
-                .filter_map(|(at, value)| Some((at, (*value)?)))
+                .filter_map(|(at, point)| Some((at, (*point)?.value)))
                 .collect();
             let point = |&(at, value): &(usize, f64)| {
                 format!("{} at {}", self.quantity.show(value), self.places[at])
@@ -172,7 +249,7 @@ impl Chart<'_> {
             let mut row = vec![place.clone()];
             row.extend(self.curves.iter().map(|curve| {
                 let value = curve.values.get(at).copied().flatten();
-                value.map_or_else(|| NOTHING.into(), |value| self.quantity.show(value))
+                value.map_or_else(|| NOTHING.into(), |point| self.quantity.show(point.value))
             }));
             table.rows.push(row);
         }
@@ -181,9 +258,9 @@ impl Chart<'_> {
 }
 
 /// The stretches of a curve that have values all along: across a gap nothing was measured.
-fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
-    let known = |&(at, value): &(usize, &Option<f64>)| value.map(|value| (at, value));
-    let all: Vec<(usize, &Option<f64>)> = values.iter().enumerate().collect();
+fn runs(values: &[Option<Point>]) -> Vec<Vec<(usize, f64)>> {
+    let known = |&(at, point): &(usize, &Option<Point>)| point.map(|point| (at, point.value));
+    let all: Vec<(usize, &Option<Point>)> = values.iter().enumerate().collect();
     all.split(|(_, value)| value.is_none())
         .map(|run| run.iter().filter_map(known).collect::<Vec<_>>())
         .filter(|run| run.len() > 1)
@@ -194,9 +271,14 @@ fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
 mod tests {
     use super::*;
 
+    fn point(value: f64) -> Point {
+        Point { value, ends: None, step: None }
+    }
+
     #[test]
     fn a_gap_parts_a_curve() {
         let values = [Some(1.0), Some(2.0), None, Some(4.0), None, Some(6.0), Some(7.0)];
+        let values = values.map(|value| value.map(point));
         assert_eq!(runs(&values), [vec![(0, 1.0), (1, 2.0)], vec![(5, 6.0), (6, 7.0)]]);
     }
 
@@ -206,13 +288,14 @@ mod tests {
             title: "Feeding".into(),
             remark: String::new(),
             quantity: Quantity::Milliseconds,
+            reach: Vec::new(),
             across: "people",
             places: vec!["1".into(), "2,048".into()],
             curves: vec![Curve {
                 name: "fibers".into(),
                 class: "fiber",
                 turn: 0,
-                values: vec![Some(0.5), Some(12.0)],
+                values: vec![Some(point(0.5)), Some(point(12.0))],
             }],
         };
         let html = chart.html().into_string();

@@ -2,11 +2,22 @@
 
 use maud::{Markup, html};
 
+use crate::number;
 use crate::report::table::{Align, Table};
+use crate::report::view::Seat;
 
 /// A place across or down, as a share of the whole.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
+}
+
+/// The class that gives the colour of a seat.
+pub(super) fn class(seat: Seat) -> &'static str {
+    match seat {
+        Seat::Coroutine => "coroutine",
+        Seat::Fiber => "fiber",
+        Seat::Thread => "thread",
+    }
 }
 
 /// A list of sentences; nothing where there are none.
@@ -36,7 +47,10 @@ pub(super) fn table(table: &Table, caption: &str) -> Markup {
                                     @let cell = name(at, cell);
                                     th scope="row" data-key=[key(cell)] { (cell) }
                                 } @else {
-                                    td class=[class(column.align)] data-key=[key(cell)] { (cell) }
+                                    @let won = table.won.get(&(at, number)).copied();
+                                    td class=[won.or(class(column.align))] data-key=[key(cell)] {
+                                        @if won.is_some() { strong { (cell) } } @else { (cell) }
+                                    }
                                 }
                             }
                         }
@@ -51,6 +65,7 @@ pub(super) fn table(table: &Table, caption: &str) -> Markup {
 
 /// What a cell with a unit is sorted by: `4.41 µs` by its nanoseconds, `1,000` by the number.
 fn key(cell: &str) -> Option<f64> {
+    let cell = cell.trim_end_matches(number::MARK);
     let (number, unit) = match cell.split_once(' ') {
         Some((number, unit)) => (number, unit),
         None => (cell, ""),
@@ -72,12 +87,24 @@ fn key(cell: &str) -> Option<f64> {
 
 /// A chart with its title, and the table of what it shows.
 pub(super) fn figure(title: &str, remark: &str, chart: &Markup, behind: &Table) -> Markup {
+    figure_with(title, remark, chart, &html! {}, behind)
+}
+
+/// The same, with something `more` behind it than the table.
+pub(super) fn figure_with(
+    title: &str,
+    remark: &str,
+    chart: &Markup,
+    more: &Markup,
+    behind: &Table,
+) -> Markup {
     html! {
         figure class="card" {
             figcaption { (title) small { (remark) } }
             (chart)
             details {
                 summary { "The figures behind this chart" }
+                (more)
                 (table(behind, title))
             }
         }
@@ -124,6 +151,8 @@ mod tests {
         assert_eq!(key("12,345.678"), Some(12_345.678));
         assert_eq!(key("38,402,457/s"), Some(38_402_457.0));
         assert_eq!(key("25.1x"), Some(25.1));
+        assert_eq!(key("2.4 ms*"), Some(2_400_000.0));
+        assert_eq!(key("99x*"), Some(99.0));
         assert_eq!(key("4.50 KiB"), Some(4_608.0));
         assert_eq!(key("ruby 3.3"), None);
         assert_eq!(key("–"), None);

@@ -6,12 +6,16 @@
 
 mod bars;
 mod changes;
+mod crossings;
 mod curves;
+mod dumbbells;
 mod markup;
 mod panels;
 mod past;
 pub(super) mod picture;
 mod scale;
+mod sources;
+mod strips;
 
 use carefree_workloads::named::distinct;
 use markup::list;
@@ -52,16 +56,50 @@ pub(super) fn render(records: &[Record]) -> String {
         ("tables", "Tables", all_tables(&view)),
         ("history", "History", past::render(records)),
         ("figures", "Every figure", figures(&view)),
+        ("programs", "The programs", sources::render(&view)),
         ("doubts", "Reasons for doubt", doubts(records)),
         ("method", "How it was measured", method(records)),
         ("environment", "Where it was measured", environment(records)),
     ];
-    page("Fiber vs Thread Benchmark", &subtitle(records), sections)
+    page("Fiber vs Thread Benchmark", &subtitle(records), &choice(&view), sections)
+}
+
+/// Which runtimes are shown, and in which order; the script has it work, and keeps it in the address.
+fn choice(view: &View<'_>) -> Markup {
+    let runtimes = distinct(view.figures.iter().map(|figure| &*figure.m.subject.runtime));
+    html! {
+        @if runtimes.len() > 1 {
+            form id="choice" hidden {
+                fieldset {
+                    legend { "Runtimes" }
+                    @for runtime in &runtimes {
+                        label { input type="checkbox" name="only" value=(runtime) checked; (runtime) }
+                    }
+                }
+                label class="sort" {
+                    "Order of charts "
+                    select name="sort" {
+                        @for (value, name) in [
+                            ("ratio", "by ratio, largest first"),
+                            ("fiber", "by fiber, smallest first"),
+                            ("thread", "by thread, smallest first"),
+                            ("name", "by name"),
+                        ] { option value=(value) { (name) } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A page of sections, each with its id for links, its title and its body. Sections with an empty
-/// body are left out. The first is the summary.
-fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, Markup)>) -> String {
+/// body are left out. The first is the summary. `choice` is what a reader may choose of the figures.
+fn page(
+    title: &str,
+    subtitle: &str,
+    choice: &Markup,
+    mut sections: Vec<(&str, &str, Markup)>,
+) -> String {
     const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
                           script-src 'unsafe-inline'; img-src data:";
     sections.retain(|(_, _, body)| !body.0.is_empty());
@@ -89,6 +127,7 @@ fn page(title: &str, subtitle: &str, mut sections: Vec<(&str, &str, Markup)>) ->
                         }
                     }
                 }
+                (choice)
                 main {
                     @for (id, title, body) in &sections {
                         section id=(id) aria-labelledby={ (id) "-title" } {
@@ -130,7 +169,7 @@ const FEW: usize = 8;
 fn summary(view: &View<'_>, records: &[Record]) -> Markup {
     let topics = words::topics(view);
     let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > FEW;
-    let (runtimes, spans) = words::spans(view).unwrap_or_default();
+    let spans = words::spans(view);
     let largest: Vec<String> = past_of::sentences(records)
         .iter()
         .take(3)
@@ -138,10 +177,10 @@ fn summary(view: &View<'_>, records: &[Record]) -> Markup {
         .collect();
     let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
     html! {
-        @if runtimes > 0 {
+        @if !spans.is_empty() {
             p class="lead" {
                 "What a thread takes, in multiples of what the lighter unit (fiber, goroutine, \
-                 task) takes: the least and the most of the " (runtimes) " runtimes measured here."
+                 task) takes: the least and the most of the runtimes that can be compared."
             }
         }
         @for (topic, said) in &topics {

@@ -7,12 +7,16 @@ use carefree_workloads::workload::Workload;
 use maud::{Markup, html};
 
 use super::bars::{self, Bar};
-use super::curves::{Chart, Curve};
+use super::crossings;
+use super::curves::{Chart, Curve, Point};
+use super::dumbbells::{self, Row};
+use super::markup::{self, class};
 use crate::metric::{self, Figure, Metric, TIME};
 use crate::number::grouped;
 use crate::record::Measurement;
+use crate::report::contest;
 use crate::report::tables::{self, meal};
-use crate::report::view::{Seat, View, Who};
+use crate::report::view::{Crew, Seat, View, Who};
 
 /// Charts of a workload's figures.
 fn charts(view: &View<'_>, workload: Workload) -> Vec<Markup> {
@@ -47,17 +51,14 @@ pub(super) fn render(view: &View<'_>) -> Markup {
             div role="tabpanel" id={ "panel-" (workload) } aria-labelledby={ "tab-" (workload) } {
                 h3 { (workload) }
                 p { (workload.about()) }
+                @if *workload == Workload::Fetch {
+                    @if let Some(shared) = tables::shared_work(&tables::fetches(view)) {
+                        p class="soft" { (shared) }
+                    }
+                }
                 div class="charts" { @for chart in charts { (chart) } }
             }
         }
-    }
-}
-
-pub(super) fn class(seat: Seat) -> &'static str {
-    match seat {
-        Seat::Coroutine => "coroutine",
-        Seat::Fiber => "fiber",
-        Seat::Thread => "thread",
     }
 }
 
@@ -69,17 +70,22 @@ pub(super) fn label(view: &View<'_>, who: Who<'_>) -> String {
     }
 }
 
-/// Bars of every unit, in the order of the tables.
+/// A row for each runtime, its fiber beside its thread.
 fn gated(view: &View<'_>, workload: Workload) -> Vec<Markup> {
-    let named = |(who, seat)| (who, seat, label(view, who));
-    let units: Vec<(Who<'_>, Seat, String)> = view.units().into_iter().map(named).collect();
+    let crews = view.crews();
     let chart = |figure: &Figure| {
-        let found = units.iter().filter_map(|(who, seat, label)| {
-            let m = view.find(*who, figure.name())?;
-            Some(Bar { label, class: class(*seat), m })
+        let says = |crew: &&Crew<'_>| crew.says(view, &[figure.name()]);
+        let rows = crews.iter().filter(says).map(|crew| {
+            let find = |seat| view.find(crew.at(seat)?, figure.name());
+            let runtime = crew.seats.iter().flatten().next().map_or("", |who| who.runtime);
+            Row {
+                label: crew.label.replace('\n', " "),
+                runtime: runtime.to_owned(),
+                seats: Seat::ALL.map(find),
+            }
         });
-        let bars: Vec<Bar<'_>> = found.collect();
-        (!bars.is_empty()).then(|| bars::chart(figure.chart, "", figure.metric.quantity, &bars))
+        let rows: Vec<Row<'_>> = rows.collect();
+        (!rows.is_empty()).then(|| dumbbells::chart(figure.chart, figure.metric.quantity, rows))
     };
     charted(workload).into_iter().filter_map(chart).collect()
 }
@@ -96,7 +102,18 @@ fn hue(m: &Measurement) -> &'static str {
 /// A chart for each number of nutrients, with and without yields, over the number of people; where
 /// that is always the same, one chart over the nutrients.
 fn feed(view: &View<'_>) -> Vec<Markup> {
-    let mut charts = Vec::new();
+    if view.families("feed").is_empty() {
+        return Vec::new();
+    }
+    let mut charts = vec![html! {
+        div class="wide" { (markup::table(&contest::table(view), "Fibers or threads, by the length of the meal")) }
+    }];
+    charts.extend(crossings::charts(&contest::all(view)));
+    // One scale upwards for all: a language's curves can be laid beside another's.
+    let all = view.families("feed").into_iter().flat_map(|family| family.figures);
+    let times = all.filter(|m| m.metric == TIME.name && m.median > 0.0).map(|m| m.median);
+    let reach: Vec<f64> =
+        [f64::min, f64::max].into_iter().filter_map(|end| times.clone().reduce(end)).collect();
     for family in view.families("feed") {
         let figures: Vec<&Measurement> =
             family.figures.iter().copied().filter(|m| m.metric == TIME.name).collect();
@@ -106,7 +123,7 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
         if people.len() == 1 {
             let people = people.first().copied().unwrap_or(0);
             let title = format!("{}: {} people", family.label, grouped(people as f64, 0));
-            charts.push(meals(title, "nutrients each", "nutrients", &figures));
+            charts.push(meals(title, "nutrients each", "nutrients", &figures, &reach));
             continue;
         }
         for (yields, remark) in
@@ -121,7 +138,7 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
                 if !shown.is_empty() {
                     let bites = grouped(bites as f64, 0);
                     let title = format!("{}: {bites} nutrients each{remark}", family.label);
-                    charts.push(meals(title, "people", "people", &shown));
+                    charts.push(meals(title, "people", "people", &shown, &reach));
                 }
             }
         }
@@ -129,7 +146,13 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
     charts
 }
 
-fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> Markup {
+fn meals(
+    title: String,
+    across: &str,
+    along: &str,
+    shown: &[&Measurement],
+    reach: &[f64],
+) -> Markup {
     let places: BTreeSet<u64> = shown.iter().map(|m| meal(m, along)).collect();
     let mut ways = distinct(shown.iter().map(|m| (tables::way(m), tables::yields(m), hue(m))));
     let order = ["thread", "fiber", "coroutine", "hybrid", "processes"];
@@ -146,7 +169,7 @@ fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> Ma
                         meal(m, along) == at
                             && (tables::way(m), tables::yields(m)) == (name.clone(), *yields)
                     };
-                    shown.iter().find(here).map(|m| m.median)
+                    shown.iter().find(here).map(|m| Point::of(m))
                 })
                 .collect(),
             class: hue,
@@ -163,6 +186,7 @@ fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> Ma
         title,
         remark: "Less is better.".into(),
         quantity: TIME.quantity,
+        reach: reach.to_vec(),
         across,
         places: places.iter().map(|&place| grouped(place as f64, 0)).collect(),
         curves,
@@ -173,7 +197,8 @@ fn meals(title: String, across: &str, along: &str, shown: &[&Measurement]) -> Ma
 /// Bars of every way to fetch, fastest first, a chart for each runtime and set of parameters.
 fn fetch(view: &View<'_>) -> Vec<Markup> {
     let mut charts = Vec::new();
-    for fetches in tables::fetches(view) {
+    let all = tables::fetches(view);
+    for fetches in &all {
         for figure in charted(Workload::Fetch) {
             let Metric { name, quantity } = figure.metric;
             let found = fetches.ways.iter().filter_map(|(way, _)| {
@@ -187,7 +212,7 @@ fn fetch(view: &View<'_>) -> Vec<Markup> {
             let bars: Vec<Bar<'_>> = found.collect();
             if !bars.is_empty() {
                 let title = format!("{}: {}", fetches.label, figure.chart.to_lowercase());
-                let sizes = fetches.parameters.to_string();
+                let sizes = tables::own_work(&all, fetches).to_string();
                 charts.push(bars::chart(&title, &sizes, quantity, &bars));
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::bars::direction;
-use super::curves::{Chart, Curve};
+use super::curves::{Chart, Curve, Point, Step, VERSIONS};
 use super::markup::list;
 use crate::history::{self, Series};
 use crate::metric::{FIGURES, Figure, Quantity};
@@ -72,7 +72,9 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
         let version = &m.subject.version;
         let same = series.points.iter().filter(|(m, _)| m.subject.version == *version).count();
         let date = if same > 1 { started } else { "" };
-        (version_key(version), version.clone(), date.to_owned())
+        // The time for the order, and what stands below the point.
+        let label = if same > 1 { series.moment(started) } else { "" };
+        (version_key(version), version.clone(), date.to_owned(), label.to_owned())
     };
     let mut places: Vec<_> = group
         .iter()
@@ -84,9 +86,18 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
         .iter()
         .map(|series| {
             let (m, _) = series.points[0];
-            let points: BTreeMap<_, f64> = (0..series.points.len())
-                .map(|at| (place(series, at), series.points[at].0.median))
-                .collect();
+            let steps = series.steps();
+            let point = |at: usize| {
+                let (m, _) = series.points[at];
+                let step = steps.iter().find(|step| std::ptr::eq(step.new, m));
+                let step = step.map(|step| match step.is_worse() {
+                    true => Step::Worse,
+                    false => Step::Better,
+                });
+                Point { step, ..Point::of(m) }
+            };
+            let points: BTreeMap<_, Point> =
+                (0..series.points.len()).map(|at| (place(series, at), point(at))).collect();
             Curve {
                 name: m.subject.unit.clone(),
                 class: m.role().name(),
@@ -96,7 +107,10 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
         })
         .collect();
     let day = |date: &str| date.get(..10).map(str::to_owned);
-    let names = places.iter().map(|(key, version, date)| {
+    let names = places.iter().map(|(key, version, date, label)| {
+        if label != date {
+            return format!("{version}, {label}");
+        }
         let same_day = places.iter().filter(|other| other.0 == *key && day(&other.2) == day(date));
         // Runs of the same day are labelled with the minute.
         let time = match same_day.count() {
@@ -107,9 +121,10 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
     });
     Chart {
         title,
-        remark: format!("{}.", direction(quantity)),
+        remark: format!("{}. A ring marks a step: broken, for the worse.", direction(quantity)),
         quantity,
-        across: "version",
+        reach: Vec::new(),
+        across: VERSIONS,
         places: names.collect(),
         curves,
     }

@@ -3,7 +3,8 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::panels::{class, label};
+use super::markup::class;
+use super::panels::label;
 use super::scale::{Scale, tick};
 use super::{STYLE, subtitle};
 use crate::metric::{FIGURES, Figure, Quantity};
@@ -34,8 +35,14 @@ pub(in crate::report) fn render(records: &[Record]) -> String {
     }
     let floor = HEAD + units.len() * ROW;
     let (width, height) = (EDGE + LABELS + columns.len() * COLUMN + EDGE, floor + FOOT);
-    let remark = "Less is better. Scales that do not begin at zero go by powers of ten. Lines \
+    let rows = || units.iter().flat_map(|(who, _)| columns.iter().map(|c| found(*who, c)));
+    let few = match rows().flatten().any(|m| m.is_rough()) {
+        true => " Marked *: of fewer than three samples.",
+        false => "",
+    };
+    let remark = "Less is better. Scales that do not begin at zero go by powers. Lines \
                   through dots are 95% intervals of the median.";
+    let remark = format!("{remark}{few}");
     let drawing = html! {
         (text("title", (EDGE, 36), "What fibers and threads cost"))
         (legend(width, &units))
@@ -52,7 +59,7 @@ pub(in crate::report) fn render(records: &[Record]) -> String {
             (text("value", (left, 66), column.column))
             (plot(left, floor, column.metric.quantity, &rows.collect::<Vec<_>>()))
         }
-        (text("tick", (EDGE, floor + 38), remark))
+        (text("tick", (EDGE, floor + 38), &remark))
         (text("tick", (EDGE, floor + 54), &subtitle(records)))
     };
     frame(width, height, "Fibers and threads", &drawing)
@@ -118,7 +125,7 @@ fn plot(
             g class=(class(*seat)) {
                 line class="stem" x1=(left) x2=(x) y1=(y) y2=(y) {}
                 circle class="dot" cx=(x) cy=(y) r="5" {}
-                @if let (Some(low), Some(high)) = (m.ci_low, m.ci_high) {
+                @if let (Some(low), Some(high), false) = (m.ci_low, m.ci_high, m.is_rough()) {
                     line class="reach" x1=(across(low)) x2=(across(high)) y1=(y) y2=(y) {}
                 }
                 text class="value" x=(left + PLOT + VALUE) y=(y + 5) text-anchor="end" {

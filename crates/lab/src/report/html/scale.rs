@@ -17,19 +17,41 @@ pub(super) struct Scale {
 const WIDE: f64 = 30.0;
 
 impl Scale {
+    /// Whether round values are powers of two.
+    pub(super) fn is_binary(self) -> bool {
+        self.binary
+    }
+
     /// A scale for these values: even and from zero, or by powers of ten where they are far apart.
     pub(super) fn of(quantity: Quantity, values: impl Iterator<Item = f64> + Clone) -> Scale {
+        Scale::fitting(quantity, values, false)
+    }
+
+    /// A scale on which equal ratios are equally far apart, however close the values are.
+    pub(super) fn of_ratios(
+        quantity: Quantity,
+        values: impl Iterator<Item = f64> + Clone,
+    ) -> Scale {
+        Scale::fitting(quantity, values, true)
+    }
+
+    fn fitting(
+        quantity: Quantity,
+        values: impl Iterator<Item = f64> + Clone,
+        powers: bool,
+    ) -> Scale {
         let binary = quantity == Quantity::Bytes;
         let high = values.clone().fold(0.0, f64::max);
         let low = values.filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
         if high <= 0.0 || !low.is_finite() {
             return Scale { low: 0.0, high: 1.0, logarithmic: false, binary };
         }
-        if high / low >= WIDE {
-            // Half a power of room below, so that the smallest value is not at the very edge.
+        if high / low >= WIDE || powers {
+            // Some room below, so that the smallest value is not at the very edge.
             let low = match binary {
-                // From 1 KiB, by tens: 1 KiB, 10 KiB, 100 KiB.
-                true => 1024.0 * 10f64.powf((low.log10() - 1024f64.log10() - 0.15).floor()),
+                true => 2f64.powf((low.log2() - 0.5).floor()),
+                // Far apart, whole powers of ten; else the values' own ends with some room.
+                false if high / low < WIDE => low / 1.25,
                 false => 10f64.powf((low.log10() - 0.15).floor()),
             };
             Scale { binary, ..Scale::logarithmic(low, high * 1.15) }
@@ -64,14 +86,41 @@ impl Scale {
 
     /// Round values along the axis.
     pub(super) fn ticks(self) -> Vec<f64> {
+        if self.logarithmic && self.binary {
+            // Every second, fourth or so power of two, of those that are round: 1 KiB, 16 KiB.
+            let (low, high) = (self.low.log2(), self.high.log2());
+            let step = ((high - low) / 5.0).ceil().max(1.0);
+            let first = (low / step).ceil() * step;
+            let tick = |at: i32| 2f64.powf(first + f64::from(at) * step);
+            return (0..).map(tick).take_while(|&tick| tick <= self.high).collect();
+        }
         if self.logarithmic {
             let decades = (self.high / self.low).log10();
+            if decades < 2.0 {
+                let first = self.low.log10().floor() as i32;
+                let within = |steps: &[f64]| -> Vec<f64> {
+                    let powers = (first..first + 4).map(|power| 10f64.powi(power));
+                    let all = powers.flat_map(|power| steps.iter().map(move |step| step * power));
+                    all.filter(|tick| self.holds(*tick)).collect()
+                };
+                let few = within(&[1.0, 2.0, 5.0]);
+                let more = within(&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]);
+                return match (few.len(), more.len()) {
+                    (3.., _) => few,
+                    (_, 2..) => more,
+                    _ => self.even(self.low, (self.high - self.low) / 3.0),
+                };
+            }
             // No more than five labels, or they meet on a phone.
             let step = (decades / 5.0).ceil().max(1.0);
             let tick = |at| self.low * 10f64.powf(f64::from(at) * step);
             return (0..).map(tick).take_while(|&tick| tick <= self.high).collect();
         }
-        let rough = self.high / 4.0;
+        self.even(0.0, self.high / 4.0)
+    }
+
+    /// Round values from `low` on, about so far apart.
+    fn even(self, low: f64, rough: f64) -> Vec<f64> {
         let step = if self.binary {
             2f64.powf(rough.log2().ceil())
         } else {
@@ -79,7 +128,9 @@ impl Scale {
             let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * power);
             steps.into_iter().find(|&step| step >= rough).unwrap_or(rough)
         };
-        (0..).map(|at| f64::from(at) * step).take_while(|&tick| tick <= self.high).collect()
+        let first = (low / step).ceil();
+        let ticks = (0..).map(|at| (first + f64::from(at)) * step);
+        ticks.take_while(|&tick| tick <= self.high).collect()
     }
 }
 
@@ -138,6 +189,34 @@ mod tests {
         assert!(wide.ticks().len() <= 6, "{:?}", wide.ticks());
         // Nothing measured is nothing to fall over.
         assert_eq!(Scale::of(Quantity::Nanoseconds, [0.0].into_iter()).at(0.0), 0.0);
+    }
+
+    #[test]
+    fn ratios_have_a_scale_of_their_own_however_small_they_are() {
+        let scale = Scale::of_ratios(Quantity::Nanoseconds, [30.0, 70.0].into_iter());
+        assert!(scale.is_logarithmic());
+        assert_eq!(scale.ticks(), [30.0, 40.0, 50.0, 60.0, 80.0]);
+        let close = Scale::of_ratios(Quantity::Nanoseconds, [71.0, 72.0].into_iter());
+        assert!((2..6).contains(&close.ticks().len()), "{:?}", close.ticks());
+        let scale = Scale::of_ratios(Quantity::Nanoseconds, [3.0, 70.0].into_iter());
+        assert_eq!(scale.ticks(), [5.0, 10.0, 20.0, 50.0]);
+        let twice = |from: f64| scale.at(2.0 * from) - scale.at(from);
+        assert!((twice(5.0) - twice(20.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn bytes_have_round_powers_of_two() {
+        for (low, high) in [(446.0, 7.66 * 1_048_576.0), (2_000.0, 70_000.0), (1.0, 1e12)] {
+            let scale = Scale::of(Quantity::Bytes, [low, high].into_iter());
+            let ticks = scale.ticks();
+            assert!((2..=6).contains(&ticks.len()), "{ticks:?}");
+            for value in ticks {
+                assert_eq!(value.log2().fract(), 0.0, "{value}");
+                let name = tick(Quantity::Bytes, value);
+                let digits = name.split(' ').next().unwrap_or_default();
+                assert!(digits.parse::<u32>().is_ok_and(u32::is_power_of_two), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -51,6 +51,95 @@
     select(tabs[0]);
   }
 
+  // Which runtimes are shown, and in which order: kept in the address, so that a link shows the same.
+  const form = document.getElementById("choice");
+  if (form) {
+    const boxes = [...form.querySelectorAll("input")];
+    const sort = form.querySelector("select");
+    const names = boxes.map((box) => box.value);
+    const first = (text) => text.trim().split(/\s/)[0];
+    // Of each chart's rows, how far apart they are, and how they stand at first.
+    const charts = [...document.querySelectorAll("svg.dumbbells")].map((svg) => {
+      const rows = [...svg.querySelectorAll("g.row")];
+      const below = [...svg.querySelectorAll(":scope > .tick")];
+      const height = svg.getAttribute("height") - 0;
+      const y = below.length ? below[0].getAttribute("y") - 0 : 0;
+      const step = rows.length ? (height - 24) / rows.length : 0;
+      return { svg, rows, below, height, y, step, lines: [...svg.querySelectorAll(":scope > .grid")] };
+    });
+    const show = () => {
+      const shown = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+      const hides = (name) => names.includes(name) && !shown.has(name);
+      charts.forEach(({ svg, rows, below, height, y, step, lines }) => {
+        const key = (row) => row.dataset[sort.value];
+        const number = (row) => key(row) ? Number(key(row)) : Infinity;
+        const order = [...rows];
+        if (rows.some((row) => "name" in row.dataset)) {
+          order.sort((a, b) => {
+            if (sort.value === "name") return key(a).localeCompare(key(b), "en", { numeric: true });
+            if (sort.value === "ratio") return (Number(key(b)) || 0) - (Number(key(a)) || 0);
+            return number(a) === number(b) ? 0 : number(a) - number(b);
+          });
+        }
+        let at = 0;
+        order.forEach((row) => {
+          const off = hides(row.dataset.runtime);
+          row.style.display = off ? "none" : "";
+          if (!off) row.setAttribute("transform", `translate(0 ${step * at++})`);
+        });
+        const less = step * (rows.length - at);
+        svg.setAttribute("height", height - less);
+        below.forEach((tick) => tick.setAttribute("y", y - less));
+        lines.forEach((line) => line.setAttribute("y2", height - 24 - less));
+      });
+      document.querySelectorAll("#tables tbody tr, #figures tbody tr, .charts tbody tr").forEach((row) => {
+        row.hidden = hides(first(row.cells[0].textContent));
+      });
+      // A chart of one runtime begins with its name.
+      document.querySelectorAll("figure").forEach((figure) => {
+        if (!figure.querySelector("g.row")) {
+          figure.hidden = hides(first(figure.querySelector("figcaption").textContent));
+        }
+      });
+    };
+    const keep = () => {
+      const only = boxes.filter((box) => box.checked).map((box) => box.value);
+      const parts = [];
+      if (only.length < boxes.length) parts.push(`only=${only.map(encodeURIComponent).join(",")}`);
+      if (sort.value !== "ratio") parts.push(`sort=${sort.value}`);
+      const hash = parts.length ? `#${parts.join("&")}` : "#";
+      try { history.replaceState(null, "", hash); } catch { location.hash = hash; }
+    };
+    const read = () => {
+      const state = new URLSearchParams(location.hash.slice(1));
+      // The address of a section says nothing of this.
+      if (!state.has("only") && !state.has("sort")) return;
+      const only = state.has("only") ? state.get("only").split(",") : names;
+      boxes.forEach((box) => { box.checked = only.includes(box.value); });
+      if ([...sort.options].some((option) => option.value === state.get("sort"))) {
+        sort.value = state.get("sort");
+      }
+      show();
+    };
+    form.hidden = false;
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("change", () => { show(); keep(); });
+    addEventListener("hashchange", read);
+    read();
+  }
+
+  // A link into something that is folded opens it.
+  const open = () => {
+    let at = null;
+    try { at = document.getElementById(decodeURIComponent(location.hash.slice(1))); } catch { }
+    if (at instanceof HTMLDetailsElement) {
+      at.open = true;
+      at.scrollIntoView();
+    }
+  };
+  addEventListener("hashchange", open);
+  open();
+
   // On paper nothing can be opened: what is in plain words is there in full.
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details.topic").forEach((topic) => { topic.open = true; });

@@ -1,0 +1,361 @@
+//! Whether fibers or threads feed faster, by the length of the meal: the answer that the curves of
+//! feeding are measured for.
+
+use std::collections::BTreeSet;
+
+use super::meals::{how, meal, yields};
+use super::table::{Align, NOTHING, Table};
+use super::view::{Family, Seat, View};
+use crate::metric::TIME;
+use crate::number::{grouped, times};
+use crate::record::Measurement;
+
+/// Meals that all have the same work, for the most people there were.
+pub(super) struct Contest<'a> {
+    /// `ruby 3.3.8`.
+    pub(super) label: String,
+    /// Whether there is a yield at every bite.
+    pub(super) work: Work,
+    pub(super) people: u64,
+    /// From the shortest meal to the longest.
+    pub(super) meals: Vec<Meal<'a>>,
+}
+
+/// Which meals are compared with which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// Both sides yield at every bite.
+    Yields,
+    /// Neither does.
+    Plain,
+    /// Fibers yield and threads do not, for the kernel takes turns for them: as published.
+    Mixed,
+}
+
+/// A meal, with the fastest way of each side.
+pub(super) struct Meal<'a> {
+    pub(super) bites: u64,
+    pub(super) light: &'a Measurement,
+    pub(super) thread: &'a Measurement,
+}
+
+/// Which side is faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Winner {
+    Light,
+    Thread,
+    /// Their intervals meet.
+    Open,
+}
+
+/// Where threads overtake.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Crossing {
+    /// From about so many bites on.
+    At(f64),
+    /// From the shortest meal on that was measured.
+    Always,
+    /// Not up to the longest meal that was measured.
+    Never,
+    /// For no meal do the samples tell which side is faster.
+    Open,
+}
+
+impl Meal<'_> {
+    /// How many times what the lighter unit takes the thread takes.
+    pub(super) fn ratio(&self) -> f64 {
+        self.thread.median / self.light.median
+    }
+
+    pub(super) fn winner(&self) -> Winner {
+        let (winner, loser, won) = match self.ratio() >= 1.0 {
+            true => (self.light, self.thread, Winner::Light),
+            false => (self.thread, self.light, Winner::Thread),
+        };
+        match (winner.ci_high, loser.ci_low) {
+            (Some(high), Some(low)) if high >= low => Winner::Open,
+            _ => won,
+        }
+    }
+
+    /// `fibers 3.2x`; `open`, where chance may have decided.
+    fn cell(&self) -> String {
+        let ratio = self.ratio();
+        match self.winner() {
+            Winner::Light => format!("{} {}", side(self.light), times(ratio)),
+            Winner::Thread => format!("threads {}", times(ratio.recip())),
+            Winner::Open => "open".to_owned(),
+        }
+    }
+}
+
+/// What a way to feed is called in a table: `fibers`, `hybrid`.
+fn side(m: &Measurement) -> String {
+    match how(m).as_str() {
+        how @ ("hybrid" | "processes") => how.to_owned(),
+        _ => "fibers".to_owned(),
+    }
+}
+
+impl Contest<'_> {
+    /// The last change from fibers to threads, between two meals for which it is beyond doubt which side is
+    /// faster, by the logarithms of bites and times.
+    pub(super) fn crossing(&self) -> Crossing {
+        let told = self.meals.iter().filter(|meal| meal.winner() != Winner::Open);
+        let told: Vec<&Meal<'_>> = told.collect();
+        let turn = told.windows(2).rev().find_map(|pair| {
+            let [one, other] = pair else { return None };
+            let (before, after) = (one.ratio().ln(), other.ratio().ln());
+            let crosses = before >= 0.0 && after < 0.0;
+            crosses.then(|| {
+                let share = before / (before - after);
+                let (from, to) = ((one.bites as f64).ln(), (other.bites as f64).ln());
+                Crossing::At((from + share * (to - from)).exp())
+            })
+        });
+        match (turn, told.last().map(|meal| meal.winner())) {
+            (_, None) => Crossing::Open,
+            (Some(turn), Some(Winner::Thread)) => turn,
+            (None, Some(Winner::Thread)) => Crossing::Always,
+            _ => Crossing::Never,
+        }
+    }
+
+    /// `from 3,400 bites`.
+    pub(super) fn overtaken(&self) -> String {
+        let ends = |meal: Option<&Meal<'_>>| meal.map_or(0.0, |meal| meal.bites as f64);
+        match self.crossing() {
+            Crossing::At(bites) => format!("from {} bites", grouped(rounded(bites), 0)),
+            Crossing::Always => {
+                format!("from {} bites or fewer", grouped(ends(self.meals.first()), 0))
+            }
+            Crossing::Never => format!("not up to {} bites", grouped(ends(self.meals.last()), 0)),
+            Crossing::Open => "no difference shown".to_owned(),
+        }
+    }
+}
+
+/// Two digits: more would claim what an interpolation does not have.
+fn rounded(bites: f64) -> f64 {
+    let step = 10f64.powf(bites.max(1.0).log10().floor() - 1.0);
+    (bites / step).round() * step
+}
+
+impl Work {
+    pub(super) const ALL: [Work; 3] = [Work::Yields, Work::Plain, Work::Mixed];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Work::Yields => "a yield at every bite",
+            Work::Plain => "no yields",
+            Work::Mixed => "fibers yield at every bite, threads do not",
+        }
+    }
+
+    fn holds(self, m: &Measurement) -> bool {
+        match (self, Seat::of(m)) {
+            (Work::Yields, _) => yields(m) == "yes",
+            (Work::Plain, _) => yields(m) != "yes",
+            (Work::Mixed, Seat::Thread) => yields(m) != "yes",
+            (Work::Mixed, _) => yields(m) == "yes",
+        }
+    }
+}
+
+/// All contests, by the work and then by the runtime.
+pub(super) fn all<'a>(view: &View<'a>) -> Vec<Contest<'a>> {
+    let families = view.families("feed");
+    let mut found = Vec::new();
+    for work in Work::ALL {
+        for family in &families {
+            // Only where the same work was not measured on both sides.
+            let is_known = found.iter().any(|known: &Contest<'_>| known.label == family.label);
+            if work != Work::Mixed || !is_known {
+                found.extend(of_family(family, work));
+            }
+        }
+    }
+    found
+}
+
+fn of_family<'a>(family: &Family<'a>, work: Work) -> Option<Contest<'a>> {
+    let figures: Vec<&'a Measurement> = family
+        .figures
+        .iter()
+        .copied()
+        .filter(|m| m.metric == TIME.name && m.median > 0.0 && work.holds(m))
+        .collect();
+    let fastest = |people: u64, bites: u64, thread: bool| {
+        let is_there = |m: &&&'a Measurement| {
+            (meal(m, "people"), meal(m, "nutrients")) == (people, bites)
+                && (Seat::of(m) == Seat::Thread) == thread
+        };
+        figures.iter().filter(is_there).min_by(|a, b| a.median.total_cmp(&b.median)).copied()
+    };
+    let sizes: BTreeSet<u64> = figures.iter().map(|m| meal(m, "people")).collect();
+    let bites: BTreeSet<u64> = figures.iter().map(|m| meal(m, "nutrients")).collect();
+    let meals = |people: u64| -> Vec<Meal<'a>> {
+        let meal = |&bites: &u64| {
+            let (light, thread) = (fastest(people, bites, false)?, fastest(people, bites, true)?);
+            Some(Meal { bites, light, thread })
+        };
+        bites.iter().filter_map(meal).collect()
+    };
+    // The largest crowd that had both sides at most of the meals.
+    let crowds = sizes.iter().map(|&people| (people, meals(people)));
+    let (people, meals) = crowds.max_by_key(|(people, meals)| (meals.len(), *people))?;
+    let label = family.label.clone();
+    (!meals.is_empty()).then_some(Contest { label, work, people, meals })
+}
+
+/// What each contest comes to, in a sentence.
+pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
+    let sentence = |contest: Contest<'_>| {
+        let ends = |meal: Option<&Meal<'_>>| meal.map_or(0.0, |meal| meal.bites as f64);
+        let outcome = match contest.crossing() {
+            Crossing::At(bites) => {
+                format!("threads overtake from about {} bites on", grouped(rounded(bites), 0))
+            }
+            Crossing::Always => {
+                let least = grouped(ends(contest.meals.first()), 0);
+                format!("threads are faster from {least} bites on, the fewest measured")
+            }
+            Crossing::Open => "no difference is shown".to_owned(),
+            Crossing::Never => {
+                let most = grouped(ends(contest.meals.last()), 0);
+                format!("fibers are not overtaken up to {most} bites, the most measured")
+            }
+        };
+        let people = grouped(contest.people as f64, 0);
+        format!(
+            "In {}, feeding {people} people ({}), {outcome}.",
+            contest.label,
+            contest.work.title()
+        )
+    };
+    all(view).into_iter().map(sentence).collect()
+}
+
+/// A row for each runtime, a column for each length of meal: who is faster, and how many times; and
+/// from where on it is threads.
+pub(super) fn table(view: &View<'_>) -> Table {
+    let all = all(view);
+    let bites: BTreeSet<u64> =
+        all.iter().flat_map(|contest| &contest.meals).map(|meal| meal.bites).collect();
+    let mut table = Table::new("Fibers or Threads, by the Length of the Meal")
+        .left(["Runtime", "Yields"])
+        .right(["People"]);
+    for bites in &bites {
+        table.add(format!("{} Bites", grouped(*bites as f64, 0)), Align::Left);
+    }
+    table.add("Threads Overtake", Align::Left);
+    for contest in &all {
+        let yields = match contest.work {
+            Work::Yields => "yes",
+            Work::Plain => "no",
+            Work::Mixed => "fibers",
+        };
+        let mut row = vec![
+            contest.label.replace(", ", "\n"),
+            yields.to_owned(),
+            grouped(contest.people as f64, 0),
+        ];
+        for bites in &bites {
+            let meal = contest.meals.iter().find(|meal| meal.bites == *bites);
+            let won = match meal.map(Meal::winner) {
+                Some(Winner::Light) => Some("fiber"),
+                Some(Winner::Thread) => Some("thread"),
+                Some(Winner::Open) | None => None,
+            };
+            table.won.extend(won.map(|won| ((table.rows.len(), row.len()), won)));
+            row.push(meal.map_or_else(|| NOTHING.to_owned(), Meal::cell));
+        }
+        row.push(contest.overtaken());
+        table.rows.push(row);
+    }
+    if all.is_empty() {
+        return table;
+    }
+    table.notes = vec![
+        "The faster side of each meal, by its fastest way, and how many times; open: the intervals \
+         meet. Hybrid: fibers over a few threads; processes: over a few processes."
+            .into(),
+        "Where threads overtake lies between two meals that were measured: interpolated by the \
+         logarithms of bites and times."
+            .into(),
+    ];
+    if all.iter().any(|contest| contest.work == Work::Mixed) {
+        table.notes.push(
+            "Yields, fibers: they yield at every bite and the threads do not, for the kernel takes \
+             turns for them."
+                .into(),
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{self, Parameters, Record, Subject};
+
+    /// Times of threads and of fibers, for 10, 100, 1,000 and 10,000 bites.
+    fn record(threads: [f64; 4], fibers: [f64; 4]) -> Record {
+        let times = [("thread", threads), ("fiber", fibers)];
+        let results = times.into_iter().flat_map(|(unit, times)| {
+            let bites = [10_u64, 100, 1_000, 10_000];
+            times.into_iter().zip(bites).map(move |(median, bites)| Measurement {
+                subject: Subject::new(
+                    ["x", "1", unit, "feed"],
+                    Parameters::of([("people", 64), ("nutrients", bites)]).with("yields", true),
+                ),
+                metric: TIME.name.into(),
+                median,
+                ci_low: Some(median * 0.99),
+                ci_high: Some(median * 1.01),
+                ..Measurement::default()
+            })
+        });
+        Record { results: results.collect(), ..Record::default() }
+    }
+
+    fn row(threads: [f64; 4], fibers: [f64; 4]) -> Vec<String> {
+        let records = [record(threads, fibers)];
+        let mut table = table(&View::new(&records));
+        assert_eq!(table.rows.len(), 1);
+        table.rows.remove(0)
+    }
+
+    #[test]
+    fn the_faster_side_is_named_with_its_factor_and_where_that_changes() {
+        // Twice as fast and half as fast: the turn is in the middle of 1,000 and 10,000.
+        let row = row([50.0, 50.0, 60.0, 100.0], [5.0, 50.2, 30.0, 200.0]);
+        assert_eq!(row[..3], ["x 1", "yes", "64"]);
+        assert_eq!(
+            row[3..],
+            ["fibers 10x", "open", "fibers 2.0x", "threads 2.0x", "from 3,200 bites"]
+        );
+    }
+
+    #[test]
+    fn one_side_may_be_faster_throughout() {
+        let fibers = row([9.0; 4], [1.0; 4]);
+        assert_eq!(fibers.last().map(String::as_str), Some("not up to 10,000 bites"));
+        let threads = row([1.0; 4], [9.0; 4]);
+        assert_eq!(threads.last().map(String::as_str), Some("from 10 bites or fewer"));
+        let none = row([1.0; 4], [1.001; 4]);
+        assert_eq!(none.last().map(String::as_str), Some("no difference shown"));
+        // Where chance may have decided at the end, nothing is overtaken.
+        let open = row([9.0, 9.0, 9.0, 1.0], [1.0, 1.0, 1.0, 1.001]);
+        assert_eq!(open.last().map(String::as_str), Some("not up to 10,000 bites"));
+    }
+
+    #[test]
+    fn published_meals_are_compared_as_they_were_published() {
+        let records = record::published();
+        let table = table(&View::new(&records));
+        assert_eq!(table.rows.len(), 1, "{:?}", table.rows);
+        assert_eq!(table.rows[0][1], "fibers");
+        assert!(table.rows[0].last().is_some_and(|end| end.starts_with("from ")), "{table:?}");
+    }
+}

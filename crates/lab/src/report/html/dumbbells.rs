@@ -1,0 +1,242 @@
+//! One figure of every runtime: a row for each, its fiber and its thread joined by a line, which is as
+//! long as one is a multiple of the other.
+
+use carefree_workloads::named::distinct;
+use maud::{Markup, html};
+
+use super::bars::{direction, powers};
+use super::markup::{class, figure_with, grid, percent, table};
+use super::scale::{Scale, tick};
+use super::strips::{self, Strip};
+use crate::metric::Quantity;
+use crate::number::{MARK, times};
+use crate::record::Measurement;
+use crate::report::table::{Align, FEW_SAMPLES, Table};
+use crate::report::tables::{self, NOTHING};
+use crate::report::view::Seat;
+use crate::targets;
+
+/// What a runtime has.
+#[derive(Clone, Debug)]
+pub(super) struct Row<'a> {
+    /// `ruby 3.3.8`.
+    pub(super) label: String,
+    /// The runtime's name alone, to be filtered by.
+    pub(super) runtime: String,
+    /// Its coroutine, fiber and thread.
+    pub(super) seats: [Option<&'a Measurement>; 3],
+}
+
+/// The height of a row with its label, and of the axis.
+const ROW: usize = 40;
+const AXIS: usize = 24;
+
+impl Row<'_> {
+    fn at(&self, seat: Seat) -> Option<&Measurement> {
+        self.seats[seat as usize]
+    }
+
+    /// How many times better the lighter unit does than the thread.
+    fn ratio(&self, quantity: Quantity) -> Option<f64> {
+        let (light, thread) = self.compared()?;
+        let ratio = thread.median / light.median;
+        let ratio = if quantity.more_is_better() { ratio.recip() } else { ratio };
+        (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+    }
+
+    /// The lighter unit and the thread, where their crowds can be compared.
+    fn compared(&self) -> Option<(&Measurement, &Measurement)> {
+        let light = self.at(Seat::Fiber).or(self.at(Seat::Coroutine))?;
+        let both = (light, self.at(Seat::Thread)?);
+        tables::are_comparable(both.0, both.1).then_some(both)
+    }
+
+    /// The ratio as it is written, with the mark where it rests on a few samples.
+    fn shown_ratio(&self, quantity: Quantity) -> String {
+        let rough = self.compared().is_some_and(|(one, other)| one.is_rough() || other.is_rough());
+        let mark = if rough { MARK.to_string() } else { String::new() };
+        self.ratio(quantity).map_or_else(|| NOTHING.into(), |ratio| times(ratio) + &mark)
+    }
+
+    fn known(&self) -> impl Iterator<Item = (Seat, &Measurement)> {
+        Seat::ALL.into_iter().filter_map(|seat| Some((seat, self.at(seat)?)))
+    }
+}
+
+/// The chart of these rows, the largest ratio first, with its table.
+pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> Markup {
+    rows.sort_by(|a, b| {
+        let key = |row: &Row<'_>| row.ratio(quantity).unwrap_or(0.0);
+        key(b).total_cmp(&key(a)).then_with(|| a.label.cmp(&b.label))
+    });
+    let ends = |m: &Measurement| [Some(m.median), m.ci_low, m.ci_high];
+    let values: Vec<f64> =
+        rows.iter().flat_map(Row::known).flat_map(|(_, m)| ends(m)).flatten().collect();
+    let scale = Scale::of_ratios(quantity, values.into_iter());
+    let floor = rows.len() * ROW;
+    let ticks = scale.ticks().into_iter();
+    let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
+    let seats: Vec<Seat> =
+        Seat::ALL.into_iter().filter(|seat| rows.iter().any(|r| r.at(*seat).is_some())).collect();
+    let drawing = html! {
+        ul class="legend" {
+            @for seat in &seats {
+                li {
+                    svg aria-hidden="true" class=(class(*seat)) {
+                        circle class="dot" cx="50%" cy="50%" r="5" {}
+                    }
+                    (seat.title())
+                }
+            }
+        }
+        svg class="dumbbells" height=(floor + AXIS) role="img" aria-label=(spoken(title, quantity, &rows)) {
+            (grid(ticks, floor, floor + AXIS - 6))
+            @for (at, row) in rows.iter().enumerate() { (drawn(scale, quantity, at, row)) }
+        }
+    };
+    let mut parts = vec![direction(quantity)];
+    parts.push("a line is as long as the ratio of its ends, which is at the right");
+    parts.extend(powers(scale));
+    if rows.iter().flat_map(Row::known).any(|(_, m)| m.ci_low.is_some()) {
+        parts.push("the lines with ends are 95% intervals of the medians");
+    }
+    let few = rows.iter().flat_map(Row::known).any(|(_, m)| m.is_rough());
+    let few = if few { format!(" {FEW_SAMPLES}") } else { String::new() };
+    let remark = format!("{}.{few}", parts.join("; "));
+    // A thread may stand in several rows.
+    let mut strips: Vec<Strip<'_>> = Vec::new();
+    for (seat, m) in rows.iter().flat_map(Row::known) {
+        if !strips.iter().any(|known| std::ptr::eq(known.m, m)) {
+            let s = &m.subject;
+            let label = format!("{} {} {}", s.runtime, s.version, s.unit);
+            strips.push(Strip { label, class: class(seat), m });
+        }
+    }
+    let more = html! {
+        (strips::strips(title, quantity, &strips))
+        (table(&strips::table(&strips), title))
+        (programs(&rows))
+    };
+    figure_with(title, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
+}
+
+/// Links to the programs that have measured these.
+fn programs(rows: &[Row<'_>]) -> Markup {
+    let measured = rows.iter().flat_map(Row::known).filter(|(_, m)| m.ci_low.is_some());
+    let mut runtimes = distinct(measured.map(|(_, m)| &*m.subject.runtime));
+    runtimes.retain(|runtime| !targets::sources(runtime).is_empty());
+    html! {
+        @if !runtimes.is_empty() {
+            p {
+                "The programs that did this:"
+                @for runtime in &runtimes { " " a href={ "#program-" (runtime) } { (runtime) } }
+            }
+        }
+    }
+}
+
+fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
+    const MIDDLE: usize = 27;
+    let place = |value| percent(scale.at(value));
+    let medians: Vec<f64> = row.known().map(|(_, m)| m.median).collect();
+    let from = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let to = medians.iter().copied().fold(0.0, f64::max);
+    let number = |seat| row.at(seat).map_or_else(String::new, |m| m.median.to_string());
+    let ratio = row.ratio(quantity);
+    html! {
+        g class="row" transform={ "translate(0 " (at * ROW) ")" } data-name=(row.label)
+            data-runtime=(row.runtime) data-ratio=[ratio] data-fiber=(number(Seat::Fiber))
+            data-thread=(number(Seat::Thread)) {
+            text x="0" y="14" { (row.label) }
+            text class="value" x="100%" y="14" text-anchor="end" {
+                (row.shown_ratio(quantity))
+            }
+            line class="handle" x1=(place(from)) x2=(place(to)) y1=(MIDDLE) y2=(MIDDLE) {}
+            @for (seat, m) in row.known() {
+                g class=(class(seat)) {
+                    // Of a few samples it would be these themselves.
+                    @if let (Some(low), Some(high), false) = (m.ci_low, m.ci_high, m.is_rough()) {
+                        line class="reach" x1=(place(low)) x2=(place(high)) y1=(MIDDLE) y2=(MIDDLE) {}
+                        @for end in [place(low), place(high)] {
+                            line class="reach" x1=(end) x2=(end) y1=(MIDDLE - 5) y2=(MIDDLE + 5) {}
+                        }
+                    }
+                    circle class="dot" cx=(place(m.median)) cy=(MIDDLE) r="6" {
+                        title { (row.label) ", " (m.subject.unit) ": " (m.shown()) }
+                    }
+                }
+            }
+        }
+        "\n"
+    }
+}
+
+/// What a screen reader says in place of the picture.
+fn spoken(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
+    let row = |row: &Row<'_>| {
+        let units = row.known().map(|(_, m)| format!("{} {}", m.subject.unit, m.shown()));
+        let units = units.collect::<Vec<_>>().join(", ");
+        match row.ratio(quantity) {
+            Some(_) => format!("{} {} ({units})", row.label, row.shown_ratio(quantity)),
+            None => format!("{} {units}", row.label),
+        }
+    };
+    format!("{title}: {}", rows.iter().map(row).collect::<Vec<_>>().join("; "))
+}
+
+fn behind(quantity: Quantity, seats: &[Seat], rows: &[Row<'_>]) -> Table {
+    let mut table = Table::new("").left(["Runtime"]);
+    for seat in seats {
+        table.add(seat.title(), Align::Right);
+        table.add("95% Interval", Align::Right);
+    }
+    table.add("Ratio", Align::Right);
+    for row in rows {
+        let mut cells = vec![row.label.clone()];
+        for seat in seats {
+            let m = row.at(*seat);
+            let ends = m.filter(|m| !m.is_rough());
+            let ends = ends.and_then(|m| Some((m, m.ci_low?, m.ci_high?)));
+            cells.push(m.map_or_else(|| NOTHING.into(), Measurement::shown));
+            cells.push(ends.map_or_else(
+                || NOTHING.into(),
+                |(m, low, high)| format!("{}–{}", m.show(low), m.show(high)),
+            ));
+        }
+        cells.push(row.shown_ratio(quantity));
+        table.rows.push(cells);
+    }
+    table.without_empty().with_marks_explained()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn m(unit: &str, median: f64) -> Measurement {
+        let mut m =
+            Measurement { median, metric: "time_per_unit".into(), ..Measurement::default() };
+        m.subject.unit = unit.into();
+        m
+    }
+
+    #[test]
+    fn the_largest_ratio_comes_first_and_rows_without_one_last() {
+        let figures = [m("fiber", 10.0), m("thread", 100.0), m("thread", 3_000.0)];
+        let row = |label: &str, light: Option<usize>, thread: Option<usize>| Row {
+            label: label.into(),
+            runtime: label.into(),
+            seats: [None, light.map(|at| &figures[at]), thread.map(|at| &figures[at])],
+        };
+        let rows = vec![
+            row("alone", Some(0), None),
+            row("ten", Some(0), Some(1)),
+            row("many", Some(0), Some(2)),
+        ];
+        let html = chart("Time", Quantity::Nanoseconds, rows).into_string();
+        let place = |text: &str| html.find(&format!("data-name=\"{text}\"")).expect("a row");
+        assert!(place("many") < place("ten") && place("ten") < place("alone"), "{html}");
+        assert!(html.contains(">300x<") && html.contains(">10x<"), "{html}");
+        assert!(html.contains("many 300x (fiber 10.0 ns, thread 3.00 µs)"), "{html}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The samples behind a chart: each of them a dot, with the middle half of them as a bar.
+
+use maud::{Markup, html};
+
+use super::markup::{grid, percent};
+use super::scale::{Scale, tick};
+use crate::metric::Quantity;
+use crate::number::FEW;
+use crate::record::Measurement;
+use crate::report::table::Table;
+use crate::stats;
+
+/// One unit's samples.
+#[derive(Clone, Debug)]
+pub(super) struct Strip<'a> {
+    pub(super) label: String,
+    /// The class that gives its colour.
+    pub(super) class: &'static str,
+    pub(super) m: &'a Measurement,
+}
+
+/// The height of a strip with its label, and of the axis.
+const ROW: usize = 40;
+const AXIS: usize = 24;
+
+/// The samples of these units on one scale; nothing where there are too few to be spread.
+pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
+    let all: Vec<&Strip<'_>> = all.iter().filter(|strip| strip.m.samples.len() > 2).collect();
+    if all.is_empty() {
+        return html! {};
+    }
+    let values: Vec<f64> = all.iter().flat_map(|strip| strip.m.samples.iter().copied()).collect();
+    let scale = Scale::of_ratios(quantity, values.into_iter());
+    let floor = all.len() * ROW;
+    let ticks = scale.ticks().into_iter();
+    let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
+    html! {
+        p class="soft" {
+            "Every sample is a dot; the bar is the middle half of them, and the upright line their \
+             median."
+        }
+        svg height=(floor + AXIS) role="img" aria-label={ "Samples of: " (title) } {
+            (grid(ticks, floor, floor + AXIS - 6))
+            @for (at, strip) in all.iter().enumerate() { (row(scale, at * ROW, strip)) }
+        }
+    }
+}
+
+fn row(scale: Scale, top: usize, strip: &Strip<'_>) -> Markup {
+    let at = |value| percent(scale.at(value));
+    let [_, low, middle, high, _] = stats::quartiles(&strip.m.samples);
+    // A dot is a line of no length with round ends; those of one value stand one below the other.
+    let dot = |(number, value): (usize, &f64)| {
+        format!("M{:.0} {}h0", 1000.0 * scale.at(*value), 6 + 4 * (number % 3))
+    };
+    let dots: String = strip.m.samples.iter().enumerate().map(dot).collect();
+    let y = top + 27;
+    html! {
+        g class=(strip.class) {
+            text x="0" y=(top + 14) { (strip.label) }
+            line class="middle" x1=(at(low)) x2=(at(high)) y1=(y) y2=(y) {}
+            svg x="0" y=(top + 17) height="20" viewBox="0 0 1000 20" preserveAspectRatio="none" {
+                path class="samples" d=(dots) {}
+            }
+            line class="reach" x1=(at(middle)) x2=(at(middle)) y1=(y - 9) y2=(y + 9) {}
+        }
+        "\n"
+    }
+}
+
+/// Where the samples lie, a row for each unit.
+pub(super) fn table(all: &[Strip<'_>]) -> Table {
+    let mut table = Table::new("")
+        .left(["Unit"])
+        .right(["Least", "25%", "Median", "75%", "Most", "From", "To", "Samples"]);
+    for Strip { label, m, .. } in all {
+        let bound = |end: Option<f64>| {
+            end.filter(|_| !m.is_rough()).map_or_else(|| "–".to_owned(), |end| m.show(end))
+        };
+        let mut row = vec![label.clone()];
+        match m.samples.len() {
+            0..FEW => row.extend(["–", "–", &m.shown(), "–", "–"].map(str::to_owned)),
+            _ => row.extend(stats::quartiles(&m.samples).map(|value| m.show(value))),
+        }
+        row.extend([bound(m.ci_low), bound(m.ci_high), m.samples.len().to_string()]);
+        table.rows.push(row);
+    }
+    let mut table = table.without_empty();
+    table.notes.push("From and to: the 95% interval of the median.".into());
+    table
+}

@@ -1,0 +1,211 @@
+//! What machines agree on: ratios taken on each machine by itself, beside those of the others. How long
+//! something takes is a machine's own; how many times what something else takes may hold on all.
+
+use std::collections::BTreeMap;
+
+use super::table::Table;
+use super::view::{Seat, View};
+use crate::metric::{self, spoken};
+use crate::number::ratio;
+use crate::record::Measurement;
+use crate::version::version_key;
+
+/// A ratio on one machine.
+#[derive(Clone, Debug)]
+struct Found<'v> {
+    machine: &'v str,
+    ratio: f64,
+    /// Whether the intervals of the two figures do not meet.
+    is_shown: bool,
+}
+
+impl<'v> Found<'v> {
+    fn new(machine: &'v str, by: &Measurement, of: &Measurement) -> Option<Found<'v>> {
+        let ratio = of.median / by.median;
+        let above = |one: &Measurement, other: &Measurement| one.ci_low > other.ci_high;
+        let has = |m: &Measurement| m.ci_low.is_some() && m.ci_high.is_some();
+        let is_shown = has(by) && has(of) && (above(by, of) || above(of, by));
+        ratio.is_finite().then_some(Found { machine, ratio, is_shown })
+    }
+}
+
+/// The tables, where several machines have figures.
+pub(super) fn tables(view: &View<'_>) -> Vec<Table> {
+    let machines = view.places.iter().filter(|place| is_machine(place)).count();
+    if machines < 2 {
+        return Vec::new();
+    }
+    let tables = [by_fiber(view), by_version(view)];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+fn is_machine(place: &str) -> bool {
+    !place.is_empty() && place != "published"
+}
+
+/// Rates say again what times say.
+fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let figures = metric::FIGURES.iter().filter(|figure| {
+        let metric = figure.metric;
+        matches!(metric.quantity, metric::Quantity::Nanoseconds | metric::Quantity::Milliseconds)
+            || metric == metric::WHOLE_MEMORY_PER_UNIT
+    });
+    figures.map(|figure| (figure.workload.name(), figure.metric.name))
+}
+
+fn by_fiber(view: &View<'_>) -> Table {
+    let mut found: Vec<(Vec<String>, Vec<Found<'_>>)> = Vec::new();
+    let crews = view.crews();
+    for name in names() {
+        for crew in &crews {
+            let at = |seat| view.find(crew.at(seat)?, name);
+            let pair = at(Seat::Fiber).zip(at(Seat::Thread));
+            let (Some((fiber, thread)), Some(who)) = (pair, crew.at(Seat::Fiber)) else { continue };
+            let place = &view.places[who.place];
+            if !is_machine(place) {
+                continue;
+            }
+            // The machine has a line of its own in the label.
+            let lines = crew.label.lines().filter(|line| line != place);
+            let label = lines.collect::<Vec<_>>().join(", ").replace(", (", " (");
+            let key = vec![label, name.0.to_owned(), spoken(name.1)];
+            let Some(ratio) = Found::new(place, fiber, thread) else { continue };
+            match found.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, all)) => all.push(ratio),
+                None => found.push((key, vec![ratio])),
+            }
+        }
+    }
+    let table =
+        Table::new("Across Machines: Thread by Fiber").left(["Runtime", "Workload", "Figure"]);
+    rows(table, found, "Ratios say how many times what a fiber takes a thread takes.")
+}
+
+fn by_version(view: &View<'_>) -> Table {
+    type Of<'a> = (&'a str, &'a str, &'a str, &'a str, String, usize);
+    let names: Vec<_> = names().collect();
+    let mut versions: BTreeMap<Of<'_>, Vec<&Measurement>> = BTreeMap::new();
+    for figure in &view.figures {
+        let (m, s) = (figure.m, &figure.m.subject);
+        if names.contains(&(&*s.workload, &*m.metric)) && is_machine(&view.places[figure.place]) {
+            let size = s.parameters.clone().without("cores").to_string();
+            let key = (&*s.workload, &*m.metric, &*s.runtime, &*s.unit, size, figure.place);
+            versions.entry(key).or_default().push(m);
+        }
+    }
+    // Rows in the order of workloads and figures, machines side by side.
+    let mut found: Vec<(Vec<String>, Vec<Found<'_>>)> = Vec::new();
+    for ((workload, metric, runtime, unit, size, place), mut all) in versions {
+        all.sort_by_cached_key(|m| version_key(&m.subject.version));
+        for pair in all.windows(2) {
+            let (old, new) = (&pair[0].subject.version, &pair[1].subject.version);
+            let Some(ratio) = Found::new(&view.places[place], pair[0], pair[1]) else { continue };
+            let what = match workload {
+                "feed" | "fetch" => format!("{workload} ({size})"),
+                _ => workload.to_owned(),
+            };
+            let key =
+                vec![format!("{runtime} {old} → {new}"), unit.to_owned(), what, spoken(metric)];
+            match found.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, all)) => all.push(ratio),
+                None => found.push((key, vec![ratio])),
+            }
+        }
+    }
+    let table = Table::new("Across Machines: Version by Version")
+        .left(["Runtime", "Unit", "Workload", "Figure"]);
+    rows(
+        table,
+        found,
+        "Ratios say how many times what the older version takes the newer one takes.",
+    )
+}
+
+fn rows(table: Table, found: Vec<(Vec<String>, Vec<Found<'_>>)>, note: &str) -> Table {
+    let mut table = table.right(["Machines", "Lowest", "Median", "Highest"]).left(["Holds"]);
+    for (mut row, mut all) in found {
+        if all.len() < 2 {
+            continue;
+        }
+        all.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let (lowest, highest) = (&all[0], &all[all.len() - 1]);
+        let middle = (all[(all.len() - 1) / 2].ratio + all[all.len() / 2].ratio) / 2.0;
+        row.push(all.len().to_string());
+        row.push(format!("{} ({})", ratio(lowest.ratio), lowest.machine));
+        row.push(ratio(middle));
+        row.push(format!("{} ({})", ratio(highest.ratio), highest.machine));
+        row.push(verdict(&all));
+        table.rows.push(row);
+    }
+    table.notes = vec![
+        note.to_owned(),
+        "Each ratio is of one machine. It holds on a machine where the intervals of the two figures \
+         do not meet."
+            .into(),
+    ];
+    table
+}
+
+/// Whether the machines agree on which is more.
+fn verdict(all: &[Found<'_>]) -> String {
+    let shown = |more: bool| all.iter().filter(|f| f.is_shown && (f.ratio > 1.0) == more).count();
+    match (shown(true), shown(false), all.len()) {
+        (0, 0, _) => "on none".into(),
+        (more, 0, count) | (0, more, count) if more == count => "on all".into(),
+        (more, 0, count) | (0, more, count) => format!("on {more} of {count}"),
+        (more, less, _) => format!("no: more on {more}, less on {less}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Environment;
+    use crate::record::{Parameters, Record, Subject};
+
+    fn record(machine: &str, figures: &[(&str, &str, f64)]) -> Record {
+        let results = figures.iter().map(|&(version, unit, median)| Measurement {
+            subject: Subject::new(["ruby", version, unit, "alloc"], Parameters::of([("units", 9)])),
+            metric: "time_per_unit".into(),
+            median,
+            ci_low: Some(median * 0.9),
+            ci_high: Some(median * 1.1),
+            ..Measurement::default()
+        });
+        let environment = Environment { machine: Some(machine.into()), ..Environment::default() };
+        Record { results: results.collect(), environment, ..Record::default() }
+    }
+
+    #[test]
+    fn machines_agree_or_not() {
+        let of = |machine, fiber, thread, newer| {
+            let figures =
+                [("3.1", "fiber", fiber), ("3.1", "thread", thread), ("3.4", "fiber", newer)];
+            record(machine, &figures)
+        };
+        let records =
+            [of("n1", 10.0, 50.0, 20.0), of("n2", 20.0, 60.0, 10.0), of("n3", 5.0, 20.0, 5.1)];
+        let tables = tables(&View::new(&records));
+        let [fibers, versions] = &tables[..] else { panic!("{tables:?}") };
+        let row =
+            ["ruby 3.1", "alloc", "time per unit", "3", "3.0x (n2)", "4.0x", "5.0x (n1)", "on all"];
+        assert_eq!(fibers.rows, [row]);
+        assert_eq!(versions.rows[0][..2], ["ruby 3.1 → 3.4", "fiber"]);
+        let told = ["0.5x (n2)", "1.0x", "2.0x (n1)", "no: more on 1, less on 1"];
+        assert_eq!(versions.rows[0][5..], told);
+        // One machine agrees with itself.
+        assert!(super::tables(&View::new(&records[..1])).is_empty());
+    }
+
+    #[test]
+    fn what_chance_may_have_done_does_not_hold() {
+        let found = |shown: &[(f64, bool)]| {
+            let found = |&(ratio, is_shown): &(f64, bool)| Found { machine: "n", ratio, is_shown };
+            verdict(&shown.iter().map(found).collect::<Vec<_>>())
+        };
+        assert_eq!(found(&[(2.0, false), (3.0, false)]), "on none");
+        assert_eq!(found(&[(2.0, true), (1.1, false)]), "on 1 of 2");
+        assert_eq!(found(&[(0.5, true), (0.6, true)]), "on all");
+        assert_eq!(found(&[(0.5, true), (1.1, false), (0.9, false)]), "on 1 of 3");
+    }
+}

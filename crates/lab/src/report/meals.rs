@@ -1,0 +1,35 @@
+//! What a meal of feeding is: how people are fed, whether there are yields, and how much it is.
+
+use super::table::NOTHING;
+use crate::record::{Measurement, Value};
+
+/// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; the unit where it is not told.
+pub(super) fn how(m: &Measurement) -> String {
+    match m.subject.parameters.get("how") {
+        Some(how) => how.to_string(),
+        None => m.subject.unit.clone(),
+    }
+}
+
+/// The unit that feeds, and how: `goroutine`, `fiber, hybrid`.
+pub(super) fn way(m: &Measurement) -> String {
+    match how(m).as_str() {
+        "hybrid" => format!("{}, hybrid", m.subject.unit),
+        "processes" => format!("{}, processes", m.subject.unit),
+        _ => m.subject.unit.clone(),
+    }
+}
+
+/// `yes`, `no`, or nothing where it is not told.
+pub(super) fn yields(m: &Measurement) -> &'static str {
+    match m.subject.parameters.get("yields") {
+        Some(Value::Flag(true)) => "yes",
+        Some(_) => "no",
+        None => NOTHING,
+    }
+}
+
+/// A parameter of a meal.
+pub(super) fn meal(m: &Measurement, name: &str) -> u64 {
+    m.subject.parameters.number(name).unwrap_or(0)
+}
