@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) spares: Lock<Spares>,
     /// Times that a carrier was added, or recalled from the reserve.
     pub(crate) added: AtomicU64,
+    /// Carriers that were added and whose threads have yet to begin.
+    pub(crate) starting: AtomicU32,
     /// How many looks in a row have added carriers.
     pub(crate) ramp: AtomicU32,
     /// How many looks in a row have found more carriers than wanted.

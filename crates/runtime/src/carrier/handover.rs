@@ -1,35 +1,32 @@
 //! Fibers that were taken out of one carrier's queue, for all others.
 //!
 //! Not in the [injector](crate::protocol::injector): a fiber that was woken on its way out is queued while it is
-//! in the parking lot's list still, and the link of the two is the same. So these are in batches of memory
-//! of their own, which are made and freed without the lock.
+//! in the parking lot's list still, and the link of the two is the same. So these are in a [`Ring`], whose
+//! memory is the kernel's: a fiber that is queued may hold a lock of the program's allocator, so neither the
+//! monitor nor a carrier may call that one before all of them are where they will run.
 
-use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carefree_ground::lock::Lock;
 
+use crate::carrier::policy::CAPACITY;
 use crate::fiber::header::FiberRef;
+use crate::protocol::ring::Ring;
 
-/// Fibers in a batch, at most: a carrier takes one at a time.
+/// How many are moved at a time.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
-struct Batch {
-    fibers: Vec<FiberRef>,
-    next: Option<Box<Batch>>,
-}
-
-#[derive(Debug)]
 pub(crate) struct Handover {
-    first: Lock<Option<Box<Batch>>>,
-    /// Fibers in the batches. Written under the lock; a thread that knows of one there does not read 0.
+    /// None while there are no fibers.
+    fibers: Lock<Option<Ring<FiberRef>>>,
+    /// How many there are. Written under the lock; a thread that knows of one there does not read 0.
     len: AtomicUsize,
 }
 
 impl Handover {
     pub(crate) const fn new() -> Handover {
-        Handover { first: Lock::new(None), len: AtomicUsize::new(0) }
+        Handover { fibers: Lock::new(None), len: AtomicUsize::new(0) }
     }
 
     /// How many there are, as a hint.
@@ -46,36 +43,39 @@ impl Handover {
     pub(crate) fn put(&self, mut next: impl FnMut() -> Option<FiberRef>) -> bool {
         let mut any = false;
         loop {
-            let fibers: Vec<_> = std::iter::from_fn(&mut next).take(BATCH).collect();
-            if fibers.is_empty() {
+            // `next` may wait for a moment, so the lock is not held meanwhile.
+            let mut batch = [None; BATCH];
+            let filled = batch.iter_mut().zip(std::iter::from_fn(&mut next));
+            if filled.map(|(place, fiber)| *place = Some(fiber)).count() == 0 {
                 return any;
             }
             any = true;
-            let more = fibers.len();
-            let batch = Box::new(Batch { fibers, next: None });
-            let mut place = self.first.lock();
-            let mut last = &mut *place;
-            while let Some(batch) = last {
-                last = &mut batch.next;
-            }
-            *last = Some(batch);
-            self.len.store(self.len() + more, Ordering::Relaxed);
+            let mut fibers = self.fibers.lock();
+            let ring = fibers.get_or_insert_with(|| Ring::new(CAPACITY));
+            batch.into_iter().flatten().for_each(|fiber| ring.push(fiber));
+            self.len.store(ring.len(), Ordering::Relaxed);
         }
     }
 
-    /// Takes a batch out and hands its fibers to `to`.
+    /// Takes some out and hands them to `to`.
     pub(crate) fn take(&self, to: impl FnMut(FiberRef)) {
         if self.is_empty() {
             return;
         }
-        let batch = {
-            let mut first = self.first.lock();
-            let Some(mut batch) = mem::take(&mut *first) else { return };
-            *first = batch.next.take();
-            self.len.store(self.len() - batch.fibers.len(), Ordering::Relaxed);
-            batch
-        };
-        batch.fibers.into_iter().for_each(to);
+        let mut batch = [None; BATCH];
+        // Unmapped when the lock is free again.
+        let mut emptied = None;
+        {
+            let mut fibers = self.fibers.lock();
+            let Some(ring) = fibers.as_mut() else { return };
+            batch.fill_with(|| ring.pop());
+            self.len.store(ring.len(), Ordering::Relaxed);
+            if ring.len() == 0 {
+                emptied = fibers.take();
+            }
+        }
+        drop(emptied);
+        batch.into_iter().flatten().for_each(to);
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use crate::fiber::header::Header;
 
     #[test]
-    fn batches_are_taken_in_the_order_in_which_they_came() {
+    fn fibers_are_taken_in_the_order_in_which_they_came() {
         let all: Vec<_> =
             (0..2 * BATCH + 3).map(|_| FiberRef::new(Box::leak(Box::new(Header::new())))).collect();
         let (handover, mut taken) = (Handover::new(), Vec::new());

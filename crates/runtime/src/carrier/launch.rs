@@ -5,6 +5,10 @@
 //! overflow finds stacks), and no handler of `fork` takes care of that lock. If a process is forked while a
 //! thread begins or ends, the lock stays taken in the child, and threads of std's hang there. So in the
 //! child of a fork, threads are libc's alone: std does not know their names, nor report their overflows.
+//!
+//! Nor are carriers that are [added](launch_bare) threads of std's. A fiber with a name takes that lock, too, and
+//! asks for memory meanwhile; where the program's allocator makes it wait, it is queued with the lock, maybe
+//! behind a fiber that keeps its carrier. A carrier that is added to run it must not wait for the lock first.
 
 use std::ffi::c_void;
 use std::io;
@@ -53,6 +57,18 @@ impl Drop for Launched {
 pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Launched> {
     // SAFETY: the body is 'static, so it borrows nothing that could end.
     unsafe { launch_unchecked(Some(name), None, body) }
+}
+
+/// [`launch`] by libc, without std: see the module.
+///
+/// # Errors
+/// As for [`launch`].
+pub(crate) fn launch_bare(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<Launched> {
+    // SAFETY: the body is 'static, so it borrows nothing that could end.
+    unsafe { launch_by_libc(Some(name), None, Box::new(body)) }
 }
 
 /// Starts a thread that runs `body` and handles no signals but faults of its own: a handler of the
@@ -124,7 +140,7 @@ pub(crate) unsafe fn launch_unchecked(
 ) -> io::Result<Launched> {
     if generation::is_child() {
         // SAFETY: both functions demand that what `body` borrows outlives its use.
-        return unsafe { launch_bare(name, stack_size, Box::new(body)) };
+        return unsafe { launch_by_libc(name, stack_size, Box::new(body)) };
     }
     let mut builder = thread::Builder::new();
     if let Some(name) = name {
@@ -151,7 +167,7 @@ struct Start<'a> {
 ///
 /// # Safety
 /// As for [`launch_unchecked`].
-unsafe fn launch_bare<'a>(
+unsafe fn launch_by_libc<'a>(
     name: Option<&str>,
     stack_size: Option<usize>,
     body: Box<dyn FnOnce() + Send + 'a>,
@@ -185,7 +201,7 @@ unsafe fn launch_bare<'a>(
 
 /// The start function of a thread of libc's alone.
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    // SAFETY: `launch_bare` has made it by `Box::into_raw`, and gives it to this thread alone.
+    // SAFETY: `launch_by_libc` has made it by `Box::into_raw`, and gives it to this thread alone.
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
     if let Some(name) = name {
         // SAFETY: the kernel reads a C string, which is there until the call returns.

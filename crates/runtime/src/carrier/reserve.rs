@@ -99,7 +99,7 @@ mod tests {
             new
         });
         let added = added.expect("there is room");
-        runtime.sleepers.set_out(true);
+        runtime.sleepers.set_out();
         runtime.sleepers.search();
         let fiber = FiberRef::new(Box::leak(Box::new(Header::new())));
         let deadline = carefree_reactor::clock::now() + 1_000_000_000;

@@ -44,6 +44,7 @@ impl Shared {
             stuck: AtomicU32::new(0),
             spares: Lock::default(),
             added: AtomicU64::new(0),
+            starting: AtomicU32::new(0),
             ramp: AtomicU32::new(0),
             surplus: AtomicU32::new(0),
             kept_time: AtomicU64::new(0),

@@ -29,7 +29,7 @@ use carefree_ground::{file, kernel, nap};
 use carefree_reactor::{Idle, clock};
 
 use crate::carrier::carrier::{Carrier, Shared};
-use crate::carrier::launch::{launch, launch_undisturbed};
+use crate::carrier::launch::{launch_bare, launch_undisturbed};
 use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP, SPAWNING};
 use crate::carrier::queue::Queue;
@@ -179,7 +179,7 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
         runtime.wake(sleepers.claim());
         return found;
     }
-    let free = sleepers.active().saturating_sub(stuck);
+    let free = sleepers.active().saturating_sub(stuck) + runtime.starting.load(Ordering::Relaxed);
     let missing = (runtime.carriers.base() as u32).saturating_sub(free);
     if missing == 0 {
         // There are enough, but each has its own fibers to run, and may never come to look elsewhere.
@@ -350,11 +350,13 @@ fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
         }
     };
     let index = carrier.index();
-    runtime.sleepers.set_out(true);
+    runtime.starting.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::clone(runtime);
     let name = format!("{}-{index}", runtime.name);
-    match launch(&name, move || {
+    match launch_bare(&name, move || {
         shared.signals.block();
+        shared.sleepers.set_out();
+        shared.starting.fetch_sub(1, Ordering::Relaxed);
         shared.carriers[index].run();
     }) {
         Ok(thread) => {
@@ -362,7 +364,7 @@ fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
             Ok(true)
         }
         Err(error) => {
-            runtime.sleepers.set_out(false);
+            runtime.starting.fetch_sub(1, Ordering::Relaxed);
             spares.vacant.push(index);
             Err(error)
         }

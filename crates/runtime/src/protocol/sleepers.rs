@@ -112,14 +112,12 @@ impl Sleepers {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// A carrier was added, which runs; or it could not be started.
-    pub(crate) fn set_out(&self, has_begun: bool) {
-        if has_begun {
-            self.active.fetch_add(1, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-        } else {
-            self.active.fetch_sub(1, Ordering::SeqCst);
-        }
+    /// To be called by a carrier that was added, before it runs the first fiber. (While its thread begins it does
+    /// not count: the others would retire, and what it has to wait for then may be a fiber that they have
+    /// queued.)
+    pub(crate) fn set_out(&self) {
+        self.active.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     /// A searching carrier goes into reserve if more than `most` are active. Returns whether it did, and
