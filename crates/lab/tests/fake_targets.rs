@@ -8,10 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use carefree_lab::hosted::Hosting;
 use carefree_lab::run::Outcome;
-use carefree_lab::targets::lineup::{Field, Lineup, Wishes};
+use carefree_lab::targets::lineup::{Field, Lineup, Sizes, Wishes};
 use carefree_lab::targets::{Folders, read_all};
-use carefree_workloads::workload::Workload;
+use carefree_lab::trial::Trial;
+use carefree_workloads::workload::{Size, Workload};
 use tempfile::TempDir;
 
 /// A target whose runtime is `sh` under other names, one for each version.
@@ -455,6 +457,38 @@ fn a_program_that_was_named_takes_part() {
     assert_eq!(wrong, "/bin/true is no fake: it told no version");
     let wrong = format!("{:#}", Lineup::find(&wish("fake".into()), &targets).expect_err("no path"));
     assert!(wrong.contains("as in ruby=/path/to/ruby"), "{wrong}");
+}
+
+/// They are compared with each other, and what a thread costs depends on how many there are.
+#[test]
+fn threads_on_fibers_come_in_crowds_as_large_as_on_the_kernel() {
+    let fake = Fake::new();
+    let threads = "\n[units.plain]\nwhat = \"a thread\"\nrole = \"thread\"\nkernel = true\n\
+                   carefree_run = true\n";
+    fake.write_toml(&(toml() + threads).replace(r#""switch"]"#, r#""switch", "warm", "parked"]"#));
+    let folders = fake.folders();
+    let (targets, mistakes) = read_all(folders.targets());
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let shell = Path::new("/bin/sh");
+    let hosting = Hosting::by(shell, shell).expect("it is there");
+    let targets: Vec<_> = targets.into_iter().map(|t| t.hosted_by(Some(&hosting))).collect();
+    let units = ["good", "plain", "plain (carefree)"].map(str::to_owned).to_vec();
+    let wishes = Wishes { runtimes: vec!["fake".into()], units, ..Wishes::default() };
+    let lineup = Lineup::find(&wishes, &targets).expect("it is there");
+    let crowds = |crowd| {
+        let workloads = [Workload::Warm, Workload::Parked];
+        let sizes = Sizes { crowd, size: Size::Full, ..samples::sizes(&workloads, 0) };
+        let field = lineup.field(&sizes, &folders, &mut |_| true);
+        let of = |trial: &Trial| (trial.unit.clone(), trial.parameters.units());
+        let kinds = field.kinds.iter();
+        workloads.map(|w| kinds.clone().filter(|t| t.workload == w).map(of).collect::<Vec<_>>())
+    };
+    let all = |crowds: [u64; 3]| -> Vec<(String, u64)> {
+        let units = ["good", "plain", "plain (carefree)"].map(str::to_owned);
+        units.into_iter().zip(crowds).collect()
+    };
+    assert_eq!(crowds(None), [all([10_000, 1_000, 1_000]), all([10_000; 3])]);
+    assert_eq!(crowds(Some(7)), [all([7; 3]), all([7; 3])]);
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Workload {
         parameters
     }
 
-    /// The most kernel threads it runs with. Ten rounds of 10,000 would take half a minute to three
+    /// The most threads it runs with, of the kernel's or the same ones on fibers. Ten rounds of 10,000 would take half a minute to three
     /// minutes a sample; docs/methodology.md says what difference the smaller number makes.
     pub fn most_threads(self) -> u64 {
         if self == Workload::Warm { 1_000 } else { u64::MAX }

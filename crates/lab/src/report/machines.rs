@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::table::Table;
+use super::tables;
 use super::view::{Seat, View};
 use crate::metric::{self, spoken};
 use crate::number::ratio;
@@ -62,7 +63,7 @@ fn by_fiber(view: &View<'_>) -> Table {
             let pair = at(Seat::Fiber).zip(at(Seat::Thread));
             let (Some((fiber, thread)), Some(who)) = (pair, crew.at(Seat::Fiber)) else { continue };
             let place = &view.places[who.place];
-            if !is_machine(place) {
+            if !is_machine(place) || !tables::are_comparable(fiber, thread) {
                 continue;
             }
             // The machine has a line of its own in the label.
@@ -195,6 +196,18 @@ mod tests {
         assert_eq!(versions.rows[0][5..], told);
         // One machine agrees with itself.
         assert!(super::tables(&View::new(&records[..1])).is_empty());
+    }
+
+    #[test]
+    fn crowds_that_are_far_apart_have_no_ratio_on_any_machine() {
+        let of = |machine, threads: u64| {
+            let mut record = record(machine, &[("3.1", "fiber", 10.0), ("3.1", "thread", 50.0)]);
+            record.results[0].subject.parameters.set("units", 1_000_u64);
+            record.results[1].subject.parameters.set("units", threads);
+            record
+        };
+        let rows = |threads| tables(&View::new(&[of("n1", threads), of("n2", threads)])).len();
+        assert_eq!((rows(100), rows(99)), (1, 0));
     }
 
     #[test]

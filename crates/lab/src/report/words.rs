@@ -199,10 +199,21 @@ fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) ->
         Verdict::Open => ", as far as these samples can tell",
         _ => "",
     };
+    let crowds = crowds(winner, loser);
     if run.len() > 1 {
-        return format!("{said}{doubt}.");
+        let crowds = crowds.map_or_else(String::new, |crowds| format!(" ({crowds})"));
+        return format!("{said}{doubt}{crowds}.");
     }
-    format!("{said}{doubt} ({} against {}{}).", winner.shown(), loser.shown(), claim.remark)
+    let crowds = crowds.map_or_else(String::new, |crowds| format!(", {crowds}"));
+    let (winner, loser) = (winner.shown(), loser.shown());
+    format!("{said}{doubt} ({winner} against {loser}{}{crowds}).", claim.remark)
+}
+
+/// What is said of two crowds that are not of one size.
+fn crowds(one: &Measurement, other: &Measurement) -> Option<String> {
+    let [one, other] = [one, other].map(|m| m.subject.parameters.number("units"));
+    let (one, other) = one.zip(other).filter(|(one, other)| one != other)?;
+    Some(format!("in crowds of {} and {}", grouped(one as f64, 0), grouped(other as f64, 0)))
 }
 
 /// A unit's noun in a sentence.
@@ -311,6 +322,27 @@ fn fetching(view: &View<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Parameters, Record, Subject};
+
+    #[test]
+    fn crowds_of_two_sizes_are_told() {
+        let said = |threads: u64| {
+            let figure = |unit: &str, units, median| Measurement {
+                subject: Subject::new(
+                    ["ruby", "3.4", unit, "warm"],
+                    Parameters::of([("units", units)]),
+                ),
+                metric: "last_time_per_unit".into(),
+                median,
+                ..Measurement::default()
+            };
+            let results = vec![figure("fiber", 10_000, 1e3), figure("thread", threads, 9e3)];
+            sentences(&View::new(&[Record { results, ..Record::default() }])).join(" ")
+        };
+        assert!(said(10_000).ends_with("(1.00 µs against 9.00 µs)."), "{}", said(10_000));
+        let told = "(1.00 µs against 9.00 µs, in crowds of 10,000 and 1,000).";
+        assert!(said(1_000).ends_with(told), "{}", said(1_000));
+    }
 
     #[test]
     fn units_are_said_as_one_says_them() {

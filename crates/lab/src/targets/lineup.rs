@@ -15,6 +15,7 @@ use super::image::Engine;
 use super::spec::UnitSpec;
 use super::{Facts, Finding, Folders, NotReady, Ready, Runtime, Target};
 use crate::course::Course;
+use crate::hosted;
 use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
@@ -378,7 +379,9 @@ impl Sizes {
     ) -> Trial {
         let (pin, cores) = place(workload, self.pin);
         let mut parameters = workload.parameters(self.size, cores);
-        if kernel {
+        // Threads on fibers are compared with the same threads on the kernel's, and what a thread costs
+        // depends on how many there are.
+        if kernel || hosted::is_hosted(unit) {
             parameters.set("units", parameters.units().min(workload.most_threads()));
         }
         if let Some(crowd) = self.crowd.filter(|_| workload.is_gated()) {
