@@ -9,6 +9,7 @@ use carefree_lab::record::{
     Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject, published,
 };
 use carefree_lab::report::{Format, render, render_all};
+use carefree_lab::targets::Facts;
 use carefree_workloads::unit::Unit;
 use carefree_workloads::workload::{Size, Workload};
 
@@ -203,6 +204,36 @@ fn a_report_of_ones_own_and_the_published_figures() {
     ] {
         assert!(report.contains(expected), "{expected} in {report}");
     }
+}
+
+/// As a fleet's tasks leave them: a record for each runtime, of one machine.
+#[test]
+fn a_machine_is_told_of_once_however_many_records_it_has() {
+    let of = |machine: &str, runtime: &str| {
+        let environment = Environment { machine: Some(machine.into()), ..environment() };
+        let started = format!("2026-01-31T12:00:0{}Z", runtime.len());
+        let environment = Environment { started, ..environment };
+        let facts = Facts {
+            runtime: runtime.into(),
+            version: "1".into(),
+            title: runtime.into(),
+            program: String::new(),
+            gc: None,
+            parts: BTreeMap::new(),
+            units: BTreeMap::new(),
+        };
+        let run = RunFacts { runtimes: vec![facts], ..record().run };
+        Record { environment, run, ..record() }
+    };
+    let records = [of("n1", "d"), of("n2", "d"), of("n1", "go"), of("n1", "ruby")];
+    let counted = |format, words: &str| render_all(&records, format, false).matches(words).count();
+    for format in [Format::Text, Format::Markdown] {
+        let times = |words: &str| counted(format, words);
+        assert_eq!((times("n1, Example 9000"), times("n2, Example 9000")), (1, 1), "{format}");
+        assert_eq!((times("\nd 1"), times("\ngo 1"), times("\nruby 1")), (2, 1, 1), "{format}");
+    }
+    let page = render_all(&records, Format::Markdown, false);
+    assert!(page.contains("2026-01-31T12:00:01Z to 2026-01-31T12:00:04Z\nn1, "), "{page}");
 }
 
 /// A unit that cannot be had in the usual number is shown at its own, and the notes say so.

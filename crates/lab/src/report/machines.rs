@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::crowds::are_comparable;
 use super::table::Table;
-use super::tables;
 use super::view::{Seat, View};
 use crate::metric::{self, spoken};
 use crate::number::ratio;
@@ -27,6 +27,24 @@ impl<'v> Found<'v> {
         let has = |m: &Measurement| m.ci_low.is_some() && m.ci_high.is_some();
         let is_shown = has(by) && has(of) && (above(by, of) || above(of, by));
         ratio.is_finite().then_some(Found { machine, ratio, is_shown })
+    }
+}
+
+/// Ratios of the same two figures on several machines, by what stands in their row, in the order in which
+/// the first of each was found.
+#[derive(Default)]
+struct Groups<'v> {
+    all: Vec<(Vec<String>, Vec<Found<'v>>)>,
+    known: BTreeMap<Vec<String>, usize>,
+}
+
+impl<'v> Groups<'v> {
+    fn add(&mut self, row: Vec<String>, ratio: Found<'v>) {
+        let at = *self.known.entry(row).or_insert_with_key(|row| {
+            self.all.push((row.clone(), Vec::new()));
+            self.all.len() - 1
+        });
+        self.all[at].1.push(ratio);
     }
 }
 
@@ -55,7 +73,7 @@ fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn by_fiber(view: &View<'_>) -> Table {
-    let mut found: Vec<(Vec<String>, Vec<Found<'_>>)> = Vec::new();
+    let mut found = Groups::default();
     let crews = view.crews();
     for name in names() {
         for crew in &crews {
@@ -63,7 +81,7 @@ fn by_fiber(view: &View<'_>) -> Table {
             let pair = at(Seat::Fiber).zip(at(Seat::Thread));
             let (Some((fiber, thread)), Some(who)) = (pair, crew.at(Seat::Fiber)) else { continue };
             let place = &view.places[who.place];
-            if !is_machine(place) || !tables::are_comparable(fiber, thread) {
+            if !is_machine(place) || !are_comparable(fiber, thread) {
                 continue;
             }
             // The machine has a line of its own in the label.
@@ -71,10 +89,7 @@ fn by_fiber(view: &View<'_>) -> Table {
             let label = lines.collect::<Vec<_>>().join(", ").replace(", (", " (");
             let key = vec![label, name.0.to_owned(), spoken(name.1)];
             let Some(ratio) = Found::new(place, fiber, thread) else { continue };
-            match found.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, all)) => all.push(ratio),
-                None => found.push((key, vec![ratio])),
-            }
+            found.add(key, ratio);
         }
     }
     let table =
@@ -95,7 +110,7 @@ fn by_version(view: &View<'_>) -> Table {
         }
     }
     // Rows in the order of workloads and figures, machines side by side.
-    let mut found: Vec<(Vec<String>, Vec<Found<'_>>)> = Vec::new();
+    let mut found = Groups::default();
     for ((workload, metric, runtime, unit, size, place), mut all) in versions {
         all.sort_by_cached_key(|m| version_key(&m.subject.version));
         for pair in all.windows(2) {
@@ -107,10 +122,7 @@ fn by_version(view: &View<'_>) -> Table {
             };
             let key =
                 vec![format!("{runtime} {old} → {new}"), unit.to_owned(), what, spoken(metric)];
-            match found.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, all)) => all.push(ratio),
-                None => found.push((key, vec![ratio])),
-            }
+            found.add(key, ratio);
         }
     }
     let table = Table::new("Across Machines: Version by Version")
@@ -122,9 +134,9 @@ fn by_version(view: &View<'_>) -> Table {
     )
 }
 
-fn rows(table: Table, found: Vec<(Vec<String>, Vec<Found<'_>>)>, note: &str) -> Table {
+fn rows(table: Table, found: Groups<'_>, note: &str) -> Table {
     let mut table = table.right(["Machines", "Lowest", "Median", "Highest"]).left(["Holds"]);
-    for (mut row, mut all) in found {
+    for (mut row, mut all) in found.all {
         if all.len() < 2 {
             continue;
         }

@@ -1,7 +1,7 @@
 //! A record as Markdown, ready to paste.
 
 use super::escape::{block, list, text};
-use super::view::View;
+use super::view::{View, by_machine};
 use super::{tables, text as as_text, words};
 use crate::record::Record;
 
@@ -32,12 +32,17 @@ pub(super) fn render(records: &[Record]) -> String {
         page += &format!("\n### Warnings\n\n  - {}\n", doubts.join("\n  - "));
     }
     page += "\n### Hardware and Software Environment\n";
-    for record in records {
-        let started = match record.environment.started.as_str() {
-            "" => String::new(),
-            started => format!("{started}\n"),
+    for records in by_machine(records) {
+        let mut started: Vec<&str> =
+            records.iter().map(|record| record.environment.started.as_str()).collect();
+        started.sort_unstable();
+        started.dedup();
+        let started = match started[..] {
+            [""] | [] => String::new(),
+            [one] => format!("{one}\n"),
+            [first, .., last] => format!("{first} to {last}\n"),
         };
-        let machine = as_text::machine(record).join("\n");
+        let machine = as_text::machine(&records).join("\n");
         page += &format!("\n{}", block(&format!("{started}{machine}")));
     }
     page

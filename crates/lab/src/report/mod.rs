@@ -3,6 +3,7 @@
 mod annotations;
 mod comparison;
 mod contest;
+mod crowds;
 mod csv;
 mod escape;
 mod history;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use carefree_workloads::named::distinct;
 
 use super::contest;
+use super::crowds::{FAR_APART, are_comparable, units_of};
 use super::machines;
 use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Name, Seat, View};
@@ -112,19 +113,6 @@ impl<'v, 'a> ByCrew<'v, 'a> {
         }
         true
     }
-}
-
-/// Crowds whose sizes are further apart than this are not compared: what a unit costs depends on how
-/// many there are.
-const APART: f64 = 10.0;
-
-/// What is said where they are.
-const FAR_APART: &str = "one crowd is more than ten times as large as the other.";
-
-/// Whether two units' figures are of crowds that can be compared.
-pub(super) fn are_comparable(one: &Measurement, other: &Measurement) -> bool {
-    let sizes = units_of(one).max(1.0) / units_of(other).max(1.0);
-    sizes.max(sizes.recip()) <= APART
 }
 
 /// How many times the one the other is: with one digit after the point as in the published tables,
@@ -293,10 +281,6 @@ fn memory(view: &View<'_>, crews: &[Crew<'_>], workload: &str) -> Table {
         },
     ]);
     rows.table
-}
-
-fn units_of(measurement: &Measurement) -> f64 {
-    measurement.subject.parameters.number("units").unwrap_or(0) as f64
 }
 
 /// One row a unit, for tables that have several figures of each.

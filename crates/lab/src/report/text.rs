@@ -1,7 +1,9 @@
 //! A record for a terminal.
 
+use std::collections::BTreeSet;
+
 use super::ink::Ink;
-use super::view::View;
+use super::view::{View, by_machine};
 use super::{tables, words};
 use crate::number::{self, counted};
 use crate::record::{Record, Source};
@@ -10,11 +12,11 @@ pub(super) fn render(records: &[Record], colour: bool) -> String {
     let ink = Ink::new(colour);
     let view = View::new(records);
     let mut text = String::new();
-    for (at, record) in records.iter().enumerate() {
+    for (at, records) in by_machine(records).iter().enumerate() {
         if at > 0 {
             text.push('\n');
         }
-        for line in machine(record) {
+        for line in machine(records) {
             text += &format!("{}\n", ink.dim(&line));
         }
     }
@@ -61,8 +63,17 @@ pub(super) fn failure(failed: &crate::record::Failed) -> String {
     format!("{}: {} ({samples}).", failed.subject.spoken(), failed.message)
 }
 
-/// Where and how it ran, in a few lines. What a record does not know is left out.
-pub(super) fn machine(record: &Record) -> Vec<String> {
+/// Where and how the records of one machine came to be, in a few lines, each said once.
+pub(super) fn machine(records: &[&Record]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut lines: Vec<String> = records.iter().flat_map(|record| one_record(record)).collect();
+    lines.retain(|line| seen.insert(line.clone()));
+    lines.extend(used_again(records));
+    lines
+}
+
+/// What a record does not know is left out.
+fn one_record(record: &Record) -> Vec<String> {
     if let Some(source) = &record.source {
         return published(record, source);
     }
@@ -111,19 +122,19 @@ pub(super) fn machine(record: &Record) -> Vec<String> {
         order,
     ];
     lines.extend(run.runtimes.iter().map(ToString::to_string));
-    lines.extend(used_again(record));
     lines
 }
 
-/// How many samples were not taken in this run, and when they were.
-pub(super) fn used_again(record: &Record) -> Option<String> {
-    let older = || record.samples.iter().filter(|s| s.run != record.environment.started);
-    let first = older().map(|sample| sample.run.as_str()).min()?;
-    Some(format!(
-        "{} of {} samples used again from runs since {first}",
-        older().count(),
-        record.samples.len()
-    ))
+/// How many samples were not taken in the runs of these records, and when they were.
+pub(super) fn used_again(records: &[&Record]) -> Option<String> {
+    let mut older = Vec::new();
+    for record in records {
+        let runs = record.samples.iter().map(|sample| sample.run.as_str());
+        older.extend(runs.filter(|run| *run != record.environment.started));
+    }
+    let all: usize = records.iter().map(|record| record.samples.len()).sum();
+    let first = older.iter().min()?;
+    Some(format!("{} of {all} samples used again from runs since {first}", older.len()))
 }
 
 /// Where figures of others come from, and what they tell of their machine.

@@ -1,12 +1,12 @@
 //! The figures that a report shows, of one record or several, arranged in rows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use carefree_workloads::named::distinct;
 use carefree_workloads::role::Role;
 use carefree_workloads::workload::Workload;
 
-use crate::record::{self, Measurement, Parameters, Record};
+use crate::record::{self, Measurement, Parameters, Record, Subject};
 use crate::version::version_key;
 
 /// The figures that are shown.
@@ -17,6 +17,8 @@ pub(super) struct View<'a> {
     pub(super) places: Vec<String>,
     /// The size that tables show, of each place and workload.
     sizes: BTreeMap<(usize, String), Parameters>,
+    /// The figures by their units.
+    by_unit: BTreeMap<Who<'a>, Vec<&'a Measurement>>,
 }
 
 /// A figure by its workload and metric.
@@ -30,7 +32,12 @@ pub(super) struct Figure<'a> {
     pub(super) place: usize,
 }
 
-impl Figure<'_> {
+impl<'a> Figure<'a> {
+    fn who(&self) -> Who<'a> {
+        let s = &self.m.subject;
+        Who { place: self.place, runtime: &s.runtime, version: &s.version, unit: &s.unit }
+    }
+
     /// Whether it was measured at this size.
     pub(super) fn is_of_size(&self, size: Option<&Parameters>) -> bool {
         size == Some(&plain(&self.m.subject.parameters))
@@ -115,26 +122,26 @@ impl<'a> Crew<'a> {
 impl<'a> View<'a> {
     pub(super) fn new(records: &'a [Record]) -> View<'a> {
         let mut keys: Vec<String> = Vec::new();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let mut figures: Vec<Figure<'a>> = Vec::new();
+        let mut known: HashMap<(usize, &'a Subject, &'a str), usize> = HashMap::new();
         for record in records {
-            let key = match &record.source {
-                Some(_) => "published".to_owned(),
-                None => record::machine_name(&record.environment),
-            };
-            let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
-                keys.push(key);
+            let place = *places.entry(place_of(record)).or_insert_with_key(|key| {
+                keys.push(key.clone());
                 keys.len() - 1
             });
             for m in &record.results {
-                let same = |f: &&mut Figure<'a>| {
-                    f.place == place && (&f.m.subject, &f.m.metric) == (&m.subject, &m.metric)
-                };
+                let at = *known.entry((place, &m.subject, &m.metric)).or_insert(figures.len());
                 // Of a figure that was measured again, the last one counts.
-                match figures.iter_mut().find(same) {
+                match figures.get_mut(at) {
                     Some(figure) => figure.m = m,
                     None => figures.push(Figure { m, place }),
                 }
             }
+        }
+        let mut by_unit: BTreeMap<Who<'a>, Vec<&'a Measurement>> = BTreeMap::new();
+        for figure in &figures {
+            by_unit.entry(figure.who()).or_default().push(figure.m);
         }
         let others = keys.iter().filter(|key| *key != "published").count();
         let places = keys
@@ -146,7 +153,7 @@ impl<'a> View<'a> {
             })
             .collect();
         let sizes = sizes(&figures);
-        View { figures, places, sizes }
+        View { figures, places, sizes, by_unit }
     }
 
     /// The size at which tables show a workload: the one most figures have, and of several the
@@ -163,19 +170,18 @@ impl<'a> View<'a> {
         (workload, metric): Name<'_>,
     ) -> Option<&'a Measurement> {
         let size = self.size(who.place, workload)?;
-        self.figures
+        self.of_unit(who)
             .iter()
-            .filter(|f| f.place == who.place)
-            .map(|f| f.m)
-            .filter(|m| {
-                let s = &m.subject;
-                (&*s.runtime, &*s.version, &*s.unit) == (who.runtime, who.version, who.unit)
-                    && (&*s.workload, &*m.metric) == (workload, metric)
-            })
+            .copied()
+            .filter(|m| (&*m.subject.workload, &*m.metric) == (workload, metric))
             .max_by_key(|m| {
                 let own = &m.subject.parameters;
                 (plain(own) == *size, own.number("units"))
             })
+    }
+
+    fn of_unit<'w>(&'w self, who: Who<'w>) -> &'w [&'a Measurement] {
+        self.by_unit.get(&who).map_or(&[], Vec::as_slice)
     }
 
     /// The units of all crews, each once, in the order of the tables.
@@ -190,11 +196,8 @@ impl<'a> View<'a> {
     /// The sizes at which tables show the units of a workload, each unit once.
     pub(super) fn shown_sizes(&self, workload: &str) -> Vec<Shown<'a>> {
         let shown = |(who, seat): (Who<'a>, Seat)| {
-            let m = self
-                .figures
-                .iter()
-                .filter(|f| f.place == who.place && f.m.subject.workload == workload)
-                .find_map(|f| self.find(who, (workload, &f.m.metric)))?;
+            let m = self.of_unit(who).iter().find(|m| m.subject.workload == workload)?;
+            let m = self.find(who, (workload, &m.metric))?;
             let size = &m.subject.parameters;
             let usual = self.size(who.place, workload) == Some(&plain(size));
             Some(Shown { who, seat, size, usual })
@@ -205,30 +208,35 @@ impl<'a> View<'a> {
     /// The rows of the fiber-vs-thread tables, in order.
     pub(super) fn crews(&self) -> Vec<Crew<'a>> {
         let mut units: BTreeMap<Who<'a>, Seat> = BTreeMap::new();
-        for Figure { m, place } in &self.figures {
-            let s = &m.subject;
-            if !s.workload.parse().is_ok_and(Workload::is_gated) {
-                continue;
+        for (who, figures) in &self.by_unit {
+            let is_gated =
+                |m: &&&Measurement| m.subject.workload.parse().is_ok_and(Workload::is_gated);
+            if let Some(m) = figures.iter().rfind(is_gated) {
+                units.insert(*who, Seat::of(m));
             }
-            let who =
-                Who { place: *place, runtime: &s.runtime, version: &s.version, unit: &s.unit };
-            units.insert(who, Seat::of(m));
         }
-        let mut runtimes = distinct(units.keys().map(|who| (who.place, who.runtime, who.version)));
+        // Units of one version are beside each other.
+        let mut runtimes: Vec<_> =
+            units.keys().map(|who| (who.place, who.runtime, who.version)).collect();
+        runtimes.dedup();
         // Ours first, then by name, the versions in the order of their release.
         runtimes.sort_by_cached_key(|&(place, runtime, version)| {
             let ours = ["carefree", "rust"].iter().position(|&name| name == runtime);
             (place, ours.unwrap_or(2), runtime, version_key(version))
         });
-        let of = |(place, runtime, version): (usize, &str, &str), seat: Seat| -> Vec<Who<'a>> {
-            units
-                .iter()
-                .filter(|&(who, &at)| {
-                    (who.place, who.runtime, who.version) == (place, runtime, version) && at == seat
-                })
-                .map(|(who, _)| *who)
-                .collect()
-        };
+        let of =
+            |(place, runtime, version): (usize, &'a str, &'a str), seat: Seat| -> Vec<Who<'a>> {
+                let first = Who { place, runtime, version, unit: "" };
+                let own = units.range(first..).take_while(|(who, _)| {
+                    (who.place, who.runtime, who.version) == (place, runtime, version)
+                });
+                own.filter(|(_, at)| **at == seat).map(|(who, _)| *who).collect()
+            };
+        // The first of each place's.
+        let mut rusts = BTreeMap::new();
+        for &key in runtimes.iter().filter(|key| key.1 == "rust") {
+            rusts.entry(key.0).or_insert(key);
+        }
         let mut crews = Vec::new();
         let mut joined = BTreeSet::new();
         let mut lent: BTreeSet<Who<'a>> = BTreeSet::new();
@@ -244,8 +252,7 @@ impl<'a> View<'a> {
             // `carefree` has no threads of its own: std's stand beside its fibers.
             let taken = heavies.iter().any(|who| lent.contains(who));
             if runtime == "carefree" && heavies.is_empty() {
-                let rust = runtimes.iter().find(|other| (other.0, other.1) == (place, "rust"));
-                if let Some(&rust) = rust {
+                if let Some(&rust) = rusts.get(&place) {
                     heavies = of(rust, Seat::Thread);
                     lent.extend(heavies.iter().copied());
                     if !heavies.is_empty() {
@@ -312,6 +319,32 @@ impl<'a> View<'a> {
         };
         found.into_iter().map(family).collect()
     }
+}
+
+/// Figures of records with the same name for their place were made on one machine.
+fn place_of(record: &Record) -> String {
+    match &record.source {
+        Some(_) => "published".to_owned(),
+        None => record::machine_name(&record.environment),
+    }
+}
+
+/// The records of each machine, in the order of the first of each; published ones each by itself.
+pub(super) fn by_machine(records: &[Record]) -> Vec<Vec<&Record>> {
+    let mut machines: Vec<Vec<&Record>> = Vec::new();
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for record in records {
+        let new = machines.len();
+        let at = match record.source {
+            Some(_) => new,
+            None => *known.entry(place_of(record)).or_insert(new),
+        };
+        match machines.get_mut(at) {
+            Some(own) => own.push(record),
+            None => machines.push(vec![record]),
+        }
+    }
+    machines
 }
 
 /// What tells sizes apart: cores are the machine's part.

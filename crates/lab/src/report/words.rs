@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest;
+use super::crowds::{self, are_comparable};
 use super::tables;
 use super::tables::meal;
 use super::view::{Crew, Seat, View, Who};
@@ -143,7 +144,7 @@ fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Option<Outc
     let (_, thread) = find(Seat::Thread)?;
     let (who, light) = find(Seat::Fiber).or_else(|| find(Seat::Coroutine))?;
     // One or two samples tell nothing from chance. (A published figure has none, and stands.)
-    if [light, thread].iter().any(|m| m.is_rough()) || !tables::are_comparable(light, thread) {
+    if [light, thread].iter().any(|m| m.is_rough()) || !are_comparable(light, thread) {
         return None;
     }
     // What took nothing is no multiple of anything.
@@ -199,7 +200,7 @@ fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) ->
         Verdict::Open => ", as far as these samples can tell",
         _ => "",
     };
-    let crowds = crowds(winner, loser);
+    let crowds = crowds::sizes(winner, loser);
     if run.len() > 1 {
         let crowds = crowds.map_or_else(String::new, |crowds| format!(" ({crowds})"));
         return format!("{said}{doubt}{crowds}.");
@@ -207,13 +208,6 @@ fn sentence(view: &View<'_>, claim: &Claim, run: &[Outcome<'_>], alone: bool) ->
     let crowds = crowds.map_or_else(String::new, |crowds| format!(", {crowds}"));
     let (winner, loser) = (winner.shown(), loser.shown());
     format!("{said}{doubt} ({winner} against {loser}{}{crowds}).", claim.remark)
-}
-
-/// What is said of two crowds that are not of one size.
-fn crowds(one: &Measurement, other: &Measurement) -> Option<String> {
-    let [one, other] = [one, other].map(|m| m.subject.parameters.number("units"));
-    let (one, other) = one.zip(other).filter(|(one, other)| one != other)?;
-    Some(format!("in crowds of {} and {}", grouped(one as f64, 0), grouped(other as f64, 0)))
 }
 
 /// A unit's noun in a sentence.

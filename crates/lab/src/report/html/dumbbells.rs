@@ -11,8 +11,9 @@ use super::strips::{self, Strip};
 use crate::metric::Quantity;
 use crate::number::{MARK, times};
 use crate::record::Measurement;
+use crate::report::crowds::are_comparable;
 use crate::report::table::{Align, FEW_SAMPLES, Table};
-use crate::report::tables::{self, NOTHING};
+use crate::report::tables::NOTHING;
 use crate::report::view::Seat;
 use crate::targets;
 
@@ -48,7 +49,7 @@ impl Row<'_> {
     fn compared(&self) -> Option<(&Measurement, &Measurement)> {
         let light = self.at(Seat::Fiber).or(self.at(Seat::Coroutine))?;
         let both = (light, self.at(Seat::Thread)?);
-        tables::are_comparable(both.0, both.1).then_some(both)
+        are_comparable(both.0, both.1).then_some(both)
     }
 
     /// The ratio as it is written, with the mark where it rests on a few samples.

@@ -331,7 +331,7 @@ fn facts(record: &Record) -> Vec<(&'static str, Markup)> {
     ];
     let facts = facts.into_iter().filter_map(|(name, fact)| Some((name, html! { (fact?) })));
     let runtimes = run.runtimes.iter().map(|facts| ("Runtime", html! { (facts) }));
-    let again = text::used_again(record).map(|again| ("Used again", html! { (again) }));
+    let again = text::used_again(&[record]).map(|again| ("Used again", html! { (again) }));
     let command = known(&run.command).map(|c| ("Command", html! { code { (c) } }));
     facts.chain(runtimes).chain(again).chain(command).collect()
 }
