@@ -240,8 +240,9 @@ fn carriers_that_are_not_needed_retire_from_work() {
     });
 }
 
-/// What waits behind fibers that keep their carriers, while the others always have something to run, is run.
-#[test]
+/// What waits behind fibers that keep their carriers, while the others always have something to run, is run: in
+/// a second or two. (Were it not handed over, it would be run by chance, after a minute and more.)
+#[test(seconds = 60)]
 fn what_waits_behind_kept_carriers_runs_beside_a_crowd() {
     let _alone = alone();
     let runtime = runtime(1);

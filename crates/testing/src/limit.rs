@@ -5,6 +5,9 @@
 //! suspended or busy the limit grows, as it should; virtual time in a test does not count; and
 //! atomics are all it needs, so that a test may fork (the child has no such thread, but its parent
 //! has a limit on waiting for it).
+//!
+//! While none runs, the thread counts for the one that ended last: its thread, or the process, may hang as it
+//! ends.
 
 use std::ptr;
 use std::sync::Once;
@@ -38,14 +41,46 @@ struct Slot {
 }
 
 /// More tests than run at once.
-static SLOTS: [Slot; 64] =
-    [const { Slot { test: AtomicPtr::new(ptr::null_mut()), left: AtomicU32::new(0) } }; 64];
+static SLOTS: [Slot; 64] = [const { Slot::free() }; 64];
+
+/// The test that ended last, and the ticks that are left to the process until the next one begins.
+static ENDED: Slot = Slot::free();
+
+impl Slot {
+    const fn free() -> Slot {
+        Slot { test: AtomicPtr::new(ptr::null_mut()), left: AtomicU32::new(0) }
+    }
+
+    fn is_free(&self) -> bool {
+        self.test.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Takes one tick from what is left. Whether that was the last.
+    fn tick(&self) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        // It may end just now: then it has nothing left.
+        left > 0
+            && self
+                .left
+                .compare_exchange(left, left - 1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok_and(|before| before == 1)
+    }
+
+    /// Says that its test does not end as it should, and ends the process.
+    fn give_up(&self, wrong: &str) -> ! {
+        // SAFETY: null, or a reference to a static.
+        let test = unsafe { self.test.load(Ordering::Relaxed).as_ref() };
+        report::print_and_abort(test.unwrap_or(&"?"), wrong)
+    }
+}
 
 /// A slot in use: free again when the test ends, also by a panic.
 struct Taken(&'static Slot);
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        ENDED.left.store(allowed(0).saturating_mul(TICKS_A_SECOND), Ordering::Relaxed);
+        ENDED.test.store(self.0.test.load(Ordering::Relaxed), Ordering::Relaxed);
         self.0.left.store(0, Ordering::Relaxed);
         self.0.test.store(ptr::null_mut(), Ordering::Release);
     }
@@ -84,19 +119,11 @@ fn allowed(asked: u32) -> u32 {
 fn look() {
     loop {
         thread::sleep(TICK);
-        for slot in &SLOTS {
-            let left = slot.left.load(Ordering::Relaxed);
-            // It may end just now: then it has nothing left.
-            let took_one = left > 0
-                && slot
-                    .left
-                    .compare_exchange(left, left - 1, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok();
-            if took_one && left == 1 {
-                // SAFETY: null, or a reference to a static.
-                let test = unsafe { slot.test.load(Ordering::Relaxed).as_ref() };
-                report::print_and_abort(test.unwrap_or(&"?"));
-            }
+        if let Some(slot) = SLOTS.iter().find(|slot| slot.tick()) {
+            slot.give_up(" hangs: it has not ended in time.");
+        }
+        if SLOTS.iter().all(Slot::is_free) && ENDED.tick() {
+            ENDED.give_up(" has ended, but what it has left keeps the process from going on.");
         }
     }
 }

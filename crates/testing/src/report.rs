@@ -1,7 +1,6 @@
 //! The report on a test that hangs.
 
 use std::fs;
-use std::io::Write as _;
 use std::process::{self, Command};
 use std::sync::mpsc;
 use std::thread;
@@ -12,13 +11,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Processes whose stacks are shown at most: the test's own, and those it has started.
 const SHOWN: usize = 3;
 
-/// Prints which test it is, what its fibers wait for and where the threads are; then aborts.
-pub fn print_and_abort(test: &str) -> ! {
+/// Seconds after which the process ends whatever becomes of its report; and if there is no memory for one.
+const LAST_RESORT: u32 = PATIENCE.as_secs() as u32 * (2 + SHOWN as u32);
+const WITHOUT_MEMORY: u32 = 5;
+
+/// Prints which test it is and what is wrong with it, what its fibers wait for and where the threads are; then
+/// aborts.
+pub fn print_and_abort(test: &str, wrong: &str) -> ! {
+    // What hangs may be the allocator, or hold a lock that this needs. So the kernel ends the process if the rest
+    // does not, and the first line takes no memory and no lock.
+    end_in(WITHOUT_MEMORY);
+    ["\ncarefree-testing: ", test, wrong, "\n"].iter().for_each(|part| say(part));
     let program: Vec<_> = std::env::args().collect();
-    say(&format!(
-        "\ncarefree-testing: {test} hangs: it has not ended in time. ({program:?}, process {})\n",
-        process::id()
-    ));
+    end_in(LAST_RESORT);
+    say(&format!("process {}: {program:?}\n", process::id()));
     say(&patiently(dump).unwrap_or_else(|| "its fibers cannot be listed: that hangs too\n".into()));
     let processes = family(process::id());
     for process in &processes {
@@ -43,9 +49,30 @@ fn patiently(f: impl FnOnce() -> String + Send + 'static) -> Option<String> {
     receive.recv_timeout(PATIENCE).ok()
 }
 
-/// Not `eprint`, which tests have caught.
+/// Has the kernel end the process in so many seconds.
+fn end_in(seconds: u32) {
+    // SAFETY: the set is written before it is read. The signal ends the process, by its default action, and this
+    // thread at least does not block it.
+    unsafe {
+        let mut alarm = std::mem::zeroed();
+        libc::sigemptyset(&raw mut alarm);
+        libc::sigaddset(&raw mut alarm, libc::SIGALRM);
+        libc::signal(libc::SIGALRM, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const alarm, std::ptr::null_mut());
+        libc::alarm(seconds);
+    }
+}
+
+/// Not `eprint`, which tests have caught, nor std's `stderr`, which has a lock.
 fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let mut left = text.as_bytes();
+    while !left.is_empty() {
+        // SAFETY: reads the bytes of `left`.
+        match unsafe { libc::write(libc::STDERR_FILENO, left.as_ptr().cast(), left.len()) } {
+            written @ 1.. => left = &left[written as usize..],
+            _ => return,
+        }
+    }
 }
 
 fn dump() -> String {

@@ -3,13 +3,39 @@
 #[macro_use]
 extern crate carefree_testing;
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use carefree_runtime::Builder;
 
 const CHILD: &str = "CAREFREE_TEST_CHILD";
+
+/// The system's, until it [`HANGS`].
+struct Hanging;
+
+static HANGS: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the memory is the system allocator's.
+unsafe impl GlobalAlloc for Hanging {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        while HANGS.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: `System` asks its callers for what this function asks of its own.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: all memory that `alloc` gives out is from `System`.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Hanging = Hanging;
 
 fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
@@ -21,6 +47,8 @@ fn with_limit(name: &str, seconds: &str) -> Output {
         .args([name, "--exact"])
         .env(CHILD, "1")
         .env(carefree_testing::LIMIT, seconds)
+        // To print one takes longer than that.
+        .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap()
 }
@@ -49,6 +77,44 @@ fn it_is_said_and_the_process_ends() {
     ] {
         assert!(said.contains(part), "{part:?} is missing:\n{said}");
     }
+}
+
+/// What hangs is the end of the test's thread, or of the process: where a lock was left that these need.
+#[test]
+fn what_hangs_after_a_test_is_said() {
+    /// Whose thread never ends.
+    struct Endless;
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+    thread_local! { static ENDLESS: Endless = const { Endless }; }
+    if is_child() {
+        return ENDLESS.with(|_| ());
+    }
+    let output = with_limit("what_hangs_after_a_test_is_said", "2");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(said.contains("hanging::what_hangs_after_a_test_is_said has ended, but"), "{said}");
+}
+
+/// A test that hangs with the allocator's lock in hand is named, and ended in the end.
+#[test]
+fn a_test_that_hangs_in_the_allocator_is_named() {
+    if is_child() {
+        // The thread that looks after limits has begun by then, which takes memory.
+        std::thread::sleep(Duration::from_secs(1));
+        HANGS.store(true, Ordering::Relaxed);
+        drop(Box::new(1));
+        unreachable!("there is no memory to be had");
+    }
+    let output = with_limit("a_test_that_hangs_in_the_allocator_is_named", "2");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGALRM), "{said}");
+    assert!(said.contains("a_test_that_hangs_in_the_allocator_is_named hangs"), "{said}");
 }
 
 /// The slot of a test that has ended is free for the next one, which has its full time.

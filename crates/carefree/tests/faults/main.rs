@@ -142,7 +142,7 @@ fn watch() {
                 if left == 0 {
                     let under = UNDER_WAY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     say_failed(&format!("hangs: {under}"));
-                    carefree_testing::print_and_abort("faults::seeds");
+                    carefree_testing::print_and_abort("faults::seeds", " hangs");
                 }
             }
         });

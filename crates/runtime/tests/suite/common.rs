@@ -58,9 +58,10 @@ pub(crate) fn within_reason<T: Send + 'static>(f: impl FnOnce() -> T + Send + 's
     let thread = std::thread::spawn(move || send.send(f()).unwrap());
     match receive.recv_timeout(LONG) {
         Ok(value) => value,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-            carefree_testing::print_and_abort(std::thread::current().name().unwrap_or("a test"))
-        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => carefree_testing::print_and_abort(
+            std::thread::current().name().unwrap_or("a test"),
+            " hangs",
+        ),
         Err(_) => panic::resume_unwind(thread.join().unwrap_err()),
     }
 }
