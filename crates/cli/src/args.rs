@@ -105,7 +105,8 @@ pub(crate) struct Bench {
     #[arg(value_name = "WORKLOAD", hide_possible_values = true, value_parser = named::<Workload, _>(Workload::ALL.map(Workload::name)))]
     pub(crate) workloads: Vec<Workload>,
 
-    /// Runtimes to measure, as ruby or python@3.13 or go@all; everything installed unless named.
+    /// Runtimes to measure, as ruby or python@3.13 or go@all, or a variant, as ruby/yjit or
+    /// ruby@3.4/yjit; everything installed unless named.
     #[arg(long = "runtime", value_name = "RUNTIME", value_delimiter = ',')]
     pub(crate) runtimes: Vec<String>,
 

@@ -69,6 +69,36 @@ fn check(name: &str) {
     }
 }
 
+/// Those that are here, in the first version that has each.
+#[test]
+fn variants() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs/carefree");
+    let folders = Folders::open_in(&cache, &[top.join("targets")]).expect("writable");
+    let (targets, _) = read_all(folders.targets());
+    let here = |target: &Target, variant: &str| {
+        target.installed(&[]).any(|runtime| runtime.in_variant(variant).is_ok())
+    };
+    let all = targets.iter().flat_map(|t| t.variants().map(move |variant| (t, variant)));
+    let (here, gone): (Vec<_>, Vec<_>) = all.partition(|(target, variant)| here(target, variant));
+    gone.iter().for_each(|(target, variant)| println!("skipped: {}/{variant}", target.name()));
+    let runtimes: Vec<String> =
+        here.iter().map(|(target, variant)| format!("{}/{variant}", target.name())).collect();
+    if runtimes.is_empty() {
+        return;
+    }
+    let wishes = Wishes { runtimes, ..Wishes::default() };
+    let lineup = Lineup::find(&wishes, &targets).expect("they are there");
+    let field = lineup.field(&samples::sizes(&[Workload::Parked], 3), &folders, &mut |_| true);
+    assert!(field.failed.is_empty(), "{:?}", field.failed);
+    assert!(field.facts.iter().all(|facts| facts.variant.is_some()), "{:?}", field.facts);
+    let count = field.kinds.len();
+    assert!(count >= here.len(), "{:?}", field.kinds);
+    let outcome = samples::run(&field, field.kinds.clone(), 1, Duration::from_secs(120));
+    assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
+    assert_eq!(outcome.taken.len(), count);
+}
+
 macro_rules! languages {
     ($($test:ident: $name:literal)*) => {
         $(#[test]

@@ -218,6 +218,7 @@ fn a_machine_is_told_of_once_however_many_records_it_has() {
             version: "1".into(),
             title: runtime.into(),
             program: String::new(),
+            variant: None,
             gc: None,
             parts: BTreeMap::new(),
             units: BTreeMap::new(),

@@ -92,6 +92,13 @@ fn runtime(target: &Target) -> Check {
             here[1].version()
         );
     }
+    // The doctor names those that a version here has; the others are what other builds would bring.
+    let variants = target.variants().filter(|name| here.iter().any(|r| r.in_variant(name).is_ok()));
+    let variants: Vec<String> =
+        variants.map(|name| format!("--runtime {}/{name}", target.name())).collect();
+    if !variants.is_empty() {
+        meaning += &format!(" Its variants: carefree bench {}.", listed(&variants));
+    }
     let verdict = if missing.is_empty() { Verdict::Good } else { Verdict::Note };
     let check = Check::new(target.title(), verdict, versions.join(", ")).means(meaning);
     if bringing.is_empty() { check } else { check.advice(bringing.join("; ")) }

@@ -303,7 +303,7 @@ fn runtimes(orders: &Bench, targets: &[Target]) -> Result<Vec<String>> {
                 found.extend(ours.contains(&name).then(|| name.to_owned()));
             }
             None => {
-                let name = wish.split('@').next().unwrap_or_default();
+                let name = wish.split(['@', '/']).next().unwrap_or_default();
                 // Whether a machine of the fleet has it is seen there; what it is, here.
                 let is_known = ours.contains(&name) || targets.iter().any(|t| t.name() == name);
                 if !is_known {

@@ -21,6 +21,9 @@ pub struct Facts {
     pub title: String,
     /// The program that was found.
     pub program: String,
+    /// What it is, where it is a variant of the runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// What is to be said of its garbage collector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gc: Option<String>,
@@ -51,6 +54,9 @@ impl fmt::Display for Facts {
     /// Thread, yields by Thread.pass`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({}", self.title, self.version, self.program)?;
+        if let Some(variant) = &self.variant {
+            write!(f, ", {variant}")?;
+        }
         for (part, version) in &self.parts {
             write!(f, ", {part} {version}")?;
         }
@@ -99,6 +105,7 @@ impl Runtime {
                 (Some(image), Some(_)) => format!("{} in {}", self.program, image.name()),
                 _ => place::shortened(&self.program),
             },
+            variant: spec.variant.clone(),
             gc: spec.gc.clone(),
             parts: parts.collect(),
             units: units.collect(),

@@ -37,6 +37,8 @@ pub struct Runtime {
     /// The name that `--with` gave to this build.
     pub(super) build: Option<String>,
     pub(super) image: Option<InImage>,
+    /// Its variant, where that was asked for by its name.
+    pub(super) variant: Option<String>,
     /// The optional parts and their versions, once they were asked for.
     pub(super) parts: OnceCell<BTreeMap<String, Option<String>>>,
 }
@@ -147,12 +149,13 @@ impl Target {
         let real = fs::canonicalize(program);
         let bin = real.as_deref().unwrap_or(program).parent().unwrap_or(Path::new("/"));
         Runtime {
-            target: self.clone(),
+            target: Target { spec: self.spec.for_version(&version), ..self.clone() },
             program: program.to_string_lossy().into_owned(),
             bin: bin.to_string_lossy().into_owned(),
             version,
             build: None,
             image: None,
+            variant: None,
             parts: OnceCell::new(),
         }
     }
@@ -249,12 +252,14 @@ impl Runtime {
         &self.target
     }
 
-    /// Its version, and what tells this build from others of it: the name it was given, or the
-    /// image it is in.
+    /// Its version, and what tells it from others of that: the name that this build was given or the
+    /// image it is in, and the variant.
     pub fn version(&self) -> String {
-        match self.build.as_deref().or(self.image.as_ref().map(InImage::name)) {
-            Some(build) => format!("{} ({build})", self.version),
-            None => self.version.clone(),
+        let build = self.build.as_deref().or(self.image.as_ref().map(InImage::name));
+        let names: Vec<&str> = build.into_iter().chain(self.variant.as_deref()).collect();
+        match names[..] {
+            [] => self.version.clone(),
+            _ => format!("{} ({})", self.version, names.join(", ")),
         }
     }
 
@@ -290,9 +295,61 @@ impl Runtime {
         }
     }
 
-    /// Whether its version is `wanted` or begins with it.
+    /// Whether its version is `wanted` or begins with it. One that is built as a variant has to be named
+    /// in full, or by its variant.
     pub fn is(&self, wanted: &str) -> bool {
+        self.version == wanted || !self.is_variant_by_build() && self.is_among(wanted)
+    }
+
+    /// Whether its version is `wanted` or begins with it, however it is built.
+    pub(super) fn is_among(&self, wanted: &str) -> bool {
         version::matches(&self.version, wanted)
+    }
+
+    /// This version in one of its target's variants.
+    ///
+    /// # Errors
+    /// What it lacks for that.
+    pub fn in_variant(&self, name: &str) -> Result<Runtime, Finding> {
+        let spec = &self.target.spec;
+        let missing = |package: &str| Finding::Missing {
+            part: format!("the variant {name}"),
+            package: package.to_owned(),
+        };
+        let Some(variant) = spec.variants.get(name) else {
+            return Err(missing(&spec.package));
+        };
+        let since = variant.since.as_ref();
+        if let Some(since) = since.filter(|since| version_key(&self.version) < version_key(since)) {
+            return Err(Finding::TooOld { since: since.clone() });
+        }
+        let is = match variant.ending {
+            Some(_) => variant.is_of(&self.version),
+            None if variant.probe.is_empty() => true,
+            None => self.succeeds(&variant.within(&variant.probe), &variant.env),
+        };
+        if !is {
+            return Err(missing(variant.package.as_ref().unwrap_or(&spec.package)));
+        }
+        // What it is by its build, its version says.
+        if variant.ending.is_some() {
+            return Ok(self.clone());
+        }
+        let mut varied = self.clone();
+        varied.target.spec = variant.applied(spec);
+        varied.variant = Some(name.to_owned());
+        Ok(varied)
+    }
+
+    /// Whether its build makes it a variant, whose name needs the whole version.
+    pub(super) fn is_variant_by_build(&self) -> bool {
+        self.target.spec.variants.values().any(|variant| variant.is_of(&self.version))
+    }
+
+    /// Whether a command ends well.
+    pub(super) fn succeeds(&self, words: &[String], env: &BTreeMap<String, String>) -> bool {
+        let reply = ask(&mut self.command(words, None, env), FETCHING);
+        reply.is_ok_and(|reply| reply.status.success())
     }
 
     /// The program that was found.

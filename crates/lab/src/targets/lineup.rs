@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use carefree_workloads::feed::How;
 use carefree_workloads::fetch::SEQUENTIAL;
 use carefree_workloads::named::{Unknown, list};
@@ -26,16 +26,17 @@ use crate::trial::Trial;
 /// What was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
-    /// Runtimes by name, with `@` and a version where not the first one found is meant, or `@all`.
+    /// Runtimes by name, with `@` and a version where not the first one found is meant, or `@all`; and with
+    /// `/` and a variant of it, `ruby@3.4/yjit`.
     /// With nothing here, in `with` and in `images`, it is everything that is found.
     pub runtimes: Vec<String>,
     /// Units by name, or roles; all where there are none.
     pub units: Vec<String>,
     /// Programs by their paths, `ruby=/path/to/ruby`; two of the same version have names,
-    /// `ruby@patch=/path/to/ruby`.
+    /// `ruby@patch=/path/to/ruby`; a variant of one, `ruby/yjit=/path/to/ruby`.
     pub with: Vec<String>,
     /// Container images, `ruby:3.4`; of a name that tells no runtime, `ruby=own:dev`, and with a name
-    /// to tell it from others of its version, `ruby@fork=own:dev`.
+    /// to tell it from others of its version, `ruby@fork=own:dev`; with variants as in `with`.
     pub images: Vec<String>,
 }
 
@@ -160,9 +161,10 @@ impl Lineup {
     }
 
     fn add(&mut self, wish: &str, targets: &[Target]) -> Result<()> {
+        let (wish, variant) = slash(wish);
         let (name, wanted) = at_sign(wish);
         let ours: Vec<Unit> = Unit::ALL.into_iter().filter(|unit| unit.runtime() == name).collect();
-        self.ours.extend(&ours);
+        self.ours.extend(ours.iter().filter(|_| variant.is_none()));
         let Some(target) = targets.iter().find(|target| target.name() == name) else {
             if !ours.is_empty() {
                 return Ok(());
@@ -170,6 +172,10 @@ impl Lineup {
             let ours = Unit::ALL.iter().map(|unit| unit.runtime());
             return Err(unknown("runtime", name, targets.iter().map(Target::name).chain(ours)));
         };
+        if let Some(variant) = variant {
+            self.runtimes.extend(in_variant(target, wanted, variant)?);
+            return Ok(());
+        }
         let mut found: Vec<Runtime> = match wanted {
             None => self.usual(target),
             Some("all") => target.installed(&[]).collect(),
@@ -379,9 +385,9 @@ impl Sizes {
     ) -> Trial {
         let (pin, cores) = place(workload, self.pin);
         let mut parameters = workload.parameters(self.size, cores);
-        // Threads on fibers are compared with the same threads on the kernel's, and what a thread costs
-        // depends on how many there are.
-        if kernel || hosted::is_hosted(unit) {
+        // Threads on fibers, or by a scheduler of the runtime's, are compared with those of the kernel, and
+        // what a thread costs depends on how many there are.
+        if role == Role::Thread || hosted::is_hosted(unit) {
             parameters.set("units", parameters.units().min(workload.most_threads()));
         }
         if let Some(crowd) = self.crowd.filter(|_| workload.is_gated()) {
@@ -437,14 +443,73 @@ fn at_sign(name: &str) -> (&str, Option<&str>) {
     name.split_once('@').map_or((name, None), |(name, rest)| (name, Some(rest)))
 }
 
+/// A name, and the variant behind its `/`.
+fn slash(name: &str) -> (&str, Option<&str>) {
+    name.split_once('/').map_or((name, None), |(name, variant)| (name, Some(variant)))
+}
+
+/// The first version here, of those `wanted`, that has this variant; all of them for `all`.
+fn in_variant(target: &Target, wanted: Option<&str>, variant: &str) -> Result<Vec<Runtime>> {
+    known_variant(target, variant)?;
+    let (mut found, mut lacks) = (Vec::new(), None);
+    for runtime in target.installed(&[]) {
+        if !wanted.is_none_or(|wanted| wanted == "all" || runtime.is_among(wanted)) {
+            continue;
+        }
+        match runtime.in_variant(variant) {
+            Ok(runtime) => found.push(runtime),
+            Err(finding) => _ = lacks.get_or_insert(why_not(&runtime, variant, finding)),
+        }
+        if !found.is_empty() && wanted != Some("all") {
+            break;
+        }
+    }
+    let name = target.name();
+    match (found.is_empty(), lacks) {
+        (false, _) => Ok(found),
+        (true, Some(lacks)) => bail!("no {name} here has the variant {variant}: {lacks}"),
+        (true, None) => {
+            bail!("{name} is not installed, or not as asked for; {} brings it", target.package())
+        }
+    }
+}
+
+/// This runtime in a variant, where one was named.
+fn varied(runtime: Runtime, variant: Option<&str>) -> Result<Runtime> {
+    let Some(variant) = variant else { return Ok(runtime) };
+    known_variant(runtime.target(), variant)?;
+    let found = runtime.in_variant(variant);
+    found.map_err(|finding| anyhow!("{}", why_not(&runtime, variant, finding)))
+}
+
+fn known_variant(target: &Target, variant: &str) -> Result<()> {
+    let right: Vec<&str> = target.variants().collect();
+    match right.is_empty() {
+        _ if right.contains(&variant) => Ok(()),
+        true => bail!("{} has no variants, and so no '{variant}'", target.name()),
+        false => Err(unknown("variant", variant, right.into_iter())),
+    }
+}
+
+/// Why a version has not a variant: `3.1.2 is too old, it came with 3.3`.
+fn why_not(runtime: &Runtime, variant: &str, finding: Finding) -> String {
+    let version = runtime.version();
+    match finding {
+        Finding::TooOld { since } => format!("{version} is too old, it came with {since}"),
+        Finding::Missing { package, .. } => format!("{version} lacks it; {package} has it"),
+        Finding::Here => format!("{version} has {variant}"),
+    }
+}
+
 /// A program that was named, `ruby=/path/to/ruby`, with a name of its own where another of its
 /// version takes part, `ruby@patch=/path/to/ruby`.
 fn named(wish: &str, targets: &[Target]) -> Result<Runtime> {
     let (name, path) = wish.split_once('=').with_context(|| {
         format!("--with takes a runtime and a program, as in ruby=/path/to/ruby, not '{wish}'")
     })?;
+    let (name, variant) = slash(name);
     let (target, build) = runtime_and_build("--with", name, targets)?;
-    target.named(Path::new(path), build)
+    varied(target.named(Path::new(path), build)?, variant)
 }
 
 /// A container image by its own name, `ruby:3.4`, or of a runtime that is told, where the image's
@@ -453,8 +518,9 @@ fn in_image(wish: &str, engine: &Engine, targets: &[Target]) -> Result<Runtime> 
     match wish.split_once('=') {
         Some((_, "")) => bail!("--image {wish}: behind the = stands the image, as in ruby=own:dev"),
         Some((name, image)) => {
+            let (name, variant) = slash(name);
             let (target, build) = runtime_and_build("--image", name, targets)?;
-            target.in_image(engine, image, build)
+            varied(target.in_image(engine, image, build)?, variant)
         }
         None => {
             let target = targets.iter().find(|target| target.is_in(wish)).with_context(|| {

@@ -15,12 +15,14 @@ mod place;
 mod shipped;
 mod spec;
 mod survey;
+mod variant;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use anyhow::anyhow;
 pub use build::{NotReady, Ready};
 pub use facts::{Facts, UnitFacts};
 pub use find::{Finding, Runtime};
@@ -47,7 +49,9 @@ impl Target {
     /// # Errors
     /// One line that says where the mistake is and what would be right.
     pub fn read(folder: &Path) -> anyhow::Result<Target> {
-        let spec = Spec::read(&folder.join("target.toml"))?;
+        let path = folder.join("target.toml");
+        let spec = Spec::read(&path)?;
+        variant::check(&spec).map_err(|mistake| anyhow!("{}: {mistake}", path.display()))?;
         Ok(Target { spec, folder: folder.to_owned(), hosting: None, asked: Arc::default() })
     }
 
@@ -75,6 +79,11 @@ impl Target {
     /// What is to be said of its garbage collector, if it has one.
     pub fn gc(&self) -> Option<&str> {
         self.spec.gc.as_deref()
+    }
+
+    /// The names of its variants, whatever version has them.
+    pub fn variants(&self) -> impl Iterator<Item = &str> {
+        self.spec.variants.keys().map(String::as_str)
     }
 
     /// Whether `name` is one of its units, whatever version has it.

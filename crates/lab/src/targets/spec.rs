@@ -32,6 +32,11 @@ pub(crate) struct Spec {
     pub(crate) parts: BTreeMap<String, Part>,
     pub(crate) programs: BTreeMap<String, Program>,
     pub(crate) units: BTreeMap<String, UnitSpec>,
+    #[serde(default)]
+    pub(crate) variants: BTreeMap<String, Variant>,
+    /// What it is, where it stands for one of them.
+    #[serde(skip)]
+    pub(crate) variant: Option<String>,
 }
 
 /// How to find the runtime.
@@ -122,6 +127,41 @@ impl UnitSpec {
         let feed = Some(self.feed.clone().unwrap_or_else(|| vec![How::Units]));
         UnitSpec { role: Role::Fiber, what, kernel: false, feed, hosted: true, ..self.clone() }
     }
+}
+
+/// A variant, as a `target.toml` tells of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variant {
+    pub(crate) what: String,
+    /// Variables of the programs' environment, and arguments behind the runtime in their commands.
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) arguments: Vec<String>,
+    /// For builds that tell by the end of their version what they are, in place of settings.
+    pub(super) ending: Option<String>,
+    pub(super) since: Option<String>,
+    /// With these settings it ends with exit code 0 where the variant is there.
+    #[serde(default)]
+    pub(super) probe: Vec<String>,
+    pub(super) package: Option<String>,
+    /// The units it has; all where none are named.
+    pub(super) units: Option<Vec<String>>,
+    /// In what its units differ.
+    #[serde(default)]
+    pub(super) changes: BTreeMap<String, Changes>,
+}
+
+/// What is to be said of a unit in place of what the target says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Changes {
+    pub(super) what: Option<String>,
+    #[serde(rename = "yield")]
+    pub(super) yields: Option<String>,
+    pub(super) kernel: Option<bool>,
+    pub(super) cores: Option<Cores>,
 }
 
 /// How many cores a unit can use.
@@ -243,10 +283,13 @@ struct Mistake {
 }
 
 /// What commands may have filled in.
-const PLACES: [&str; 5] = ["runtime", "bin", "folder", "version", "cache"];
+pub(super) const PLACES: [&str; 5] = ["runtime", "bin", "folder", "version", "cache"];
+
+/// The place of the runtime's program.
+pub(super) const RUNTIME: &str = "{runtime}";
 
 /// Refuses a place in braces that has no value in these words of the file's.
-fn places<'a>(
+pub(super) fn places<'a>(
     what: &str,
     words: impl IntoIterator<Item = &'a String>,
     known: &[&str],
@@ -261,7 +304,12 @@ fn places<'a>(
     }
 }
 
-fn known<T>(place: &str, kind: &str, name: &str, all: &BTreeMap<String, T>) -> Result<()> {
+pub(super) fn known<T>(
+    place: &str,
+    kind: &str,
+    name: &str,
+    all: &BTreeMap<String, T>,
+) -> Result<()> {
     let right: Vec<&str> = all.keys().map(String::as_str).collect();
     let right = if right.is_empty() { "there are none".into() } else { list(&right) };
     ensure!(
