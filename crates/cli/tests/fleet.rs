@@ -85,7 +85,9 @@ fn a_task_that_is_done_is_not_measured_again_unless_its_record_is_damaged() {
     assert!(stderr(&output).contains("is measured again: "), "{output:?}");
     assert_eq!(files(&results, ".jsonl.damaged").len(), 1);
     let again = fs::read_to_string(&record).expect("there");
-    assert!(again.lines().count() >= first.lines().count() && again != first);
+    // A busy machine has more warnings one time than another, but as many samples.
+    let samples = |record: &str| record.matches("\"type\":\"sample\"").count();
+    assert!(samples(&first) > 0 && samples(&again) == samples(&first) && again != first);
 }
 
 #[test]

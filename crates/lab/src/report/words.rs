@@ -10,6 +10,7 @@ use super::view::{Crew, Seat, View, Who};
 use crate::metric::{Claim, FIGURES, Figure, TIME};
 use crate::number::{grouped, times};
 use crate::record::Measurement;
+use crate::version::version_and_build;
 
 /// The figures that sentences compare, by what those are about.
 fn compared() -> Vec<(&'static Figure, Claim)> {
@@ -118,7 +119,10 @@ impl Outcome<'_> {
             let units = (outcome.light.subject.unit.clone(), outcome.thread.subject.unit.clone());
             (outcome.who.place, outcome.who.runtime.to_owned(), units)
         };
-        kind(self) == kind(other) && self.verdict == other.verdict && self.verdict != Verdict::Open
+        kind(self) == kind(other)
+            && are_series(self.who.version, other.who.version)
+            && self.verdict == other.verdict
+            && self.verdict != Verdict::Open
     }
 
     fn factor(&self) -> f64 {
@@ -134,6 +138,13 @@ impl Outcome<'_> {
     fn is_apart(&self) -> bool {
         self.thread.median.max(self.light.median) > 1.25 * self.thread.median.min(self.light.median)
     }
+}
+
+/// Whether one version follows on the other: not if it is a variant or another build. (Those have no
+/// colon in their names; images have, and each version has one of its own.)
+fn are_series(one: &str, other: &str) -> bool {
+    let builds = [one, other].map(|version| version_and_build(version).1);
+    builds[0] == builds[1] || builds.iter().all(|build| build.is_some_and(|b| b.contains(':')))
 }
 
 fn outcome<'a>(view: &View<'a>, crew: &Crew<'a>, figure: &Figure) -> Option<Outcome<'a>> {
@@ -336,6 +347,13 @@ mod tests {
         assert!(said(10_000).ends_with("(1.00 µs against 9.00 µs)."), "{}", said(10_000));
         let told = "(1.00 µs against 9.00 µs, in crowds of 10,000 and 1,000).";
         assert!(said(1_000).ends_with(told), "{}", said(1_000));
+    }
+
+    #[test]
+    fn variants_are_no_later_versions() {
+        assert!(are_series("3.3.1", "3.4.0") && are_series("3.3.1 (yjit)", "3.4.0 (yjit)"));
+        assert!(are_series("3.3.1 (ruby:3.3)", "3.4.0 (ruby:3.4)"));
+        assert!(!are_series("3.3.1", "3.3.1 (yjit)") && !are_series("3.3.1 (mn)", "3.3.1 (yjit)"));
     }
 
     #[test]
