@@ -125,6 +125,7 @@ languages! {
     erlang: "erlang"
     go: "go"
     java: "java"
+    lua: "lua"
     node: "node"
     php: "php"
     python: "python"
