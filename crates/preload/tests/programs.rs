@@ -114,6 +114,12 @@ fn signals_reach_the_threads_that_they_are_for() {
     compare_c("signals.c");
 }
 
+/// At spin locks too, and though handlers leave by `pthread_exit` or `siglongjmp`.
+#[test]
+fn threads_that_spin_are_interrupted() {
+    compare_c("spinning.c");
+}
+
 #[test]
 fn signals_are_not_lost_with_threads_that_end() {
     compare_c("storm.c");

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use crate::call::host;
 use crate::call::user::User;
 
 /// How often it tries before it lets other fibers run: longer than a holder on another carrier needs.
@@ -20,7 +21,11 @@ interpose! { steady
                     spins += 1;
                     std::hint::spin_loop();
                 }
-                libc::EBUSY => carefree_runtime::yield_now(),
+                libc::EBUSY => {
+                    carefree_runtime::yield_now();
+                    // A thread's signals interrupt it here as in any loop.
+                    host::handle_signals();
+                }
                 result => return result,
             }
         }

@@ -4,6 +4,11 @@
 //! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
 //! near the top of the stack then. Otherwise the dispatcher tries again.
+//!
+//! The signal is not blocked in its handler: a handler of the program's may wait, and the thread go on on
+//! another carrier; or it may never return, by `pthread_exit` or `siglongjmp`. This carrier would have it
+//! blocked for ever. One that comes meanwhile is handled as any other: the thread's own mask keeps back what
+//! the program's handler does not want.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -80,7 +85,7 @@ pub(crate) fn prepare() {
     unsafe {
         let mut action = std::mem::zeroed::<libc::sigaction>();
         action.sa_sigaction = on_signal as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
         libc::sigaction(OURS, &raw const action, ptr::null_mut());
     }
 }
