@@ -100,4 +100,18 @@ mod tests {
         assert!(taken == all);
         handover.take(|_| unreachable!("it is empty"));
     }
+
+    /// A fiber that was woken on its way out is handed over while it is in the parking lot's list.
+    #[test]
+    fn the_links_of_a_fiber_are_left_alone() {
+        let [one, before, after] =
+            [(); 3].map(|()| FiberRef::new(Box::leak(Box::new(Header::new()))));
+        one.next.set(Some(after));
+        one.previous.set(Some(before));
+        let (handover, mut rest) = (Handover::new(), vec![one, before, after].into_iter());
+        assert!(handover.put(|| rest.next()));
+        handover.take(|_| ());
+        assert!(one.next.get() == Some(after) && one.previous.get() == Some(before));
+        assert!(before.next.get().is_none() && after.previous.get().is_none());
+    }
 }
