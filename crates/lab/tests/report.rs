@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use carefree_lab::compare::Comparison;
 use carefree_lab::env::Environment;
 use carefree_lab::metric::{self as m, Metric};
 use carefree_lab::noise::{Load, Warning, WarningKind};
 use carefree_lab::record::{
     Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject, published,
 };
-use carefree_lab::report::{Format, render, render_all};
+use carefree_lab::report::{Format, comparison, render, render_all};
 use carefree_lab::targets::Facts;
 use carefree_workloads::unit::Unit;
 use carefree_workloads::workload::{Size, Workload};
@@ -449,6 +450,25 @@ fn colours_come_only_when_asked_for() {
     for format in [Format::Json, Format::Markdown, Format::Csv] {
         assert!(!render(&record(), format, true).contains('\x1b'), "{format}");
     }
+}
+
+/// Of published figures nothing tells chance from change; a large one has its colour, in brackets.
+#[test]
+fn verdicts_have_colours_and_so_have_large_changes_of_published_figures() {
+    let old = &published()[..1];
+    let times = |factor: f64| {
+        let mut new = old.to_vec();
+        new[0].results.iter_mut().for_each(|m| m.median *= factor);
+        let compared = Comparison::new(old, &new);
+        let shown = |colour| comparison(&compared, Format::Text, colour).expect("a text");
+        assert!(!shown(false).contains('\x1b'));
+        shown(true)
+    };
+    let (slower, faster, alike) = (times(3.0), times(0.3), times(1.01));
+    assert!(slower.contains("\x1b[31m(3.0x slower)\x1b[0m"), "{slower}");
+    assert!(slower.contains("\x1b[32m(3.0x "), "more requests a second are better: {slower}");
+    assert!(faster.contains("\x1b[32m(3.3x faster)\x1b[0m"), "{faster}");
+    assert!(!alike.contains("\x1b[31m") && !alike.contains("\x1b[32m"), "{alike}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::ink::Ink;
-use super::table::{Table, wrap};
+use super::table::{Table, Tone, wrap};
 use super::{Format, csv, escape, html, ink};
 use crate::compare::{self, Comparison, Pair, Verdict};
 use crate::metric::spoken;
@@ -154,7 +154,28 @@ fn table(comparison: &Comparison) -> Table {
     if comparison.pairs.iter().any(|pair| pair.change.interval.is_some()) {
         table.notes = NOTES.map(str::to_owned).to_vec();
     }
-    table.without_empty().with_marks_explained()
+    let mut table = table.without_empty().with_marks_explained();
+    if let Some(last) = table.columns.len().checked_sub(1) {
+        let tones = comparison.pairs.iter().enumerate();
+        table.tones = tones.filter_map(|(row, pair)| Some(((row, last), tone(pair)?))).collect();
+    }
+    table
+}
+
+/// Whether a pair's change is welcome, where there is one; of what nothing tells from chance, as
+/// published figures, where it is large. (Its words are in brackets.)
+fn tone(pair: &Pair) -> Option<Tone> {
+    let is_more = pair.change.ratio > 1.0;
+    let tone = match is_more == pair.new.quantity().more_is_better() {
+        true => Tone::Good,
+        false => Tone::Bad,
+    };
+    let is_told = match pair.change.verdict {
+        Verdict::Better | Verdict::Worse => true,
+        Verdict::Untested => pair.change.factor() >= compare::UNTESTED,
+        Verdict::NoneShown => false,
+    };
+    (is_told && !pair.shared).then_some(tone)
 }
 
 /// `ruby 3.2 → 3.3`, or `ruby 3.3` where it is the same.

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::record::Record;
+use crate::stats;
 
 /// The columns that every figure has. Between the workload and the metric there is one for each
 /// parameter that any figure has, in the order of their names.
 const BEFORE: [&str; 4] = ["runtime", "version", "unit", "workload"];
 const AFTER: [&str; 8] =
     ["metric", "value_unit", "median", "ci_low", "ci_high", "min", "max", "samples"];
+/// Where the samples lie; behind all others, which stand where they always have.
+const SHARES: [(&str, f64); 4] = [("p5", 0.05), ("p25", 0.25), ("p75", 0.75), ("p95", 0.95)];
 
 pub(super) fn render(records: &[Record]) -> String {
     let figures = || records.iter().flat_map(|record| &record.results);
@@ -16,7 +19,8 @@ pub(super) fn render(records: &[Record]) -> String {
         figures().flat_map(|m| m.subject.parameters.iter().map(|(name, _)| name)).collect();
     let headings: Vec<&str> =
         BEFORE.into_iter().chain(names.iter().copied()).chain(AFTER).collect();
-    let mut lines = line(headings.into_iter().map(str::to_owned));
+    let headings = headings.into_iter().chain(SHARES.map(|(name, _)| name));
+    let mut lines = line(headings.map(str::to_owned));
     for m in figures() {
         let least = m.samples.iter().copied().reduce(f64::min);
         let most = m.samples.iter().copied().reduce(f64::max);
@@ -35,7 +39,12 @@ pub(super) fn render(records: &[Record]) -> String {
             number(most),
             m.samples.len().to_string(),
         ];
-        lines += &line(before.into_iter().cloned().chain(parameters).chain(after));
+        // Of fewer they would be made up.
+        let is_told = !m.is_rough() && !m.samples.is_empty();
+        let spread =
+            is_told.then(|| stats::percentiles(&m.samples, SHARES.map(|(_, share)| share)));
+        let spread = (0..SHARES.len()).map(|at| number(spread.map(|values| values[at])));
+        lines += &line(before.into_iter().cloned().chain(parameters).chain(after).chain(spread));
     }
     lines
 }

@@ -33,6 +33,17 @@ pub struct Table {
     /// The side of the comparison that a cell is won by, by its row and column, for pages, which have
     /// colours: `fiber` or `thread`.
     pub(crate) won: BTreeMap<(usize, usize), &'static str>,
+    /// What a cell tells of a change, by its row and column, for terminals that have colours.
+    pub(crate) tones: BTreeMap<(usize, usize), Tone>,
+}
+
+/// Whether a change is welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// It is.
+    Good,
+    /// It is not.
+    Bad,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +72,7 @@ impl Table {
             ranges: BTreeMap::new(),
             notes: Vec::new(),
             won: BTreeMap::new(),
+            tones: BTreeMap::new(),
         }
     }
 
@@ -108,6 +120,11 @@ impl Table {
 
     /// For a terminal: headings broken into lines, so that nine columns fit a screen.
     pub fn text(&self) -> String {
+        self.in_ink(Ink::new(false))
+    }
+
+    fn in_ink(&self, ink: Ink) -> String {
+        let plain = |_: usize, cell: &str| cell.to_owned();
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let headings: Vec<Vec<String>> =
             self.columns.iter().zip(&widths).map(|(c, &w)| wrap(&c.heading, w)).collect();
@@ -118,15 +135,20 @@ impl Table {
             let cells = headings.iter().map(|lines| {
                 (line + lines.len()).checked_sub(height).map_or("", |at| lines[at].as_str())
             });
-            self.line(&mut text, cells, &widths);
+            self.line(&mut text, cells, &widths, &plain);
         }
         let rules: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
-        self.line(&mut text, rules.iter().map(String::as_str), &widths);
-        for row in &self.rows {
+        self.line(&mut text, rules.iter().map(String::as_str), &widths, &plain);
+        for (number, row) in self.rows.iter().enumerate() {
+            let paint = |column: usize, cell: &str| match self.tones.get(&(number, column)) {
+                Some(Tone::Good) => ink.green(cell),
+                Some(Tone::Bad) => ink.red(cell),
+                None => cell.to_owned(),
+            };
             let height = row.iter().map(|cell| cell.lines().count()).max().unwrap_or(0);
             for line in 0..height {
                 let cells = row.iter().map(|cell| cell.lines().nth(line).unwrap_or(""));
-                self.line(&mut text, cells, &widths);
+                self.line(&mut text, cells, &widths, &paint);
             }
         }
         text
@@ -176,7 +198,7 @@ impl Table {
     /// For a terminal, with its title above and its notes below.
     pub(super) fn text_section(&self, ink: Ink) -> String {
         let notes = self.notes.iter().map(|note| format!("  {}\n", ink.dim(note)));
-        format!("\n{}\n\n{}{}", ink.bold(&self.title), self.text(), notes.collect::<String>())
+        format!("\n{}\n\n{}{}", ink.bold(&self.title), self.in_ink(ink), notes.collect::<String>())
     }
 
     /// For Markdown, with its title above and its notes below.
@@ -197,11 +219,24 @@ impl Table {
         cells.chain(words).max().unwrap_or(0)
     }
 
-    fn line<'a>(&self, text: &mut String, cells: impl Iterator<Item = &'a str>, widths: &[usize]) {
+    /// One line of cells, each of which `paint` may colour; it is told the column.
+    fn line<'a>(
+        &self,
+        text: &mut String,
+        cells: impl Iterator<Item = &'a str>,
+        widths: &[usize],
+        paint: &dyn Fn(usize, &str) -> String,
+    ) {
         let cells: Vec<String> = cells
             .zip(widths)
             .zip(&self.columns)
-            .map(|((cell, &width), column)| pad(&printable::line(cell), width, column.align))
+            .enumerate()
+            .map(|(at, ((cell, &width), column))| {
+                let cell = printable::line(cell);
+                let padded = pad(&cell, width, column.align);
+                // Not the blanks beside it: they end a line, and are taken off there.
+                if cell.is_empty() { padded } else { padded.replacen(&*cell, &paint(at, &cell), 1) }
+            })
             .collect();
         text.push_str("  ");
         text.push_str(cells.join("  ").trim_end());
@@ -284,6 +319,19 @@ mod tests {
             table.markdown().lines().nth(2),
             Some("| ours 1.0, rust 1.95 | 4.405<br><sub>4.1–4.9</sub> |   1 |")
         );
+    }
+
+    #[test]
+    fn colours_move_no_column() {
+        let mut table = sample();
+        let plain = table.text();
+        table.tones = BTreeMap::from([((0, 1), Tone::Bad), ((1, 2), Tone::Good)]);
+        assert_eq!(table.text(), plain, "a text without colours has none");
+        let coloured = table.in_ink(Ink::new(true));
+        assert!(coloured.contains("ours 1.0        \x1b[31m4.405\x1b[0m   1\n"), "{coloured}");
+        assert!(coloured.ends_with("  12,345.678  \x1b[32m10\x1b[0m\n"), "{coloured}");
+        let codes = ["\x1b[31m", "\x1b[32m", "\x1b[0m"];
+        assert_eq!(codes.iter().fold(coloured, |text, code| text.replace(code, "")), plain);
     }
 
     #[test]

@@ -19,16 +19,16 @@ pub fn median(values: &[f64]) -> f64 {
     of_sorted(&sorted)
 }
 
-/// The least of the values, the end of their first quarter, the median, the end of the third quarter,
-/// and the most; between two values, in proportion.
+/// The values below which these shares of all lie, of 0 (the least) to 1 (the most); between two values,
+/// in proportion.
 ///
 /// # Panics
-/// As [`median`].
-pub fn quartiles(values: &[f64]) -> [f64; 5] {
-    assert!(!values.is_empty(), "nothing has no quartiles");
+/// As [`median`]; and where a share is less than 0 or more than 1.
+pub fn percentiles<const N: usize>(values: &[f64], shares: [f64; N]) -> [f64; N] {
+    assert!(!values.is_empty(), "nothing has no percentiles");
     let mut sorted = values.to_vec();
     sort(&mut sorted);
-    [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| {
+    shares.map(|share| {
         let place = share * (sorted.len() - 1) as f64;
         let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
         below + (above - below) * place.fract()
@@ -73,7 +73,7 @@ pub fn estimate(values: &[f64], random: &mut Random) -> Estimate {
 fn bootstrap(values: &[f64], resamples: usize, random: &mut Random) -> Estimate {
     let mut draw = Draw::new(values);
     let median = of_sorted(&draw.sorted);
-    percentiles(median, (0..resamples).map(|_| draw.median(random)).collect())
+    interval(median, (0..resamples).map(|_| draw.median(random)).collect())
 }
 
 /// How many times the median of `old` the median of `new` is, and that ratio's 95% interval: both
@@ -91,7 +91,7 @@ fn ratio_of(old: &[f64], new: &[f64], draws: usize, random: &mut Random) -> Opti
     let median = of_sorted(&new.sorted) / of_sorted(&old.sorted);
     let ratios: Vec<f64> = (0..draws).map(|_| new.median(random) / old.median(random)).collect();
     let divided = median.is_finite() && ratios.iter().all(|ratio| ratio.is_finite());
-    divided.then(|| percentiles(median, ratios))
+    divided.then(|| interval(median, ratios))
 }
 
 /// Values to draw from, with replacement.
@@ -119,7 +119,7 @@ impl Draw {
 }
 
 /// Cuts 2.5% off each end of what the draws came to.
-fn percentiles(median: f64, mut drawn: Vec<f64>) -> Estimate {
+fn interval(median: f64, mut drawn: Vec<f64>) -> Estimate {
     sort(&mut drawn);
     let cut = drawn.len() / 40;
     // With very few samples the cut can fall on the far side of the median itself.
@@ -164,10 +164,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_part_the_samples() {
-        assert_eq!(quartiles(&[5.0, 1.0, 4.0, 2.0, 3.0]), [1.0, 2.0, 3.0, 4.0, 5.0]);
-        assert_eq!(quartiles(&[1.0, 2.0]), [1.0, 1.25, 1.5, 1.75, 2.0]);
-        assert_eq!(quartiles(&[7.0]), [7.0; 5]);
+    fn percentiles_part_the_samples() {
+        const SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+        assert_eq!(percentiles(&[5.0, 1.0, 4.0, 2.0, 3.0], SHARES), [1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(percentiles(&[1.0, 2.0], SHARES), [1.0, 1.25, 1.5, 1.75, 2.0]);
+        assert_eq!(percentiles(&[7.0], SHARES), [7.0; 5]);
+        let hundred: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        assert_eq!(percentiles(&hundred, [0.05, 0.95]), [5.0, 95.0]);
     }
 
     #[test]

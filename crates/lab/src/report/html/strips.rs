@@ -48,7 +48,7 @@ pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Mark
 
 fn row(scale: Scale, top: usize, strip: &Strip<'_>) -> Markup {
     let at = |value| percent(scale.at(value));
-    let [_, low, middle, high, _] = stats::quartiles(&strip.m.samples);
+    let [low, middle, high] = stats::percentiles(&strip.m.samples, [0.25, 0.5, 0.75]);
     // A dot is a line of no length with round ends; those of one value stand one below the other.
     let dot = |(number, value): (usize, &f64)| {
         format!("M{:.0} {}h0", 1000.0 * scale.at(*value), 6 + 4 * (number % 3))
@@ -68,24 +68,31 @@ fn row(scale: Scale, top: usize, strip: &Strip<'_>) -> Markup {
     }
 }
 
+/// The percentiles of the table.
+const SHARES: [f64; 7] = [0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0];
+
 /// Where the samples lie, a row for each unit.
 pub(super) fn table(all: &[Strip<'_>]) -> Table {
     let mut table = Table::new("")
         .left(["Unit"])
-        .right(["Least", "25%", "Median", "75%", "Most", "From", "To", "Samples"]);
+        .right(["Least", "5%", "25%", "Median", "75%", "95%", "Most", "From", "To", "Samples"]);
     for Strip { label, m, .. } in all {
         let bound = |end: Option<f64>| {
             end.filter(|_| !m.is_rough()).map_or_else(|| "–".to_owned(), |end| m.show(end))
         };
         let mut row = vec![label.clone()];
         match m.samples.len() {
-            0..FEW => row.extend(["–", "–", &m.shown(), "–", "–"].map(str::to_owned)),
-            _ => row.extend(stats::quartiles(&m.samples).map(|value| m.show(value))),
+            0..FEW => row.extend(["–", "–", "–", &m.shown(), "–", "–", "–"].map(str::to_owned)),
+            _ => row.extend(stats::percentiles(&m.samples, SHARES).map(|value| m.show(value))),
         }
         row.extend([bound(m.ci_low), bound(m.ci_high), m.samples.len().to_string()]);
         table.rows.push(row);
     }
     let mut table = table.without_empty();
-    table.notes.push("From and to: the 95% interval of the median.".into());
+    table.notes.push(
+        "5% of the samples lie below the value under 5%, and so on; between two samples, in \
+         proportion. From and to: the 95% interval of the median."
+            .into(),
+    );
     table
 }
