@@ -121,6 +121,11 @@ fn threads_that_spin_are_interrupted() {
 }
 
 #[test]
+fn alternate_stacks_are_those_of_threads() {
+    compare_c("alternate.c");
+}
+
+#[test]
 fn signals_are_not_lost_with_threads_that_end() {
     compare_c("storm.c");
 }

@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 
 use libc::{siginfo_t, ucontext_t};
 
-use crate::signal::deliver;
 use crate::signal::set::OURS;
+use crate::signal::{alternate, deliver};
 use crate::thread::{ends_anywhere, record, test_cancel};
 
 /// Where the code lies in which no handler is called.
@@ -135,6 +135,6 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut
     }
     // The thread may be on another carrier than before. What the kernel puts in force when this returns must
     // be that carrier's.
-    // SAFETY: room for the answer.
-    unsafe { libc::sigaltstack(ptr::null(), &raw mut (*context).uc_stack) };
+    // SAFETY: what the kernel has saved, of which this is a part.
+    unsafe { (*context).uc_stack = alternate::kernels() };
 }

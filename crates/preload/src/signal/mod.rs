@@ -16,6 +16,7 @@
 //! Faults (`SIGSEGV` and its kin) come to the carrier in the middle of the fiber that has caused them, and are
 //! handled there, by the kernel's means.
 
+mod alternate;
 mod carrier;
 mod deliver;
 mod dispatcher;

@@ -34,6 +34,17 @@ pub(crate) const ENDED: u32 = 2;
 /// A bit of [`Record::state`]: a join waits for it.
 pub(crate) const AWAITED: u32 = 4;
 
+/// No alternate stack.
+pub(crate) const NO_STACK: libc::stack_t =
+    libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+
+/// An alternate stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alternate(pub(crate) libc::stack_t);
+
+// SAFETY: plain data: what a thread has set, to be told to it.
+unsafe impl Send for Alternate {}
+
 /// What is kept for a hosted thread, on its stack; for the first one, in [`MAIN`].
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -52,6 +63,8 @@ pub(crate) struct Record {
     pub(crate) awaited: AtomicU64,
     /// What it waited for when a signal ended the wait: a `Reason`; 0 if none did.
     pub(crate) interrupted: AtomicU8,
+    /// The alternate stack for handlers that it has set.
+    pub(crate) alternate: Lock<Alternate>,
 }
 
 /// Whether a thread was cancelled, and whether that can take effect.
@@ -94,6 +107,7 @@ impl Record {
             pending: Queue::new(),
             awaited: AtomicU64::new(0),
             interrupted: AtomicU8::new(0),
+            alternate: Lock::new(Alternate(NO_STACK)),
         }
     }
 }
