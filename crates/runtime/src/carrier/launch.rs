@@ -6,7 +6,7 @@
 //! thread begins or ends, the lock stays taken in the child, and threads of std's hang there. So in the
 //! child of a fork, threads are libc's alone: std does not know their names, nor report their overflows.
 //!
-//! Nor are carriers that are [added](launch_bare) threads of std's. A fiber with a name takes that lock, too, and
+//! Nor are carriers that are added (`launch_bare`) threads of std's. A fiber with a name takes that lock, too, and
 //! asks for memory meanwhile; where the program's allocator makes it wait, it is queued with the lock, maybe
 //! behind a fiber that keeps its carrier. A carrier that is added to run it must not wait for the lock first.
 
