@@ -1,10 +1,11 @@
-//! Vectors in memory mapped for them alone, for reports.
+//! Vectors in memory mapped for them alone, for what must not call the program's allocator.
 //!
-//! A report says why a program hangs. The cause may be its allocator: a fiber waits while it holds
-//! the allocator's lock, or the allocator has a bug. So reports use memory from neither the
-//! global allocator nor malloc. It grows as a `Vec` does; if the kernel refuses more, a
-//! report is truncated.
+//! A fiber may wait, be woken and go on within the allocator, for one of its locks or in a short sleep. What
+//! the scheduler does on its way there and back would enter the allocator a second time. And a report says why
+//! a program hangs: the cause may be its allocator. So both use memory from neither the global
+//! allocator nor malloc. It grows as a `Vec` does; if the kernel refuses more, a report is truncated.
 
+use std::alloc::Layout;
 use std::fmt;
 use std::mem::{align_of, size_of};
 use std::ops::{Deref, DerefMut};
@@ -65,6 +66,21 @@ impl<T: Copy> Mapped<T> {
         self.extend(&[value])
     }
 
+    /// Adds an element at the end. Where the kernel has no memory for it, the process ends, as where an
+    /// allocation fails.
+    pub fn push_or_abort(&mut self, value: T) {
+        if !self.push(value) {
+            std::alloc::handle_alloc_error(Layout::new::<T>());
+        }
+    }
+
+    /// Removes the last element, and returns it.
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.last().copied()?;
+        self.len -= 1;
+        Some(last)
+    }
+
     /// Adds elements at the end; returns whether there was room for them.
     pub fn extend(&mut self, values: &[T]) -> bool {
         if !self.reserve(values.len()) {
@@ -78,6 +94,11 @@ impl<T: Copy> Mapped<T> {
         }
         self.len += values.len();
         true
+    }
+
+    /// For how many elements there is room.
+    pub fn capacity(&self) -> usize {
+        self.bytes / size_of::<T>()
     }
 
     /// Removes all elements but the first `len`.
@@ -163,6 +184,9 @@ mod tests {
         numbers[9] = 77;
         numbers.truncate(10);
         assert_eq!(numbers.last(), Some(&77));
+        numbers.push_or_abort(78);
+        assert_eq!((numbers.pop(), numbers.len()), (Some(78), 10));
+        assert_eq!(Mapped::<u64>::new().pop(), None);
         assert!(!numbers.reserve(usize::MAX) && !numbers.reserve(usize::MAX / 16));
         assert_eq!(numbers.len(), 10);
     }

@@ -260,15 +260,3 @@ fn a_panic_in_the_middle_loses_no_timer() {
     wheel.expire(9, |n| fired.push(n));
     assert_eq!(fired, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }
-
-#[test]
-fn payloads_left_behind_are_dropped() {
-    let payload = std::rc::Rc::new(());
-    let mut wheel = Wheel::new(0);
-    let key = wheel.insert(1, payload.clone());
-    wheel.insert(1 << 40, payload.clone());
-    drop(wheel.remove(key));
-    assert_eq!(std::rc::Rc::strong_count(&payload), 2);
-    drop(wheel);
-    assert_eq!(std::rc::Rc::strong_count(&payload), 1);
-}

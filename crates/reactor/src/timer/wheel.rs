@@ -44,7 +44,7 @@
 
 use super::slot::{Blocks, Entry, Place, Slot};
 use super::table::Table;
-use std::collections::VecDeque;
+use carefree_ground::mapped::Mapped;
 use std::fmt;
 use std::num::NonZeroU64;
 
@@ -67,6 +67,7 @@ pub struct TimerKey {
 }
 
 /// One row of the timer table.
+#[derive(Clone, Copy)]
 struct Timer<T> {
     /// The number of the row's insertion; `None` in a free row.
     serial: Option<NonZeroU64>,
@@ -77,7 +78,8 @@ struct Timer<T> {
     payload: Option<T>,
 }
 
-/// A timer that is due and was taken out of its slot, but not yet passed to the caller.
+/// A timer that is due and was taken out of its slot.
+#[derive(Clone, Copy)]
 struct Due<T> {
     deadline: u64,
     serial: NonZeroU64,
@@ -91,7 +93,8 @@ struct Due<T> {
 /// ([`clock::now`](crate::clock::now) for carriers).
 ///
 /// It takes 45 bytes for each timer with a payload of a pointer's size, plus 8 KiB. Memory is kept for
-/// reuse until [`Wheel::shrink`].
+/// reuse until [`Wheel::shrink`]. It comes from the kernel: once a wheel is made, nothing here calls the
+/// program's allocator.
 ///
 /// ```
 /// use carefree_reactor::Wheel;
@@ -108,7 +111,7 @@ struct Due<T> {
 /// assert_eq!(ready, ["egg"]);
 /// assert_eq!(wheel.next_deadline(), Some(3_000_000));
 /// ```
-pub struct Wheel<T> {
+pub struct Wheel<T: Copy> {
     /// The tick that the wheel has advanced to. Every slot before it is empty.
     tick: u64,
     /// Which slots of a level hold entries, one bit a slot.
@@ -120,15 +123,16 @@ pub struct Wheel<T> {
     timers: Table<Timer<T>>,
     /// Free rows of `timers`. A separate stack rather than a list through the rows: after a million
     /// timers have expired in random order, each step along such a list would be a cache miss.
-    free: Vec<u32>,
+    free: Mapped<u32>,
     /// The number of insertions so far.
     serial: u64,
-    /// Timers that `expire` has taken out and not passed on yet; empty between calls unless the
-    /// caller's closure panicked.
-    due: VecDeque<Due<T>>,
+    /// Timers that `expire` has taken out; of these, it has passed on as many as `passed` says. Empty between
+    /// calls unless the caller's closure panicked.
+    due: Mapped<Due<T>>,
+    passed: usize,
 }
 
-impl<T> Wheel<T> {
+impl<T: Copy> Wheel<T> {
     /// An empty wheel whose time is `now`. Deadlines before `now` are allowed; the value only saves
     /// the first entries some moves.
     pub fn new(now: u64) -> Self {
@@ -139,15 +143,16 @@ impl<T> Wheel<T> {
             slots: Box::new([Slot::EMPTY; LEVELS * SLOTS]),
             blocks: Blocks::new(),
             timers: Table::new(),
-            free: Vec::new(),
+            free: Mapped::new(),
             serial: 0,
-            due: VecDeque::new(),
+            due: Mapped::new(),
+            passed: 0,
         }
     }
 
     /// The number of timers not yet expired or removed.
     pub fn len(&self) -> usize {
-        self.timers.len() - self.free.len() + self.due.len()
+        self.timers.len() - self.free.len() + self.due.len() - self.passed
     }
 
     /// Whether no timer is left.
@@ -188,7 +193,7 @@ impl<T> Wheel<T> {
         }
         timer.serial = None;
         let (deadline, place, payload) = (timer.deadline, timer.place, timer.payload.take());
-        self.free.push(key.index);
+        self.free.push_or_abort(key.index);
 
         let (level, number) = self.slot_of(deadline);
         let slot = &mut self.slots[level * SLOTS + number];
@@ -208,7 +213,7 @@ impl<T> Wheel<T> {
     /// [`expire`](Wheel::expire) at this time either fires a timer or corrects the value, so a removed
     /// timer wakes a sleeper unnecessarily at most once.
     pub fn next_deadline(&self) -> Option<u64> {
-        if let Some(due) = self.due.front() {
+        if let Some(due) = self.due.get(self.passed) {
             return Some(due.deadline);
         }
         let (level, number) = self.first_slot()?;
@@ -229,10 +234,13 @@ impl<T> Wheel<T> {
         let new = self.tick.max(now >> TICK);
         let mut fired = 0;
         loop {
-            while let Some(due) = self.due.pop_front() {
+            while let Some(&due) = self.due.get(self.passed) {
+                self.passed += 1;
                 fired += 1;
                 fire(due.payload);
             }
+            self.due.truncate(0);
+            self.passed = 0;
             let Some((level, number)) = self.first_slot() else {
                 break;
             };
@@ -259,8 +267,8 @@ impl<T> Wheel<T> {
         if self.is_empty() {
             self.blocks = Blocks::new();
             self.timers = Table::new();
-            self.free = Vec::new();
-            self.due = VecDeque::new();
+            self.free = Mapped::new();
+            self.due = Mapped::new();
         }
     }
 
@@ -287,12 +295,12 @@ impl<T> Wheel<T> {
                 }
                 let timer = &mut self.timers[index];
                 if let (Some(serial), Some(payload)) = (timer.serial.take(), timer.payload.take()) {
-                    self.free.push(index);
-                    self.due.push_back(Due { deadline, serial, payload });
+                    self.free.push_or_abort(index);
+                    self.due.push_or_abort(Due { deadline, serial, payload });
                 }
             }
         }
-        self.due.make_contiguous().sort_unstable_by_key(|due| (due.deadline, due.serial));
+        self.due.sort_unstable_by_key(|due| (due.deadline, due.serial));
     }
 
     /// Puts an entry into the slot that it belongs to.
@@ -321,7 +329,7 @@ impl<T> Wheel<T> {
     }
 }
 
-impl<T> fmt::Debug for Wheel<T> {
+impl<T: Copy> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wheel")
             .field("len", &self.len())

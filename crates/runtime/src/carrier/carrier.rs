@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 
 use carefree_context::arch::ThreadContext;
 use carefree_ground::lock::Lock;
+use carefree_ground::mapped::Mapped;
 use carefree_reactor::{Op, TimerKey, Unsupported};
 
 use crate::carrier::bucket::Held;
@@ -27,9 +28,10 @@ use crate::carrier::queue::Queue;
 use crate::carrier::table::Table;
 use crate::carrier::timers::Shard;
 use crate::fiber::current::{current_fiber, try_current, without_parking};
-use crate::fiber::furnish;
+use crate::fiber::furnish::{self, Furnished};
 use crate::fiber::header::{FiberRef, Kind};
-use crate::fiber::registry;
+use crate::fiber::names;
+use crate::fiber::registry::{self, Remains};
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::episode::Ticket;
 use crate::protocol::injector::Injector;
@@ -196,11 +198,25 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
-/// Free headers and stacks that a carrier keeps for its next fibers.
+/// What a carrier keeps: for its next fibers, and of ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) headers: registry::Local,
     pub(crate) stacks: furnish::Local,
+    /// Names that are to be freed in the carrier's own context.
+    pub(crate) ended: names::Ended,
+    /// Where waits go whose deadlines have passed, when they are looked for; empty otherwise.
+    pub(crate) due: Mapped<(FiberRef, Ticket)>,
+}
+
+impl Local {
+    /// Takes back a fiber's header that was cleared, and the stack that was pinned in it.
+    fn take_back(&mut self, fiber: FiberRef, pinned: Option<Furnished>) {
+        if let Some(pinned) = pinned {
+            self.stacks.put(pinned);
+        }
+        self.headers.put(fiber);
+    }
 }
 
 thread_local! {
@@ -278,19 +294,16 @@ pub(crate) fn release(fiber: FiberRef) {
     }
 }
 
-/// Takes back a header to which no counted reference is left.
+/// Takes back a header to which no counted reference is left, and frees the fiber's names.
 pub(crate) fn recycle(fiber: FiberRef) {
-    let pinned = registry::clear(fiber);
+    let Remains { names, pinned } = registry::clear(fiber);
+    drop(names);
     match here().filter(|_| fiber.kind.get() == Kind::Fiber) {
-        Some(carrier) => carrier.with_local(|local| {
-            if let Some(pinned) = pinned {
-                local.stacks.put(pinned);
-            }
-            local.headers.put(fiber);
-        }),
+        Some(carrier) => carrier.with_local(|local| local.take_back(fiber, pinned)),
         None => {
             if let Some(pinned) = pinned {
-                without_parking(|| furnish::put(pinned));
+                furnish::put(pinned);
+                without_parking(furnish::strip_surplus);
             }
             registry::put(fiber);
         }
@@ -357,6 +370,18 @@ impl Carrier {
             self.local_in_use.set(false);
             result
         })
+    }
+
+    /// [`recycle`] for the fiber that has just left its stack here. The calling fiber may be within the
+    /// program's allocator, waiting for one of its locks, so nothing here calls that.
+    pub(crate) fn recycle_ended(&self, fiber: FiberRef) {
+        let Remains { names, pinned } = registry::clear(fiber);
+        self.with_local(|local| {
+            local.take_back(fiber, pinned);
+            if let Some(names) = names {
+                local.ended.push(names);
+            }
+        });
     }
 
     /// The thread pointer that the carrier's own context runs under.

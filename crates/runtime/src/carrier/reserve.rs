@@ -48,7 +48,7 @@ impl Carrier {
         let recalled = loop {
             // SAFETY: this is the carrier's own context.
             unsafe { self.poll() };
-            self.hear_calls();
+            self.tidy();
             if !runtime.sleepers.is_in_reserve(self.index) {
                 break true;
             }

@@ -2,6 +2,7 @@
 //! threads have submitted, steals, and sleeps.
 
 use std::hint;
+use std::mem;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -18,9 +19,13 @@ use crate::carrier::policy::{
 };
 use crate::carrier::wake::wake_timed_out;
 use crate::fiber::current::set_current;
+use crate::fiber::furnish;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
 use crate::protocol::parcel::Answer;
+
+/// For how many waits whose deadlines have passed a carrier keeps memory.
+const DUE: usize = 1024;
 
 /// How often a carrier looks for an answer before it gives up the processor between two looks.
 const SPINS: u32 = 100;
@@ -39,7 +44,7 @@ impl Carrier {
         for visit in 0u64.. {
             // Where the order is drawn, each fiber comes back here, and this context chooses the next.
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
-            self.hear_calls();
+            self.tidy();
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
             unsafe { self.poll() };
@@ -140,7 +145,7 @@ impl Carrier {
         // Whether a whole doze went by, and brought nothing.
         let mut is_calm = false;
         loop {
-            self.hear_calls();
+            self.tidy();
             self.fire_timers();
             // SAFETY: this is the carrier's own context.
             unsafe { self.poll() };
@@ -180,8 +185,13 @@ impl Carrier {
         }
     }
 
-    /// Gives back the stacks kept for the next fibers, if they have been [called in](calls).
-    pub(crate) fn hear_calls(&self) {
+    /// Frees what ended fibers have left: here, for the carrier's own context is never within the program's
+    /// allocator. Gives back the stacks kept for the next fibers, if they have been [called in](calls).
+    pub(crate) fn tidy(&self) {
+        let ended =
+            self.with_local(|local| (!local.ended.is_empty()).then(|| mem::take(&mut local.ended)));
+        drop(ended);
+        furnish::strip_surplus();
         let calls = calls::made();
         if self.calls_heard.load(Ordering::Relaxed) != calls {
             self.with_local(|local| local.stacks.clear());
@@ -334,12 +344,17 @@ impl Carrier {
         }
         let now =
             self.time.as_ref().map_or_else(carefree_reactor::clock::now, |time| time.clock.now());
-        let mut due = Vec::new();
+        let mut due = self.with_local(|local| mem::take(&mut local.due));
         for carrier in carriers {
             carrier.shard.expire(now, &mut due, &runtime.timed);
         }
-        for (fiber, ticket) in due {
+        for &(fiber, ticket) in &*due {
             wake_timed_out(fiber, ticket);
+        }
+        due.truncate(0);
+        // (More than a few are not worth their memory until the next time.)
+        if due.capacity() <= DUE {
+            self.with_local(|local| local.due = due);
         }
     }
 }

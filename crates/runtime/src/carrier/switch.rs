@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use carefree_context::arch::{self, ThreadContext};
 
-use crate::carrier::carrier::{Carrier, Next, assign, count, of, release};
+use crate::carrier::carrier::{Carrier, Next, assign, count, of};
 use crate::carrier::policy::YIELDED;
 use crate::fiber::current::{current_fiber, set_current, without_parking};
 use crate::fiber::furnish::Furnished;
@@ -170,7 +170,8 @@ impl Carrier {
     fn bury(&self, fiber: FiberRef) {
         // SAFETY: the fiber has left its stack for good, and nothing else accesses its context.
         unsafe { (*fiber.context.get()).forget() };
-        // This runs on the stack of the fiber that was just entered, which must not park here.
+        // This runs on the stack of the fiber that was just entered, which must not park here, and may be within
+        // the program's allocator: nothing here calls that.
         without_parking(|| {
             pin::bury(fiber, |stack| {
                 // SAFETY: the ended fiber was the stack's one owner, and has left it.
@@ -179,7 +180,9 @@ impl Carrier {
             });
             count(&self.stats.ended);
             self.runtime().fiber_ended();
-            release(fiber);
+            if fiber.give_back() {
+                self.recycle_ended(fiber);
+            }
         });
     }
 }

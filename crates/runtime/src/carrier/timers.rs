@@ -17,6 +17,7 @@
 //! sets one looks for sleepers after its light fence, both stores before it: either the sleeper sees the
 //! timer, or the other sees the sleeper (see `Shared::sooner`).
 
+use carefree_ground::mapped::Mapped;
 use carefree_reactor::clock::NEVER;
 use carefree_reactor::{TimerKey, Wheel};
 
@@ -87,13 +88,13 @@ impl Shard {
 
     /// Moves the waits whose deadlines have passed to `due`, for the caller to end them: that is done
     /// without the lock. Where there is no timer any more, takes the carrier out of `timed`.
-    pub(crate) fn expire(&self, now: u64, due: &mut Vec<(FiberRef, Ticket)>, timed: &Set) {
+    pub(crate) fn expire(&self, now: u64, due: &mut Mapped<(FiberRef, Ticket)>, timed: &Set) {
         let next = self.next();
         if next > now && next != NEVER {
             return;
         }
         let mut timers = self.timers.lock();
-        timers.wheel.expire(now, |wait| due.push(wait));
+        timers.wheel.expire(now, |wait| due.push_or_abort(wait));
         self.next.store(timers.wheel.next_deadline().unwrap_or(NEVER), Ordering::Relaxed);
         if timers.listed && timers.wheel.is_empty() {
             timers.listed = false;
@@ -137,7 +138,7 @@ mod model {
             let looking = {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
-                    shared.shard.expire(4, &mut Vec::new(), &shared.timed);
+                    shared.shard.expire(4, &mut Mapped::new(), &shared.timed);
                 })
             };
             shared.shard.insert(7, fiber, ticket, &shared.timed);
@@ -169,7 +170,7 @@ mod tests {
             shard.insert(deadline, fiber, fiber.episode.begin(0), &runtime.timed).0
         };
         let look = |now| {
-            let mut due = Vec::new();
+            let mut due = Mapped::new();
             let look = |c: &crate::carrier::carrier::Carrier| {
                 c.shard.expire(now, &mut due, &runtime.timed);
             };

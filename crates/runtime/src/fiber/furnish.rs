@@ -19,17 +19,23 @@
 //! stays furnished between two fibers: on its carrier, or in a pool of the process. It is stripped, and
 //! its memory given back, only if the pool has more than enough, or if there is no memory for another
 //! stack (`process::shortage`).
+//!
+//! A fiber's end is settled by the fiber that runs next, which may be within the program's allocator, where it
+//! has waited for a lock. So a stack is put back without a call of the allocator: a carrier's list never grows,
+//! the pool's lists have their memory from the kernel, and what the pool has too many of is
+//! [stripped](strip_surplus) elsewhere.
 
 use std::io;
 use std::mem;
 use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use carefree_context::arch;
 use carefree_context::stack::{Stack, StackPool, StackSize, default_idle_bytes};
 use carefree_context::tls::{self, Block};
 use carefree_ground::lock::Lock;
+use carefree_ground::mapped::Mapped;
 use once_cell::race::OnceNonZeroUsize;
 
 use crate::fiber::size;
@@ -231,16 +237,47 @@ pub(crate) unsafe fn hosted_by(layout: &tls::Layout, pthread: *mut u8) -> *mut u
     unsafe { (*below(layout.low_of(pthread))).hosted.load(Ordering::Acquire) }
 }
 
-/// The process's furnished stacks, by size.
+/// The process's furnished stacks, by size: each is owned by its place here.
 struct Pool {
-    idle: [Vec<Furnished>; StackSize::CLASSES],
+    idle: [Mapped<NonNull<FiberStack>>; StackSize::CLASSES],
 }
 
 impl Pool {
-    const EMPTY: Pool = Pool { idle: [const { Vec::new() }; StackSize::CLASSES] };
+    const EMPTY: Pool = Pool { idle: [const { Mapped::new() }; StackSize::CLASSES] };
+
+    fn put(&mut self, class: usize, stack: Furnished) {
+        let idle = &mut self.idle[class];
+        idle.push_or_abort(stack.0);
+        if idle.len() > watermark() {
+            SURPLUS.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&mut self, class: usize) -> Option<Furnished> {
+        self.idle[class].pop().map(Furnished)
+    }
+
+    /// Takes some of those that are too many: the oldest, for the youngest are in the cache.
+    fn take_surplus(&mut self, class: usize) -> [Option<Furnished>; BATCH] {
+        let idle = &mut self.idle[class];
+        let surplus = idle.len().saturating_sub(watermark()).min(BATCH);
+        let mut taken = [const { None }; BATCH];
+        for (stack, place) in idle[..surplus].iter().zip(&mut taken) {
+            *place = Some(Furnished(*stack));
+        }
+        idle.copy_within(surplus.., 0);
+        idle.truncate(idle.len() - surplus);
+        taken
+    }
 }
 
+// SAFETY: it owns the stacks, as a list of `Furnished` would, which may be sent to other threads.
+unsafe impl Send for Pool {}
+
 static POOL: Lock<Pool> = Lock::new(Pool::EMPTY);
+
+/// Whether the pool has more of some size than its watermark.
+static SURPLUS: AtomicBool = AtomicBool::new(false);
 
 /// Forgets the idle stacks: in the child of a fork. Each block has an id of libc's, which the child's fibers
 /// must not share with the parent's (see [`carefree_context::fork::renew`]). To change the ids, the child
@@ -265,11 +302,18 @@ fn watermark() -> usize {
 }
 
 /// Stacks that a carrier keeps for its next fibers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Local {
+    /// Never more than it had room for at first.
     idle: Vec<Furnished>,
     /// Stacks that are not furnished yet.
     bare: Vec<Stack>,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Local { idle: Vec::with_capacity(LOCAL), bare: Vec::new() }
+    }
 }
 
 impl Local {
@@ -319,7 +363,8 @@ impl Local {
         {
             let pooled = &mut POOL.lock().idle[size::default().class()];
             let rest = pooled.len().saturating_sub(BATCH);
-            self.idle.extend(pooled.drain(rest..));
+            self.idle.extend(pooled[rest..].iter().map(|stack| Furnished(*stack)));
+            pooled.truncate(rest);
         }
         if let Some(stack) = self.idle.pop() {
             return Ok(stack.reset());
@@ -332,16 +377,16 @@ impl Local {
         }
     }
 
-    /// Takes back the stack of a fiber that has ended.
+    /// Takes back the stack of a fiber that has ended. Calls no allocator.
     #[inline]
     pub(crate) fn put(&mut self, stack: Furnished) {
         if stack.size() != size::default() {
             return put(stack);
         }
-        self.idle.push(stack);
-        if self.idle.len() > LOCAL {
+        if self.idle.len() == LOCAL {
             self.spill();
         }
+        self.idle.push(stack);
     }
 
     #[cold]
@@ -369,7 +414,7 @@ fn take_pooled(
     size: StackSize,
     otherwise: impl FnOnce(io::Error) -> io::Result<Stack>,
 ) -> io::Result<Furnished> {
-    let pooled = POOL.lock().idle[size.class()].pop();
+    let pooled = POOL.lock().take(size.class());
     match pooled {
         Some(stack) => Ok(stack.reset()),
         None => Furnished::new(StackPool::global().acquire(size).or_else(otherwise)?),
@@ -380,25 +425,33 @@ fn take_pooled(
 pub(crate) fn strip_idle() {
     for class in 0..StackSize::CLASSES {
         let idle = mem::take(&mut POOL.lock().idle[class]);
-        idle.into_iter().for_each(Furnished::strip);
+        idle.iter().for_each(|stack| Furnished(*stack).strip());
     }
 }
 
-/// Takes back the stack of a fiber that has ended, for a caller that is not on a carrier.
+/// Takes back the stack of a fiber that has ended, for a caller that is not on a carrier. Calls no allocator.
 pub(crate) fn put(stack: Furnished) {
     put_many(stack.size(), std::iter::once(stack));
 }
 
 fn put_many(size: StackSize, stacks: impl Iterator<Item = Furnished>) {
-    let watermark = watermark();
-    let surplus = {
-        let idle = &mut POOL.lock().idle[size.class()];
-        idle.extend(stacks);
-        // The oldest are stripped: the youngest are in the cache.
-        let surplus = idle.len().saturating_sub(watermark);
-        idle.drain(..surplus).collect::<Vec<_>>()
-    };
-    for stack in surplus {
-        stack.strip();
+    let mut pool = POOL.lock();
+    stacks.for_each(|stack| pool.put(size.class(), stack));
+}
+
+/// Strips the stacks that the pool has too many of.
+#[inline]
+pub(crate) fn strip_surplus() {
+    if SURPLUS.load(Ordering::Relaxed) && SURPLUS.swap(false, Ordering::Relaxed) {
+        for class in 0..StackSize::CLASSES {
+            // (In a statement of its own: the lock is not to be held while a stack is stripped.)
+            loop {
+                let taken = POOL.lock().take_surplus(class);
+                if taken[0].is_none() {
+                    break;
+                }
+                taken.into_iter().flatten().for_each(Furnished::strip);
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A fiber's names: the one given by its `Builder`, the one that a kernel thread would have, and std's handle.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::OnceLock;
 use std::thread;
 
@@ -21,6 +22,39 @@ pub(crate) struct Names {
     pub(crate) standard: OnceLock<thread::Thread>,
     /// What std has prepared for the fiber, until that begins: see `standard`.
     pub(crate) prepared: Cell<Option<Prepared>>,
+    /// The next ones in the list of an [`Ended`].
+    next: Option<Box<Names>>,
+}
+
+/// Names of fibers that have ended, to be freed where the program's allocator may be called.
+#[derive(Default)]
+pub(crate) struct Ended(Option<Box<Names>>);
+
+impl Ended {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Keeps `names`. Calls no allocator.
+    pub(crate) fn push(&mut self, mut names: Box<Names>) {
+        names.next = self.0.take();
+        self.0 = Some(names);
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // One after the other: to drop the list as a whole would need a frame for each.
+        while let Some(mut first) = self.0.take() {
+            self.0 = first.next.take();
+        }
+    }
+}
+
+impl fmt::Debug for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Ended").finish_non_exhaustive()
+    }
 }
 
 impl Names {
@@ -30,6 +64,7 @@ impl Names {
             kernel: Lock::new(kernel),
             standard: OnceLock::new(),
             prepared: Cell::new(None),
+            next: None,
         }
     }
 

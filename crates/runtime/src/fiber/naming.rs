@@ -28,19 +28,19 @@ pub(crate) unsafe fn renew() {
 }
 
 impl Header {
-    /// Frees the names, when no counted reference is left.
-    pub(crate) fn drop_names(&self) {
+    /// Takes the names out, when no counted reference is left. To drop them calls the program's allocator.
+    pub(crate) fn take_names(&self) -> Option<Box<Names>> {
         let names = self.names.load(Ordering::Relaxed);
-        if !names.is_null() {
-            {
-                let _no_glances = self.glance().lock();
-                self.names.store(ptr::null_mut(), Ordering::Relaxed);
-            }
-            // SAFETY: `Names::given` or `ensure_names` has made it by a box. Users with a counted reference
-            // are gone. Others read names under the lock only: they were done before it was taken here, or
-            // find null after.
-            drop(unsafe { Box::from_raw(names) });
+        if names.is_null() {
+            return None;
         }
+        {
+            let _no_glances = self.glance().lock();
+            self.names.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        // SAFETY: `Names::given` or `ensure_names` has made it by a box. Users with a counted reference are gone.
+        // Others read names under the lock only: they were done before it was taken here, or find null after.
+        Some(unsafe { Box::from_raw(names) })
     }
 
     /// The header's lock among [`GLANCES`].

@@ -16,6 +16,7 @@ use carefree_ground::lock::Lock;
 use crate::fiber::bed;
 use crate::fiber::furnish::{self, Furnished};
 use crate::fiber::header::{ALIVE, FREE, FiberRef, Header, Kind};
+use crate::fiber::names::Names;
 use crate::fiber::pin;
 use crate::protocol::work;
 
@@ -227,15 +228,23 @@ fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
     Some(unsafe { &*slab })
 }
 
-/// Clears a header to which no counted reference is left. Returns the stack that was pinned in it.
-pub(crate) fn clear(fiber: FiberRef) -> Option<Furnished> {
+/// What is left of a fiber when its header is cleared.
+pub(crate) struct Remains {
+    pub(crate) names: Option<Box<Names>>,
+    /// The stack, if it was pinned.
+    pub(crate) pinned: Option<Furnished>,
+}
+
+/// Clears a header to which no counted reference is left. Calls no allocator.
+pub(crate) fn clear(fiber: FiberRef) -> Remains {
     fiber.run.store(FREE, Ordering::Relaxed);
-    fiber.drop_names();
+    let names = fiber.take_names();
     // SAFETY: the fiber has ended and left its stack in the header, from which it was taken just now.
-    pin::take(fiber).map(|pinned| unsafe {
+    let pinned = pin::take(fiber).map(|pinned| unsafe {
         furnish::unhost(pinned);
         Furnished::from_raw(pinned)
-    })
+    });
+    Remains { names, pinned }
 }
 
 /// Takes back a header that was [cleared](clear), for a caller that is not on a carrier.
