@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::mpsc;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -11,8 +12,9 @@ fn main() -> ExitCode {
         (Some("coroutine"), Some(rounds)) => coroutine(rounds),
         (Some("corosensei"), Some(rounds)) => corosensei(rounds),
         (Some("yield"), Some(rounds)) => yields(rounds),
+        (Some("hand-over"), Some(rounds)) => hand_over(rounds),
         _ => {
-            eprintln!("usage: instructions coroutine|corosensei|yield ROUNDS");
+            eprintln!("usage: instructions coroutine|corosensei|yield|hand-over ROUNDS");
             return ExitCode::from(2);
         }
     }
@@ -43,6 +45,25 @@ fn corosensei(rounds: u64) {
         coroutine.resume(black_box(round));
     }
     coroutine.resume(u64::MAX);
+}
+
+/// Two fibers send a ball to and fro, each waiting until it comes.
+fn hand_over(rounds: u64) {
+    carefree::run(move || {
+        let (there, serve) = mpsc::channel();
+        let (back, receive) = mpsc::channel();
+        let other = carefree::spawn(move || {
+            for ball in serve {
+                back.send(ball).expect("the first fiber receives");
+            }
+        });
+        for round in 0..black_box(rounds) {
+            there.send(round).expect("the other fiber receives");
+            assert_eq!(receive.recv(), Ok(round));
+        }
+        drop(there);
+        other.join().expect("a fiber panicked");
+    });
 }
 
 fn yields(rounds: u64) {

@@ -1,5 +1,6 @@
 //! A carrier for each fiber, which runs nothing else: a thread of loom's.
 
+use carefree_ground::mapped::Mapped;
 use carefree_reactor::{Op, TimerKey, Unsupported};
 use loom::sync::{Condvar, Mutex};
 
@@ -140,9 +141,9 @@ impl Carrier {
 
     /// All deadlines pass.
     pub(crate) fn fire(&self) {
-        let mut due = Vec::new();
+        let mut due = Mapped::new();
         self.shard.expire(u64::MAX - 1, &mut due, &self.timed);
-        for (fiber, ticket) in due {
+        for &(fiber, ticket) in &*due {
             wake_timed_out(fiber, ticket);
         }
     }
