@@ -46,21 +46,9 @@ local function round(units, switches, alive)
       end
     end)
   end
-  -- The second value is true if the coroutine waits, and nothing if it has ended.
-  for at = 1, units do
-    local well, waits = resume(all[at])
-    if waits == true then
-      made = made + 1
-    elseif not well then
-      failed(waits)
-    end
-  end
-  local created = luv.hrtime() - start
-  alive()
-  start = luv.hrtime()
-  -- Each waits as often as it has switches to make; the last turn takes it to its end.
-  for _ = 1, switches do
+  local function turn()
     for at = 1, units do
+      -- The second value is true if the coroutine waits, and nothing if it has ended.
       local well, waits = resume(all[at])
       if waits == true then
         made = made + 1
@@ -68,6 +56,14 @@ local function round(units, switches, alive)
         failed(waits)
       end
     end
+  end
+  turn()
+  local created = luv.hrtime() - start
+  alive()
+  start = luv.hrtime()
+  -- Each waits as often as it has switches to make; the last turn takes it to its end.
+  for _ = 1, switches do
+    turn()
   end
   return created, luv.hrtime() - start, made
 end

@@ -7,7 +7,7 @@
 //!     --most N               no crowd larger than N (a million unless told)
 //!     --count                also instructions and misses of caches, by valgrind's cachegrind (not
 //!                           over io_uring)
-//!     --check                ends with 1 if a row has no figure
+//!     --check                ends with 1 if a row has no figure, unless the machine has no io_uring
 //!
 //! Each figure is of a process of its own, with one carrier: the median of several for small crowds. Time
 //! is processor time of the whole process, which other programs disturb least. A row stops, and says
@@ -48,13 +48,14 @@ pub(crate) struct Curve {
     /// By cachegrind: instructions, misses of the first cache, and of the last.
     pub(crate) counts: Vec<(usize, [f64; 3])>,
     pub(crate) stopped: Option<String>,
+    /// Whether this machine cannot have such a row.
+    skipped: bool,
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [word, name, size] = &arguments[..]
-        && word == "crowd"
-    {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["crowd", name, size] = words[..] {
         return one(name, size);
     }
     let options = match options(arguments) {
@@ -74,14 +75,14 @@ fn main() -> ExitCode {
         true => json(&curves),
         false => table(&curves),
     }
-    if let Some(path) = &options.draw
-        && let Err(error) = std::fs::write(path, draw::picture(&curves))
-    {
+    let drawn =
+        options.draw.as_ref().map(|path| (path, std::fs::write(path, draw::picture(&curves))));
+    if let Some((path, Err(error))) = drawn {
         eprintln!("growth: {path}: {error}");
         return ExitCode::FAILURE;
     }
     let missed: Vec<&str> =
-        curves.iter().filter(|c| c.points.is_empty()).map(|c| c.row.name).collect();
+        curves.iter().filter(|c| c.points.is_empty() && !c.skipped).map(|c| c.row.name).collect();
     if options.check && !missed.is_empty() {
         eprintln!("growth: nothing was measured of: {}", missed.join(", "));
         return ExitCode::FAILURE;
@@ -162,7 +163,14 @@ fn command(words: &[&str], row: &Row, size: usize) -> Command {
 }
 
 fn measure(row: &'static Row, options: &Options) -> Curve {
-    let mut curve = Curve { row, points: Vec::new(), counts: Vec::new(), stopped: None };
+    let mut curve =
+        Curve { row, points: Vec::new(), counts: Vec::new(), stopped: None, skipped: false };
+    let platform = carefree::platform();
+    if row.reactor == Some("uring") && platform.reactor != Some(carefree::ReactorKind::Uring) {
+        curve.stopped = Some(format!("io_uring is not used here: {}", platform.reactor_reason));
+        curve.skipped = true;
+        return curve;
+    }
     let mut sizes = SIZES.to_vec();
     sizes.retain(|&size| size <= options.most);
     if let Some(room) = limit::descriptors().checked_div(row.descriptors) {

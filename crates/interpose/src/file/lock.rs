@@ -68,9 +68,10 @@ impl Closing {
 /// A lock on the open file `fd` may have been released.
 #[inline]
 pub(crate) fn changed(fd: c_int) {
-    if LOCKS.is_waited()
-        && let Ok(file) = FileId::of(fd)
-    {
+    if !LOCKS.is_waited() {
+        return;
+    }
+    if let Ok(file) = FileId::of(fd) {
         released(Some(file));
     }
 }

@@ -36,8 +36,9 @@
 //!
 //! # Nothing here allocates
 //!
-//! Nor does any other code that parks a fiber or makes one ready. The program's allocator may be what
-//! waits for a mutex, or unlocks one.
+//! Nor does any other code that parks a fiber, makes one ready or goes on in one. The program's allocator may be
+//! what waits for a mutex or a moment, or unlocks one. (An operation of the kernel's that is submitted may
+//! allocate: allocators do not read from sockets.)
 
 use crate::carrier::bucket::{Held, LOT, List, bucket, fence_after_lock, index};
 use crate::carrier::carrier;
