@@ -102,7 +102,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// What to measure; the first five unless named.
-    #[arg(value_name = "WORKLOAD", hide_possible_values = true, value_parser = named::<Workload, _>(Workload::ALL.map(Workload::name)))]
+    #[arg(value_name = "WORKLOAD", hide_possible_values = true, value_parser = named::<Workload>(Workload::ALL.map(Workload::name)))]
     pub(crate) workloads: Vec<Workload>,
 
     /// Runtimes to measure, as ruby or python@3.13 or go@all, or a variant, as ruby/yjit or
@@ -141,7 +141,7 @@ pub(crate) struct Bench {
     pub(crate) units: Option<u64>,
 
     /// Format of the report [default: by the name of --out, else text].
-    #[arg(long, value_name = "FORMAT", value_parser = named::<Format, _>(Format::ALL.map(Format::name)))]
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
     /// Write the report to a file instead of standard output.
@@ -270,7 +270,7 @@ pub(crate) struct Fetch {
     pub(crate) body: Option<u64>,
 
     /// How the answer is sent: with its length in the head, or in chunks [default: fixed].
-    #[arg(long, value_name = "ENCODING", value_parser = named::<Encoding, _>(Encoding::ALL.map(Encoding::name)))]
+    #[arg(long, value_name = "ENCODING", value_parser = named::<Encoding>(Encoding::ALL.map(Encoding::name)))]
     pub(crate) encoding: Option<Encoding>,
 
     /// Bytes a program reads at a time; 0 is the client's default, 1 reproduces byte-at-a-time
@@ -445,7 +445,7 @@ pub(crate) struct Chosen {
 pub(crate) struct Shown {
     /// Format; svg is for report alone, json for report and compare [default: by the name of --out,
     /// else text].
-    #[arg(long, value_name = "FORMAT", value_parser = named::<Format, _>(Format::ALL.map(Format::name)))]
+    #[arg(long, value_name = "FORMAT", value_parser = named::<Format>(Format::ALL.map(Format::name)))]
     pub(crate) format: Option<Format>,
 
     /// Write to a file instead of standard output.
@@ -490,7 +490,7 @@ fn label(text: &str) -> Result<String, String> {
 }
 
 /// A parser for values with these names.
-fn named<T, const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = T>
+fn named<T>(names: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = Unknown> + Clone + Send + Sync + 'static,
 {

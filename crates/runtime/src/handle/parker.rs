@@ -51,9 +51,11 @@ pub fn about_to_park(word: usize) -> bool {
 fn belongs(word: usize, handle: &thread::Thread) -> bool {
     /// No less than the bytes of that memory.
     const SHARED: usize = 64;
-    const _: () = assert!(size_of::<thread::Thread>() == size_of::<usize>());
-    // SAFETY: the two types have the same size, as is asserted above, and a handle is one pointer: any bits
-    // are a number.
+    // Before Rust 1.87 a handle was two words.
+    if size_of::<thread::Thread>() != size_of::<usize>() {
+        return false;
+    }
+    // SAFETY: the two types have the same size, and a handle is one pointer: any bits are a number.
     let shared = unsafe { mem::transmute_copy::<thread::Thread, usize>(handle) };
     word.wrapping_sub(shared) < SHARED
 }
