@@ -140,6 +140,24 @@ fn threads_are_told_the_stacks_they_asked_for() {
     compare_c("stacks.c");
 }
 
+/// A program may believe that a thread has left its stack when it has only said that it will. (On threads this
+/// goes well by chance.)
+#[test]
+fn threads_are_not_created_on_stacks_that_others_have_not_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("own_stack.c")]);
+    let Ok(compiled) = compiler.status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    for carriers in [1, 2] {
+        let output = run(&[program.as_os_str()], Some(carriers));
+        assert!(output.status.success() && output.stdout == b"done\n", "{carriers}: {output:?}");
+    }
+}
+
 #[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");

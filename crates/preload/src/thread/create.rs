@@ -11,13 +11,12 @@ use libc::{pthread_attr_t, pthread_t};
 use crate::start;
 use crate::thread::exempt;
 use crate::thread::frame::carefree_hosted_call;
+use crate::thread::own_stack;
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
 
 unsafe extern "C" {
     fn pthread_attr_getdetachstate(a: *const pthread_attr_t, detached: *mut c_int) -> c_int;
-    fn pthread_attr_getstack(a: *const pthread_attr_t, p: *mut *mut c_void, n: *mut usize)
-    -> c_int;
     fn pthread_attr_getschedpolicy(a: *const pthread_attr_t, policy: *mut c_int) -> c_int;
     fn pthread_attr_getinheritsched(a: *const pthread_attr_t, inherits: *mut c_int) -> c_int;
     fn pthread_attr_getaffinity_np(a: *const pthread_attr_t, n: usize, set: *mut c_void) -> c_int;
@@ -42,20 +41,19 @@ impl Asked {
             return Some(Asked { detached: false, usual_policy: false, stack: None });
         }
         let (mut detached, mut policy, mut inherits) = (0, 0, 0);
-        let (mut base, mut stack, mut size) = (std::ptr::null_mut(), 0usize, 0usize);
+        let mut size = 0usize;
         let mut processors = [0u64; 128];
         // SAFETY: as this function demands; there is room for the answers.
         let bound = unsafe {
             pthread_attr_getdetachstate(attributes, &raw mut detached);
             libc::pthread_attr_getstacksize(attributes, &raw mut size);
-            pthread_attr_getstack(attributes, &raw mut base, &raw mut stack);
             pthread_attr_getschedpolicy(attributes, &raw mut policy);
             pthread_attr_getinheritsched(attributes, &raw mut inherits);
             let bytes = size_of_val(&processors);
             pthread_attr_getaffinity_np(attributes, bytes, processors.as_mut_ptr().cast()) == 0
         };
-        // Without a stack of its own, libc computes its base from an end of 0.
-        let own_stack = !base.is_null() && (base as usize).wrapping_add(stack) != 0;
+        // SAFETY: as this function demands.
+        let own_stack = unsafe { own_stack::named_by(attributes) }.is_some();
         let realtime = inherits == PTHREAD_EXPLICIT_SCHED && policy != libc::SCHED_OTHER;
         // Without a set of its own, it has all processors.
         let bound = bound && processors[0] != 0 && processors.iter().any(|word| *word != u64::MAX);
@@ -87,7 +85,10 @@ pub(crate) unsafe fn create(
 ) -> Option<c_int> {
     let start = Start { function: function as usize, argument, c11: false };
     // SAFETY: as this function demands.
-    unsafe { create_hosted(thread, attributes, start) }
+    unsafe {
+        create_hosted(thread, attributes, start)
+            .or_else(|| own_stack::create(thread, attributes, function, argument))
+    }
 }
 
 /// # Safety

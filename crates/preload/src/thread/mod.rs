@@ -9,6 +9,7 @@ mod frame;
 mod identity;
 mod join;
 mod name;
+mod own_stack;
 pub(crate) mod policy;
 pub(crate) mod record;
 mod scheduling;
