@@ -24,6 +24,7 @@ static HOST: Host = Host {
     take_signal: signal::take,
     mask: signal::mask,
     suspend: signal::suspend,
+    wait_with_mask: signal::wait_with_mask,
 };
 
 /// The process whose threads cannot be fibers, because its first thread could not become one.

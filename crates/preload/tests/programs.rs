@@ -136,6 +136,11 @@ fn threads_wait_for_signals_and_for_their_cleanup() {
 }
 
 #[test]
+fn masks_hold_for_the_wait_that_they_are_given_for() {
+    compare_c("masks.c");
+}
+
+#[test]
 fn threads_are_told_the_stacks_they_asked_for() {
     compare_c("stacks.c");
 }

@@ -16,6 +16,9 @@ use crate::call::user::User;
 /// Computes the deadline of a call, or the `errno` of a wrong one.
 pub type Deadline<'a> = &'a mut dyn FnMut() -> Result<u64, c_int>;
 
+/// A wait, as it is told to wait or only to look.
+pub type Wait<'a> = &'a mut dyn FnMut(bool) -> Result<usize, c_int>;
+
 /// The functions of a host. Each `Option` is `None` where the thread is none of the host's.
 #[derive(Debug)]
 pub struct Host {
@@ -45,6 +48,9 @@ pub struct Host {
     pub mask: fn() -> u64,
     /// Waits until the calling hosted thread has called a handler of signals, with this mask or its own.
     pub suspend: fn(Option<u64>),
+    /// Calls a wait of the calling hosted thread with this mask of signals in force, again where it was
+    /// interrupted for nothing; `EINTR` if a handler has run. The wait is told whether it may wait.
+    pub wait_with_mask: fn(u64, Wait<'_>) -> Result<usize, c_int>,
     /// To be called by a hosted thread amid a call that waits on: handles signals, and cancels the thread if
     /// that may be done anywhere.
     pub handle_signals: unsafe extern "C-unwind" fn(),

@@ -8,7 +8,7 @@ use crate::call::answer::{Answer, answer};
 use crate::call::sys::{self, Number};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
-use crate::poll::mask::changes_signals;
+use crate::poll::mask::{changes_signals, wait_hosted};
 use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form};
@@ -72,11 +72,14 @@ interpose! {
         timeout: c_int,
         mask: User<sigset_t>,
     ) -> c_int, else raw_epoll_pwait {
+        let wait = |deadline| epoll_until(Form::Masked, epoll, events, most, deadline);
+        if let Some(waited) = wait_hosted(mask, || Ok(deadline_of_millis(timeout)), wait) {
+            return answer(waited) as c_int;
+        }
         if changes_signals(mask) {
             return offload(|| original(epoll, events, most, timeout, mask));
         }
-        let deadline = deadline_of_millis(timeout);
-        answer(epoll_until(Form::Masked, epoll, events, most, deadline)) as c_int
+        answer(wait(deadline_of_millis(timeout))) as c_int
     }
 }
 
@@ -89,10 +92,13 @@ interpose! {
         timeout: User<timespec>,
         mask: User<sigset_t>,
     ) -> c_int, else raw_epoll_pwait2 {
+        let wait = |deadline| epoll_until(Form::Precise, epoll, events, most, deadline);
+        if let Some(waited) = wait_hosted(mask, || deadline(timeout), wait) {
+            return answer(waited) as c_int;
+        }
         if changes_signals(mask) {
             return offload(|| original(epoll, events, most, timeout, mask));
         }
-        let wait = |deadline| epoll_until(Form::Precise, epoll, events, most, deadline);
         let waited = deadline(timeout).and_then(wait);
         answer(waited) as c_int
     }

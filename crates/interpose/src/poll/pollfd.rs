@@ -7,7 +7,7 @@ use libc::{nfds_t, pollfd, sigset_t, timespec};
 use crate::call::answer::{Answer, answer};
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
-use crate::poll::mask::changes_signals;
+use crate::poll::mask::{changes_signals, wait_hosted};
 use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{deadline, deadline_of_millis};
 use crate::wait::readiness::{self, Form};
@@ -45,10 +45,13 @@ interpose! {
         timeout: User<timespec>,
         mask: User<sigset_t>,
     ) -> c_int, else raw_ppoll {
+        let poll = |deadline| poll_until(Form::Masked, files, count, deadline);
+        if let Some(polled) = wait_hosted(mask, || deadline(timeout), poll) {
+            return answer(polled) as c_int;
+        }
         if changes_signals(mask) {
             return offload(|| original(files, count, timeout, mask));
         }
-        let poll = |deadline| poll_until(Form::Masked, files, count, deadline);
         let polled = deadline(timeout).and_then(poll);
         answer(polled) as c_int
     }

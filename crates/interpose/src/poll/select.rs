@@ -11,7 +11,7 @@ use crate::call::answer::{Answer, answer, set_errno};
 use crate::call::memory;
 use crate::call::uninterrupted::offload;
 use crate::call::user::User;
-use crate::poll::mask::changes_signals;
+use crate::poll::mask::{changes_signals, wait_hosted};
 use crate::poll::several::{Wanted, Woken, left, nothing_yet, park};
 use crate::time::duration::{self, deadline};
 use crate::wait::readiness::{self, Form};
@@ -84,11 +84,14 @@ interpose! {
         timeout: User<timespec>,
         mask: User<sigset_t>,
     ) -> c_int, else raw_pselect {
+        let select =
+            |deadline| select_until(Form::Masked, count, [read, write, except], deadline);
+        if let Some(selected) = wait_hosted(mask, || deadline(timeout), select) {
+            return answer(selected) as c_int;
+        }
         if changes_signals(mask) {
             return offload(|| original(count, read, write, except, timeout, mask));
         }
-        let select =
-            |deadline| select_until(Form::Masked, count, [read, write, except], deadline);
         let selected = deadline(timeout).and_then(select);
         answer(selected) as c_int
     }

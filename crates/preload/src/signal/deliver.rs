@@ -40,6 +40,9 @@ pub(crate) unsafe extern "C-unwind" fn amid_call() {
 /// [`handle`], with what the kernel has saved of the thread where a signal has interrupted it.
 pub(crate) fn handle_all(record: &Record, context: Option<*mut c_void>) -> Handled {
     let mut handled = Handled::default();
+    if record.holds.load(Ordering::Relaxed) {
+        return handled;
+    }
     while let Some(info) = record.pending.take(!record.mask.load(Ordering::SeqCst)) {
         let signal = info.si_signo;
         let action = action(signal);

@@ -33,4 +33,4 @@ pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use kill::send;
 pub(crate) use mask::{change, for_child, mask, note_fork};
 pub(crate) use set::number;
-pub(crate) use wait::{suspend, take};
+pub(crate) use wait::{suspend, take, wait_with_mask};

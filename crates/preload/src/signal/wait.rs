@@ -8,8 +8,8 @@ use carefree_runtime::wait::{self, Until};
 use libc::siginfo_t;
 
 use crate::signal::deliver::{Handled, handle_all};
-use crate::signal::mask;
 use crate::signal::set::{self, bit, is_signal};
+use crate::signal::{deliver, mask};
 use crate::thread::record::{self, set_errno};
 use crate::thread::test_cancel;
 
@@ -109,4 +109,46 @@ pub(crate) fn suspend(with: Option<u64>) {
     }
     mask::replace(record, own);
     test_cancel();
+}
+
+/// Has the calling hosted thread wait with another mask in force, as `ppoll`, `pselect` and `epoll_pwait` do.
+///
+/// As the kernel does it: what is ready is told before a signal that came earlier is handled, and that stays
+/// pending then, if the thread's own mask blocks it; and a handler is called with the mask of the wait, which is
+/// not begun again.
+pub(crate) fn wait_with_mask(
+    with: u64,
+    wait: &mut dyn FnMut(bool) -> Result<usize, c_int>,
+) -> Result<usize, c_int> {
+    let Some((me, record)) = record::current() else { return wait(true) };
+    let own = record.mask.load(Ordering::SeqCst);
+    // What has come before the call is handled before it.
+    if record.pending.set() & !own != 0 {
+        deliver::handle();
+    }
+    // Calls that the wait is made of handle no signals: only here it is known that a handler has run.
+    record.holds.store(true, Ordering::Relaxed);
+    mask::replace_only(record, with);
+    let waited = loop {
+        // (What comes from now on interrupts the wait: the dispatcher looks until it is handled.)
+        let may_wait = record.pending.set() & !record.mask.load(Ordering::SeqCst) == 0;
+        let waited = wait(may_wait);
+        if !matches!(waited, Ok(0) | Err(libc::EINTR)) {
+            break waited;
+        }
+        record.holds.store(false, Ordering::Relaxed);
+        let Handled { handlers, .. } = handle_all(record, None);
+        if handlers > 0 || me.is_cancelled() {
+            // Otherwise the end of the call might think of the wait that was interrupted before.
+            record.interrupted.store(Reason::Poll as u8, Ordering::Relaxed);
+            break Err(libc::EINTR);
+        }
+        if may_wait && waited == Ok(0) {
+            break waited;
+        }
+        record.holds.store(true, Ordering::Relaxed);
+    };
+    mask::replace_only(record, own);
+    record.holds.store(false, Ordering::Relaxed);
+    waited
 }

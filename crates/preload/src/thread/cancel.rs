@@ -44,6 +44,8 @@ pub(crate) fn begin_end() {
     if let Some((me, record)) = record::current() {
         let mut cancellation = record.cancellation.lock();
         cancellation.ends = true;
+        // It may have been cut short amid a wait.
+        record.holds.store(false, Ordering::Relaxed);
         me.take_cancel_back();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use carefree_ground::lock::Lock;
 use carefree_runtime::hosted::{self, HostedThread};
@@ -61,6 +61,8 @@ pub(crate) struct Record {
     pub(crate) pending: Queue,
     /// Signals that it waits for, though it blocks them.
     pub(crate) awaited: AtomicU64,
+    /// No handler is called now: the thread looks for signals itself.
+    pub(crate) holds: AtomicBool,
     /// What it waited for when a signal ended the wait: a `Reason`; 0 if none did.
     pub(crate) interrupted: AtomicU8,
     /// The alternate stack for handlers that it has set.
@@ -106,6 +108,7 @@ impl Record {
             mask: AtomicU64::new(mask),
             pending: Queue::new(),
             awaited: AtomicU64::new(0),
+            holds: AtomicBool::new(false),
             interrupted: AtomicU8::new(0),
             alternate: Lock::new(Alternate(NO_STACK)),
         }
