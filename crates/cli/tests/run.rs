@@ -112,3 +112,53 @@ fn threads_stay_threads_where_that_is_asked_for() {
     assert!(figure(&[], "/used") >= Some(1) && figure(&[], "/stuck_ms").is_some());
     assert_eq!(figure(&["other", "begin"], "/kept"), Some(1));
 }
+
+/// The report says in which function threads have kept their carriers, and for how long: also in one that is not
+/// exported.
+#[test]
+fn the_report_says_where_carriers_were_kept() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <time.h>
+        static volatile unsigned long sum;
+        static __attribute__((noinline)) void computes(void) {
+            for (unsigned long n = 0; n < 2000000; n++) sum += n * n;
+        }
+        static void *begin(void *argument) {
+            struct timespec used;
+            do {
+                computes();
+                clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+            } while (used.tv_sec == 0 && used.tv_nsec < 200000000);
+            return argument;
+        }
+        int main(void) {
+            pthread_t thread;
+            return pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0);
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.args(["-O1", "-pthread"]).arg(&source).arg("-o").arg(&program).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    let report = |name: &str| {
+        let file = folder.path().join(name);
+        let mut command = carefree();
+        command.args(["run", "--strict", "--report"]).arg(&file).arg("--").arg(&program);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        fs::read_to_string(&file).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&report("report.json")).unwrap();
+    let longest = &json["kept_by"][0];
+    assert_eq!((&longest["function"], &longest["object"]), (&"computes".into(), &"program".into()));
+    // (It is told of what the monitor sees: some milliseconds less.)
+    let (ms, all) = (longest["ms"].as_u64().unwrap(), json["stuck_ms"].as_u64().unwrap());
+    assert!(ms >= 100 && ms <= all, "{json}");
+    let text = report("report.txt");
+    assert!(text.lines().any(|line| line.ends_with("  computes (program)")), "{text}");
+}

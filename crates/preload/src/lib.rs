@@ -10,6 +10,7 @@
 //! | `thread` | creating, joining, ending and naming threads; who they are to the kernel |
 //! | `signal` | masks of threads, and handlers that run on the thread that a signal is for |
 //! | `crash` | what is said where a fault ends the program |
+//! | `kept`, `elf` | where threads were that kept their carriers, for the report |
 //! | `process`, `variadic` | `fork`, and the programs that a thread starts |
 //!
 //! Until the program creates its second thread, nothing is changed but that calls pass through the stand-ins.
@@ -23,7 +24,9 @@ mod signal;
 mod thread;
 
 mod crash;
+mod elf;
 mod environment;
+mod kept;
 mod process;
 mod report;
 mod start;

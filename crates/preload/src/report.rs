@@ -7,9 +7,13 @@ use std::sync::atomic::Ordering;
 
 use carefree_runtime::{Metrics, Reason};
 
+use crate::kept::{self, Site};
 use crate::thread::{exempt, record};
 
 const VARIABLE: &str = "CAREFREE_RUN_REPORT";
+
+/// Functions that kept carriers, of which the report tells: those that did so for longest.
+const SITES: usize = 10;
 
 static FILE: OnceLock<PathBuf> = OnceLock::new();
 
@@ -19,15 +23,18 @@ pub(crate) fn prepare() {
     if FILE.set(PathBuf::from(file)).is_ok() {
         // SAFETY: a function of this library, which is never unloaded.
         unsafe { libc::atexit(write) };
+        kept::prepare();
     }
 }
 
 extern "C" fn write() {
     let Some(file) = FILE.get() else { return };
     let (counts, waits) = (figures(), carefree_runtime::waits_by_reason());
+    let mut sites = kept::sites();
+    sites.truncate(SITES);
     let text = match file.extension().is_some_and(|extension| extension == "json") {
-        true => json(&counts, &waits),
-        false => text(&counts, &waits),
+        true => json(&counts, &waits, &sites),
+        false => text(&counts, &waits, &sites),
     };
     if let Err(error) = std::fs::write(file, text) {
         eprintln!("carefree: no report: {}: {error}", file.display());
@@ -61,7 +68,7 @@ fn figures() -> [Figure; 12] {
     ]
 }
 
-fn text(figures: &[Figure], waits: &[(Reason, u64)]) -> String {
+fn text(figures: &[Figure], waits: &[(Reason, u64)], sites: &[(Site, u64)]) -> String {
     let mut text = String::new();
     for (_, meaning, figure) in figures {
         let _ = writeln!(text, "{figure:>12}  {meaning}");
@@ -70,10 +77,27 @@ fn text(figures: &[Figure], waits: &[(Reason, u64)]) -> String {
     for (reason, count) in waits {
         let _ = writeln!(text, "{count:>12}  {reason}");
     }
+    text += "Milliseconds for which threads kept carriers, by the function that they were in:\n";
+    for (Site { function, object }, nanos) in sites {
+        let _ = writeln!(text, "{:>12}  {function} ({object})", nanos / 1_000_000);
+    }
     text
 }
 
-fn json(figures: &[Figure], waits: &[(Reason, u64)]) -> String {
+/// A string of JSON's.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\0'..' ' => _ = write!(quoted, "\\u{:04x}", letter as u32),
+            _ => quoted.push(letter),
+        }
+    }
+    quoted + "\""
+}
+
+fn json(figures: &[Figure], waits: &[(Reason, u64)], sites: &[(Site, u64)]) -> String {
     let mut text = String::from("{");
     for (index, (key, _, figure)) in figures.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
@@ -84,5 +108,13 @@ fn json(figures: &[Figure], waits: &[(Reason, u64)]) -> String {
         let comma = if index == 0 { "" } else { ", " };
         let _ = write!(text, "{comma}\"{reason:?}\": {count}");
     }
-    text + "}}\n"
+    text += "}, \"kept_by\": [";
+    for (index, (Site { function, object }, nanos)) in sites.iter().enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        let (function, object, ms) = (quoted(function), quoted(object), nanos / 1_000_000);
+        let site = format!("{{\"function\": {function}, \"object\": {object}, \"ms\": {ms}}}");
+        text += comma;
+        text += &site;
+    }
+    text + "]}\n"
 }

@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 
 use libc::{siginfo_t, ucontext_t};
 
+use crate::kept;
 use crate::signal::set::OURS;
 use crate::signal::{alternate, deliver};
 use crate::thread::{ends_anywhere, record, test_cancel};
@@ -117,10 +118,14 @@ fn is_called_by_us(stack: usize) -> bool {
     })
 }
 
-unsafe extern "C-unwind" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let context = context.cast::<ucontext_t>();
     // SAFETY: the kernel passes what it has saved of the thread.
     let (place, stack) = interrupted(unsafe { &*context });
+    // SAFETY: the kernel passes what it tells of the signal.
+    if let Some(nanos) = kept::asked(unsafe { &*info }) {
+        return kept::note(place, nanos);
+    }
     let Some(ranges) = RANGES.get() else { return };
     if is_ours(place) {
         return;

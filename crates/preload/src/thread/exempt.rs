@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use carefree_context::mapped_file::MappedFile;
 use carefree_context::object::same_object;
 
+use crate::elf::{self, Function, find_function};
+
 const VARIABLE: &str = "CAREFREE_RUN_THREADS_FOR";
 
 static NAMES: OnceLock<Vec<Name>> = OnceLock::new();
@@ -31,7 +33,10 @@ pub(crate) fn prepare() {
     let Some(names) = carefree_settings::text(VARIABLE) else { return };
     let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
     let names = names.filter_map(|name| {
-        let in_program = with_program(|file| symbol(file, name.as_bytes()));
+        let in_program = with_program(|file| {
+            let named = |function: &Function<'_>| function.name == name.as_bytes();
+            find_function(file, named).map(|function| function.address)
+        });
         Some(Name { text: CString::new(name).ok()?, in_program })
     });
     let _ = NAMES.set(names.collect());
@@ -95,11 +100,8 @@ fn program() -> *const c_void {
 
 /// Whether the program's symbols are relative to where it lies: it may lie anywhere.
 fn is_relocated() -> bool {
-    const ET_DYN: u16 = 3;
     static RELOCATED: OnceLock<bool> = OnceLock::new();
-    *RELOCATED.get_or_init(|| {
-        with_program(|file| Some(number(file, 16, 2)? as u16 == ET_DYN)) == Some(true)
-    })
+    *RELOCATED.get_or_init(|| with_program(|file| Some(elf::is_relocated(file))) == Some(true))
 }
 
 /// Calls `f` with the program's file.
@@ -110,40 +112,4 @@ fn with_program<T>(f: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     // SAFETY: once, and the bytes are not used any more.
     unsafe { file.close() };
     found
-}
-
-/// The number of so many bytes at `place`.
-fn number(file: &[u8], place: usize, bytes: usize) -> Option<u64> {
-    let mut number = [0; 8];
-    number[..bytes].copy_from_slice(file.get(place..place.checked_add(bytes)?)?);
-    Some(u64::from_le_bytes(number))
-}
-
-/// The address of a function by the table of symbols (`.symtab`) of an ELF file of this machine's kind.
-fn symbol(file: &[u8], name: &[u8]) -> Option<usize> {
-    const SYMTAB: u64 = 2;
-    const FUNCTION: u64 = 2;
-    const SYMBOL: usize = 24;
-    let field = |place: usize, bytes| number(file, place, bytes).map(|number| number as usize);
-    let (sections, size, count) = (field(40, 8)?, field(58, 2)?, field(60, 2)?);
-    let section = |index: usize| sections.checked_add(index.checked_mul(size)?);
-    for index in 0..count {
-        let header = section(index)?;
-        if number(file, header.checked_add(4)?, 4)? != SYMTAB {
-            continue;
-        }
-        let (begin, length) = (field(header + 24, 8)?, field(header + 32, 8)?);
-        let names = section(field(header + 40, 4)?)?;
-        let names = file.get(field(names.checked_add(24)?, 8)?..)?;
-        for place in (begin..begin.checked_add(length)?).step_by(SYMBOL) {
-            if number(file, place.checked_add(4)?, 1)? & 0xf != FUNCTION {
-                continue;
-            }
-            let own = names.get(field(place, 4)?..).unwrap_or_default();
-            if own.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0)) {
-                return field(place + 8, 8);
-            }
-        }
-    }
-    None
 }

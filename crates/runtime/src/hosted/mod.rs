@@ -17,6 +17,7 @@ mod adopt;
 mod create;
 pub(crate) mod thread;
 
+pub use crate::process::monitor::tell_of_kept;
 pub use adopt::{adopt, leave_faults, set_default_carriers, set_default_stack};
 pub use create::create;
 pub use thread::{

@@ -21,8 +21,8 @@
 use std::ffi::CStr;
 use std::io::{self, Write as _};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use carefree_ground::{file, kernel, nap};
@@ -44,6 +44,15 @@ static VACANT: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// How long to leave it alone then.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is told of carriers that are kept.
+static TOLD: OnceLock<fn(i32, u64)> = OnceLock::new();
+
+/// Has the monitor call `told` for each carrier that it finds kept, with the kernel's number of its thread and
+/// the nanoseconds since its last look. To be called once. `told` must not park.
+pub fn tell_of_kept(told: fn(i32, u64)) {
+    let _ = TOLD.set(told);
+}
 
 /// Runtimes looked at in one look, at most.
 const RUNTIMES: usize = 64;
@@ -135,11 +144,17 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
         return Found::Nothing;
     }
     let (mut stuck, mut queued) = (0, 0);
+    let (now, before) = (clock::now(), runtime.last_look.load(Ordering::Relaxed));
+    let since = now.saturating_sub(before);
+    runtime.last_look.store(now, Ordering::Relaxed);
     for carrier in &runtime.carriers {
         let keeps = is_stuck(runtime, carrier, first);
         carrier.is_kept.store(keeps, Ordering::Relaxed);
         if keeps {
             stuck += 1;
+            if let Some(told) = TOLD.get() {
+                told(carrier.thread(), since);
+            }
             carrier.rescue();
             queued += carrier.queue.len();
         } else if sleepers.is_in_reserve(carrier.index()) {
@@ -147,9 +162,7 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
         }
     }
     runtime.stuck.store(stuck, Ordering::Relaxed);
-    let (now, before) = (clock::now(), runtime.last_look.load(Ordering::Relaxed));
-    runtime.last_look.store(now, Ordering::Relaxed);
-    runtime.kept_time.fetch_add(u64::from(stuck) * now.saturating_sub(before), Ordering::Relaxed);
+    runtime.kept_time.fetch_add(u64::from(stuck) * since, Ordering::Relaxed);
     let is_surplus = sleepers.active() > runtime.wanted();
     let surplus = if is_surplus { runtime.surplus.load(Ordering::Relaxed) + 1 } else { 0 };
     runtime.surplus.store(surplus, Ordering::Relaxed);
