@@ -24,4 +24,5 @@ pub mod lock;
 pub mod mapped;
 pub mod membarrier;
 pub mod nap;
+pub mod own;
 pub mod text;

@@ -89,13 +89,13 @@ pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
 /// fiber. Code that knows of such a thing [holds](Virtual::hold) the time meanwhile.
 ///
 /// ```
-/// use carefree_reactor::{Driver, Idle, clock::Virtual};
+/// use carefree_reactor::{Driver, Idle, Shared, clock::Virtual};
 /// use std::sync::Arc;
 ///
 /// # fn main() -> std::io::Result<()> {
 /// const HOUR: u64 = 3_600_000_000_000;
 /// let clock = Arc::new(Virtual::new());
-/// let mut driver = Driver::mock(42, Arc::clone(&clock), Arc::new(Idle::new()))?;
+/// let mut driver = Driver::mock(42, Arc::clone(&clock), Shared::new(Idle::new()))?;
 /// let start = driver.now();
 /// driver.wait(Some(start + HOUR), &mut Vec::new());
 /// assert_eq!(clock.now(), start + HOUR);

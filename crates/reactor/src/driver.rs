@@ -16,6 +16,8 @@
 use std::io;
 use std::sync::Arc;
 
+use carefree_ground::own::Shared;
+
 use crate::clock::{self, Virtual};
 use crate::faults::{self, Layer};
 use crate::idle::Idle;
@@ -84,7 +86,7 @@ impl std::fmt::Display for Kind {
 #[derive(Debug)]
 pub struct Driver {
     backend: Backend,
-    idle: Arc<Idle>,
+    idle: Shared<Idle>,
 }
 
 #[derive(Debug)]
@@ -117,14 +119,14 @@ impl Driver {
     /// # Errors
     /// The kernel's error if it refuses the backend: see [`choice`](crate::choice()) for which to use.
     pub fn new(kind: Kind) -> io::Result<Driver> {
-        Driver::with_idle(kind, Arc::new(Idle::new()))
+        Driver::with_idle(kind, Shared::new(Idle::new()))
     }
 
     /// A driver owned by the calling thread that uses `idle`: a wake-up ends a wait in either.
     ///
     /// # Errors
     /// As for [`new`](Driver::new).
-    pub fn with_idle(kind: Kind, idle: Arc<Idle>) -> io::Result<Driver> {
+    pub fn with_idle(kind: Kind, idle: Shared<Idle>) -> io::Result<Driver> {
         if let Some(hooks) = faults::hooks() {
             if let Some(layer) = (hooks.layer)(kind, &idle)? {
                 return Ok(Driver { backend: Backend::Layer(layer), idle });
@@ -134,7 +136,7 @@ impl Driver {
     }
 
     /// [`with_idle`](Driver::with_idle) without a test's layer.
-    pub(crate) fn bare(kind: Kind, idle: Arc<Idle>) -> io::Result<Driver> {
+    pub(crate) fn bare(kind: Kind, idle: Shared<Idle>) -> io::Result<Driver> {
         idle.bell().hang()?;
         let backend = match kind {
             Kind::Uring => Backend::Uring(Box::new(Ring::new()?)),
@@ -149,7 +151,7 @@ impl Driver {
     ///
     /// # Errors
     /// As for [`new`](Driver::new).
-    pub fn mock(seed: u64, clock: Arc<Virtual>, idle: Arc<Idle>) -> io::Result<Driver> {
+    pub fn mock(seed: u64, clock: Arc<Virtual>, idle: Shared<Idle>) -> io::Result<Driver> {
         idle.bell().hang()?;
         let mock = Box::new(Mock::new(seed, clock, &idle)?);
         Ok(Driver { backend: Backend::Mock(mock), idle })
@@ -267,7 +269,7 @@ impl Driver {
 
     /// A waker for this driver, which is cheap to make and to keep.
     pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.idle))
+        Waker(self.idle.clone())
     }
 
     /// The number of submitted operations whose completions have not been handed out.
@@ -319,7 +321,7 @@ pub unsafe fn after_fork() {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Idle>);
+pub struct Waker(Shared<Idle>);
 
 impl Waker {
     /// Ends the wait under way, or else the next one. No system call unless the owner sleeps or is

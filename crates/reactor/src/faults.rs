@@ -13,8 +13,10 @@ use std::fmt::Debug;
 use std::io;
 use std::mem;
 use std::ptr;
-use std::sync::Arc;
+
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use carefree_ground::own::Shared;
 
 use crate::driver::{Driver, Kind};
 use crate::idle::Idle;
@@ -32,7 +34,7 @@ pub struct Hooks {
     /// Whether the cancel of the operation with this token should miss it in the ring.
     pub misses: fn(u64) -> bool,
     /// The layer between a new driver of this kind and its caller.
-    pub layer: fn(Kind, &Arc<Idle>) -> io::Result<Inserted>,
+    pub layer: fn(Kind, &Shared<Idle>) -> io::Result<Inserted>,
 }
 
 /// A layer, or none.
@@ -85,8 +87,8 @@ pub trait Layer: Debug + Send {
 ///
 /// # Errors
 /// As for [`Driver::with_idle`].
-pub fn bare(kind: Kind, idle: &Arc<Idle>) -> io::Result<Driver> {
-    Driver::bare(kind, Arc::clone(idle))
+pub fn bare(kind: Kind, idle: &Shared<Idle>) -> io::Result<Driver> {
+    Driver::bare(kind, idle.clone())
 }
 
 /// Given a system call's number: the error to return instead of entering the kernel.

@@ -48,6 +48,7 @@ pub mod op;
 mod sys;
 pub mod timer;
 
+pub use carefree_ground::own::Shared;
 #[cfg(not(all(test, loom)))]
 pub use choice::{Choice, check_forced, choice};
 #[cfg(not(all(test, loom)))]

@@ -334,7 +334,7 @@ fn assert_linear(cases: &[Case], reactor: &str) {
 
 #[test]
 fn ending_the_waits_of_many_is_linear_over_io_uring() {
-    let idle = Arc::new(carefree_reactor::Idle::new());
+    let idle = carefree_reactor::Shared::new(carefree_reactor::Idle::new());
     if carefree_reactor::Driver::with_idle(carefree_reactor::Kind::Uring, idle).is_err() {
         // Said by the reactor's own tests.
         return;

@@ -16,11 +16,10 @@ use std::io;
 use std::os::fd::RawFd;
 use std::process;
 use std::slice;
-use std::sync::Arc;
 use std::time::Duration;
 
 use carefree_reactor::faults::{self, Layer};
-use carefree_reactor::{Completion, Driver, Idle, Kind, Op, Unsupported, clock};
+use carefree_reactor::{Completion, Driver, Idle, Kind, Op, Shared, Unsupported, clock};
 use libc::{iovec, msghdr};
 
 use crate::plan::{Fault, Plan, count};
@@ -92,7 +91,7 @@ fn fail(what: &str) -> ! {
 }
 
 impl Injector {
-    pub(crate) fn new(plan: Plan, nth: u32, idle: &Arc<Idle>) -> io::Result<Injector> {
+    pub(crate) fn new(plan: Plan, nth: u32, idle: &Shared<Idle>) -> io::Result<Injector> {
         let seed = plan.seed.wrapping_add(u64::from(nth) << 48);
         Ok(Injector {
             inner: faults::bare(plan.kind, idle)?,

@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use carefree_reactor::faults::{Hooks, Layer};
-use carefree_reactor::{Idle, Kind};
+use carefree_reactor::{Idle, Kind, Shared};
 
 use crate::injector::Injector;
 
@@ -303,7 +302,7 @@ fn call(number: libc::c_long, args: &mut [usize; 6]) -> Option<i32> {
     Some(errno)
 }
 
-fn layer(_: Kind, idle: &Arc<Idle>) -> io::Result<Option<Box<dyn Layer>>> {
+fn layer(_: Kind, idle: &Shared<Idle>) -> io::Result<Option<Box<dyn Layer>>> {
     if !is_on() {
         return Ok(None);
     }

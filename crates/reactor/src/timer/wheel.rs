@@ -45,6 +45,7 @@
 use super::slot::{Blocks, Entry, Place, Slot};
 use super::table::Table;
 use carefree_ground::mapped::Mapped;
+use carefree_ground::own::Own;
 use std::fmt;
 use std::num::NonZeroU64;
 
@@ -118,7 +119,7 @@ pub struct Wheel<T: Copy> {
     occupied: [u64; LEVELS],
     /// Which levels hold entries, one bit a level.
     levels: u32,
-    slots: Box<[Slot; LEVELS * SLOTS]>,
+    slots: Own<[Slot; LEVELS * SLOTS]>,
     blocks: Blocks,
     timers: Table<Timer<T>>,
     /// Free rows of `timers`. A separate stack rather than a list through the rows: after a million
@@ -140,7 +141,7 @@ impl<T: Copy> Wheel<T> {
             tick: now >> TICK,
             occupied: [0; LEVELS],
             levels: 0,
-            slots: Box::new([Slot::EMPTY; LEVELS * SLOTS]),
+            slots: Own::new([Slot::EMPTY; LEVELS * SLOTS]),
             blocks: Blocks::new(),
             timers: Table::new(),
             free: Mapped::new(),

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use carefree_reactor::clock::{Virtual, nanos};
-use carefree_reactor::{Driver, Idle};
+use carefree_reactor::{Driver, Idle, Shared};
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Arc, Barrier};
@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn mock(seed: u64) -> (Driver, Arc<Virtual>) {
     let clock = Arc::new(Virtual::new());
-    let idle = Arc::new(Idle::new());
+    let idle = Shared::new(Idle::new());
     (Driver::mock(seed, Arc::clone(&clock), idle).unwrap(), clock)
 }
 

@@ -72,7 +72,10 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Carriers that fibers keep, by the last look of the monitor.
     pub(crate) stuck: AtomicU32,
-    pub(crate) spares: Lock<Spares>,
+    /// Held while a carrier is added, or their threads are joined.
+    pub(crate) adding: Lock<()>,
+    /// Bytes of stack of an added carrier's thread.
+    pub(crate) stack_bytes: usize,
     /// Times that a carrier was added, or recalled from the reserve.
     pub(crate) added: AtomicU64,
     /// Carriers that were added and whose threads have yet to begin.
@@ -106,14 +109,6 @@ pub(crate) struct Shared {
     pub(crate) next: AtomicUsize,
 }
 
-/// The threads of added carriers.
-#[derive(Debug, Default)]
-pub(crate) struct Spares {
-    pub(crate) threads: Vec<Launched>,
-    /// Carriers whose threads could not be started.
-    pub(crate) vacant: Vec<usize>,
-}
-
 /// A carrier of a runtime, and all that its thread needs to run fibers.
 #[repr(align(128))]
 pub(crate) struct Carrier {
@@ -138,6 +133,8 @@ pub(crate) struct Carrier {
     pub(crate) index: usize,
     /// The kernel's number of its thread; 0 until that runs.
     pub(crate) thread: AtomicI32,
+    /// Of a carrier that was added: its thread's `pthread_t`, to be joined; 0 if that could not be started.
+    pub(crate) added: AtomicUsize,
     runtime: Cell<*const Shared>,
     pub(crate) stats: Stats,
     /// Whether it sleeps, or is just waking up: by the protocol of the sleepers, or in reserve without
@@ -329,6 +326,7 @@ impl Carrier {
             random,
             index,
             thread: AtomicI32::new(0),
+            added: AtomicUsize::new(0),
             runtime: Cell::new(ptr::null()),
             stats: Stats::default(),
             sleeps: AtomicBool::new(false),
@@ -406,6 +404,15 @@ impl Carrier {
     /// The kernel's number of its thread; 0 until that runs.
     pub(crate) fn thread(&self) -> i32 {
         self.thread.load(Ordering::Relaxed)
+    }
+
+    /// The thread of a carrier that was added and whose thread has not been taken before.
+    pub(crate) fn take_added(&self) -> Option<Launched> {
+        match self.added.swap(0, Ordering::Relaxed) {
+            0 => None,
+            // SAFETY: of `Launched::into_raw`, and taken once.
+            thread => Some(unsafe { Launched::from_raw(thread) }),
+        }
     }
 
     /// How often it has entered a fiber.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use carefree_reactor::clock;
-use carefree_reactor::{Completion, Driver, Idle, Op, Unsupported, choice};
+use carefree_reactor::{Completion, Driver, Idle, Op, Shared, Unsupported, choice};
 
 use crate::carrier::errand::ErrandRef;
 use crate::fiber::current::without_parking;
@@ -34,7 +34,7 @@ pub(crate) struct Io {
     /// Requests to cancel operations, from fibers on other carriers.
     errands: Injector<ErrandRef>,
     /// Where the carrier sleeps.
-    idle: Arc<Idle>,
+    idle: Shared<Idle>,
     /// The runtime's own time, if it has one.
     time: Option<VirtualTime>,
     /// An empty list with room for completions; of the carrier's own context.
@@ -52,7 +52,7 @@ impl Io {
             refused_until: Cell::new(0),
             pending: AtomicUsize::new(0),
             errands: Injector::new(),
-            idle: Arc::new(Idle::new()),
+            idle: Shared::new(Idle::new()),
             time,
             collected: UnsafeCell::default(),
         }
@@ -118,7 +118,7 @@ impl Io {
         // The calling fiber must not park, and perhaps be moved to another carrier: the first driver of
         // a process takes locks of std's.
         let made = without_parking(|| {
-            let idle = Arc::clone(&self.idle);
+            let idle = self.idle.clone();
             match &self.time {
                 Some(time) => Driver::mock(time.seed, Arc::clone(&time.clock), idle),
                 None => choice().and_then(|chosen| Driver::with_idle(chosen.kind, idle)),

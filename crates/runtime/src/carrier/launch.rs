@@ -8,7 +8,9 @@
 //!
 //! Nor are carriers that are added (`launch_bare`) threads of std's. A fiber with a name takes that lock, too, and
 //! asks for memory meanwhile; where the program's allocator makes it wait, it is queued with the lock, maybe
-//! behind a fiber that keeps its carrier. A carrier that is added to run it must not wait for the lock first.
+//! behind a fiber that keeps its carrier. A carrier that is added to run it must not wait for the lock first;
+//! nor for one of the allocator's own, with which a fiber may be queued as well. So nothing is allocated there.
+//! (libc's `pthread_create` allocates, by the `malloc` that the program has in libc's place, if any.)
 
 use std::ffi::c_void;
 use std::io;
@@ -35,6 +37,14 @@ impl Launched {
         unsafe { libc::pthread_join(self.into_raw() as libc::pthread_t, ptr::null_mut()) };
     }
 
+    /// The thread, by what [`into_raw`](Self::into_raw) has returned.
+    ///
+    /// # Safety
+    /// It was neither joined nor detached since, and is given back once.
+    pub(crate) unsafe fn from_raw(thread: usize) -> Launched {
+        Launched(thread)
+    }
+
     /// The thread's `pthread_t`, for the caller to join or detach.
     pub(crate) fn into_raw(self) -> usize {
         let thread = self.0;
@@ -59,16 +69,48 @@ pub fn launch(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<La
     unsafe { launch_unchecked(Some(name), None, body) }
 }
 
-/// [`launch`] by libc, without std: see the module.
+/// Starts a thread by libc, without std and without the program's allocator (see the module): it calls `run`
+/// with `argument`, on a stack of [`stack_bytes`].
 ///
 /// # Errors
 /// As for [`launch`].
-pub(crate) fn launch_bare(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
+///
+/// # Safety
+/// `run` may be called with `argument` on another thread, once, at any later time.
+pub(crate) unsafe fn launch_bare(
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+    bytes: usize,
 ) -> io::Result<Launched> {
-    // SAFETY: the body is 'static, so it borrows nothing that could end.
-    unsafe { launch_by_libc(Some(name), None, Box::new(body)) }
+    // SAFETY: the attributes are initialised before they are used, and destroyed after. The thread calls `run`
+    // as this function's caller permits.
+    let (code, thread) = unsafe {
+        let mut attributes = mem::zeroed::<libc::pthread_attr_t>();
+        let mut thread = mem::zeroed::<libc::pthread_t>();
+        libc::pthread_attr_init(&raw mut attributes);
+        let mut code = libc::pthread_attr_setstacksize(&raw mut attributes, bytes);
+        if code == 0 {
+            code = libc::pthread_create(&raw mut thread, &raw const attributes, run, argument);
+        }
+        libc::pthread_attr_destroy(&raw mut attributes);
+        (code, thread)
+    };
+    if code == 0 { Ok(Launched(thread as usize)) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// Bytes of stack of a thread for which so many are asked, or what std gives its threads by default.
+pub(crate) fn stack_bytes(asked: Option<usize>) -> usize {
+    // SAFETY: `sysconf` may be called at any time.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let by_default = || carefree_settings::text("RUST_MIN_STACK")?.parse().ok();
+    let bytes = asked.or_else(by_default).unwrap_or(STACK).max(libc::PTHREAD_STACK_MIN);
+    bytes.checked_next_multiple_of(page).unwrap_or(usize::MAX & !(page - 1))
+}
+
+/// Has the kernel know the calling thread by this name.
+pub(crate) fn set_name(name: names::KernelName) {
+    // SAFETY: the kernel reads a C string, which is there until the call returns.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// Starts a thread that runs `body` and handles no signals but faults of its own: a handler of the
@@ -173,30 +215,13 @@ unsafe fn launch_by_libc<'a>(
     body: Box<dyn FnOnce() + Send + 'a>,
 ) -> io::Result<Launched> {
     let start = Box::into_raw(Box::new(Start { name: name.map(names::cut), body }));
-    // SAFETY: `sysconf` may be called at any time.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let asked = || carefree_settings::text("RUST_MIN_STACK")?.parse().ok();
-    let bytes = stack_size.or_else(asked).unwrap_or(STACK).max(libc::PTHREAD_STACK_MIN);
-    let bytes = bytes.checked_next_multiple_of(page).unwrap_or(usize::MAX & !(page - 1));
-    // SAFETY: the attributes are initialised before they are used, and destroyed after. `start` points to
-    // a `Start`, which `run` takes if the thread is started.
-    let (code, thread) = unsafe {
-        let mut attributes = mem::zeroed::<libc::pthread_attr_t>();
-        let mut thread = mem::zeroed::<libc::pthread_t>();
-        libc::pthread_attr_init(&raw mut attributes);
-        let mut code = libc::pthread_attr_setstacksize(&raw mut attributes, bytes);
-        if code == 0 {
-            code = libc::pthread_create(&raw mut thread, &raw const attributes, run, start.cast());
-        }
-        libc::pthread_attr_destroy(&raw mut attributes);
-        (code, thread)
-    };
-    if code != 0 {
+    // SAFETY: `start` points to a `Start`, which `run` takes if the thread is started.
+    let launched = unsafe { launch_bare(run, start.cast(), stack_bytes(stack_size)) };
+    if launched.is_err() {
         // SAFETY: `into_raw` has made this pointer, and there is no thread that would take it.
         drop(unsafe { Box::from_raw(start) });
-        return Err(io::Error::from_raw_os_error(code));
     }
-    Ok(Launched(thread as usize))
+    launched
 }
 
 /// The start function of a thread of libc's alone.
@@ -204,8 +229,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: `launch_by_libc` has made it by `Box::into_raw`, and gives it to this thread alone.
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
     if let Some(name) = name {
-        // SAFETY: the kernel reads a C string, which is there until the call returns.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        set_name(name);
     }
     body();
     ptr::null_mut()

@@ -81,6 +81,8 @@ impl Carrier {
 mod tests {
     use std::sync::Arc;
 
+    use carefree_ground::own::Own;
+
     use crate::carrier::carrier::{Carrier, Shared};
     use crate::fiber::header::{FiberRef, Header};
 
@@ -94,7 +96,7 @@ mod tests {
         runtime.sleepers.search();
         runtime.sleepers.lie_down(sleeper.index());
         let added = runtime.carriers.add(|index| {
-            let new = Box::new(Carrier::new(index, true, None));
+            let new = Own::new(Carrier::new(index, true, None));
             new.join_runtime(Arc::as_ptr(&runtime));
             new
         });

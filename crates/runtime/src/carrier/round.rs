@@ -51,6 +51,10 @@ impl Carrier {
             if visit % REFRESH == 0 {
                 notice_libraries();
             }
+            // Not before the first fibers have run: see the monitor.
+            if visit == 1 {
+                self.with_local(|local| local.stacks.make_room());
+            }
             let found = match self.runtime().has_surplus() {
                 false => self.find_here().or_else(|| self.search()),
                 true => self.withdraw(),

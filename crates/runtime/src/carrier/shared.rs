@@ -7,11 +7,12 @@ use std::thread;
 
 use carefree_context::tls;
 use carefree_ground::lock::Lock;
+use carefree_ground::own::Own;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::carrier::{self, Carrier, Shared, Stats};
 use crate::carrier::handover::Handover;
-use crate::carrier::launch::Signals;
+use crate::carrier::launch::{self, Signals};
 use crate::carrier::policy::SURPLUS;
 use crate::carrier::runtimes;
 use crate::carrier::table::Table;
@@ -29,7 +30,7 @@ impl Shared {
         let shared = Arc::new_cyclic(|this| Shared {
             this: Weak::clone(this),
             carriers: Table::new(
-                (0..carriers).map(|i| Box::new(Carrier::new(i, own_tls, time.clone()))),
+                (0..carriers).map(|i| Own::new(Carrier::new(i, own_tls, time.clone()))),
                 // With virtual time, and where fibers cannot migrate, no carriers are added.
                 if own_tls && time.is_none() && carriers > 0 { CARRIERS_MAX } else { carriers },
             ),
@@ -42,7 +43,8 @@ impl Shared {
             threads_ended: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             stuck: AtomicU32::new(0),
-            spares: Lock::default(),
+            adding: Lock::new(()),
+            stack_bytes: launch::stack_bytes(None),
             added: AtomicU64::new(0),
             starting: AtomicU32::new(0),
             ramp: AtomicU32::new(0),
@@ -315,5 +317,7 @@ impl Drop for Shared {
         while self.visitors.load(Ordering::Acquire) != 0 {
             thread::yield_now();
         }
+        // Those that were not joined.
+        self.carriers.iter().filter_map(Carrier::take_added).for_each(drop);
     }
 }

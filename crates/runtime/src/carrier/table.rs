@@ -1,4 +1,7 @@
 //! The carriers of a runtime, by index: those it began with, and spare ones that were added.
+//!
+//! Their memory is the kernel's: a carrier may be added to run the fiber that holds the lock of the program's
+//! allocator.
 
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
@@ -6,20 +9,22 @@ use std::ops::Index;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use carefree_ground::own::Own;
+
 /// A list that grows while others read it. What is in it stays there until the list is dropped.
 pub(crate) struct Table<C> {
     places: Box<[AtomicPtr<C>]>,
     len: AtomicUsize,
     /// How many it began with.
     base: usize,
-    owns: PhantomData<Box<C>>,
+    owns: PhantomData<Own<C>>,
 }
 
 impl<C> Table<C> {
     /// With these carriers, and room for so many in all.
-    pub(crate) fn new(carriers: impl ExactSizeIterator<Item = Box<C>>, room: usize) -> Self {
+    pub(crate) fn new(carriers: impl ExactSizeIterator<Item = Own<C>>, room: usize) -> Self {
         let base = carriers.len();
-        let mut places: Vec<_> = carriers.map(|one| AtomicPtr::new(Box::into_raw(one))).collect();
+        let mut places: Vec<_> = carriers.map(|one| AtomicPtr::new(one.into_raw())).collect();
         places.resize_with(room.max(base), || AtomicPtr::new(ptr::null_mut()));
         Table {
             places: places.into_boxed_slice(),
@@ -63,10 +68,10 @@ impl<C> Table<C> {
 
     /// Adds the carrier that `make` makes of its index, unless there is no room. One thread at a time
     /// calls this.
-    pub(crate) fn add(&self, make: impl FnOnce(usize) -> Box<C>) -> Option<&C> {
+    pub(crate) fn add(&self, make: impl FnOnce(usize) -> Own<C>) -> Option<&C> {
         let index = self.len();
         let place = self.places.get(index)?;
-        place.store(Box::into_raw(make(index)), Ordering::Release);
+        place.store(make(index).into_raw(), Ordering::Release);
         self.len.store(index + 1, Ordering::Release);
         self.get(index)
     }
@@ -94,8 +99,8 @@ impl<C> Drop for Table<C> {
         for place in &mut self.places {
             let carrier = *place.get_mut();
             if !carrier.is_null() {
-                // SAFETY: from `Box::into_raw`, and nothing borrows the table any more.
-                drop(unsafe { Box::from_raw(carrier) });
+                // SAFETY: from `Own::into_raw`, and nothing borrows the table any more.
+                drop(unsafe { Own::from_raw(carrier) });
             }
         }
     }

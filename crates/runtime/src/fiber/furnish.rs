@@ -302,21 +302,23 @@ fn watermark() -> usize {
 }
 
 /// Stacks that a carrier keeps for its next fibers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Local {
-    /// Never more than it had room for at first.
+    /// Without room at first, for a carrier is made without the program's allocator; then never more than it
+    /// [has room](Local::make_room) for.
     idle: Vec<Furnished>,
     /// Stacks that are not furnished yet.
     bare: Vec<Stack>,
 }
 
-impl Default for Local {
-    fn default() -> Self {
-        Local { idle: Vec::with_capacity(LOCAL), bare: Vec::new() }
-    }
-}
-
 impl Local {
+    /// Makes room for stacks that come back. To be called where an allocator may be.
+    pub(crate) fn make_room(&mut self) {
+        if self.idle.capacity() == 0 {
+            self.idle.reserve_exact(LOCAL);
+        }
+    }
+
     /// Takes a furnished stack of `size`.
     ///
     /// # Errors
@@ -360,6 +362,7 @@ impl Local {
     }
 
     fn refill(&mut self, refused: Refused) -> io::Result<Furnished> {
+        self.make_room();
         {
             let pooled = &mut POOL.lock().idle[size::default().class()];
             let rest = pooled.len().saturating_sub(BATCH);
@@ -383,15 +386,19 @@ impl Local {
         if stack.size() != size::default() {
             return put(stack);
         }
-        if self.idle.len() == LOCAL {
-            self.spill();
+        if self.idle.len() == self.idle.capacity() {
+            return self.put_full(stack);
         }
         self.idle.push(stack);
     }
 
     #[cold]
-    fn spill(&mut self) {
+    fn put_full(&mut self, stack: Furnished) {
+        if self.idle.is_empty() {
+            return put(stack);
+        }
         put_many(size::default(), self.idle.drain(..BATCH));
+        self.idle.push(stack);
     }
 
     /// Gives all back to the pools.

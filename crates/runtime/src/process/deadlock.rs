@@ -44,7 +44,7 @@ use crate::fiber::current;
 use crate::fiber::header::FINISHED;
 use crate::fiber::registry;
 use crate::inspect::hooks;
-use crate::process::monitor;
+use crate::process::{monitor, rescuer};
 use crate::protocol::reason::Reason;
 use crate::wait::cancel::shield;
 use crate::wait::offload;
@@ -108,7 +108,7 @@ pub(crate) fn look(seen: &mut Seen) {
     // ended; then this look finds no deadlock, and the next one does.)
     let idle = offload_threads + census::waiting();
     let watching = hooks::get().map_or(0, |hooks| (hooks.threads)());
-    let none_left = threads == carriers + monitor::threads() + watching + idle
+    let none_left = threads == carriers + monitor::threads() + rescuer::threads() + watching + idle
         && offload::threads() == offload_threads
         && !a_handler_may_wake(status);
     if none_left {

@@ -49,6 +49,7 @@ use crate::handle::pthread;
 use crate::inspect::hooks;
 use crate::process::global;
 use crate::process::monitor;
+use crate::process::rescuer;
 use crate::protocol::generation;
 use crate::protocol::sync::membarrier;
 use crate::wait::offload;
@@ -107,6 +108,7 @@ unsafe extern "C" fn in_child() {
     census::renew();
     lookout::renew();
     monitor::renew();
+    rescuer::renew();
     if let Some(hooks) = hooks::get() {
         (hooks.forked)();
     }

@@ -12,6 +12,8 @@ pub(crate) mod metrics;
 pub(crate) mod monitor;
 pub(crate) mod native;
 #[cfg(not(loom))]
+pub(crate) mod rescuer;
+#[cfg(not(loom))]
 pub(crate) mod runtime;
 #[cfg(not(loom))]
 pub(crate) mod shortage;

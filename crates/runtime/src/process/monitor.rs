@@ -10,30 +10,38 @@
 //! that spawns a crowd is given more time: what waits there is what it has just spawned.) A carrier
 //! that finds nothing, while there are more than wanted, goes into [reserve](crate::carrier::reserve).
 //!
-//! Completions that have come in at a stuck carrier are handed on at each look, and a carrier that is
+//! Completions that have come in at a stuck carrier are handed on at each look
+//! ([by another thread](super::rescuer)), and a carrier that is
 //! down while something waits at a stuck one is woken. What waits there while all others have something to run
 //! is shared out among these. And where there have been more carriers than wanted for some looks, one of them
 //! goes though it has something to run, and leaves that to the others: the program's fibers were to run on so
 //! many carriers, and an interpreter's threads, which run one at a time, would pass their lock to and fro.
 //!
 //! Running fibers pay nothing for it. The monitor sleeps while all carriers do.
+//!
+//! A fiber that waits here may have the lock of the program's allocator. So from its first look on the monitor asks
+//! that one for nothing, nor does an added carrier until it runs a fiber. (But libc's `pthread_create` asks
+//! `malloc`, which may be the program's own.)
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::io::{self, Write as _};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use carefree_ground::own::Own;
 use carefree_ground::{file, kernel, nap};
 use carefree_reactor::{Idle, clock};
 
 use crate::carrier::carrier::{Carrier, Shared};
-use crate::carrier::launch::{launch_bare, launch_undisturbed};
+use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
 use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP, SPAWNING};
 use crate::carrier::queue::Queue;
 use crate::carrier::runtimes;
+use crate::fiber::names::KernelName;
+use crate::process::rescuer;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Its thread runs.
@@ -107,6 +115,9 @@ fn watch(bed: &Idle) {
             // Meanwhile it is not dormant.
             runtime.visit();
             let found = look_at(&runtime, first);
+            if rescuer::needing(&runtime).next().is_some() {
+                rescuer::ask();
+            }
             runtime.leave();
             found
         });
@@ -155,7 +166,6 @@ fn look_at(runtime: &Arc<Shared>, first: bool) -> Found {
             if let Some(told) = TOLD.get() {
                 told(carrier.thread(), since);
             }
-            carrier.rescue();
             queued += carrier.queue.len();
         } else if sleepers.is_in_reserve(carrier.index()) {
             queued += carrier.queue.len();
@@ -338,48 +348,63 @@ fn add(runtime: &Arc<Shared>) -> io::Result<bool> {
     if clock::now() < REFUSED_UNTIL.load(Ordering::Relaxed) {
         return Ok(false);
     }
-    // An allocation that fails ends the process.
+    // A carrier that is refused memory ends the process.
     if !has_memory() {
         return Err(io::Error::from_raw_os_error(libc::ENOMEM));
     }
-    let mut spares = runtime.spares.lock();
+    let _adding = runtime.adding.lock();
     // Once it has stopped, no more are started, and those that were are joined. (While it only is to stop,
     // its fibers go on.)
     if runtime.has_stopped() {
         return Ok(false);
     }
-    let carrier = match spares.vacant.pop() {
-        Some(index) => &runtime.carriers[index],
-        None => {
-            let make = |index| {
-                let new = Box::new(Carrier::new(index, true, None));
-                new.join_runtime(Arc::as_ptr(runtime));
-                new
-            };
-            match runtime.carriers.add(make) {
-                Some(new) => new,
-                None => return Ok(false),
-            }
-        }
-    };
-    let index = carrier.index();
+    let carriers = &runtime.carriers;
+    let is_vacant = |carrier: &&Carrier| carrier.added.load(Ordering::Relaxed) == 0;
+    let vacant = carriers.iter().skip(carriers.base()).find(is_vacant);
+    let added = vacant.or_else(|| {
+        carriers.add(|index| {
+            let new = Own::new(Carrier::new(index, true, None));
+            new.join_runtime(Arc::as_ptr(runtime));
+            new
+        })
+    });
+    let Some(carrier) = added else { return Ok(false) };
     runtime.starting.fetch_add(1, Ordering::Relaxed);
-    let shared = Arc::clone(runtime);
-    let name = format!("{}-{index}", runtime.name);
-    match launch_bare(&name, move || {
-        shared.signals.block();
-        shared.sleepers.set_out();
-        shared.starting.fetch_sub(1, Ordering::Relaxed);
-        shared.carriers[index].run();
-    }) {
+    // The thread's own, which it takes back.
+    let owned = Arc::into_raw(Arc::clone(runtime));
+    let argument = ptr::from_ref(carrier).cast_mut().cast();
+    // SAFETY: `begin` is called with a carrier of a runtime of which the thread owns a part.
+    match unsafe { launch_bare(begin, argument, runtime.stack_bytes) } {
         Ok(thread) => {
-            spares.threads.push(thread);
+            carrier.added.store(thread.into_raw(), Ordering::Relaxed);
             Ok(true)
         }
         Err(error) => {
+            // SAFETY: from `into_raw`, and there is no thread that would take it back.
+            drop(unsafe { Arc::from_raw(owned) });
             runtime.starting.fetch_sub(1, Ordering::Relaxed);
-            spares.vacant.push(index);
             Err(error)
         }
     }
+}
+
+/// The start function of an added carrier's thread.
+extern "C" fn begin(carrier: *mut c_void) -> *mut c_void {
+    // SAFETY: `add` has passed a carrier, which is there as long as its runtime; of that, a part is this thread's,
+    // which it takes back here.
+    let (carrier, runtime) = unsafe {
+        let carrier = &*carrier.cast::<Carrier>().cast_const();
+        (carrier, Arc::from_raw(ptr::from_ref(carrier.runtime())))
+    };
+    let mut name = KernelName::default();
+    let room = name.len() - 1;
+    // What does not fit is left out.
+    let _ = write!(&mut name[..room], "{}-{}", runtime.name, carrier.index());
+    set_name(name);
+    runtime.signals.block();
+    runtime.sleepers.set_out();
+    runtime.starting.fetch_sub(1, Ordering::Relaxed);
+    carrier.run();
+    drop(runtime);
+    ptr::null_mut()
 }

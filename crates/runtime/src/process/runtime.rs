@@ -93,11 +93,9 @@ impl Drop for Runtime {
         for thread in self.threads.drain(..) {
             thread.join();
         }
-        // No more are added.
-        let spares = mem::take(&mut shared.spares.lock().threads);
-        for thread in spares {
-            thread.join();
-        }
+        // No more are added, when this lock has been free.
+        drop(shared.adding.lock());
+        shared.carriers.iter().filter_map(|carrier| carrier.take_added()).for_each(Launched::join);
     }
 }
 
