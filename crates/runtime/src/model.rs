@@ -14,6 +14,8 @@ use crate::carrier::clock;
 
 #[cfg(test)]
 mod closing;
+#[cfg(all(test, not(feature = "rejected-deque")))]
+mod handing;
 #[cfg(test)]
 mod holding;
 #[cfg(test)]

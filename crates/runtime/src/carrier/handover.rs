@@ -5,13 +5,11 @@
 //! memory is the kernel's: a fiber that is queued may hold a lock of the program's allocator, so neither the
 //! monitor nor a carrier may call that one before all of them are where they will run.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use carefree_ground::lock::Lock;
-
 use crate::carrier::policy::CAPACITY;
+use crate::carrier::queue::Queue;
 use crate::fiber::header::FiberRef;
 use crate::protocol::ring::Ring;
+use crate::protocol::sync::{AtomicUsize, Lock, Ordering, const_fn};
 
 /// How many are moved at a time.
 const BATCH: usize = 64;
@@ -25,8 +23,10 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    pub(crate) const fn new() -> Handover {
-        Handover { fibers: Lock::new(None), len: AtomicUsize::new(0) }
+    const_fn! {
+        pub(crate) fn new() -> Handover {
+            Handover { fibers: Lock::new(None), len: AtomicUsize::new(0) }
+        }
     }
 
     /// How many there are, as a hint.
@@ -55,6 +55,20 @@ impl Handover {
             batch.into_iter().flatten().for_each(|fiber| ring.push(fiber));
             self.len.store(ring.len(), Ordering::Relaxed);
         }
+    }
+
+    /// Puts some of what is queued in `from` behind those that are there, for a thread that is not its owner.
+    /// Returns whether there were any.
+    pub(crate) fn put_from(&self, from: &Queue) -> bool {
+        let own = Queue::new();
+        // SAFETY: this thread alone has its own queue, which is not locked.
+        let Some(first) = (unsafe { own.take_from(from) }) else { return false };
+        // SAFETY: as above.
+        let mut rest = unsafe { own.lock() };
+        let mut first = Some(first);
+        self.put(|| first.take().or_else(|| rest.pop()));
+        rest.unlock();
+        true
     }
 
     /// Takes some out and hands them to `to`.

@@ -16,7 +16,6 @@ pub mod clock;
 #[cfg(not(loom))]
 pub(crate) mod completion;
 pub(crate) mod errand;
-#[cfg(not(loom))]
 pub(crate) mod handover;
 #[cfg(not(loom))]
 pub(crate) mod io;
@@ -27,7 +26,6 @@ pub mod lookout;
 #[cfg(not(loom))]
 pub(crate) mod pace;
 pub(crate) mod policy;
-#[cfg(not(loom))]
 #[cfg_attr(feature = "rejected-deque", path = "deque.rs")]
 pub(crate) mod queue;
 #[cfg(all(test, not(loom)))]

@@ -44,7 +44,6 @@ pub(crate) const REFRESH: u64 = 16;
 pub(crate) const STAGGER: u64 = 1_000_000;
 
 /// Turns in a row that the LIFO slot gets before the queue is served.
-#[cfg(not(loom))]
 pub(crate) const LIFO_RUNS: u32 = 3;
 /// Nanoseconds that a fiber waits in a queue before another carrier is worth its wake-up.
 #[cfg(not(loom))]
@@ -96,9 +95,7 @@ pub(crate) const UNANSWERED: u64 = 50_000;
 #[cfg(not(loom))]
 pub(crate) const UNANSWERED_SLOW: u64 = 5_000;
 /// Fibers that a queue has room for at first.
-#[cfg(not(loom))]
 pub(crate) const CAPACITY: usize = 512;
 /// How many switches before its own turn a fiber's stack is fetched into the cache; its header is
 /// fetched twice as many before. (A switch and what a fiber does take a fraction of a cache miss.)
-#[cfg(not(loom))]
 pub(crate) const AHEAD: usize = 2;

@@ -14,6 +14,7 @@ use crate::carrier::carrier::{self, Carrier, Shared, Stats};
 use crate::carrier::handover::Handover;
 use crate::carrier::launch::{self, Signals};
 use crate::carrier::policy::SURPLUS;
+use crate::carrier::queue::Queue;
 use crate::carrier::runtimes;
 use crate::carrier::table::Table;
 use crate::fiber::header::FiberRef;
@@ -72,11 +73,14 @@ impl Shared {
         self.wake(self.sleepers.notify_fenced());
     }
 
-    /// Leaves all that `next` returns, which were taken from a carrier's queue, to any other.
-    pub(crate) fn hand_over(&self, next: impl FnMut() -> Option<FiberRef>) {
-        if self.handover.put(next) {
+    /// Leaves some of what is queued in `queue`, which is not the caller's, to any carrier. Returns whether there
+    /// were any.
+    pub(crate) fn hand_over_from(&self, queue: &Queue) -> bool {
+        let some = self.handover.put_from(queue);
+        if some {
             self.notify();
         }
+        some
     }
 
     /// Wakes the carrier that a function of [`Sleepers`] has returned.

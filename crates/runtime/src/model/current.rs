@@ -33,3 +33,6 @@ pub fn on_fiber() -> bool {
 pub fn without_parking<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
+
+/// Nothing is fetched ahead here.
+pub(crate) fn prefetch_stack(_fiber: FiberRef) {}

@@ -38,7 +38,6 @@ use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
 use crate::carrier::lookout::MONITOR;
 use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP, SPAWNING};
-use crate::carrier::queue::Queue;
 use crate::carrier::runtimes;
 use crate::fiber::names::KernelName;
 use crate::process::rescuer;
@@ -236,16 +235,8 @@ fn hand_over(runtime: &Shared, carrier: &Carrier) {
     if !carrier.is_kept.load(Ordering::Relaxed) || carrier.queue.is_empty() {
         return;
     }
-    let own = Queue::new();
-    for _ in 0..TIMES {
-        // SAFETY: this thread alone has its own queue, which is not locked.
-        let Some(first) = (unsafe { own.take_from(&carrier.queue) }) else { break };
-        // SAFETY: as above.
-        let mut rest = unsafe { own.lock() };
-        let mut first = Some(first);
-        runtime.hand_over(|| first.take().or_else(|| rest.pop()));
-        rest.unlock();
-    }
+    let taken = || runtime.hand_over_from(&carrier.queue);
+    (0..TIMES).take_while(|_| taken()).for_each(drop);
 }
 
 /// Whether a fiber keeps `carrier`: it has made no switch since the last look, and that not because it

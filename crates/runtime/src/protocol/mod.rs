@@ -10,7 +10,6 @@ pub(crate) mod generation;
 pub(crate) mod injector;
 pub(crate) mod parcel;
 pub(crate) mod reason;
-#[cfg(not(loom))]
 pub(crate) mod ring;
 pub(crate) mod set;
 pub(crate) mod signal;

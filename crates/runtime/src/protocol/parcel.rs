@@ -23,7 +23,6 @@ pub(crate) const ROOM: usize = 2;
 const EXPECTED: u32 = u32::MAX;
 
 /// What comes of asking.
-#[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) enum Answer<T> {
     /// The first of what was inside.
