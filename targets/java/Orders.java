@@ -57,6 +57,13 @@ final class Orders {
         }
     }
 
+    /** Tells the lab where the server listens, and returns when the server is to end. */
+    void serving(int port) throws IOException {
+        System.out.println("{\"phase\":\"serving\",\"port\":" + port + "}");
+        System.out.flush();
+        input.readLine();
+    }
+
     /** Takes a sample, prints it, or why there is none, and ends the process. */
     static void answer(String[] arguments, Take take) {
         try {

@@ -136,7 +136,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) samples: Option<u32>,
 
-    /// Units alive at once, in place of each workload's own number; not of feed and fetch.
+    /// Units alive at once, in place of each workload's own number; not of feed, fetch and serve.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
@@ -180,6 +180,9 @@ pub(crate) struct Bench {
     pub(crate) fetch: Fetch,
 
     #[command(flatten)]
+    pub(crate) serve: Serve,
+
+    #[command(flatten)]
     pub(crate) fleet: Fleet,
 }
 
@@ -199,7 +202,7 @@ impl Bench {
     /// # Errors
     /// One line that names the option and what has it.
     pub(crate) fn check_options(&self) -> Result<()> {
-        let (feed, fetch) = (&self.feed, &self.fetch);
+        let (feed, fetch, serve) = (&self.feed, &self.fetch, &self.serve);
         let given = [
             ("--full", feed.full, Some(Workload::Feed)),
             ("--people", !feed.people.is_empty(), Some(Workload::Feed)),
@@ -209,6 +212,10 @@ impl Bench {
             ("--body", fetch.body.is_some(), Some(Workload::Fetch)),
             ("--encoding", fetch.encoding.is_some(), Some(Workload::Fetch)),
             ("--read-size", fetch.read_size.is_some(), Some(Workload::Fetch)),
+            ("--rate", !serve.rates.is_empty(), Some(Workload::Serve)),
+            ("--connections", serve.connections.is_some(), Some(Workload::Serve)),
+            ("--idle", serve.idle.is_some(), Some(Workload::Serve)),
+            ("--time", serve.time.is_some(), Some(Workload::Serve)),
             ("--units", self.units.is_some(), None),
         ];
         let workloads = self.workloads();
@@ -228,7 +235,8 @@ impl Bench {
                      in {first} bench {of} {option}"
                 ),
                 None => bail!(
-                    "{option} is no option of {measured}: feed has --people, fetch has --requests"
+                    "{option} is no option of {measured}: feed has --people, fetch has --requests, \
+                     serve has --connections"
                 ),
             }
         }
@@ -277,6 +285,27 @@ pub(crate) struct Fetch {
     /// reads [default: 0].
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub(crate) read_size: Option<u64>,
+}
+
+/// What is asked of servers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of serve")]
+pub(crate) struct Serve {
+    /// Requests a second, whether the server keeps up or not; a load for each [default: 1000].
+    #[arg(long = "rate", value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) rates: Vec<u64>,
+
+    /// Connections over which they are made [default: 32].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) connections: Option<u64>,
+
+    /// Connections that say nothing while memory is read [default: 1000, with --quick 100].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub(crate) idle: Option<u64>,
+
+    /// Milliseconds for which requests are made at the rate [default: 2000, with --quick 1000].
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(crate) time: Option<u64>,
 }
 
 /// How a run is spread over several machines.

@@ -24,6 +24,7 @@ use carefree_lab::process::Launch;
 use carefree_lab::record::{RunFacts, fingerprint};
 use carefree_lab::report::{self, Format};
 use carefree_lab::run::Runner;
+use carefree_lab::serving::Serving;
 use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders, Target};
@@ -284,11 +285,19 @@ fn sizes(orders: &Bench, program: &Path) -> Sizes {
     // The option's limit is below what an address can hold.
     *body = orders.fetch.body.map_or(*body, |b| usize::try_from(b).unwrap_or(usize::MAX));
     *encoding = orders.fetch.encoding.unwrap_or(*encoding);
+    let mut serve = Serving::new(size);
+    if !orders.serve.rates.is_empty() {
+        serve.rates.clone_from(&orders.serve.rates);
+    }
+    serve.connections = orders.serve.connections.unwrap_or(serve.connections);
+    serve.idle = orders.serve.idle.unwrap_or(serve.idle);
+    serve.time = orders.serve.time.map_or(serve.time, Duration::from_millis);
     Sizes {
         workloads: orders.workloads(),
         size,
         feed,
         fetch,
+        serve,
         crowd: orders.units,
         pin: orders.pin,
         // A program that cannot be read has no samples that another could use again.

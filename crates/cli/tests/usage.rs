@@ -37,7 +37,7 @@ fn refused(arguments: &[&str]) -> String {
 
 #[test]
 fn wrong_names_are_answered_with_the_right_ones() {
-    let workloads = ["alloc", "switch", "warm", "throughput", "parked", "feed", "fetch"];
+    let workloads = ["alloc", "switch", "warm", "throughput", "parked", "feed", "fetch", "serve"];
     misread(&["bench", "alloc", "swich"], &workloads);
     misread(&["bench", "--format", "xml"], &["text", "json", "markdown", "csv", "html", "svg"]);
     misread(&["bnch"], &["'bench'"]);
@@ -109,6 +109,10 @@ fn an_option_that_no_workload_of_the_run_has_is_refused() {
         ("--body", Some("3"), "fetch"),
         ("--encoding", Some("fixed"), "fetch"),
         ("--read-size", Some("0"), "fetch"),
+        ("--rate", Some("5"), "serve"),
+        ("--connections", Some("5"), "serve"),
+        ("--idle", Some("5"), "serve"),
+        ("--time", Some("50"), "serve"),
     ] {
         let arguments: Vec<&str> = ["bench", option].into_iter().chain(value).collect();
         let said = refused(&arguments);

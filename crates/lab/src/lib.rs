@@ -32,6 +32,8 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod sample;
+mod served;
+pub mod serving;
 pub mod stats;
 pub mod sweep;
 mod sys;

@@ -5,6 +5,7 @@ use carefree_workloads::workload::Workload;
 
 use crate::number;
 use crate::sample::Sample;
+use crate::served::Served;
 use crate::stats;
 
 /// What a metric counts: its unit, which direction is better, and how a value is written.
@@ -51,7 +52,8 @@ pub const SWITCHES_PER_SECOND: Metric = metric("switches_per_second", Quantity::
 pub const TIME: Metric = metric("time", Quantity::Milliseconds);
 /// Units finished in a second of the last round.
 pub const UNITS_PER_SECOND: Metric = metric("units_per_second", Quantity::Rate("units/s"));
-/// Requests answered in a second of the median round.
+/// Requests answered in a second of the median round; in `serve`, when they are made as fast as
+/// answers come.
 pub const REQUESTS_PER_SECOND: Metric = metric("requests_per_second", Quantity::Rate("requests/s"));
 /// Rounds in a second, as published.
 pub const ITERATIONS_PER_SECOND: Metric = metric("iterations_per_second", Quantity::Rate("i/s"));
@@ -59,6 +61,19 @@ pub const ITERATIONS_PER_SECOND: Metric = metric("iterations_per_second", Quanti
 pub const MEMORY_PER_UNIT: Metric = metric("memory_per_unit", Quantity::Bytes);
 /// What a unit takes of all memory: the kernel's stacks, page tables and objects included.
 pub const WHOLE_MEMORY_PER_UNIT: Metric = metric("whole_memory_per_unit", Quantity::Bytes);
+/// From the time at which a request was due to its answer, of half of the requests at most.
+pub const LATENCY_P50: Metric = metric("latency_p50", Quantity::Nanoseconds);
+/// Of 99 of 100 requests.
+pub const LATENCY_P99: Metric = metric("latency_p99", Quantity::Nanoseconds);
+/// Of 999 of 1,000 requests.
+pub const LATENCY_P999: Metric = metric("latency_p999", Quantity::Nanoseconds);
+/// A server's processor time for a request.
+pub const CPU_PER_REQUEST: Metric = metric("cpu_per_request", Quantity::Nanoseconds);
+/// What an idle connection takes of the server's own memory.
+pub const MEMORY_PER_CONNECTION: Metric = metric("memory_per_connection", Quantity::Bytes);
+/// What it takes of all memory.
+pub const WHOLE_MEMORY_PER_CONNECTION: Metric =
+    metric("whole_memory_per_connection", Quantity::Bytes);
 /// What a program allocated, by its runtime's own count.
 pub const BYTES_ALLOCATED: Metric = metric("bytes_allocated", Quantity::Bytes);
 /// How often it did.
@@ -168,7 +183,7 @@ const fn plain(workload: Workload, metric: Metric) -> Figure {
 }
 
 /// Every figure, in the order of reports.
-pub static FIGURES: [Figure; 21] = [
+pub static FIGURES: [Figure; 28] = [
     Figure {
         value: Some(|sample| per_unit(sample, sample.account.rounds.first()?.total_ns())),
         chart: "Time to create a unit, have it switch twice, end and join it",
@@ -315,6 +330,50 @@ pub static FIGURES: [Figure; 21] = [
         value: Some(|sample| Some(sample.memory.as_ref()?.most_resident() as f64)),
         chart: "Most memory in use",
         ..plain(Workload::Fetch, PEAK_MEMORY)
+    },
+    Figure {
+        value: Some(|sample| Some(Served::of(sample)?.paced.p50_ns as f64)),
+        spoken: "median latency",
+        ..plain(Workload::Serve, LATENCY_P50)
+    },
+    Figure {
+        value: Some(|sample| Some(Served::of(sample)?.paced.p99_ns as f64)),
+        chart: "Latency of 99 of 100 requests",
+        spoken: "latency of 99 of 100 requests",
+        ..plain(Workload::Serve, LATENCY_P99)
+    },
+    Figure {
+        value: Some(|sample| Some(Served::of(sample)?.paced.p999_ns? as f64)),
+        spoken: "latency of 999 of 1,000 requests",
+        ..plain(Workload::Serve, LATENCY_P999)
+    },
+    Figure {
+        value: Some(|sample| Served::of(sample)?.cpu_per_request()),
+        chart: "Processor time of a request",
+        leads: true,
+        spoken: "processor time of a request",
+        ..plain(Workload::Serve, CPU_PER_REQUEST)
+    },
+    Figure {
+        value: Some(|sample| Served::of(sample)?.rate()),
+        chart: "Requests in a second, as fast as answers come",
+        ..plain(Workload::Serve, REQUESTS_PER_SECOND)
+    },
+    Figure {
+        value: Some(|sample| {
+            Served::of(sample)?.per_connection(sample.memory.as_ref()?.own.at_rest())
+        }),
+        spoken: "memory of an idle connection",
+        again: Some(WHOLE_MEMORY_PER_CONNECTION),
+        ..plain(Workload::Serve, MEMORY_PER_CONNECTION)
+    },
+    Figure {
+        value: Some(|sample| {
+            Served::of(sample)?.per_connection(sample.memory.as_ref()?.whole.as_ref()?.at_rest())
+        }),
+        chart: "Memory of an idle connection, with what the kernel keeps for it",
+        spoken: "memory of an idle connection, all told,",
+        ..plain(Workload::Serve, WHOLE_MEMORY_PER_CONNECTION)
     },
 ];
 

@@ -19,7 +19,11 @@ use serde::Deserialize;
 use crate::leftovers;
 use crate::memory::{Group, Memory, Meter};
 use crate::printable;
+use crate::sample::astray;
+use crate::served::Served;
+use crate::serving::{self, Look};
 use crate::sys;
+use crate::trial::Trial;
 
 /// How to start a sample's process.
 #[derive(Debug)]
@@ -72,6 +76,8 @@ pub(crate) struct Seen {
     pub(crate) threads: Option<u64>,
     /// Its memory, if it could be looked at.
     pub(crate) memory: Option<Memory>,
+    /// What became of a server under its load.
+    pub(crate) served: Option<Served>,
 }
 
 /// Why a sample was not taken.
@@ -105,6 +111,8 @@ pub(crate) enum Phase {
     Alive,
     /// After the first round.
     Done,
+    /// A server listens, and is to end when the lab answers.
+    Serving,
 }
 
 impl Phase {
@@ -114,6 +122,7 @@ impl Phase {
             Phase::Base => "base",
             Phase::Alive => "alive",
             Phase::Done => "done",
+            Phase::Serving => "serving",
         }
     }
 }
@@ -124,6 +133,8 @@ struct Stop {
     phase: Phase,
     /// The process to look at, if it is not the one the lab started.
     pid: Option<u32>,
+    /// Of a server, its port.
+    port: Option<u16>,
 }
 
 /// Of standard error this much is kept, from the end.
@@ -133,13 +144,16 @@ const LINE: u64 = 1 << 20;
 /// How long output may stay open when its process and the group of it have ended: what was printed
 /// last may still be on its way, on a machine that has other things to do.
 const HELD_OPEN: Duration = Duration::from_secs(10);
+/// How long a server may take to end.
+const ENDING: Duration = Duration::from_secs(10);
 /// Seldom enough not to disturb what is measured, often enough for a person at Ctrl-C.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// Starts a process, waits for its end, and returns what it left behind.
+/// Starts a process, waits for its end, and returns what it left behind. Of a server, `load` has the
+/// orders.
 pub(crate) fn run(
     mut launch: Launch,
-    pin: Option<usize>,
+    (pin, load): (Option<usize>, Option<&Trial>),
     group: Option<&Group>,
     interrupted: &AtomicBool,
     patience: Duration,
@@ -171,6 +185,9 @@ pub(crate) fn run(
         said: collect(child.stderr.take(), COMPLAINT),
         meter: None,
         phases: Vec::new(),
+        load,
+        served: None,
+        told: None,
     };
     let is_local = launch.container.is_none();
     let heard = watch.listen(&mut child, launch.container.as_deref(), group);
@@ -187,7 +204,7 @@ pub(crate) fn run(
             if is_local {
                 sys::end_orphans();
             }
-            if let Missed::Failed { stderr, hopeless: true, .. } = &mut missed {
+            if let Missed::Failed { stderr, .. } = &mut missed {
                 *stderr = last_lines(&watch.complaint());
             }
             return Err(missed);
@@ -208,6 +225,7 @@ pub(crate) fn run(
             threads: watch.meter.as_ref().and_then(Meter::threads),
             memory: watch.meter.as_ref().map(Meter::reading),
             phases: watch.phases,
+            served: watch.served,
         },
     })
 }
@@ -220,6 +238,12 @@ struct Watch<'a> {
     said: Receiver<String>,
     meter: Option<Meter>,
     phases: Vec<Phase>,
+    /// The orders of a server's load.
+    load: Option<&'a Trial>,
+    /// What became of the server.
+    served: Option<Served>,
+    /// Since when it is to end.
+    told: Option<Instant>,
 }
 
 impl Watch<'_> {
@@ -227,6 +251,11 @@ impl Watch<'_> {
     fn patient(&self) -> Result<(), Missed> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
+        }
+        if self.told.is_some_and(|told| told.elapsed() > ENDING) {
+            let late = ENDING.as_secs();
+            let message = format!("the server had not ended {late} s after it was told to");
+            return Err(astray(message).into());
         }
         if self.started.elapsed() <= self.patience {
             return Ok(());
@@ -270,7 +299,7 @@ impl Watch<'_> {
             };
             match serde_json::from_str::<Stop>(&line) {
                 Ok(stop) => {
-                    self.look(&stop, container, group);
+                    self.look(&stop, container, group)?;
                     go_on(&mut input);
                 }
                 Err(_) if line.trim().is_empty() => {}
@@ -286,24 +315,84 @@ impl Watch<'_> {
         }
     }
 
-    fn look(&mut self, stop: &Stop, container: Option<&dyn Container>, group: Option<&Group>) {
+    fn look(
+        &mut self,
+        stop: &Stop,
+        container: Option<&dyn Container>,
+        group: Option<&Group>,
+    ) -> Result<(), Missed> {
         self.phases.push(stop.phase);
+        let subject = || {
+            let group = group.map(|group| group.path().to_owned());
+            match container {
+                // Of one that cannot be seen into, the engine's process is not the one.
+                Some(container) => container.process(),
+                None => Some((stop.pid.unwrap_or(self.process), group)),
+            }
+        };
         match (stop.phase, &mut self.meter) {
             (Phase::Base, _) => {
-                let inside = container.and_then(Container::process);
-                let group = group.map(|group| group.path().to_owned());
-                let (process, group) = match (inside, container) {
-                    (Some((process, own)), _) => (process, own),
-                    // A container that cannot be seen into: the engine's process is not the one.
-                    (None, Some(_)) => return,
-                    (None, None) => (stop.pid.unwrap_or(self.process), group),
-                };
-                self.meter = Some(Meter::start(process, group.as_deref()));
+                let start = |(process, group): Subject| Meter::start(process, group.as_deref());
+                self.meter = subject().map(start);
             }
             (Phase::Alive, Some(meter)) => meter.all_alive(),
             (Phase::Done, Some(meter)) => meter.finish(),
             (Phase::Alive | Phase::Done, None) => {}
+            (Phase::Serving, _) => {
+                let subject = subject();
+                self.serve(stop.port, subject)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Has a server loaded, and looks at it meanwhile.
+    fn serve(&mut self, port: Option<u16>, subject: Option<Subject>) -> Result<(), Missed> {
+        let Some(trial) = self.load else { return Ok(()) };
+        let port = port.ok_or_else(|| astray("the server names no port".into()))?;
+        let (process, interrupted) = (self.process, self.interrupted);
+        let (started, patience) = (self.started, self.patience);
+        let go_on = move || {
+            if sys::has_ended(process) {
+                return Err(Failure::new("the server ended while it was to serve"));
+            }
+            match interrupted.load(Ordering::Relaxed) || started.elapsed() > patience {
+                true => Err(Failure::new("the load was broken off")),
+                false => Ok(()),
+            }
+        };
+        let mut looking = Looking { subject, meter: None };
+        // On a thread of its own, whose settings it changes.
+        let served = thread::scope(|scope| {
+            let load = scope.spawn(|| serving::load(trial, port, &mut looking, &go_on));
+            load.join().unwrap_or_else(|_| Err(Failure::new("the load panicked")))
+        });
+        self.meter = looking.meter;
+        match served {
+            Ok(served) => self.served = Some(served),
+            Err(failure) => {
+                self.patient()?;
+                // What a connection tells of a server that crashes is not what went wrong.
+                return Err(match self.crashed() {
+                    Some(ending) => Failure { message: ending, ..failure }.into(),
+                    None => failure.into(),
+                });
+            }
+        }
+        self.told = Some(Instant::now());
+        Ok(())
+    }
+
+    /// How a server ended that was to go on, if it did.
+    fn crashed(&self) -> Option<String> {
+        // Its connections are closed before it has ended.
+        for _ in 0..100 {
+            if sys::has_ended(self.process) {
+                return Some("the server ended while it was to serve".into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        None
     }
 
     /// Waits for the end of a process that has closed its output.
@@ -326,6 +415,33 @@ impl Watch<'_> {
     /// waited for long.
     fn complaint(&self) -> String {
         printable::lines(&self.said.recv_timeout(LOOK_UP * 5).unwrap_or_default())
+    }
+}
+
+/// A process to look at, and the control group that it has for itself.
+type Subject = (u32, Option<std::path::PathBuf>);
+
+/// Looks at a server while it is loaded.
+struct Looking {
+    /// Nothing where it cannot be seen.
+    subject: Option<Subject>,
+    meter: Option<Meter>,
+}
+
+impl Look for Looking {
+    fn without_connections(&mut self) {
+        let start = |(process, group): &Subject| Meter::start(*process, group.as_deref());
+        self.meter = self.subject.as_ref().map(start);
+    }
+
+    fn with_connections(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            meter.all_alive();
+        }
+    }
+
+    fn processor_time(&self) -> Option<Duration> {
+        sys::processor_time(self.subject.as_ref()?.0)
     }
 }
 

@@ -38,6 +38,10 @@ pub(crate) fn check(trial: &Trial, account: &Account, seen: &Seen) -> Result<(),
 
 /// Numbers of units, rounds and switches.
 fn counts(trial: &Trial, account: &Account) -> Result<(), Failure> {
+    if trial.workload == Workload::Serve {
+        // The work is the lab's, which has checked every answer, and the program counts nothing.
+        return Ok(());
+    }
     let parameters = &trial.parameters;
     let asked = match trial.workload {
         Workload::Feed if parameters.parse("yields") != Some(1_u8) => 0,
@@ -96,6 +100,7 @@ fn phases(trial: &Trial, seen: &Seen) -> Result<(), Failure> {
     }
     let due: &[Phase] = match trial.workload.is_gated() {
         true => &[Phase::Base, Phase::Alive, Phase::Done],
+        false if trial.workload == Workload::Serve => &[Phase::Serving],
         false => &[Phase::Base, Phase::Done],
     };
     if seen.phases != due {
@@ -124,7 +129,7 @@ fn phases(trial: &Trial, seen: &Seen) -> Result<(), Failure> {
 pub(crate) fn switches(trial: &Trial, account: &Account) -> Result<(), Failure> {
     let (made, asked) = (account.switches_made, account.switches_asked);
     let least = match trial.workload {
-        Workload::Fetch => 0,
+        Workload::Fetch | Workload::Serve => 0,
         Workload::Switch => (asked as f64 * LEAST_SHARE).ceil() as u64,
         // A unit that has no other to give way to need not make any.
         _ if trial.parameters.units() < 2 => 0,
@@ -178,6 +183,7 @@ mod tests {
             phases: vec![Phase::Base, Phase::Alive, Phase::Done],
             threads: Some(trial.parameters.units() + 1),
             memory: Some(Memory { own, files: None, whole: None, whole_method: None }),
+            served: None,
         };
         (account, seen)
     }
@@ -264,6 +270,15 @@ mod tests {
         assert!(gone.ends_with("is not there"), "{gone}");
         // Where no memory is measured, none stops.
         assert_eq!(complaint(SWITCH, |_, seen| seen.phases.clear()), "none");
+    }
+
+    #[test]
+    fn a_server_has_served_or_has_no_figures() {
+        let serve = (Unit::Fiber, Workload::Serve);
+        let served = |_: &mut Account, seen: &mut Seen| seen.phases = vec![Phase::Serving];
+        assert_eq!(complaint(serve, served), "none");
+        let never = complaint(serve, |_, seen| seen.phases.clear());
+        assert!(never.ends_with("stop at the phases serving; it stopped at: none"), "{never}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::process::{self, Launch, Missed, Remains, last_lines};
 use crate::proof;
 use crate::record::Failed;
 use crate::sample::{Sample, astray};
+use crate::serving;
 use crate::sweep;
 use crate::trial::Trial;
 
@@ -201,6 +202,9 @@ impl Runner<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
         }
+        if trial.workload == Workload::Serve {
+            serving::allow_files(trial)?;
+        }
         // A server for this sample alone, so that what it counts is this sample's.
         let served = (trial.workload == Workload::Fetch).then(|| course::serve(trial)).transpose();
         let served =
@@ -212,8 +216,10 @@ impl Runner<'_> {
         // A container has a group of its own, which its engine makes.
         let inside = launch.container.is_some();
         let group = if trial.weighs() && !inside { Group::make(position) } else { None };
+        let serves = (trial.workload == Workload::Serve).then_some(trial);
+        let orders = (trial.pin, serves);
         let remains =
-            process::run(launch, trial.pin, group.as_ref(), self.interrupted, self.patience)?;
+            process::run(launch, orders, group.as_ref(), self.interrupted, self.patience)?;
         let stderr = last_lines(&remains.complaint);
         let tally = server.map(Server::stop);
         let taken = conclude(trial, remains, inside, tally);
@@ -263,6 +269,10 @@ fn conclude(
         account.notes.extend(course::remark(trial, &tally));
         // Plain numbers have a JSON form.
         account.more.insert("server".into(), serde_json::to_value(tally).unwrap_or_default());
+    }
+    if let Some(served) = remains.seen.served {
+        account.notes.extend(serving::remarks(trial, &served));
+        served.tell(&mut account.more);
     }
     let Remains { process, usage, seen, .. } = remains;
     // Of a container the lab has waited for the engine's process, which tells nothing.

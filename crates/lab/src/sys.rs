@@ -13,6 +13,7 @@ use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::time::clock_getcpuclockid;
 use nix::unistd::{Pid, SysconfVar, sysconf, write};
 
 /// The end of a child and what it used, or `None` while it runs. No other child may be waited for
@@ -27,6 +28,13 @@ pub(crate) fn has_ended(child: u32) -> bool {
     let Ok(number) = i32::try_from(child) else { return false };
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
     !matches!(waitid(Id::Pid(Pid::from_raw(number)), flags), Ok(WaitStatus::StillAlive))
+}
+
+/// Processor time of a process's threads so far, also of those that have ended.
+pub(crate) fn processor_time(process: u32) -> Option<Duration> {
+    let process = i32::try_from(process).ok().filter(|&process| process > 0)?;
+    let clock = clock_getcpuclockid(Pid::from_raw(process)).ok()?;
+    Some(clock.now().ok()?.into())
 }
 
 /// Ends a process at once.

@@ -3,7 +3,8 @@
 //! A [`workload::Workload`] at some [`parameters`] is done by units of some runtime. Those of ours
 //! ([`unit::Unit`]: coroutines, fibers and threads of Rust) are here, with the program that runs them
 //! ([`own::take`]): it gets orders and prints an [`answer`], as every runtime's program does by the
-//! protocol of `docs/targets.md`. [`fetch::Server`] is the other side of `fetch`.
+//! protocol of `docs/targets.md`. [`fetch::Server`] is the other side of `fetch`, and
+//! [`serve::Client`] the load of `serve`.
 
 #![warn(missing_docs)]
 
@@ -16,6 +17,7 @@ pub mod named;
 pub mod own;
 pub mod parameters;
 pub mod role;
+pub mod serve;
 pub mod sys;
 pub mod unit;
 pub mod workload;

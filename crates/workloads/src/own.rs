@@ -8,6 +8,7 @@ use carefree::TlsMode;
 use crate::answer::{Account, Answer, Failure, Round, Warmup};
 use crate::feed;
 use crate::fetch;
+use crate::serve;
 use crate::sys::{self, UsageWho};
 use crate::unit::Unit;
 
@@ -72,6 +73,7 @@ pub fn take(arguments: &[String]) -> Answer {
     let account = refuse_threads(words).and_then(|()| match words.get("workload") {
         Some("feed") => feed::own::take(words),
         Some("fetch") => fetch::own::take(words),
+        Some("serve") => serve::own::take(words),
         _ => gated(words),
     });
     match account {
@@ -135,8 +137,13 @@ fn gated(words: Words<'_>) -> Result<Account, Failure> {
 
 /// Stops until the lab has looked. Where the lab is gone, it goes on at once.
 fn stop(phase: &str) {
+    tell(&format!(r#"{{"phase":"{phase}"}}"#));
+}
+
+/// Prints a line, and waits until the lab answers it. Where the lab is gone, it goes on at once.
+pub(crate) fn tell(line: &str) {
     let mut out = io::stdout().lock();
-    let told = writeln!(out, r#"{{"phase":"{phase}"}}"#).and_then(|()| out.flush());
+    let told = writeln!(out, "{line}").and_then(|()| out.flush());
     drop(out);
     if told.is_ok() {
         let _ = io::stdin().lock().read_line(&mut String::new());

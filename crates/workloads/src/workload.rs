@@ -21,6 +21,8 @@ named! {
         Feed = "feed",
         /// Some dozens of HTTP GETs at a time: see [`crate::fetch`].
         Fetch = "fetch",
+        /// An HTTP server under a load of requests that does not wait for it: see [`crate::serve`].
+        Serve = "serve",
     }
 }
 
@@ -37,6 +39,9 @@ impl Workload {
             Workload::Parked => "10,000 units parked at once: memory of a unit",
             Workload::Feed => "up to 2,048 people fed bite by bite, a unit each: total time",
             Workload::Fetch => "50 HTTP GETs from a server on this machine: time and memory",
+            Workload::Serve => {
+                "an HTTP server, asked 1,000 times a second: latency, processor time and memory"
+            }
         }
     }
 
@@ -58,6 +63,9 @@ impl Workload {
                 "People who each have to eat a number of nutrients, a unit for each of them."
             }
             Workload::Fetch => "Pages fetched from a server that takes its time.",
+            Workload::Serve => {
+                "An HTTP server whose clients ask at a fixed rate, whether it keeps up or not."
+            }
         }
     }
 
@@ -77,8 +85,8 @@ impl Workload {
             (Workload::Parked, Size::Quick) => (1_000, 1, 1),
             (Workload::Warm, Size::Quick) => (500, 1, 10),
             (Workload::Throughput, Size::Quick) => (100, 100, 10),
-            // The points of the sweep, and the ways to fetch, fill in theirs.
-            (Workload::Feed | Workload::Fetch, _) => (1, 0, 1_u64),
+            // The points of the sweep, the ways to fetch and the loads fill in theirs.
+            (Workload::Feed | Workload::Fetch | Workload::Serve, _) => (1, 0, 1_u64),
         };
         let sizes = [("units", units), ("switches", switches), ("cores", cores as u64)];
         let mut parameters = Parameters::of(sizes);
@@ -97,18 +105,19 @@ impl Workload {
     /// Whether its units run the gated program of [`crate::unit`], and share the tables of the
     /// fiber-vs-thread benchmark.
     pub fn is_gated(self) -> bool {
-        !matches!(self, Workload::Feed | Workload::Fetch)
+        !matches!(self, Workload::Feed | Workload::Fetch | Workload::Serve)
     }
 
     /// Whether runtimes that compile as they run are warmed up for it. `warm` shows the warming
-    /// itself, and `parked` measures memory, which a heap that has already grown would hide.
+    /// itself, `parked` measures memory, which a heap that has already grown would hide, and the
+    /// load of `serve` warms its server by itself.
     pub fn warms_up(self) -> bool {
-        !matches!(self, Workload::Warm | Workload::Parked)
+        !matches!(self, Workload::Warm | Workload::Parked | Workload::Serve)
     }
 
-    /// Whether its program talks to a server of the lab's.
+    /// Whether its program talks to the lab over a socket.
     pub fn needs_network(self) -> bool {
-        self == Workload::Fetch
+        matches!(self, Workload::Fetch | Workload::Serve)
     }
 
     /// Whether the workload runs on one core even where there are more. A switch is defined only

@@ -5,6 +5,7 @@ mod feed;
 mod fetch;
 mod gated;
 mod may_client;
+mod serve;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Write};
@@ -50,11 +51,16 @@ impl Orders {
     /// Stops where the lab wants to look at the process.
     pub fn phase(&self, phase: &str) {
         if self.word("phases") == "1" {
-            println!(r#"{{"phase":"{phase}"}}"#);
-            let _ = io::stdout().flush();
-            let _ = io::stdin().lock().read_line(&mut String::new());
+            tell(&format!(r#"{{"phase":"{phase}"}}"#));
         }
     }
+}
+
+/// Prints a line, and waits until the lab answers it.
+pub fn tell(line: &str) {
+    println!("{line}");
+    let _ = io::stdout().flush();
+    let _ = io::stdin().lock().read_line(&mut String::new());
 }
 
 /// What a sample tells beside what the kernel counted.
@@ -176,6 +182,7 @@ fn take(orders: &Orders) -> Result<String, String> {
     let account = match (orders.word("workload"), unit) {
         ("feed", "task" | "may") => feed::take(orders),
         ("fetch", "task" | "may" | "sequential") => fetch::take(orders),
+        ("serve", "task" | "may") => serve::take(orders),
         (_, "task") => {
             let runtime = Runtime::new().map_err(|error| error.to_string())?;
             take_gated(orders, Some(&runtime))
@@ -196,7 +203,7 @@ fn as_coroutine<T: Send + 'static>(threads: usize, run: impl FnOnce() -> T + Sen
 }
 
 /// How many threads run coroutines.
-fn threads_for(orders: &Orders) -> usize {
+pub fn threads_for(orders: &Orders) -> usize {
     let workers = orders.number("workers", 2).unwrap_or(2).max(1) as usize;
     match (orders.word("workload"), orders.word("how")) {
         ("feed", "hybrid") => workers,
@@ -217,7 +224,8 @@ fn main() -> ExitCode {
             .collect(),
     );
     let answer = match orders.word("unit") {
-        "may" => as_coroutine(threads_for(&orders), move || take(&orders)),
+        // A server's main thread waits for the lab, which would keep a coroutine's thread.
+        "may" if orders.word("workload") != "serve" => as_coroutine(threads_for(&orders), move || take(&orders)),
         _ => take(&orders),
     };
     match answer {

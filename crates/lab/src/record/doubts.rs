@@ -8,7 +8,7 @@ use super::facts::RunFacts;
 use super::measurement::Measurement;
 use super::reading::Reading;
 use crate::env::Environment;
-use crate::metric::WHOLE_MEMORY_PER_UNIT;
+use crate::metric::{WHOLE_MEMORY_PER_CONNECTION, WHOLE_MEMORY_PER_UNIT};
 use crate::noise::{Warning, WarningKind};
 use crate::number::{FEW, MARK, counted};
 use crate::stats::spread;
@@ -125,7 +125,8 @@ pub(super) fn warnings(
     }
     let by_meminfo = |taken: &Reading| {
         let method = taken.proof.get("memory").and_then(|memory| memory.get("whole_method"));
-        taken.figures.contains_key(WHOLE_MEMORY_PER_UNIT.name)
+        let whole = [WHOLE_MEMORY_PER_UNIT, WHOLE_MEMORY_PER_CONNECTION];
+        whole.iter().any(|metric| taken.figures.contains_key(metric.name))
             && method.and_then(|method| method.as_str()).is_some_and(|m| m.contains("meminfo"))
     };
     if taken.iter().any(by_meminfo) {

@@ -7,6 +7,7 @@ use carefree_workloads::workload::Workload;
 use serde::{Deserialize, Serialize};
 
 use crate::course;
+use crate::serving;
 use crate::sweep;
 use crate::trial::Trial;
 
@@ -55,6 +56,7 @@ impl From<&Trial> for Subject {
         let parameters = match trial.workload {
             Workload::Feed => sweep::parameters(trial),
             Workload::Fetch => course::parameters(trial),
+            Workload::Serve => serving::parameters(trial),
             _ => trial.parameters.clone(),
         };
         let Trial { runtime, version, unit, workload, .. } = trial;

@@ -117,7 +117,7 @@ fn by_version(view: &View<'_>) -> Table {
             let (old, new) = (&pair[0].subject.version, &pair[1].subject.version);
             let Some(ratio) = Found::new(&view.places[place], pair[0], pair[1]) else { continue };
             let what = match workload {
-                "feed" | "fetch" => format!("{workload} ({size})"),
+                "feed" | "fetch" | "serve" => format!("{workload} ({size})"),
                 _ => workload.to_owned(),
             };
             let key =

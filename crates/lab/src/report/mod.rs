@@ -12,11 +12,13 @@ mod ink;
 mod machines;
 mod markdown;
 mod meals;
+mod serving;
 pub mod table;
 mod tables;
 mod text;
 mod view;
 mod words;
+mod work;
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The five tables of the fiber-vs-thread benchmark, those of feeding and fetching, and one more
-//! with every figure's interval.
+//! The five tables of the fiber-vs-thread benchmark, those of feeding, fetching and
+//! serving, and one more with every figure's interval.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,10 @@ use carefree_workloads::named::distinct;
 use super::contest;
 use super::crowds::{FAR_APART, are_comparable, units_of};
 use super::machines;
+use super::serving;
 use super::table::{Align, Table, wrap};
 use super::view::{Crew, Figure, Name, Seat, View};
+use super::work::name_rows;
 use crate::metric::{self, Metric, spoken};
 use crate::number::{self, grouped};
 use crate::record::{Measurement, Parameters};
@@ -17,6 +19,7 @@ use crate::stats;
 
 pub(super) use super::meals::{how, meal, way, yields};
 pub(super) use super::table::NOTHING;
+pub(super) use super::work::{Fetches, own_work, shared_work};
 
 /// The tables that there are figures for, in the order of the published ones.
 pub(super) fn published(view: &View<'_>) -> Vec<Table> {
@@ -31,6 +34,7 @@ pub(super) fn published(view: &View<'_>) -> Vec<Table> {
         contest::table(view),
         feeding(view),
         fetching(view),
+        serving::table(view),
     ];
     let tables = tables.into_iter().filter(|table| !table.rows.is_empty());
     tables.chain(machines::tables(view)).map(Table::with_marks_explained).collect()
@@ -125,20 +129,6 @@ fn ratio(one: &Measurement, other: &Measurement) -> String {
             format!("{}{}", number::times(ratio), number::MARK)
         }
         _ => number::times(ratio),
-    }
-}
-
-/// Names the rows from `from` on: `lines` stand in their first cells, one a row, and what is left of
-/// them in the last row; `name` is the whole for pages, whose rows can be sorted.
-fn name_rows(table: &mut Table, from: usize, name: &str, lines: impl Iterator<Item = String>) {
-    let mut lines = lines.fuse();
-    let rows = &mut table.rows[from..];
-    for row in rows.iter_mut() {
-        row[0] = lines.next().unwrap_or_default();
-    }
-    table.names.extend(rows.iter().map(|_| name.to_owned()));
-    if let Some(row) = rows.last_mut() {
-        lines.for_each(|line| row[0] += &format!("\n{line}"));
     }
 }
 
@@ -384,47 +374,6 @@ fn feeding(view: &View<'_>) -> Table {
     table
 }
 
-/// The ways to fetch of one family that did the same work.
-pub(super) struct Fetches<'a> {
-    pub(super) label: String,
-    pub(super) parameters: Parameters,
-    /// Fastest first, with their time in milliseconds.
-    pub(super) ways: Vec<(&'a str, f64)>,
-    figures: Vec<&'a Measurement>,
-}
-
-impl<'a> Fetches<'a> {
-    pub(super) fn find(&self, way: &str, metric: &str) -> Option<&'a Measurement> {
-        let wanted = |m: &&&Measurement| m.subject.unit == way && m.metric == metric;
-        self.figures.iter().find(wanted).copied()
-    }
-}
-
-/// What all ways to fetch have in common, as `body=1024 requests=50`, and the names of it.
-fn shared(all: &[Fetches<'_>]) -> Parameters {
-    let Some(first) = all.first() else { return Parameters::default() };
-    let is_shared = |name: &str| {
-        all.iter().all(|other| other.parameters.get(name) == first.parameters.get(name))
-    };
-    let names: Vec<&str> =
-        first.parameters.iter().map(|(name, _)| name).filter(|name| is_shared(name)).collect();
-    first.parameters.clone().only(&names)
-}
-
-/// What is said once of all ways to fetch; nothing where they have nothing in common.
-pub(super) fn shared_work(all: &[Fetches<'_>]) -> Option<String> {
-    let shared = shared(all).to_string();
-    (!shared.is_empty()).then(|| format!("All have {}.", shared.replace(' ', ", ")))
-}
-
-/// What tells the work of these from that of the others.
-pub(super) fn own_work(all: &[Fetches<'_>], one: &Fetches<'_>) -> Parameters {
-    let shared = shared(all);
-    let own = one.parameters.iter().filter(|(name, _)| shared.get(name).is_none());
-    let own: Vec<&str> = own.map(|(name, _)| name).collect();
-    one.parameters.clone().only(&own)
-}
-
 pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
     let mut found = Vec::new();
     for family in view.families("fetch") {
@@ -536,7 +485,7 @@ pub(super) fn intervals(view: &View<'_>, meals: bool) -> Option<Table> {
         let Figure { m, place } = figure;
         let s = &m.subject;
         let sized = figure.is_of_size(view.size(*place, &s.workload));
-        let several = !sized || ["feed", "fetch"].contains(&&*s.workload);
+        let several = !sized || ["feed", "fetch", "serve"].contains(&&*s.workload);
         let [from, to, samples] = behind(m);
         let outliers = stats::outliers(&m.samples).len();
         let runtime = match view.places[*place].as_str() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest;
 use super::crowds::{self, are_comparable};
+use super::serving;
 use super::tables;
 use super::tables::meal;
 use super::view::{Crew, Seat, View, Who};
@@ -46,6 +47,7 @@ pub(super) fn topics(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     }
     topics.push(("Feeding", feeding(view)));
     topics.push(("Fetching", fetching(view)));
+    topics.push(("Serving HTTP", serving::sentences(view)));
     topics.retain(|(_, said)| !said.is_empty());
     topics
 }

@@ -20,6 +20,7 @@ use crate::noise::{Warning, WarningKind};
 use crate::plan::place;
 use crate::process::Launch;
 use crate::record::Failed;
+use crate::serving::Serving;
 use crate::sweep::Sweep;
 use crate::trial::Trial;
 
@@ -70,6 +71,8 @@ pub struct Sizes {
     pub feed: Sweep,
     /// What `fetch` fetches.
     pub fetch: Course,
+    /// What is asked of servers.
+    pub serve: Serving,
     /// Whether every workload stays on one core, and not `switch` alone.
     pub pin: bool,
     /// A fingerprint of our own program.
@@ -235,7 +238,7 @@ impl Lineup {
                 let mut trial = sizes.trial(workload, names, unit.role(), kernel);
                 trial.program.clone_from(&sizes.program);
                 match (workload, unit) {
-                    (Workload::Fetch, Unit::Coroutine) => field.without(
+                    (Workload::Fetch | Workload::Serve, Unit::Coroutine) => field.without(
                         &trial,
                         "coroutines are resumed by hand and cannot wait for a socket",
                     ),
@@ -370,6 +373,7 @@ impl Sizes {
         match trial.workload {
             Workload::Feed => self.feed.of_unit(trial, ways),
             Workload::Fetch => self.fetch.of_unit(trial),
+            Workload::Serve => self.serve.of_unit(trial),
             _ => vec![trial.clone()],
         }
     }

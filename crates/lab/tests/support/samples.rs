@@ -8,6 +8,7 @@ use carefree_lab::course::Course;
 use carefree_lab::plan::Plan;
 use carefree_lab::process::Launch;
 use carefree_lab::run::{Outcome, Runner};
+use carefree_lab::serving::Serving;
 use carefree_lab::sweep::Sweep;
 use carefree_lab::targets::lineup::{Field, Sizes};
 use carefree_lab::trial::Trial;
@@ -19,6 +20,7 @@ pub(crate) fn sizes(workloads: &[Workload], crowd: u64) -> Sizes {
         size: Size::Quick,
         feed: Sweep::new(Size::Quick),
         fetch: Course::new(Size::Quick),
+        serve: Serving::new(Size::Quick),
         crowd: Some(crowd),
         pin: false,
         program: String::new(),

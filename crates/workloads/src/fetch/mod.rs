@@ -9,7 +9,7 @@
 mod allocations;
 mod client;
 pub(crate) mod own;
-mod request;
+pub(crate) mod request;
 mod response;
 mod server;
 

@@ -15,14 +15,16 @@ use crate::metric::{self, Figure, Metric, TIME};
 use crate::number::grouped;
 use crate::record::Measurement;
 use crate::report::contest;
-use crate::report::tables::{self, meal};
+use crate::report::serving;
+use crate::report::tables::{self, Fetches, meal};
 use crate::report::view::{Crew, Seat, View, Who};
 
 /// Charts of a workload's figures.
 fn charts(view: &View<'_>, workload: Workload) -> Vec<Markup> {
     match workload {
         Workload::Feed => feed(view),
-        Workload::Fetch => fetch(view),
+        Workload::Fetch => bars_of(workload, &tables::fetches(view)),
+        Workload::Serve => bars_of(workload, &serving::servers(view)),
         _ => gated(view, workload),
     }
 }
@@ -51,14 +53,19 @@ pub(super) fn render(view: &View<'_>) -> Markup {
             div role="tabpanel" id={ "panel-" (workload) } aria-labelledby={ "tab-" (workload) } {
                 h3 { (workload) }
                 p { (workload.about()) }
-                @if *workload == Workload::Fetch {
-                    @if let Some(shared) = tables::shared_work(&tables::fetches(view)) {
-                        p class="soft" { (shared) }
-                    }
-                }
+                @if let Some(shared) = shared(view, *workload) { p class="soft" { (shared) } }
                 div class="charts" { @for chart in charts { (chart) } }
             }
         }
+    }
+}
+
+/// What all charts of a workload have in common, where that is told once.
+fn shared(view: &View<'_>, workload: Workload) -> Option<String> {
+    match workload {
+        Workload::Fetch => tables::shared_work(&tables::fetches(view)),
+        Workload::Serve => tables::shared_work(&serving::servers(view)),
+        _ => None,
     }
 }
 
@@ -194,12 +201,12 @@ fn meals(
     .html()
 }
 
-/// Bars of every way to fetch, fastest first, a chart for each runtime and set of parameters.
-fn fetch(view: &View<'_>) -> Vec<Markup> {
+/// Bars of every way to fetch or to serve, the best first, a chart for each runtime and set of
+/// parameters.
+fn bars_of(workload: Workload, all: &[Fetches<'_>]) -> Vec<Markup> {
     let mut charts = Vec::new();
-    let all = tables::fetches(view);
-    for fetches in &all {
-        for figure in charted(Workload::Fetch) {
+    for fetches in all {
+        for figure in charted(workload) {
             let Metric { name, quantity } = figure.metric;
             let found = fetches.ways.iter().filter_map(|(way, _)| {
                 let m = fetches.find(way, name)?;
@@ -212,7 +219,7 @@ fn fetch(view: &View<'_>) -> Vec<Markup> {
             let bars: Vec<Bar<'_>> = found.collect();
             if !bars.is_empty() {
                 let title = format!("{}: {}", fetches.label, figure.chart.to_lowercase());
-                let sizes = tables::own_work(&all, fetches).to_string();
+                let sizes = tables::own_work(all, fetches).to_string();
                 charts.push(bars::chart(&title, &sizes, quantity, &bars));
             }
         }

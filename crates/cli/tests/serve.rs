@@ -1,0 +1,243 @@
+//! `carefree bench serve` from end to end, in every language that is installed, under loads that take
+//! a moment; and servers that do not do what they are asked.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{stderr, stdout};
+
+/// Five requests, over four connections, and five idle ones.
+const SMALL: [&str; 8] = ["--rate", "100", "--time", "50", "--connections", "4", "--idle", "5"];
+
+/// One sample of each; programs are built in the folder that crates/cli/tests/feed_fetch.rs has.
+fn bench(more: &[&str]) -> Output {
+    let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    Command::new(env!("CARGO_BIN_EXE_carefree"))
+        .args(["bench", "serve", "--samples", "1", "--format", "json", "--force"])
+        .args(SMALL)
+        .args(more)
+        .env("XDG_CACHE_HOME", &cache)
+        .env("XDG_DATA_HOME", &cache)
+        .output()
+        .expect("the program starts")
+}
+
+/// The lines of one type.
+fn lines(output: &Output, kind: &str) -> Vec<Value> {
+    let all = stdout(output).lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    all.filter(|line: &Value| line["type"] == kind).collect()
+}
+
+fn word(line: &Value, key: &str) -> String {
+    line[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// Measures the servers of one runtime, checks what was asked of each, and returns their units.
+fn measure(runtime: &str) -> Option<BTreeSet<String>> {
+    let output = bench(&["--runtime", runtime]);
+    let absent = ["is not installed", "no runtime has these units"];
+    if absent.iter().any(|words| stderr(&output).contains(words)) {
+        println!("skipped: {runtime} is not installed");
+        return None;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut units = BTreeSet::new();
+    for sample in lines(&output, "sample") {
+        units.insert(word(&sample, "unit"));
+        let served = &sample["proof"]["served"];
+        assert_eq!(served["paced"]["requests"], 5, "{sample}");
+        assert!(served["rushed"]["requests"].as_u64().is_some_and(|count| count >= 4), "{sample}");
+        assert_eq!(served["idle"], 5, "{sample}");
+        let figures = sample["figures"].as_object().expect("figures");
+        for metric in ["latency_p50", "latency_p99", "cpu_per_request", "requests_per_second"] {
+            assert!(figures[metric].as_f64().is_some_and(|value| value > 0.0), "{sample}");
+        }
+        assert!(figures.contains_key("memory_per_connection"), "{sample}");
+        // Of five requests, none is the slowest of a thousand.
+        assert!(!figures.contains_key("latency_p999"), "{sample}");
+        assert_eq!(sample["parameters"]["rate"], 100, "{sample}");
+    }
+    Some(units)
+}
+
+/// Checks which units of a runtime serve, of those that are always there and those that may be.
+fn check(runtime: &str, always: &[&str], perhaps: &[&str]) {
+    let Some(units) = measure(runtime) else { return };
+    for unit in always {
+        assert!(units.contains(*unit), "{runtime}: {units:?}");
+    }
+    let known = |unit: &str| always.contains(&unit) || perhaps.contains(&unit);
+    assert!(units.iter().all(|unit| known(unit)), "{runtime}: {units:?}");
+}
+
+#[test]
+fn carefree() {
+    check("carefree", &["fiber"], &[]);
+}
+
+#[test]
+fn rust() {
+    // The others need what is fetched from crates.io.
+    check("rust", &["thread"], &["task", "may"]);
+}
+
+#[test]
+fn python() {
+    check("python", &["thread"], &["task", "thread (carefree)"]);
+}
+
+#[test]
+fn go() {
+    check("go", &["goroutine"], &[]);
+}
+
+#[test]
+fn node() {
+    check("node", &["async"], &[]);
+}
+
+#[test]
+fn java() {
+    check("java", &["platform"], &["virtual"]);
+}
+
+#[test]
+fn ruby() {
+    check("ruby", &["thread"], &["thread (carefree)"]);
+}
+
+/// A target whose runtime is Python, which can listen.
+const TOML: &str = r#"schema = 1
+name = "broken"
+title = "Broken"
+package = "apt install python3"
+[find]
+path = ["python3"]
+version = ["{runtime}", "-c", "import platform; print(platform.python_version())"]
+[programs.serve]
+workloads = ["serve"]
+run = ["{runtime}", "{folder}/serve.py"]
+"#;
+
+const PROGRAM: &str = r#"
+import json, os, socket, sys, threading, time
+
+orders = dict(argument.split("=", 1) for argument in sys.argv[1:])
+unit = orders["unit"]
+server = socket.create_server(("127.0.0.1", 0), backlog=64)
+seen = 0
+
+def attend(stream):
+    global seen
+    for line in stream.makefile("rb"):
+        if not line.startswith(b"GET"):
+            continue
+        seen += 1
+        target = line.split()[1].decode()
+        if unit == "crash" and seen == 50:
+            os._exit(7)
+        if unit == "selfish" and seen == 50:
+            stream.shutdown(socket.SHUT_RDWR)
+            return
+        body = f"carefree {target if unit != 'liar' or seen < 50 else '/1'}\n"
+        stream.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+
+def accept():
+    while True:
+        threading.Thread(target=attend, args=(server.accept()[0],), daemon=True).start()
+
+threading.Thread(target=accept, daemon=True).start()
+if unit != "shy":
+    port = {} if unit == "secretive" else {"port": server.getsockname()[1]}
+    print(json.dumps({"phase": "serving", **port}), flush=True)
+    sys.stdin.readline()
+if unit == "stubborn":
+    time.sleep(1000)
+print('{"sample":{"units":1,"switches_asked":0,"switches_made":0,"rounds":[]}}')
+"#;
+
+/// Runs the broken target's `units`, and returns what failed with its message.
+fn broken(units: &[&str]) -> Option<(Output, Vec<(String, String)>)> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: python3 is not installed");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("broken");
+    fs::create_dir(&target).expect("a folder");
+    let tables: String = units
+        .iter()
+        .map(|unit| format!("[units.{unit}]\nrole = \"thread\"\nwhat = \"a server\"\n"))
+        .collect();
+    fs::write(target.join("target.toml"), format!("{TOML}{tables}")).expect("a file");
+    fs::write(target.join("serve.py"), PROGRAM).expect("a file");
+    let place = folder.path().to_str().expect("a plain path");
+    let output = bench(&["--targets", place, "--runtime", "broken"]);
+    let failures = lines(&output, "failure");
+    let told = failures.iter().map(|line| (word(line, "unit"), word(line, "message"))).collect();
+    Some((output, told))
+}
+
+#[test]
+fn servers_that_do_not_serve_are_failures_and_the_others_go_on() {
+    let units = ["liar", "selfish", "crash", "shy", "secretive", "honest"];
+    let Some((output, failures)) = broken(&units) else { return };
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    for (unit, words) in [
+        ("liar", "was answered by \"carefree /1\\n\""),
+        ("selfish", "closed a connection that was to be kept"),
+        ("crash", "the server ended while it was to serve"),
+        ("shy", "stop at the phases serving; it stopped at: none"),
+        ("secretive", "the server names no port"),
+    ] {
+        let found = failures.iter().find(|(name, _)| name == unit);
+        assert!(found.is_some_and(|(_, why)| why.contains(words)), "{unit}: {failures:?}");
+    }
+    let measured: Vec<String> =
+        lines(&output, "sample").iter().map(|sample| word(sample, "unit")).collect();
+    assert_eq!(measured, ["honest"]);
+}
+
+#[test]
+fn a_server_that_does_not_end_is_a_failure() {
+    let Some((output, failures)) = broken(&["stubborn"]) else { return };
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let [(_, why)] = &failures[..] else { panic!("{failures:?}") };
+    assert!(why.contains("had not ended 10 s after it was told to"), "{why}");
+    assert!(lines(&output, "sample").is_empty());
+}
+
+#[test]
+fn a_load_for_each_rate_and_reports_in_words() {
+    let output = Command::new(env!("CARGO_BIN_EXE_carefree"))
+        .args(["bench", "serve", "--samples", "1", "--runtime", "carefree", "--idle", "5"])
+        .args(["--rate", "100,200", "--time", "50", "--connections", "4", "--force"])
+        .env("XDG_DATA_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .expect("the program starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for words in ["Serving HTTP", "rate=100", "rate=200", "Latency counts from when"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn loads_that_make_no_sense_are_refused() {
+    for (order, value, right) in [
+        ("--rate", "0", "0 is not in 1..=1000000"),
+        ("--time", "5", "5 is not in 10..=60000"),
+        ("--idle", "0", "0 is not in 1..=20000"),
+        ("--connections", "-1", "'--connections <N>'"),
+    ] {
+        let output = support::run(["bench", "serve", order, value]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = stderr(&output);
+        assert!(said.contains(right), "{order}: {said}");
+    }
+}

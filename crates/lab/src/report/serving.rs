@@ -1,0 +1,162 @@
+//! Servers under a load: the table, the bars' order, and the sentences.
+
+use std::collections::BTreeSet;
+
+use carefree_workloads::role::Role;
+
+use super::table::{NOTHING, Table, wrap};
+use super::view::View;
+use super::work::{Fetches as Servers, name_rows, own_work, shared_work};
+use crate::metric::{self, Metric};
+use crate::number::{grouped, times};
+use crate::record::Measurement;
+
+/// The servers of each family that had the same load, the one that took the least processor time for
+/// a request first.
+pub(super) fn servers<'a>(view: &View<'a>) -> Vec<Servers<'a>> {
+    let mut found = Vec::new();
+    for family in view.families("serve") {
+        let load = |m: &Measurement| m.subject.parameters.clone().without("cores");
+        let loads: BTreeSet<_> = family.figures.iter().map(|m| load(m)).collect();
+        for parameters in loads {
+            let figures: Vec<&'a Measurement> =
+                family.figures.iter().copied().filter(|m| load(m) == parameters).collect();
+            let units: BTreeSet<&'a str> = figures.iter().map(|m| &*m.subject.unit).collect();
+            let cpu = |unit: &'a str| {
+                let is = |m: &&&Measurement| {
+                    m.subject.unit == unit && m.metric == metric::CPU_PER_REQUEST.name
+                };
+                // Of a server whose processor time cannot be read there is all else.
+                (unit, figures.iter().find(is).map_or(f64::INFINITY, |m| m.median))
+            };
+            let mut ways: Vec<(&'a str, f64)> = units.into_iter().map(cpu).collect();
+            ways.sort_by(|a, b| a.1.total_cmp(&b.1));
+            found.push(Servers { label: family.label.clone(), parameters, ways, figures });
+        }
+    }
+    found
+}
+
+/// A row for each server.
+pub(super) fn table(view: &View<'_>) -> Table {
+    const FIGURES: [(Metric, &str); 7] = [
+        (metric::LATENCY_P50, "p50"),
+        (metric::LATENCY_P99, "p99"),
+        (metric::LATENCY_P999, "p99.9"),
+        (metric::CPU_PER_REQUEST, "CPU of a Request"),
+        (metric::REQUESTS_PER_SECOND, "Most Requests"),
+        (metric::MEMORY_PER_CONNECTION, "Own Memory of a Connection"),
+        (metric::WHOLE_MEMORY_PER_CONNECTION, "Whole Memory"),
+    ];
+    let headings = FIGURES.map(|(_, heading)| heading);
+    let mut table = Table::new("Serving HTTP").left(["Runtime", "Server"]).right(headings);
+    let all = servers(view);
+    for servers in &all {
+        let first = table.rows.len();
+        for (unit, _) in &servers.ways {
+            let mut row = vec![String::new(), (*unit).to_owned()];
+            row.extend(FIGURES.map(|(metric, _)| {
+                let found = servers.find(unit, metric.name);
+                found.map_or_else(|| NOTHING.into(), Measurement::shown)
+            }));
+            table.rows.push(row);
+        }
+        let own = wrap(&own_work(&all, servers).to_string(), 26);
+        let own: Vec<String> = own.into_iter().filter(|line| !line.is_empty()).collect();
+        let name = format!("{}\n{}", servers.label, own.join("\n")).trim_end().to_owned();
+        let lines = servers.label.split(", ").map(str::to_owned).chain(own);
+        name_rows(&mut table, first, &name, lines);
+    }
+    table.notes.extend(shared_work(&all));
+    table.notes.push(
+        "Latency counts from when a request was due, and CPU is the server's, both at the rate; \
+         most requests: as fast as answers come. Memory is that of an idle connection."
+            .into(),
+    );
+    table.without_empty()
+}
+
+/// What a fiber's server takes for a request beside a thread's, one sentence for each family.
+pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
+    let mut said = Vec::new();
+    for servers in servers(view) {
+        let find = |unit: &&str| servers.find(unit, metric::CPU_PER_REQUEST.name);
+        let figures = servers.ways.iter().filter_map(|(unit, _)| find(unit));
+        // One or two samples tell nothing from chance.
+        let figures: Vec<&Measurement> =
+            figures.filter(|m| !m.is_rough() && m.median > 0.0).collect();
+        let of = |role| figures.iter().copied().find(|m| m.role() == role);
+        let Some((fiber, thread)) = of(Role::Fiber).zip(of(Role::Thread)) else { continue };
+        let lighter = fiber.median <= thread.median;
+        let (less, more) = if lighter { (fiber, thread) } else { (thread, fiber) };
+        let rate = less.subject.parameters.number("rate").unwrap_or(0);
+        let (at, label) = (grouped(rate as f64, 0), &servers.label);
+        let [light, heavy] = [less, more].map(|m| &m.subject.unit);
+        let figures = format!("({} against {})", less.shown(), more.shown());
+        let apart = less.ci_high.zip(more.ci_low).is_some_and(|(high, low)| high < low);
+        let at = format!("In {label}, at {at} requests a second");
+        said.push(match apart {
+            true => format!(
+                "{at}, {light} takes {} less processor time for a request than {heavy} {figures}.",
+                times(more.median / less.median)
+            ),
+            false => format!(
+                "{at}, no difference is shown between the processor time of {light} and of \
+                 {heavy} for a request {figures}."
+            ),
+        });
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Parameters, Record, Subject};
+
+    fn figure(unit: &str, metric: Metric, median: f64) -> Measurement {
+        let runtime = if unit == "thread" { "rust" } else { "carefree" };
+        let load = Parameters::of([("rate", 1_000), ("idle", 100), ("cores", 2)]);
+        Measurement {
+            subject: Subject::new([runtime, "1.0", unit, "serve"], load),
+            metric: metric.name.into(),
+            value_unit: metric.quantity.unit().into(),
+            median,
+            ci_low: Some(median * 0.9),
+            ci_high: Some(median * 1.1),
+            samples: vec![median; 5],
+            ..Measurement::default()
+        }
+    }
+
+    fn record(thread: f64) -> Record {
+        let results = vec![
+            figure("thread", metric::CPU_PER_REQUEST, thread),
+            figure("thread", metric::LATENCY_P99, 9e5),
+            figure("fiber", metric::CPU_PER_REQUEST, 2e4),
+        ];
+        Record { results, ..Record::default() }
+    }
+
+    #[test]
+    fn the_server_that_takes_less_comes_first_and_what_is_not_known_has_a_dash() {
+        let records = [record(6e4)];
+        let table = table(&View::new(&records));
+        let units: Vec<&str> = table.rows.iter().map(|row| &*row[1]).collect();
+        assert_eq!(units, ["fiber", "thread"]);
+        assert_eq!(table.rows[0][2], NOTHING, "{:?}", table.rows);
+        assert!(table.notes[0].contains("rate=1000"), "{:?}", table.notes);
+    }
+
+    #[test]
+    fn a_difference_is_claimed_only_where_the_intervals_do_not_meet() {
+        let said = |thread| sentences(&View::new(&[record(thread)])).join(" ");
+        let apart = said(6e4);
+        assert!(
+            apart.contains("fiber takes 3.0x less processor time for a request than thread"),
+            "{apart}"
+        );
+        let close = said(2.1e4);
+        assert!(close.contains("no difference is shown between"), "{close}");
+    }
+}

@@ -1,0 +1,183 @@
+//! A connection of the load: one request at a time, and the answer to it checked.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+
+use super::answer_to;
+use crate::answer::Failure;
+
+/// Heads and bodies are some hundred bytes; what has not ended by then is none of ours.
+const ANSWER_MOST: usize = 16 << 10;
+
+const FIELDS_MOST: usize = 64;
+
+/// A connection that is kept.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    host: SocketAddr,
+    /// What was received of the answer so far.
+    received: Vec<u8>,
+    /// The number of the request that is under way.
+    asked: Option<u64>,
+}
+
+impl Connection {
+    /// Connects within `patience`, which is also the longest that an answer is waited for by
+    /// [`Connection::answer`].
+    pub(super) fn open(host: SocketAddr, patience: Duration) -> Result<Connection, Failure> {
+        let open = || {
+            let stream = TcpStream::connect_timeout(&host, patience)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(patience))?;
+            stream.set_write_timeout(Some(patience))?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|error: io::Error| {
+            Failure::new(format!("the server's port cannot be connected to: {error}"))
+        })?;
+        Ok(Connection { stream, host, received: Vec::new(), asked: None })
+    }
+
+    /// Sends the request of this number. The one before has been answered, so there is room for it.
+    pub(super) fn ask(&mut self, number: u64) -> Result<(), Failure> {
+        debug_assert_eq!(self.asked, None);
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
+        self.stream.write_all(request.as_bytes()).map_err(|error| broken(Some(number), &error))?;
+        self.asked = Some(number);
+        Ok(())
+    }
+
+    /// Waits for the answer.
+    pub(super) fn answer(&mut self) -> Result<u64, Failure> {
+        loop {
+            if let Some(number) = self.receive(MsgFlags::empty())? {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Takes what has come; the number of the request if that was the whole answer to it.
+    pub(super) fn answered(&mut self) -> Result<Option<u64>, Failure> {
+        self.receive(MsgFlags::MSG_DONTWAIT)
+    }
+
+    fn receive(&mut self, flags: MsgFlags) -> Result<Option<u64>, Failure> {
+        let mut buffer = [0; 4096];
+        let count = match recv(self.stream.as_raw_fd(), &mut buffer, flags) {
+            Ok(0) => return Err(Failure::new(CLOSED)),
+            Ok(count) => count,
+            Err(Errno::EINTR) => return Ok(None),
+            Err(Errno::EAGAIN) if flags.contains(MsgFlags::MSG_DONTWAIT) => return Ok(None),
+            Err(error) => return Err(broken(self.asked, &error.into())),
+        };
+        let asked = self.asked.ok_or_else(|| Failure::new(UNASKED))?;
+        self.received.extend_from_slice(&buffer[..count]);
+        if !check(&self.received, asked)? {
+            return Ok(None);
+        }
+        self.received.clear();
+        self.asked = None;
+        Ok(Some(asked))
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+const UNASKED: &str = "the server sent more than the answers to its requests";
+
+const CLOSED: &str = "the server closed a connection that was to be kept";
+
+fn broken(asked: Option<u64>, error: &io::Error) -> Failure {
+    match (error.kind(), asked) {
+        (io::ErrorKind::WouldBlock, Some(number)) => {
+            Failure::new(format!("request {number} was not answered"))
+        }
+        _ => Failure::new(format!("a connection to the server broke: {error}")),
+    }
+}
+
+/// Whether these bytes are the whole answer to the request of this number; not yet, if they are the
+/// beginning of it.
+fn check(received: &[u8], number: u64) -> Result<bool, Failure> {
+    let wrong = |what: String| Err(Failure::new(format!("request {number} {what}")));
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MOST];
+    let mut answer = httparse::Response::new(&mut fields);
+    let head = match answer.parse(received) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) if received.len() < ANSWER_MOST => return Ok(false),
+        _ => return wrong("was answered by something else than HTTP/1.1".into()),
+    };
+    if answer.code != Some(200) || answer.version != Some(1) {
+        let (code, version) = (answer.code.unwrap_or(0), answer.version.unwrap_or(0));
+        return wrong(format!("was answered by HTTP/1.{version} {code}, not HTTP/1.1 200"));
+    }
+    let field = |name: &str| {
+        let found = answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        found.map(|field| String::from_utf8_lossy(field.value.trim_ascii()).into_owned())
+    };
+    if field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
+        return wrong("was answered with Connection: close; connections are to be kept".into());
+    }
+    let Some(length) = field("content-length").and_then(|value| value.parse::<usize>().ok()) else {
+        return wrong("was answered without a Content-Length".into());
+    };
+    let expected = answer_to(&format!("/{number}"));
+    let body = &received[head..];
+    if length != expected.len() || !expected.as_bytes().starts_with(&body[..body.len().min(length)])
+    {
+        let body = String::from_utf8_lossy(&body[..body.len().min(length).min(60)]);
+        return wrong(format!("was answered by {body:?} ({length} bytes), not by {expected:?}"));
+    }
+    if body.len() > length {
+        return Err(Failure::new(UNASKED));
+    }
+    Ok(body.len() == length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\nX: y\r\n\r\ncarefree /17\n";
+
+    #[test]
+    fn an_answer_is_awaited_to_its_end() {
+        for end in 0..GOOD.len() {
+            assert_eq!(check(&GOOD.as_bytes()[..end], 17), Ok(false), "{end}");
+        }
+        assert_eq!(check(GOOD.as_bytes(), 17), Ok(true));
+    }
+
+    #[test]
+    fn another_answer_is_told() {
+        let told = |from: &str, to: &str| {
+            assert!(GOOD.contains(from), "{from}");
+            check(GOOD.replacen(from, to, 1).as_bytes(), 17).expect_err("wrong").message
+        };
+        for (from, to, what) in [
+            ("/17", "/71", r#"request 17 was answered by "carefree /71\n" (13 bytes), not by "#),
+            ("13", "12", "(12 bytes), not by"),
+            ("200 OK", "404 Not Found", "by HTTP/1.1 404, not HTTP/1.1 200"),
+            ("HTTP/1.1", "HTTP/1.0", "by HTTP/1.0 200, not HTTP/1.1 200"),
+            ("X: y", "connection: Close", "Connection: close"),
+            ("Content-Length: 13", "Transfer-Encoding: chunked", "without a Content-Length"),
+            ("HTTP/1.1", "SMTP", "something else than HTTP/1.1"),
+            ("/17\n", "/17\nHTTP/1.1 200 OK", "more than the answers"),
+        ] {
+            let told = told(from, to);
+            assert!(told.contains(what), "{to}: {told}");
+        }
+        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(ANSWER_MOST));
+        assert!(check(endless.as_bytes(), 17).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+# The `serve` workload of docs/targets.md: a TCPServer with a Thread for each connection, and the
+# least of HTTP that answers a GET. (WEBrick is a gem since Ruby 3.0.)
+
+require 'json'
+require 'socket'
+
+ORDERS = ARGV.to_h { |argument| argument.split('=', 2) }
+
+def attend(stream)
+  stream.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)
+  while (line = stream.gets("\r\n"))
+    target = line.split(' ', 3)[1]
+    while (field = stream.gets("\r\n")) && field != "\r\n"
+      # Nothing in the head changes the answer.
+    end
+    body = "carefree #{target}\n"
+    stream.write("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" \
+                 "Content-Length: #{body.bytesize}\r\n\r\n#{body}")
+  end
+rescue SystemCallError, IOError
+  # The client has closed.
+ensure
+  stream.close
+end
+
+def serve
+  raise ArgumentError, "there is no kind '#{ORDERS['kind']}' of servers here" if ORDERS['kind'] != 'plain'
+
+  server = TCPServer.new('127.0.0.1', 0)
+  server.listen(1024)
+  Thread.new { loop { Thread.new(server.accept) { |stream| attend(stream) } } }
+  puts JSON.generate(phase: 'serving', port: server.addr[1])
+  $stdout.flush
+  $stdin.gets
+end
+
+begin
+  serve
+  puts JSON.generate(sample: { units: 1, switches_asked: 0, switches_made: 0, rounds: [] })
+rescue StandardError => e
+  puts JSON.generate(failure: { message: "#{e.class}: #{e.message}" })
+  exit 1
+end
