@@ -24,5 +24,6 @@ pub mod lock;
 pub mod mapped;
 pub mod membarrier;
 pub mod nap;
+pub mod number;
 pub mod own;
 pub mod text;

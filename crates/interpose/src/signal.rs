@@ -180,7 +180,7 @@ fn wait_for_any(set: User<sigset_t>, info: User<siginfo_t>, deadline: u64) -> An
 fn signals(set: User<sigset_t>) -> Result<OwnFile, c_int> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     let arguments = [usize::MAX.into(), set.into(), SIGNALS.into(), flags.into()];
-    sys::call(Number::SIGNALFD4, arguments).map(OwnFile::opened)
+    sys::call(Number::SIGNALFD4, arguments).map(OwnFile::kept)
 }
 
 /// What a fiber shares with the thread that waits for a handler in its stead.
@@ -200,7 +200,7 @@ fn until_handled(mask: Option<u64>) -> Answer {
     carefree_runtime::interrupted().map_err(interruption)?;
     let arguments = [0usize.into(), libc::EFD_CLOEXEC.into()];
     let stop = sys::call(Number::EVENTFD2, arguments)?;
-    let stop = OwnFile::opened(stop);
+    let stop = OwnFile::kept(stop);
     let watch = Arc::new(Watch { stop, ended: AtomicI32::new(0) });
     let key = Arc::as_ptr(&watch) as usize;
     let handled = move |watch: &Watch| {

@@ -13,6 +13,8 @@ mod attempt;
 #[cfg(not(all(test, loom)))]
 pub(crate) mod epoll;
 #[cfg(not(all(test, loom)))]
+mod make_ring;
+#[cfg(not(all(test, loom)))]
 pub(crate) mod mock;
 #[cfg(not(all(test, loom)))]
 mod poll;

@@ -339,6 +339,7 @@ fn executed_programs_inherit_no_descriptors() {
     assert_eq!(after.len(), 6, "a bell each, a ring, and twice an epoll");
     for (fd, flags) in after {
         assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "descriptor {fd}");
+        assert!(fd >= 32, "{fd} is a number for the program's files");
     }
     drop(drivers);
     assert_eq!(open(), before, "drivers close all descriptors");

@@ -2,6 +2,9 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
+use std::os::fd::IntoRawFd;
+
+use carefree_ground::number;
 
 use crate::call::sys::{self, Number};
 
@@ -15,6 +18,18 @@ impl OwnFile {
     /// The file that the system call with this answer has opened.
     pub(crate) fn opened(fd: usize) -> OwnFile {
         OwnFile(fd as c_int)
+    }
+
+    /// The same, under a [number](number) that the program does not expect: for a file that a fiber keeps while it
+    /// waits.
+    pub(crate) fn kept(fd: usize) -> OwnFile {
+        match number::raised(fd as c_int) {
+            Some(high) => {
+                drop(OwnFile::opened(fd));
+                OwnFile(high.into_raw_fd())
+            }
+            None => OwnFile::opened(fd),
+        }
     }
 
     /// Its number.

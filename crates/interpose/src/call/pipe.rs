@@ -25,7 +25,7 @@ impl Pipe {
         let arguments = [ends.as_mut_ptr() as usize, flags as usize, 0, 0, 0, 0];
         // SAFETY: there is room for the answer.
         unsafe { kernel::call(libc::SYS_pipe2, arguments) }?;
-        let [from, to] = ends.map(|fd| OwnFile::opened(fd as usize));
+        let [from, to] = ends.map(|fd| OwnFile::kept(fd as usize));
         Ok(Pipe { from, to })
     }
 }

@@ -186,5 +186,5 @@ fn without_the_reactor(
 /// A descriptor of the child `pid`, which becomes readable when the child has ended.
 fn open(pid: id_t) -> Option<OwnFile> {
     let fd = sys::call(Number::PIDFD_OPEN, [pid.into()]);
-    fd.ok().map(OwnFile::opened)
+    fd.ok().map(OwnFile::kept)
 }

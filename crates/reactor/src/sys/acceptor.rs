@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use io_uring::{IoUring, opcode, squeue::Entry, types};
 
+use super::make_ring::make_ring;
 use super::raw::syscall;
 use crate::op::Attempt;
 
@@ -41,7 +42,7 @@ pub(crate) struct Acceptor {
 static IS_OLD: AtomicBool = AtomicBool::new(false);
 
 fn ring() -> io::Result<IoUring> {
-    IoUring::builder().dontfork().build(1)
+    make_ring(1, 0, 0)
 }
 
 impl Acceptor {
@@ -134,7 +135,7 @@ impl Acceptor {
     /// Discards the parent's ring in the child of a fork. A thread of the parent may have been
     /// replacing it.
     pub(crate) fn abandon(self) {
-        // The ring is not mapped here (`dontfork`), so it is not unmapped either.
+        // The ring stays mapped here, two pages: which ring's mapping the memory names is not known.
         let acceptor = ManuallyDrop::new(self);
         let number = acceptor.number.load(Ordering::SeqCst) as usize;
         // SAFETY: enters the ring, if the number is a ring's, to do nothing; then closes this

@@ -1,6 +1,7 @@
 //! A bell: wakes a thread that sleeps in its ring or in epoll instead of on a futex.
 
 use super::raw::syscall;
+use carefree_ground::number;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -31,7 +32,7 @@ impl Bell {
         // SAFETY: a new descriptor, which nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         // If another thread was faster, this descriptor is closed again.
-        let _ = self.0.set(fd);
+        let _ = self.0.set(number::raise(fd));
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use carefree_ground::number;
+
 use super::acceptor::Acceptor;
 use super::attempt::{attempt, file_kind, is_storage, listens, may_be_shared, option};
 use super::raw::syscall;
@@ -154,7 +156,7 @@ fn process(id: libc::id_t) -> Option<OwnedFd> {
     // SAFETY: accesses no memory.
     let fd = unsafe { syscall(libc::SYS_pidfd_open, [id as usize, 0, 0, 0, 0, 0]) }.ok()?;
     // SAFETY: a new descriptor, which nothing else owns. (The kernel sets close-on-exec.)
-    Some(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    Some(number::raise(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
 }
 
 /// Whether `fd` is a stream socket.

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use carefree_ground::number;
+
 use crate::clock;
 use crate::sys::bell::Bell;
 use crate::sys::poll::{epoll, is_refusal, poll};
@@ -40,7 +42,8 @@ impl Poller {
         }
         .map_err(io::Error::from_raw_os_error)?;
         // SAFETY: a new descriptor, which nothing else owns.
-        let poller = Poller { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, precise: true };
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let poller = Poller { fd: number::raise(fd), precise: true };
         if let Some(bell) = bell {
             let each = (libc::EPOLLIN | libc::EPOLLET) as u32;
             let added = poller.control(Change::Add, bell.fd(), each, BELL);

@@ -182,14 +182,11 @@ impl Ring {
     /// Discards a ring that belongs to the parent process.
     pub(crate) fn abandon(mut self) {
         self.unheld.abandon();
-        // SAFETY: the descriptor is this process's own copy, and closing it cancels nothing as long
-        // as the parent has one. The ring, which is not mapped in the child (`dontfork`), is not used
-        // again, not even by `Drop`.
-        unsafe {
-            let _ = syscall(libc::SYS_close, [self.ring.as_raw_fd() as usize, 0, 0, 0, 0, 0]);
-        }
-        // With the backlog, which its owner may have been changing.
-        std::mem::forget(self);
+        // Its descriptor and its mappings are this process's own copies: while the parent has them, closing
+        // them cancels nothing. The backlog is leaked, for its owner may have been changing it.
+        let mut abandoned = ManuallyDrop::new(self);
+        // SAFETY: it is not used again.
+        unsafe { ManuallyDrop::drop(&mut abandoned.ring) };
     }
 
     /// Queues an entry; if the queue is full, submits it first.

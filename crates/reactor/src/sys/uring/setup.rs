@@ -6,6 +6,7 @@ use io_uring::{IoUring, Probe};
 
 use super::finish::Finish;
 use crate::faults;
+use crate::sys::make_ring::{self as flags, make_ring};
 
 /// Entries that can be queued without entering the kernel, 64 bytes each.
 const SUBMISSIONS: u32 = 256;
@@ -34,20 +35,18 @@ pub(super) struct Setup {
 ///
 /// Not `SINGLE_ISSUER`: if the owner computes, another thread submits what the owner has queued. But
 /// `DEFER_TASKRUN` requires it.
-fn builders(finish: Finish, completions: u32) -> Vec<(io_uring::Builder, &'static str)> {
-    let mut plain = IoUring::builder();
-    plain.setup_cqsize(completions).setup_clamp().dontfork();
-    let mut cooperative = plain.clone();
-    cooperative.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
-    let mut builders = vec![
-        (cooperative.clone(), "cooperative completions"),
+fn sets(finish: Finish) -> Vec<(u32, &'static str)> {
+    let plain = flags::CQSIZE | flags::CLAMP;
+    let cooperative = plain | flags::SUBMIT_ALL | flags::COOP_TASKRUN | flags::TASKRUN_FLAG;
+    let mut sets = vec![
+        (cooperative, "cooperative completions"),
         (plain, "an old kernel's, without cooperative completions"),
     ];
     if finish == Finish::Deferred {
-        cooperative.setup_single_issuer().setup_defer_taskrun();
-        builders.insert(0, (cooperative, "completions deferred to their owner"));
+        let deferred = cooperative | flags::SINGLE_ISSUER | flags::DEFER_TASKRUN;
+        sets.insert(0, (deferred, "completions deferred to their owner"));
     }
-    builders
+    sets
 }
 
 /// Makes a ring for the calling thread.
@@ -56,15 +55,15 @@ pub(super) fn make() -> io::Result<Setup> {
     let finish = Finish::wanted().map_err(io::Error::other)?;
     let sizes = faults::hooks().and_then(|hooks| (hooks.sizes)());
     let (submissions, completions) = sizes.unwrap_or((SUBMISSIONS, COMPLETIONS));
-    for (builder, description) in builders(finish, completions) {
-        match builder.build(submissions) {
+    for (set, description) in sets(finish) {
+        match make_ring(submissions, completions, set) {
             Ok(ring) => return check(ring, description),
             // The kernel does not know a flag.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
             Err(error) => return Err(error),
         }
     }
-    Err(refusal.expect("there is a builder"))
+    Err(refusal.expect("there is a set"))
 }
 
 /// Checks what the kernel supports.
