@@ -35,14 +35,17 @@ impl<T: Copy> Mapped<T> {
     }
 
     /// Makes room for `more` elements; returns whether there is.
+    #[inline]
     pub fn reserve(&mut self, more: usize) -> bool {
+        more <= self.capacity() - self.len || self.grow(more)
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
         let needed = self.len.checked_add(more).and_then(|len| len.checked_mul(size_of::<T>()));
         let Some(needed) = needed.filter(|needed| *needed <= isize::MAX as usize / 2) else {
             return false;
         };
-        if needed <= self.bytes {
-            return true;
-        }
         let bytes = needed.max(2 * self.bytes).next_multiple_of(LEAST);
         let mapped = if self.bytes == 0 {
             let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -62,16 +65,34 @@ impl<T: Copy> Mapped<T> {
     }
 
     /// Adds an element at the end; returns whether there was room for it.
+    #[inline]
     pub fn push(&mut self, value: T) -> bool {
-        self.extend(&[value])
+        if !self.reserve(1) {
+            return false;
+        }
+        // SAFETY: there is room for one more element.
+        unsafe { self.first.as_ptr().add(self.len).write(value) };
+        self.len += 1;
+        true
     }
 
     /// Adds an element at the end. Where the kernel has no memory for it, the process ends, as where an
     /// allocation fails.
+    #[inline]
     pub fn push_or_abort(&mut self, value: T) {
         if !self.push(value) {
-            std::alloc::handle_alloc_error(Layout::new::<T>());
+            abort::<T>();
         }
+    }
+
+    /// Moves all elements of `other` to the end. Without memory for them, the process ends.
+    pub fn append(&mut self, other: &mut Mapped<T>) {
+        if self.len == 0 {
+            std::mem::swap(self, other);
+        } else if !self.extend(other) {
+            abort::<T>();
+        }
+        other.clear();
     }
 
     /// Removes the last element, and returns it.
@@ -97,6 +118,7 @@ impl<T: Copy> Mapped<T> {
     }
 
     /// For how many elements there is room.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes / size_of::<T>()
     }
@@ -105,6 +127,17 @@ impl<T: Copy> Mapped<T> {
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
+
+    /// Removes all elements.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+/// Ends the process for want of memory.
+#[cold]
+fn abort<T>() -> ! {
+    std::alloc::handle_alloc_error(Layout::new::<T>())
 }
 
 impl Mapped<u8> {

@@ -6,7 +6,7 @@
 //! CAREFREE_URING=deferred cargo run --release -p carefree-reactor --example echo_costs
 //! ```
 
-use carefree_reactor::{Attempt, Driver, Kind, Op};
+use carefree_reactor::{Attempt, Completions, Driver, Kind, Op};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -61,11 +61,11 @@ fn serve(kind: Kind, connections: usize, try_first: bool) -> u64 {
     let mut buffers = vec![[0u8; SIZE]; connections];
     let mut driver = Driver::new(kind).unwrap();
     let (mut open, mut answered) = (connections, 0);
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     let mut turns: Vec<(usize, Option<i32>)> = (0..connections).map(|n| (n, None)).collect();
     let started = now();
     while open > 0 {
-        for (number, received) in turns.drain(..) {
+        for (number, received) in turns.iter().copied() {
             let (start, length) = (buffers[number].as_mut_ptr(), SIZE);
             let op = Op::Receive { fd: here[number].as_raw_fd(), buffer: start, length, flags: 0 };
             let mut received = received;
@@ -97,7 +97,7 @@ fn serve(kind: Kind, connections: usize, try_first: bool) -> u64 {
         if open > 0 {
             driver.wait(None, &mut out);
         }
-        turns.extend(out.drain(..).map(|done| (done.token as usize, Some(done.result))));
+        turns.extend(out.iter().copied().map(|done| (done.token as usize, Some(done.result))));
     }
     let spent = now() - started;
     client.join().unwrap();

@@ -5,7 +5,7 @@
 //! cargo run --release -p carefree-reactor --example round_trip
 //! ```
 
-use carefree_reactor::{Driver, Kind, Op, clock};
+use carefree_reactor::{Completions, Driver, Kind, Op, clock};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -36,7 +36,7 @@ fn one(kind: Kind) {
     let mut driver = Driver::new(kind).unwrap();
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut buffer = [0];
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     let started = now();
     for _ in 0..ROUNDS {
         // SAFETY: the buffer is not used until the completion has come.
@@ -57,7 +57,7 @@ fn many(kind: Kind) {
     let mut driver = Driver::new(kind).unwrap();
     let mut pairs: Vec<_> = (0..MANY).map(|_| UnixStream::pair().unwrap()).collect();
     let mut buffers = [[0]; MANY];
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     let rounds = ROUNDS / MANY as u64;
     let started = now();
     for _ in 0..rounds {
@@ -102,7 +102,7 @@ fn wake(kind: Kind) {
             unsafe { driver.submit(1, &receive(&here, &mut buffer)) }.unwrap();
             tell.send(driver.waker()).unwrap();
             let other: carefree_reactor::Waker = told.recv().unwrap();
-            let mut out = Vec::new();
+            let mut out = Completions::new();
             for round in 0..rounds {
                 if round > 0 || !first {
                     while !driver.wait(Some(clock::after(Duration::from_secs(1))), &mut out) {}

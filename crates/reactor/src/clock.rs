@@ -97,7 +97,7 @@ pub(crate) fn timespec(nanoseconds: u64) -> libc::timespec {
 /// let clock = Arc::new(Virtual::new());
 /// let mut driver = Driver::mock(42, Arc::clone(&clock), Shared::new(Idle::new()))?;
 /// let start = driver.now();
-/// driver.wait(Some(start + HOUR), &mut Vec::new());
+/// driver.wait(Some(start + HOUR), &mut carefree_reactor::Completions::new());
 /// assert_eq!(clock.now(), start + HOUR);
 /// # Ok(())
 /// # }

@@ -21,7 +21,7 @@ use carefree_ground::own::Shared;
 use crate::clock::{self, Virtual};
 use crate::faults::{self, Layer};
 use crate::idle::Idle;
-use crate::op::{Completion, Op, Unsupported};
+use crate::op::{Completions, Op, Unsupported};
 use crate::sys::epoll::Watcher;
 use crate::sys::mock::Mock;
 use crate::sys::uring::Ring;
@@ -71,7 +71,7 @@ impl std::fmt::Display for Kind {
 /// // SAFETY: the buffer is not used until the completion has come.
 /// unsafe { driver.submit(7, &read) }.unwrap();
 ///
-/// let mut done = Vec::new();
+/// let mut done = carefree_reactor::Completions::new();
 /// driver.poll(&mut done);
 /// assert!(done.is_empty() && driver.pending() == 1);
 /// writer.write_all(b"hello")?;
@@ -242,7 +242,7 @@ impl Driver {
 
     /// Passes submitted operations to the kernel and appends completions to `out`. Enters the
     /// kernel only if there is something to pass or to fetch.
-    pub fn poll(&mut self, out: &mut Vec<Completion>) {
+    pub fn poll(&mut self, out: &mut Completions) {
         each!(&mut self.backend, backend => backend.poll(out))
     }
 
@@ -250,7 +250,7 @@ impl Driver {
     /// wake-up, or until `deadline`: nanoseconds on the clock of [`clock::now`],
     /// `None` for no limit. Returns whether a wake-up ended it (the token was taken). May also
     /// return early for no reason.
-    pub fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool {
+    pub fn wait(&mut self, deadline: Option<u64>, out: &mut Completions) -> bool {
         match &mut self.backend {
             Backend::Uring(ring) => ring.wait(&self.idle, deadline, out),
             Backend::Epoll(watcher) => watcher.wait(&self.idle, deadline, out),
@@ -263,7 +263,7 @@ impl Driver {
     /// on: operations that it passes to io_uring are cancelled when it ends. To complete an
     /// operation on a socket or pipe, the kernel briefly needs the thread that passed it on, at the
     /// latest at the next timer interrupt there; the completion is visible after that.
-    pub fn harvest(&mut self, out: &mut Vec<Completion>) {
+    pub fn harvest(&mut self, out: &mut Completions) {
         self.poll(out);
     }
 
@@ -316,7 +316,7 @@ pub unsafe fn after_fork() {
 /// let mut driver = Driver::new(Kind::Uring)?;
 /// let waker = driver.waker();
 /// std::thread::spawn(move || waker.wake());
-/// while !driver.wait(None, &mut Vec::new()) {}
+/// while !driver.wait(None, &mut carefree_reactor::Completions::new()) {}
 /// # Ok(())
 /// # }
 /// ```

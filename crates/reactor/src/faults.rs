@@ -20,7 +20,7 @@ use carefree_ground::own::Shared;
 
 use crate::driver::{Driver, Kind};
 use crate::idle::Idle;
-use crate::op::{Completion, Op, Unsupported};
+use crate::op::{Completions, Op, Unsupported};
 use crate::sys::raw;
 
 /// A test's hooks, for the whole process. Called on any thread, and on fibers.
@@ -72,9 +72,9 @@ pub trait Layer: Debug + Send {
     /// [`Driver::cancel`].
     fn cancel(&mut self, token: u64);
     /// [`Driver::poll`].
-    fn poll(&mut self, out: &mut Vec<Completion>);
+    fn poll(&mut self, out: &mut Completions);
     /// [`Driver::wait`].
-    fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool;
+    fn wait(&mut self, deadline: Option<u64>, out: &mut Completions) -> bool;
     /// [`Driver::pending`].
     fn pending(&self) -> usize;
     /// [`Driver::kind`].

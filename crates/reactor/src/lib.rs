@@ -54,5 +54,5 @@ pub use choice::{Choice, check_forced, choice};
 #[cfg(not(all(test, loom)))]
 pub use driver::{Driver, Kind, Waker, after_fork, before_fork};
 pub use idle::Idle;
-pub use op::{Attempt, Completion, Op, Unsupported};
+pub use op::{Attempt, Completion, Completions, Op, Unsupported};
 pub use timer::{TimerKey, Wheel};

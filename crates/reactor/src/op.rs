@@ -5,6 +5,8 @@
 
 use std::os::fd::RawFd;
 
+use carefree_ground::mapped::Mapped;
+
 /// The file's own position, for the `offset` of [`Op::Read`] and the like. Also for files without a
 /// position: pipes, sockets, terminals.
 pub const CURRENT: u64 = u64::MAX;
@@ -115,6 +117,10 @@ pub struct Completion {
     /// The system call's result: 0 or more, or a negated `errno` value.
     pub result: i32,
 }
+
+/// A list of them. Its memory is not the program's allocator's: a fiber may wait for that one's lock while its
+/// carrier collects what is done.
+pub type Completions = Mapped<Completion>;
 
 /// The outcome of a call that must not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

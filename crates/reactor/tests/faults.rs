@@ -12,7 +12,7 @@ extern crate carefree_testing;
 mod symbols;
 
 use carefree_reactor::op::CURRENT;
-use carefree_reactor::{Attempt, Completion, Driver, Kind, Op, clock, faults};
+use carefree_reactor::{Attempt, Completion, Completions, Driver, Kind, Op, clock, faults};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -148,20 +148,20 @@ impl Bench<'_> {
     }
 
     fn poll(&mut self) {
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         self.driver.poll(&mut out);
         self.note(out);
     }
 
     fn wait(&mut self, deadline: Option<u64>) -> bool {
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         let woken = self.driver.wait(deadline, &mut out);
         self.note(out);
         woken
     }
 
-    fn note(&mut self, out: Vec<Completion>) {
-        for Completion { token, result } in out {
+    fn note(&mut self, out: Completions) {
+        for &Completion { token, result } in out.iter() {
             let before = self.done.insert(token, result);
             assert_eq!(before, None, "{}: two completions of {token}", self.what);
         }

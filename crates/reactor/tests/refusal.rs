@@ -3,7 +3,7 @@
 //!
 //! A filter cannot be removed, so each case executes this binary again.
 
-use carefree_reactor::{Driver, Op, choice, clock, op::CURRENT};
+use carefree_reactor::{Completions, Driver, Op, choice, clock, op::CURRENT};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -92,7 +92,7 @@ fn child() {
     // SAFETY: the buffer is not used until the completion has come.
     unsafe { driver.submit(1, &read) }.unwrap();
     there.write_all(b"works").unwrap();
-    let mut done = Vec::new();
+    let mut done = Completions::new();
     while done.is_empty() {
         driver.wait(None, &mut done);
     }

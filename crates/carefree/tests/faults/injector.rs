@@ -19,7 +19,9 @@ use std::slice;
 use std::time::Duration;
 
 use carefree_reactor::faults::{self, Layer};
-use carefree_reactor::{Completion, Driver, Idle, Kind, Op, Shared, Unsupported, clock};
+use carefree_reactor::{
+    Completion, Completions, Driver, Idle, Kind, Op, Shared, Unsupported, clock,
+};
 use libc::{iovec, msghdr};
 
 use crate::plan::{Fault, Plan, count};
@@ -41,7 +43,7 @@ pub(crate) struct Injector {
     cancels: Vec<(Due, u64)>,
     held: Vec<(Due, Completion)>,
     /// Completions of the driver, taken at once.
-    fresh: Vec<Completion>,
+    fresh: Completions,
 }
 
 /// An operation under way.
@@ -102,7 +104,7 @@ impl Injector {
             postponed: Vec::new(),
             cancels: Vec::new(),
             held: Vec::new(),
-            fresh: Vec::new(),
+            fresh: Completions::new(),
         })
     }
 
@@ -163,9 +165,9 @@ impl Injector {
     }
 
     /// Takes the driver's completions, and hands out those that are due.
-    fn hand_out(&mut self, out: &mut Vec<Completion>) {
+    fn hand_out(&mut self, out: &mut Completions) {
         let before = out.len();
-        for mut done in std::mem::take(&mut self.fresh) {
+        for mut done in std::mem::take(&mut self.fresh).iter().copied() {
             if done.result == -libc::ECANCELED && self.happens(self.plan.fail) {
                 // The error for an operation that had begun.
                 done.result = -libc::EINTR;
@@ -186,14 +188,14 @@ impl Injector {
                 let due = self.later();
                 self.held.push((due, done));
             } else {
-                out.push(done);
+                out.push_or_abort(done);
             }
         }
         let now = clock::now();
         let (turn, held) = (self.turn, std::mem::take(&mut self.held));
         for (due, done) in held {
             match due.turn <= turn || due.time <= now {
-                true => out.push(done),
+                true => out.push_or_abort(done),
                 false => self.held.push((due, done)),
             }
         }
@@ -309,14 +311,14 @@ impl Layer for Injector {
         }
     }
 
-    fn poll(&mut self, out: &mut Vec<Completion>) {
+    fn poll(&mut self, out: &mut Completions) {
         self.turn += 1;
         self.hand_on();
         self.inner.poll(&mut self.fresh);
         self.hand_out(out);
     }
 
-    fn wait(&mut self, deadline: Option<u64>, out: &mut Vec<Completion>) -> bool {
+    fn wait(&mut self, deadline: Option<u64>, out: &mut Completions) -> bool {
         let before = out.len();
         self.poll(out);
         if out.len() > before {

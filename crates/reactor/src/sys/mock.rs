@@ -14,7 +14,7 @@ use super::poll::poll;
 use super::waiting::Waiting;
 use crate::clock::{self, Virtual};
 use crate::idle::Idle;
-use crate::op::{Completion, Op, Unsupported};
+use crate::op::{Completion, Completions, Op, Unsupported};
 
 /// How long to sleep at once while time is held.
 const LOOK: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ pub(crate) struct Mock {
     random: u64,
     /// The operations under way with their tokens, in the order of submission.
     ops: Vec<(u64, Waiting)>,
-    done: Vec<Completion>,
+    done: Completions,
     /// Watches the bell.
     poller: Poller,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Mock {
 impl Mock {
     pub(crate) fn new(seed: u64, clock: Arc<Virtual>, idle: &Idle) -> io::Result<Mock> {
         let poller = Poller::new(Some(idle.bell()))?;
-        Ok(Mock { clock, random: seed, ops: Vec::new(), done: Vec::new(), poller })
+        Ok(Mock { clock, random: seed, ops: Vec::new(), done: Completions::new(), poller })
     }
 
     /// Discards what belongs to the parent process, as epoll's does.
@@ -63,7 +63,7 @@ impl Mock {
         if waiting.must_not_wait() {
             // SAFETY: the operation's memory is valid from its submission on.
             let result = unsafe { waiting.attempt(None) }.unwrap_or(-libc::EAGAIN);
-            self.done.push(Completion { token, result });
+            self.done.push_or_abort(Completion { token, result });
         } else {
             self.ops.push((token, waiting));
         }
@@ -73,11 +73,11 @@ impl Mock {
     pub(crate) fn cancel(&mut self, token: u64) {
         if let Some(index) = self.ops.iter().position(|&(other, _)| other == token) {
             let (token, waiting) = self.ops.remove(index);
-            self.done.push(Completion { token, result: waiting.end(libc::ECANCELED) });
+            self.done.push_or_abort(Completion { token, result: waiting.end(libc::ECANCELED) });
         }
     }
 
-    pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+    pub(crate) fn poll(&mut self, out: &mut Completions) {
         let mut order: Vec<usize> = (0..self.ops.len()).collect();
         for place in (1..order.len()).rev() {
             order.swap(place, self.draw(place + 1));
@@ -87,7 +87,7 @@ impl Mock {
             let (token, waiting) = &mut self.ops[index];
             // SAFETY: the submitter keeps the operation's memory valid until the completion.
             if let Some(result) = unsafe { waiting.attempt(None) } {
-                self.done.push(Completion { token: *token, result });
+                self.done.push_or_abort(Completion { token: *token, result });
                 ended[index] = true;
             }
         }
@@ -100,7 +100,7 @@ impl Mock {
         &mut self,
         idle: &Idle,
         deadline: Option<u64>,
-        out: &mut Vec<Completion>,
+        out: &mut Completions,
     ) -> bool {
         let before = out.len();
         self.poll(out);

@@ -2,7 +2,7 @@
 //! more tries than a short one.
 
 use super::kit::*;
-use carefree_reactor::{Kind, Op, clock, faults};
+use carefree_reactor::{Completions, Kind, Op, clock, faults};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -62,9 +62,9 @@ fn a_crowd_is_served_byte_by_byte(kind: Kind) {
         let end = clock::after(PATIENCE);
         while served.len() <= number {
             assert!(clock::now() < end, "byte {number} is not read");
-            let mut out = Vec::new();
+            let mut out = Completions::new();
             bench.driver.wait((kind != Kind::Mock).then_some(end), &mut out);
-            served.extend(out);
+            served.extend(out.iter().copied());
         }
     }
     let tried = tries.0.get();
@@ -181,10 +181,10 @@ impl Crowd {
     }
 
     fn collect(&mut self, bench: &mut Bench, soon: Duration) {
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         let deadline = clock::add(bench.driver.now(), soon);
         bench.driver.wait(Some(deadline), &mut out);
-        for done in out {
+        for done in out.iter() {
             let (what, _buffer) = self.under_way.remove(&done.token).expect("it ends once");
             match (what, done.result) {
                 (_, result) if result == -libc::ECANCELED || result == -libc::EINTR => {}

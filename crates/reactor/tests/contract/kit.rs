@@ -1,7 +1,7 @@
 //! Helpers of the contract's tests.
 
 use super::modes;
-use carefree_reactor::{Completion, Driver, Kind, Op, Unsupported, clock};
+use carefree_reactor::{Completion, Completions, Driver, Kind, Op, Unsupported, clock};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -44,15 +44,15 @@ impl Bench {
         self.submit(token, op).unwrap_or_else(|_| panic!("{} is unsupported", op.name()));
     }
 
-    pub(crate) fn note(&mut self, out: Vec<Completion>) {
-        for Completion { token, result } in out {
+    pub(crate) fn note(&mut self, out: Completions) {
+        for &Completion { token, result } in out.iter() {
             let before = self.done.insert(token, result);
             assert_eq!(before, None, "two completions of {token}");
         }
     }
 
     pub(crate) fn poll(&mut self) {
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         self.driver.poll(&mut out);
         self.note(out);
     }
@@ -65,7 +65,7 @@ impl Bench {
                 return result;
             }
             assert!(clock::now() < end, "operation {token} does not end");
-            let mut out = Vec::new();
+            let mut out = Completions::new();
             // The mock does not sleep but skips to the deadline.
             let limit = (self.driver.kind() != Kind::Mock).then_some(end);
             self.driver.wait(limit, &mut out);
@@ -89,7 +89,7 @@ impl Bench {
     /// Asserts that an operation is still under way, though the kernel had time to end it.
     pub(crate) fn is_waiting(&mut self, token: u64) {
         for _ in 0..3 {
-            let mut out = Vec::new();
+            let mut out = Completions::new();
             let soon = clock::add(self.driver.now(), Duration::from_millis(2));
             self.driver.wait(Some(soon), &mut out);
             self.note(out);

@@ -1,6 +1,7 @@
 //! Several drivers: on the same descriptors, and across `fork`.
 
 use super::kit::*;
+use carefree_reactor::Completions;
 use carefree_reactor::Kind;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -68,9 +69,9 @@ fn two_drivers_accept_from_one_listener(kind: Kind) {
                 tell.send(bench.driver.waker()).unwrap();
                 bench.start(1, accept(listener));
                 while !stop.load(Ordering::SeqCst) {
-                    let mut out = Vec::new();
+                    let mut out = Completions::new();
                     bench.driver.wait(None, &mut out);
-                    for done in out {
+                    for done in out.iter() {
                         assert!(done.result >= 0, "{}", done.result);
                         // SAFETY: a new descriptor, which nothing else owns.
                         drop(unsafe { OwnedFd::from_raw_fd(done.result) });
@@ -136,5 +137,5 @@ fn a_forked_child_does_not_affect_its_parents_driver(kind: Kind) {
     assert_eq!(bench.finish(1), 3);
     let waker = bench.driver.waker();
     waker.wake();
-    assert!(bench.driver.wait(None, &mut Vec::new()));
+    assert!(bench.driver.wait(None, &mut Completions::new()));
 }

@@ -1,7 +1,7 @@
 //! Random operations from a seed, compared with counts of what must complete.
 
 use super::kit::*;
-use carefree_reactor::{Kind, clock};
+use carefree_reactor::{Completions, Kind, clock};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -100,12 +100,12 @@ fn stress(kind: Kind, seed: u64) {
 }
 
 fn collect(bench: &mut Bench, pairs: &mut [Pair], under_way: &mut UnderWay, deadline: Option<u64>) {
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     match deadline {
         Some(deadline) => _ = bench.driver.wait(Some(deadline), &mut out),
         None => bench.driver.poll(&mut out),
     }
-    for done in out {
+    for done in out.iter() {
         let (index, buffer) = under_way.remove(&done.token).expect("it ends once");
         match (buffer, done.result) {
             (_, result) if result == -libc::ECANCELED => {}

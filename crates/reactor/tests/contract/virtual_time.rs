@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use carefree_reactor::clock::{Virtual, nanos};
-use carefree_reactor::{Driver, Idle, Shared};
+use carefree_reactor::{Completions, Driver, Idle, Shared};
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Arc, Barrier};
@@ -26,7 +26,7 @@ fn order(seed: u64) -> Vec<u64> {
         unsafe { driver.submit(token as u64, &read(&pipe.0, buffer)).unwrap() };
         pipe.1.write_all(b"x").unwrap();
     }
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     driver.wait(None, &mut out);
     assert_eq!(out.len(), 10);
     out.iter().map(|done| done.token).collect()
@@ -52,7 +52,7 @@ fn hours_pass_at_once() {
     let start = driver.now();
     for hours in 1..=1_000 {
         let deadline = start + hours * nanos(HOUR);
-        assert!(!driver.wait(Some(deadline), &mut Vec::new()));
+        assert!(!driver.wait(Some(deadline), &mut Completions::new()));
         assert_eq!(driver.now(), deadline);
     }
     assert_eq!(clock.now(), start + 1_000 * nanos(HOUR));
@@ -60,7 +60,7 @@ fn hours_pass_at_once() {
     // Operations that are ready complete before time passes, and so does a wake-up.
     let later = driver.now() + nanos(HOUR);
     writer.write_all(b"x").unwrap();
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     driver.wait(Some(later), &mut out);
     assert_eq!(out[0].result, 1);
     driver.waker().wake();
@@ -88,11 +88,11 @@ fn held_time_stands_still() {
         }
     });
     held.wait();
-    while !driver.wait(Some(start + nanos(HOUR)), &mut Vec::new()) {
+    while !driver.wait(Some(start + nanos(HOUR)), &mut Completions::new()) {
         assert_eq!(driver.now(), start);
     }
     while driver.now() < start + nanos(HOUR) {
-        driver.wait(Some(start + nanos(HOUR)), &mut Vec::new());
+        driver.wait(Some(start + nanos(HOUR)), &mut Completions::new());
     }
     outside.join().unwrap();
     assert!(!clock.is_held());

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use super::modes;
-use carefree_reactor::{Driver, Kind, clock};
+use carefree_reactor::{Completions, Driver, Kind, clock};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ over_all! {
 /// Waits until a wake-up or the deadline; returns whether it was a wake-up.
 fn rest(driver: &mut Driver, deadline: u64) -> bool {
     loop {
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         if driver.wait(Some(deadline), &mut out) {
             return true;
         }
@@ -42,7 +42,7 @@ fn after(driver: &Driver, span: Duration) -> u64 {
 fn hear(driver: &mut Driver) {
     if driver.kind() == Kind::Mock {
         // The mock would skip to the deadline.
-        while !driver.wait(None, &mut Vec::new()) {}
+        while !driver.wait(None, &mut Completions::new()) {}
     } else {
         assert!(rest(driver, clock::after(PATIENCE)), "the wake-up did not arrive");
     }
@@ -78,7 +78,7 @@ fn a_wake_up_before_the_wait_is_kept(kind: Kind) {
         }
         waker.wake();
         waker.clone().wake();
-        assert!(bench.driver.wait(None, &mut Vec::new()));
+        assert!(bench.driver.wait(None, &mut Completions::new()));
         let soon = after(&bench.driver, Duration::from_millis(3));
         assert!(!rest(&mut bench.driver, soon), "two wake-ups are one token");
     }
@@ -127,7 +127,7 @@ fn alternating_wake_ups_all_arrive(kind: Kind) {
                 }
                 let end = clock::after(PATIENCE);
                 while ball.load(Ordering::Relaxed) != turn {
-                    bench.driver.wait(Some(end), &mut Vec::new());
+                    bench.driver.wait(Some(end), &mut Completions::new());
                     assert!(clock::now() < end, "wake-up {turn} was lost");
                 }
                 ball.store(turn + 1, Ordering::Relaxed);
@@ -197,7 +197,7 @@ fn another_thread_can_harvest(kind: Kind) {
         let out = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let end = clock::after(PATIENCE);
-                let mut out = Vec::new();
+                let mut out = Completions::new();
                 if !handed_over {
                     driver.lock().unwrap().harvest(&mut out);
                     assert!(out.is_empty());
@@ -229,7 +229,7 @@ fn dropping_a_driver_ends_pending_operations(kind: Kind) {
         // SAFETY: the buffer outlives the driver.
         unsafe { driver.submit(token, &read(&reader, &mut buffer)).unwrap() };
         if token == 400 {
-            driver.poll(&mut Vec::new());
+            driver.poll(&mut Completions::new());
         }
     }
     drop(driver);
@@ -249,7 +249,7 @@ fn the_kernel_keeps_deadlines_itself(kind: Kind) {
     bench.start(1, read(&reader, &mut buffer));
     let kept = (0..10).any(|_| {
         let deadline = after(&bench.driver, Duration::from_millis(3));
-        bench.driver.wait(Some(deadline), &mut Vec::new());
+        bench.driver.wait(Some(deadline), &mut Completions::new());
         let late = bench.driver.now().checked_sub(deadline);
         late.is_some_and(|late| late < 1_000_000_000)
     });
@@ -260,7 +260,7 @@ fn the_kernel_keeps_deadlines_itself(kind: Kind) {
         std::thread::sleep(Duration::from_millis(3));
         waker.wake();
     });
-    let mut out = Vec::new();
+    let mut out = Completions::new();
     if kind != Kind::Mock {
         while !bench.driver.wait(Some(clock::NEVER), &mut out) {}
     }

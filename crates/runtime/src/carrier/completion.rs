@@ -1,7 +1,7 @@
 //! A carrier's operations: completing those that the kernel has done, and running errands. The carrier
 //! does both in its own context; while a fiber keeps it busy, another thread may ([`Carrier::rescue`]).
 
-use carefree_reactor::Completion;
+use carefree_reactor::Completions;
 
 use crate::carrier::carrier::Carrier;
 use crate::carrier::record;
@@ -51,7 +51,7 @@ impl Carrier {
         }
         // SAFETY: an errand's fiber waits until the errand was run, which happens below.
         let (heard, mut collected) = self.io.rescue(|token| unsafe { record::is_done(token) });
-        for token in heard {
+        for &token in heard.iter() {
             // SAFETY: the errand was taken from the list just now, and is run once. What needs to be
             // cancelled was.
             unsafe { record::run_errand(token, |_| ()) };
@@ -62,7 +62,7 @@ impl Carrier {
 
 /// Completes all, and has the cache fetch what the next ones will access: among a thousand connections,
 /// neither an operation's record nor its fiber's header is in a cache.
-fn complete_all(collected: &mut Vec<Completion>) {
+fn complete_all(collected: &mut Completions) {
     const HEADER_AHEAD: usize = 2;
     const RECORD_AHEAD: usize = 4;
     for (n, completion) in collected.iter().enumerate() {

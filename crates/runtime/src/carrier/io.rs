@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use carefree_ground::mapped::Mapped;
 use carefree_reactor::clock;
-use carefree_reactor::{Completion, Driver, Idle, Op, Shared, Unsupported, choice};
+use carefree_reactor::{Completions, Driver, Idle, Op, Shared, Unsupported, choice};
 
 use crate::carrier::errand::ErrandRef;
 use crate::fiber::current::without_parking;
@@ -38,7 +39,7 @@ pub(crate) struct Io {
     /// The runtime's own time, if it has one.
     time: Option<VirtualTime>,
     /// An empty list with room for completions; of the carrier's own context.
-    collected: UnsafeCell<Vec<Completion>>,
+    collected: UnsafeCell<Completions>,
 }
 
 /// Time until a driver that could not be made is tried again.
@@ -173,7 +174,7 @@ impl Io {
     /// # Safety
     /// The caller runs on the carrier, in its own context.
     #[inline]
-    pub(crate) unsafe fn poll(&self) -> Vec<Completion> {
+    pub(crate) unsafe fn poll(&self) -> Completions {
         // SAFETY: the caller is in the carrier's own context, which alone has `collected`, and is not
         // within `with`.
         unsafe {
@@ -188,13 +189,13 @@ impl Io {
     ///
     /// # Safety
     /// As for [`poll`](Self::poll).
-    pub(crate) unsafe fn sleep(&self, deadline: Option<u64>) -> Vec<Completion> {
+    pub(crate) unsafe fn sleep(&self, deadline: Option<u64>) -> Completions {
         if !self.is_waiting() {
             match (&self.time, deadline) {
                 (Some(time), Some(deadline)) => self.skip(time, deadline),
                 _ => drop(self.idle.wait(deadline)),
             }
-            return Vec::new();
+            return Completions::new();
         }
         // SAFETY: as in `poll`.
         unsafe {
@@ -209,7 +210,7 @@ impl Io {
     /// # Safety
     /// As for [`poll`](Self::poll).
     #[inline]
-    pub(crate) unsafe fn reuse(&self, collected: Vec<Completion>) {
+    pub(crate) unsafe fn reuse(&self, collected: Completions) {
         // SAFETY: the caller is in the carrier's own context, which alone has `collected`.
         unsafe { *self.collected.get() = collected };
     }
@@ -248,8 +249,8 @@ impl Io {
     ///
     /// Returns the tokens of these errands, and the completions. The caller wakes their fibers, now that
     /// the lock is free again.
-    pub(crate) fn rescue(&self, is_done: impl Fn(u64) -> bool) -> (Vec<u64>, Vec<Completion>) {
-        let (mut heard, mut collected) = (Vec::new(), Vec::new());
+    pub(crate) fn rescue(&self, is_done: impl Fn(u64) -> bool) -> (Mapped<u64>, Completions) {
+        let (mut heard, mut collected) = (Mapped::new(), Completions::new());
         self.lock.steal(|| {
             // SAFETY: the lock is held.
             if let Some(driver) = unsafe { (*self.driver.get()).as_mut() } {
@@ -257,7 +258,7 @@ impl Io {
                     if !is_done(token) {
                         driver.cancel(token);
                     }
-                    heard.push(token);
+                    heard.push_or_abort(token);
                 }
                 driver.harvest(&mut collected);
                 self.pending.store(driver.pending(), Ordering::Relaxed);

@@ -52,7 +52,7 @@ use std::os::fd::RawFd;
 use super::line::Line;
 use super::poller::{BELL, Change, Events, Poller};
 use crate::idle::Idle;
-use crate::op::{Completion, Op, Unsupported};
+use crate::op::{Completion, Completions, Op, Unsupported};
 use crate::sys::acceptor::Acceptor;
 use crate::sys::waiting::Waiting;
 
@@ -68,7 +68,7 @@ pub(crate) struct Watcher {
     ops: HashMap<u64, Member>,
     watches: HashMap<RawFd, Watch>,
     /// Completions to hand out.
-    done: Vec<Completion>,
+    done: Completions,
     /// The last generation given.
     generation: u32,
     /// The last place given in a line.
@@ -141,7 +141,7 @@ impl Watcher {
             poller,
             ops: HashMap::new(),
             watches: HashMap::new(),
-            done: Vec::new(),
+            done: Completions::new(),
             generation: 0,
             place: 0,
             acceptor: Acceptor::none(),
@@ -178,7 +178,9 @@ impl Watcher {
         let Some(mut waiting) = Waiting::new(op, self.acceptor.is_there()) else { return false };
         // SAFETY: the operation's memory is valid from its submission on.
         let result = unsafe { waiting.attempt(self.acceptor.as_mut()) };
-        self.done.extend(result.map(|result| Completion { token, result }));
+        if let Some(result) = result {
+            self.done.push_or_abort(Completion { token, result });
+        }
         result.is_some()
     }
 
@@ -190,14 +192,14 @@ impl Watcher {
             // SAFETY: the operation's memory is valid from its submission on.
             let result =
                 unsafe { waiting.attempt(self.acceptor.as_mut()) }.unwrap_or(-libc::EAGAIN);
-            self.done.push(Completion { token, result });
+            self.done.push_or_abort(Completion { token, result });
             return Ok(());
         }
         let fd = waiting.fd;
         match self.watch(fd, waiting.events) {
             Ok(()) => {}
             Err(libc::EBADF) => {
-                self.done.push(Completion { token, result: -libc::EBADF });
+                self.done.push_or_abort(Completion { token, result: -libc::EBADF });
                 return Ok(());
             }
             // EPERM: epoll refuses files on disks. Others: there is no memory for another
@@ -220,11 +222,11 @@ impl Watcher {
         if let Some(watch) = self.watches.get_mut(&waiting.fd) {
             watch.lines[line].left(|place, token| stands(&self.ops, place, token));
         }
-        self.done.push(Completion { token, result: waiting.end(libc::ECANCELED) });
+        self.done.push_or_abort(Completion { token, result: waiting.end(libc::ECANCELED) });
         true
     }
 
-    pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+    pub(crate) fn poll(&mut self, out: &mut Completions) {
         if !self.ops.is_empty() {
             self.collect();
         }
@@ -245,7 +247,7 @@ impl Watcher {
 
     /// Appends completions to `out`.
     #[inline]
-    pub(crate) fn hand_out(&mut self, out: &mut Vec<Completion>) {
+    pub(crate) fn hand_out(&mut self, out: &mut Completions) {
         out.append(&mut self.done);
     }
 
@@ -253,7 +255,7 @@ impl Watcher {
         &mut self,
         idle: &Idle,
         deadline: Option<u64>,
-        out: &mut Vec<Completion>,
+        out: &mut Completions,
     ) -> bool {
         if !self.done.is_empty() {
             self.poll(out);
@@ -320,7 +322,7 @@ impl Watcher {
                 continue;
             }
             let member = self.ops.remove(&token).expect("an operation in line is under way");
-            self.done.push(Completion { token, result: member.waiting.end(errno) });
+            self.done.push_or_abort(Completion { token, result: member.waiting.end(errno) });
         }
     }
 
@@ -402,7 +404,7 @@ fn stands(ops: &HashMap<u64, Member>, place: u64, token: u64) -> bool {
 /// Its memory is valid.
 unsafe fn advance(
     ops: &mut HashMap<u64, Member>,
-    done: &mut Vec<Completion>,
+    done: &mut Completions,
     acceptor: &mut Acceptor,
     token: u64,
 ) -> bool {
@@ -412,6 +414,6 @@ unsafe fn advance(
         return false;
     };
     ops.remove(&token);
-    done.push(Completion { token, result });
+    done.push_or_abort(Completion { token, result });
     true
 }

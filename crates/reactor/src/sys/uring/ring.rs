@@ -23,7 +23,7 @@ use super::unheld::Unheld;
 use crate::clock;
 use crate::faults;
 use crate::idle::Idle;
-use crate::op::{Completion, Op, Unsupported};
+use crate::op::{Completion, Completions, Op, Unsupported};
 use crate::sys::raw::syscall;
 
 /// Tokens of the driver's own entries, above [`Driver::TOKEN_MAX`](crate::Driver).
@@ -139,7 +139,7 @@ impl Ring {
         self.push(&cancel(token));
     }
 
-    pub(crate) fn poll(&mut self, out: &mut Vec<Completion>) {
+    pub(crate) fn poll(&mut self, out: &mut Completions) {
         self.watch_unheld();
         self.hand_over();
         self.reap(out);
@@ -149,7 +149,7 @@ impl Ring {
         &mut self,
         idle: &Idle,
         deadline: Option<u64>,
-        out: &mut Vec<Completion>,
+        out: &mut Completions,
     ) -> bool {
         if self.pending() == 0 {
             // Only a wake-up or the deadline can end the wait, and waking from a futex is cheaper.
@@ -299,7 +299,7 @@ impl Ring {
     }
 
     /// Takes all completions, also those that the kernel holds back.
-    fn reap(&mut self, out: &mut Vec<Completion>) {
+    fn reap(&mut self, out: &mut Completions) {
         self.reap_ring(out);
         let before = out.len();
         self.unheld.collect(out);
@@ -309,7 +309,7 @@ impl Ring {
         }
     }
 
-    fn reap_ring(&mut self, out: &mut Vec<Completion>) {
+    fn reap_ring(&mut self, out: &mut Completions) {
         loop {
             let mut more = false;
             for done in self.ring.completion() {
@@ -325,7 +325,7 @@ impl Ring {
                         self.pending -= 1;
                         self.cancels.forget(token);
                         more = true;
-                        out.push(Completion { token, result: done.result() });
+                        out.push_or_abort(Completion { token, result: done.result() });
                     }
                 }
             }
@@ -354,7 +354,7 @@ impl Drop for Ring {
     /// does, slightly later.)
     fn drop(&mut self) {
         if self.pending > 0 {
-            let mut out = Vec::new();
+            let mut out = Completions::new();
             while self.pending > 0 && self.cancelled_all != Some(-libc::EINVAL) {
                 // Repeatedly: see `cancels.rs`.
                 let all = types::CancelBuilder::any();
@@ -388,7 +388,7 @@ mod tests {
         let idle = Arc::new(Idle::new());
         idle.bell().hang().unwrap();
         let mut ring = Ring::new().unwrap();
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         for token in 0..MANY {
             let poll = Op::Poll { fd: idle.bell().fd(), events: libc::POLLIN as u32 };
             // SAFETY: refers to no memory.
@@ -403,6 +403,8 @@ mod tests {
         };
         let other = ring_later(&idle);
         while !ring.wait(&idle, None, &mut out) {}
+        // It was not rung by a waker that was faster than this thread.
+        idle.bell().ring();
         while ring.pending() > 0 {
             ring.wait(&idle, None, &mut out);
         }
@@ -437,7 +439,7 @@ mod tests {
         // SAFETY: refers to no memory.
         unsafe { ring.submit_unheld(7, &accept) }.unwrap();
         ring.cancel(7);
-        let mut out = Vec::new();
+        let mut out = Completions::new();
         ring.poll(&mut out);
         assert_eq!(out.len(), 1);
         if out[0].result >= 0 {

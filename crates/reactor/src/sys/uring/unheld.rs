@@ -13,7 +13,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::op::{Completion, Op, Unsupported};
+use crate::op::{Completions, Op, Unsupported};
 use crate::sys::attempt::ready;
 use crate::sys::epoll::Watcher;
 
@@ -56,7 +56,7 @@ impl Unheld {
 
     /// Appends completions to `out`.
     #[inline]
-    pub(super) fn collect(&mut self, out: &mut Vec<Completion>) {
+    pub(super) fn collect(&mut self, out: &mut Completions) {
         if let Some(watcher) = &mut self.watcher {
             if std::mem::take(&mut self.rang) {
                 watcher.collect();
