@@ -9,11 +9,12 @@ pub(crate) fn of_output<'a>(output: &'a str, after: &str) -> Option<&'a str> {
     (end > 0).then(|| &rest[..end])
 }
 
-/// Whether `version` is `wanted` or begins with its parts: `3.13.0` is `3.13`, and `3.1` is not.
+/// Whether `version` is `wanted` or begins with its parts: `3.13.0` is `3.13`; it is not `3.1`, and `3.13.0rc1` not
+/// `3.13.0`.
 pub(crate) fn matches(version: &str, wanted: &str) -> bool {
     version
         .strip_prefix(wanted)
-        .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_ascii_digit()))
+        .is_some_and(|rest| rest.is_empty() || !rest.starts_with(char::is_alphanumeric))
 }
 
 /// A version without, and with nothing but, what tells builds of it apart: `3.5.0 (patch)` is
@@ -76,6 +77,7 @@ mod tests {
     fn a_prefix_names_a_version_part_by_part() {
         assert!(matches("3.13.0", "3.13") && matches("3.13.0", "3") && matches("21-ea", "21"));
         assert!(!matches("3.13.0", "3.1") && !matches("3.1", "3.13"));
+        assert!(!matches("3.13.0rc1", "3.13.0") && matches("3.13.0rc1", "3.13"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Targets written in shell: the mistakes that programs may make, and what the lab says of them.
 
-#[path = "support/samples.rs"]
+#[path = "../support/samples.rs"]
 mod samples;
+mod variants;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -490,146 +491,6 @@ fn threads_on_fibers_come_in_crowds_as_large_as_on_the_kernel() {
     };
     assert_eq!(crowds(None), [all([10_000, 1_000, 1_000]), all([10_000; 3])]);
     assert_eq!(crowds(Some(7)), [all([7; 3]), all([7; 3])]);
-}
-
-/// A shell that was told by a variable or an argument, and one that was built in another way.
-const VARIANTS: &str = r#"
-[variants.loud]
-what = "with its voice raised"
-env = { VOICE = "loud" }
-arguments = ["-u"]
-since = "1.10"
-probe = ["{runtime}", "try"]
-package = "a fake with a voice"
-units = ["good"]
-
-[variants.loud.changes.good]
-what = "a loud shell"
-
-[variants.built]
-what = "built by hand"
-ending = "b"
-package = "a fake that was built by hand"
-
-[variants.built.changes.good]
-cores = "one"
-"#;
-
-/// How a runtime takes the argument: it says what it was started with.
-const LOUD: &str = r#"-u)
-    [ "$VOICE" = loud ] || exit 1
-    [ "$2" = sample ] || exit 0
-    echo "$VOICE $1" >> $0.log; shift 2; exec sh "$@" ;;
-"#;
-
-#[test]
-fn variants_stand_as_versions_of_their_own_with_their_settings() {
-    let fake = Fake::new();
-    fake.write_toml(&(toml() + VARIANTS));
-    let script = RUNTIME.replace("VERSION", "1.10").replace("sample)", &format!("{LOUD}sample)"));
-    executable(&fake.at("versions/1.10/bin/fake"), &script);
-    fake.install("1.10b");
-
-    let wish = |wish: &str| fake.field(wish, &["good", "few"]);
-    let field = wish("fake/loud").expect("1.10 has it");
-    let kinds: Vec<_> = field.kinds.iter().map(|t| (&*t.version, &*t.unit)).collect();
-    assert_eq!(kinds, [("1.10 (loud)", "good")], "it has no other unit");
-    assert_eq!(field.facts[0].units["good"].what, "a loud shell");
-    assert!(
-        field.facts[0].to_string().contains("fake, with its voice raised"),
-        "{:?}",
-        field.facts
-    );
-    assert_eq!(run(&field, 1, LONG).taken.len(), 1);
-    let log = fake.at("versions/1.10/bin/fake.log");
-    assert_eq!(fs::read_to_string(&log).expect("it ran"), "loud -u\n");
-    // Beside it, as it is by itself.
-    let both = fake.field_of(&Wishes {
-        runtimes: vec!["fake@1.10".into(), "fake@1.10/loud".into()],
-        units: vec!["good".into()],
-        ..Wishes::default()
-    });
-    let both = both.expect("both are there");
-    let versions: Vec<&str> = both.kinds.iter().map(|trial| trial.version.as_str()).collect();
-    assert_eq!(versions, ["1.10", "1.10 (loud)"]);
-    assert_ne!(both.kinds[0].program, both.kinds[1].program);
-    assert_eq!(run(&both, 1, LONG).taken.len(), 2);
-    // A program that was named has variants as well.
-    let path = fake.at("versions/1.10/bin/fake").display().to_string();
-    let with = |name: &str| {
-        let with = vec![format!("{name}={path}")];
-        let units = vec!["good".to_owned()];
-        fake.field_of(&Wishes { with, units, ..Wishes::default() })
-    };
-    assert_eq!(with("fake@mine/loud").expect("there").kinds[0].version, "1.10 (mine, loud)");
-}
-
-#[test]
-fn a_build_that_is_a_variant_is_taken_where_it_is_named() {
-    let fake = Fake::new();
-    fake.write_toml(&(toml() + VARIANTS));
-    fake.install("2.0b");
-    let versions = |wish: &str| {
-        let field = fake.field(wish, &["good"])?;
-        Ok::<_, String>(field.kinds.iter().map(|trial| trial.version.clone()).collect::<Vec<_>>())
-    };
-    assert_eq!(versions("fake/built"), Ok(vec!["2.0b".into()]));
-    assert_eq!(versions("fake@2.0b"), Ok(vec!["2.0b".into()]));
-    assert_eq!(versions("fake@all"), Ok(["1.10", "1.9", "2.0b"].map(String::from).to_vec()));
-    let none = versions("fake@2.0").expect_err("it is another");
-    assert_eq!(none, "there is no fake 2.0 here; there is 1.10, 1.9 and 2.0b");
-    let facts = fake.field("fake/built", &["good"]).expect("it is there").facts;
-    assert!(facts[0].units["good"].one_core);
-    assert_eq!(facts[0].variant.as_deref(), Some("built by hand"));
-}
-
-#[test]
-fn a_variant_that_is_not_here_is_told_of_in_a_line() {
-    let fake = Fake::new();
-    fake.write_toml(&(toml() + VARIANTS));
-    let wrong = |wish: &str| fake.field(wish, &["good"]).expect_err("not here");
-    let old = wrong("fake@1.9/loud");
-    assert_eq!(old, "no fake here has the variant loud: 1.9 is too old, it came with 1.10");
-    let silent = wrong("fake/loud");
-    let lacks = "no fake here has the variant loud: 1.10 lacks it; a fake with a voice has it";
-    assert_eq!(silent, lacks);
-    let built = wrong("fake/built");
-    assert!(built.ends_with("1.10 lacks it; a fake that was built by hand has it"), "{built}");
-    let unknown = wrong("fake/laud");
-    assert!(unknown.contains("'laud'") && unknown.contains("built and loud"), "{unknown}");
-    fake.write_toml(&toml());
-    assert_eq!(wrong("fake/loud"), "fake has no variants, and so no 'loud'");
-}
-
-#[test]
-fn a_mistake_in_a_variant_is_a_line() {
-    let fake = Fake::new();
-    let mistake = |from: &str, to: &str| {
-        assert!(VARIANTS.contains(from), "{from}");
-        fake.write_toml(&(toml() + &VARIANTS.replace(from, to)));
-        let (_, mistakes) = read_all(&[fake.at("targets")]);
-        mistakes.concat()
-    };
-    let said = mistake("env = { VOICE = \"loud\" }\narguments = [\"-u\"]\n", "");
-    assert!(
-        said.ends_with("[variants.loud] needs env, arguments or ending: what makes it another")
-    );
-    let said = mistake("units = [\"good\"]", "units = [\"god\"]");
-    assert!(said.contains("[variants.loud]: there is no unit 'god'"), "{said}");
-    let said = mistake("[variants.loud.changes.good]", "[variants.loud.changes.god]");
-    assert!(said.contains("[variants.loud]: there is no unit 'god'"), "{said}");
-    let said = mistake("\"{runtime}\", \"try\"", "\"{cache}\"");
-    assert!(said.contains("[variants.loud] probe: there is no place {cache}"), "{said}");
-    let said = mistake("package = \"a fake with a voice\"\n", "");
-    assert!(said.contains("[variants.loud]: package goes with probe or ending"), "{said}");
-    let said = mistake("ending = \"b\"", "ending = \"b\"\nsince = \"2\"");
-    assert!(said.contains("[variants.built]: an ending goes without env"), "{said}");
-    let said = mistake("variants.loud", "variants.2");
-    assert!(said.contains("[variants.2]: the name is not letters"), "{said}");
-    let deaf = (toml() + VARIANTS).replace("run = [\"{runtime}\", ", "run = [\"env\", ");
-    fake.write_toml(&deaf);
-    let (_, mistakes) = read_all(&[fake.at("targets")]);
-    assert!(mistakes.concat().contains("[programs.units] run has no {runtime}"), "{mistakes:?}");
 }
 
 #[test]
