@@ -24,7 +24,7 @@ unsafe extern "C" {
     -> c_int;
 }
 
-/// How many threads are remembered: the last ones.
+/// How many threads are remembered. A thread that is created on the same stack takes the place of the last one.
 const KEPT: usize = 64;
 /// Between two looks at a thread that ends.
 const LOOK: Duration = Duration::from_micros(20);
@@ -79,10 +79,20 @@ pub(super) unsafe fn create(
             thread, attributes, function, argument,
         );
         if created == 0 {
-            let place = NEXT_PLACE.fetch_add(1, Ordering::Relaxed) % KEPT;
-            RESIDENTS[place].store(thread.read() as usize, Ordering::Relaxed);
+            remember(thread.read() as usize);
         }
         Some(created)
+    }
+}
+
+/// In an empty place if there is one, so that a stack that is used often does not push out the others.
+fn remember(resident: usize) {
+    let empty = |place: &&AtomicUsize| {
+        place.compare_exchange(0, resident, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    };
+    if RESIDENTS.iter().find(empty).is_none() {
+        let place = NEXT_PLACE.fetch_add(1, Ordering::Relaxed) % KEPT;
+        RESIDENTS[place].store(resident, Ordering::Relaxed);
     }
 }
 
@@ -92,8 +102,11 @@ fn await_departures(stack: &Range<usize>) {
     let Some(layout) = tls::known() else { return };
     for place in &RESIDENTS {
         let resident = place.load(Ordering::Relaxed);
-        let known = place.compare_exchange(resident, 0, Ordering::Relaxed, Ordering::Relaxed);
-        if !stack.contains(&resident) || known.is_err() {
+        // Those of other stacks stay.
+        if !stack.contains(&resident) {
+            continue;
+        }
+        if place.compare_exchange(resident, 0, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             continue;
         }
         let control_block = std::ptr::with_exposed_provenance_mut(resident);
