@@ -17,7 +17,10 @@
 //! goes though it has something to run, and leaves that to the others: the program's fibers were to run on so
 //! many carriers, and an interpreter's threads, which run one at a time, would pass their lock to and fro.
 //!
-//! Running fibers pay nothing for it. The monitor sleeps while all carriers do.
+//! Running fibers pay nothing for it. The monitor sleeps while all carriers do. Where they soon wake again, as
+//! in a server at a moderate rate, to be woken with them each time would cost about as much as what they do. There
+//! it goes on looking, more and more seldom while it finds all of them down, and sleeps after a look that
+//! finds no switch made since the one before.
 //!
 //! A fiber that waits here may have the lock of the program's allocator. So from its first look on the monitor asks
 //! that one for nothing, nor does an added carrier until it runs a fiber. (But libc's `pthread_create` asks
@@ -37,7 +40,7 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
 use crate::carrier::lookout::MONITOR;
-use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, RAMP, SPAWNING};
+use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, OFTEN, RAMP, SPAWNING};
 use crate::carrier::runtimes;
 use crate::fiber::names::KernelName;
 use crate::process::rescuer;
@@ -93,16 +96,20 @@ pub(crate) fn threads() -> usize {
 fn watch(bed: &Idle) {
     RUNS.store(true, Ordering::SeqCst);
     let mut runtimes = Vec::with_capacity(RUNTIMES);
-    let mut pause = LOOK;
+    let mut rhythm = Rhythm::new();
     loop {
+        let begun = clock::now();
         // What a carrier does from its waking on is seen at the next look.
-        let first = MONITOR.rest(bed, all_sleep);
-        if !first {
-            let next = clock::after(pause);
+        let first = !rhythm.often && MONITOR.rest(bed, all_sleep);
+        if first {
+            rhythm.rested(clock::now() - begun);
+        } else {
+            let next = clock::after(rhythm.pause);
             while clock::now() < next {
                 bed.wait(Some(next));
             }
         }
+        let (mut switches, mut all_down) = (0u64, true);
         // None ends while it is looked at, and the list is not kept from changing. Without a place for
         // it, a runtime has no help this time.
         runtimes::for_each(|runtime| {
@@ -113,6 +120,9 @@ fn watch(bed: &Idle) {
         let found = runtimes.drain(..).map(|runtime| {
             // Meanwhile it is not dormant.
             runtime.visit();
+            switches =
+                runtime.carriers.iter().map(Carrier::switches).fold(switches, u64::wrapping_add);
+            all_down &= runtime.has_stopped() || runtime.sleepers.all_are_down();
             let found = look_at(&runtime, first);
             if rescuer::needing(&runtime).next().is_some() {
                 rescuer::ask();
@@ -120,9 +130,41 @@ fn watch(bed: &Idle) {
             runtime.leave();
             found
         });
-        pause = match found.max().unwrap_or(Found::Nothing) {
+        let found = found.max().unwrap_or(Found::Nothing);
+        rhythm.looked(first, found, switches, all_down);
+    }
+}
+
+/// When the monitor looks.
+struct Rhythm {
+    /// Until the next look.
+    pause: Duration,
+    /// Carriers wake so often that to look now and then costs less than to be woken each time.
+    often: bool,
+    /// The switches of all carriers until the last look.
+    switches: u64,
+}
+
+impl Rhythm {
+    fn new() -> Rhythm {
+        Rhythm { pause: LOOK, often: false, switches: 0 }
+    }
+
+    /// All carriers slept for so many nanoseconds, and the monitor with them.
+    fn rested(&mut self, nanos: u64) {
+        self.often = nanos < OFTEN;
+    }
+
+    /// A look has found so much, the `first` after a rest or a later one: the carriers have made so many switches since they began, and
+    /// none was up if `all_down`.
+    fn looked(&mut self, first: bool, found: Found, switches: u64, all_down: bool) {
+        // After a rest it is not known yet whether they go on like that.
+        self.often &= first || switches != self.switches;
+        self.switches = switches;
+        self.pause = match found {
+            Found::Nothing if self.often && all_down => (2 * self.pause).min(LOOK_SELDOM),
             Found::Nothing => LOOK,
-            Found::Kept => (2 * pause).min(LOOK_SELDOM),
+            Found::Kept => (2 * self.pause).min(LOOK_SELDOM),
             Found::Waiting => LOOK_CLOSELY,
         };
     }
@@ -398,4 +440,49 @@ extern "C" fn begin(carrier: *mut c_void) -> *mut c_void {
     carrier.run();
     drop(runtime);
     ptr::null_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long the monitor's pauses are while carriers make a switch between any two looks.
+    fn pauses(rhythm: &mut Rhythm, found: Found, all_down: bool) -> [Duration; 4] {
+        std::array::from_fn(|_| {
+            rhythm.looked(false, found, rhythm.switches + 1, all_down);
+            rhythm.pause
+        })
+    }
+
+    #[test]
+    fn carriers_that_wake_often_are_looked_at_seldom_and_wake_nobody() {
+        let mut rhythm = Rhythm::new();
+        rhythm.rested(OFTEN - 1);
+        rhythm.looked(true, Found::Nothing, 10, true);
+        assert!(rhythm.often);
+        assert_eq!(pauses(&mut rhythm, Found::Nothing, true)[3], LOOK_SELDOM);
+        assert!(rhythm.often);
+        // One is up: perhaps a fiber keeps it.
+        assert_eq!(pauses(&mut rhythm, Found::Nothing, false), [LOOK; 4]);
+        assert_eq!(pauses(&mut rhythm, Found::Waiting, false), [LOOK_CLOSELY; 4]);
+    }
+
+    #[test]
+    fn a_look_that_finds_no_switch_lets_the_monitor_sleep() {
+        let mut rhythm = Rhythm::new();
+        rhythm.rested(OFTEN - 1);
+        rhythm.looked(true, Found::Nothing, 10, true);
+        rhythm.looked(false, Found::Nothing, 10, true);
+        assert!(!rhythm.often);
+    }
+
+    #[test]
+    fn carriers_that_wake_seldom_wake_the_monitor() {
+        let mut rhythm = Rhythm::new();
+        rhythm.rested(OFTEN);
+        rhythm.looked(true, Found::Nothing, 10, true);
+        assert!(!rhythm.often);
+        assert_eq!(pauses(&mut rhythm, Found::Nothing, true), [LOOK; 4]);
+        assert!(!rhythm.often);
+    }
 }

@@ -269,6 +269,11 @@ impl Sleepers {
         self.down().all() != 0
     }
 
+    /// Whether no carrier runs a fiber or searches.
+    pub(crate) fn all_are_down(&self) -> bool {
+        self.down().all() >= u64::from(self.active())
+    }
+
     /// A searching carrier has found nothing and is about to doze: it must look once more at what is
     /// announced with a full fence, and then doze no longer than it may. In either case it calls
     /// [`wake_up`](Self::wake_up) afterwards.
