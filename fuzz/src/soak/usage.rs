@@ -9,7 +9,10 @@ use std::time::Duration;
 /// Counts of what the process has.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
+    /// All but those of reactors.
     files: usize,
+    /// Files of reactors: rings, epoll instances and what wakes a carrier that sleeps in one of these.
+    reactors: usize,
     /// All but the carriers.
     threads: usize,
     carriers: usize,
@@ -21,14 +24,24 @@ pub struct Usage {
 /// How much more of each may be there than after the warm-up: threads of the offload pool and idle
 /// stacks come and go, and so do their mappings. Stacks of the largest crowd so far are kept, and the
 /// longer it runs the larger one there has been.
-const MORE: Usage =
-    Usage { files: 16, threads: 32, carriers: 512, mappings: 256, memory: 128 * 1024 };
+const MORE: Usage = Usage {
+    files: 16,
+    reactors: 16,
+    threads: 32,
+    carriers: 512,
+    mappings: 256,
+    memory: 128 * 1024,
+};
 
 /// What each carrier that was added since has of these: on a busy machine fibers keep carriers for long, and those
-/// that are added to run the others stay, in reserve. Each has a bell, a ring or an epoll instance, and
-/// maybe one of these for files that a ring must not hold; its stack, its ring's memory, stacks of fibers and
+/// that are added to run the others stay, in reserve. Each has its stack, its ring's memory, stacks of fibers and
 /// an arena of malloc's, each with a guard or a part that is not in use yet.
-const OF_A_CARRIER: Usage = Usage { files: 3, threads: 0, carriers: 1, mappings: 16, memory: 1024 };
+const OF_A_CARRIER: Usage =
+    Usage { files: 0, reactors: 0, threads: 0, carriers: 1, mappings: 16, memory: 1024 };
+
+/// Files of a carrier's reactor, which it opens when it first needs them: a bell, a ring or an epoll instance, and
+/// for listeners an epoll instance more and a small ring.
+const OF_A_REACTOR: usize = 4;
 
 /// Time for idle threads to end.
 const REST: Duration = Duration::from_millis(300);
@@ -46,10 +59,11 @@ impl Usage {
         let memory = status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-        let carriers = carriers();
+        let (carriers, reactors) = (carriers(), reactors());
         Usage {
-            files: count("/proc/self/fd"),
-            threads: count("/proc/self/task") - carriers,
+            files: count("/proc/self/fd").saturating_sub(reactors),
+            reactors,
+            threads: count("/proc/self/task").saturating_sub(carriers),
             carriers,
             mappings: text("/proc/self/maps").lines().count(),
             memory: memory.unwrap_or(0),
@@ -66,6 +80,7 @@ impl Usage {
         let row = |what, of: fn(&Usage) -> usize| (what, of(self), of(first), more(of));
         let all = [
             row("open files", |usage| usage.files),
+            ("files of reactors", self.reactors, OF_A_REACTOR * self.carriers, MORE.reactors),
             row("threads beside carriers", |usage| usage.threads),
             ("carriers", self.carriers, 0, MORE.carriers),
             row("mappings", |usage| usage.mappings),
@@ -73,7 +88,7 @@ impl Usage {
         ];
         match all.into_iter().find(|(_, now, first, more)| *now > first + more) {
             Some((what, now, first, more)) => Err(format!(
-                "{now} {what}, {first} after the warm-up: more than {more} more means that they leak"
+                "{now} {what}, where {first} are to be expected: more than {more} more means that they leak"
             )),
             None => Ok(()),
         }
@@ -82,13 +97,20 @@ impl Usage {
 
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Usage { files, threads, carriers, mappings, memory } = self;
+        let Usage { files, reactors, threads, carriers, mappings, memory } = self;
         let memory = memory / 1024;
         write!(
             f,
-            "{files} files, {carriers} carriers, {threads} other threads, {mappings} mappings, {memory} MiB"
+            "{files} files and {reactors} of reactors, {carriers} carriers, {threads} other threads, {mappings} mappings, {memory} MiB"
         )
     }
+}
+
+/// Files that belong to no path, pipe or socket.
+fn reactors() -> usize {
+    let files = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let files = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    files.filter(|file| file.to_string_lossy().starts_with("anon_inode:")).count()
 }
 
 /// Threads that run fibers, or wait in reserve to do so.
