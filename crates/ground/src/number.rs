@@ -1,37 +1,33 @@
 //! Numbers of descriptors that are Carefree's own: not the lowest.
 //!
-//! The kernel gives a new file the lowest free number, and programs rely on it: who closes 0 and opens a
-//! file means that to be the new standard input. Worse, a number that one fiber closes while another is about
-//! to wait for its file would become, say, that of the ring which the wait needs, and the wait be for the ring.
-//! So what the runtime keeps open is moved out of the way. The file has its first number for a moment, for
-//! the kernel has no call that opens at another.
+//! The kernel gives a new file the lowest free number, and programs rely on it: a program that closes 0 and opens
+//! a file expects that file to be its standard input. Worse, one fiber may close a number while another is about to
+//! wait for its file. If the carrier makes its ring at that moment, the ring gets the number, and the fiber waits
+//! for the ring. So what the runtime keeps open is moved to higher numbers. Each file has its first number for a
+//! moment, because the kernel has no call that opens a file under another.
 
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use crate::kernel;
 
-/// The numbers that files of the runtime's own are moved to begin here. Above 63 the kernel would have to
+/// The lowest number that a file is moved to. Above 63 the kernel would have to
 /// make the process's table of files larger, for which it waits until no processor uses the old one:
 /// milliseconds, where there are several threads.
 const LEAST: RawFd = 32;
 
-/// Moves a file to a number above those that a program uses as a rule. It is closed on exec then. Where that
-/// fails, for want of descriptors or for a limit below, it keeps its number.
+/// Moves a file to a number of 32 or more, if it has a lower one; the kernel then closes it on exec. Where the
+/// kernel refuses (no descriptor is left, or `RLIMIT_NOFILE` is lower), the file keeps its number.
 #[must_use]
 pub fn raise(fd: OwnedFd) -> OwnedFd {
-    let Some(high) = raised(fd.as_raw_fd()) else { return fd };
-    // Not by libc's `close`, in whose place Carefree drives out the fibers that wait for a file of that number: such
-    // as one that is about to learn that its file was closed.
+    let Some(high) = copy(fd.as_raw_fd(), LEAST) else { return fd };
+    // Not by libc's `close`: Carefree's stand-in for it waits until all fibers that wait for this number have
+    // left, and one of them may be the caller's own.
     // SAFETY: the descriptor is owned here.
     let _ = unsafe { kernel::call(libc::SYS_close, [fd.into_raw_fd() as usize, 0, 0, 0, 0, 0]) };
     high
 }
 
-/// The same file under a high number; `None` if its own is high, or where [`raise`] would fail.
-pub fn raised(fd: RawFd) -> Option<OwnedFd> {
-    copy(fd, LEAST)
-}
-
+/// The same file under a number of `least` or more; `None` if it has one, or where the kernel refuses.
 fn copy(fd: RawFd, least: RawFd) -> Option<OwnedFd> {
     if fd >= least {
         return None;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use carefree_ground::number;
 
@@ -20,16 +20,12 @@ impl OwnFile {
         OwnFile(fd as c_int)
     }
 
-    /// The same, under a [number](number) that the program does not expect: for a file that a fiber keeps while it
-    /// waits.
+    /// The same, moved to a [high number](number): for a file that is open while a fiber waits, when the program may
+    /// open others.
     pub(crate) fn kept(fd: usize) -> OwnFile {
-        match number::raised(fd as c_int) {
-            Some(high) => {
-                drop(OwnFile::opened(fd));
-                OwnFile(high.into_raw_fd())
-            }
-            None => OwnFile::opened(fd),
-        }
+        // SAFETY: the system call has just opened it, and the caller gives it away.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
+        OwnFile(number::raise(fd).into_raw_fd())
     }
 
     /// Its number.

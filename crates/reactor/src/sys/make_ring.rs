@@ -1,7 +1,7 @@
 //! Making a ring under a [high number](carefree_ground::number).
 //!
-//! `io_uring::Builder` makes it under the lowest, and an [`IoUring`] does not change its number later. So this
-//! calls the kernel itself, and has the [`IoUring`] made of what it answers.
+//! `io_uring::Builder` leaves the ring under the lowest free number, and an [`IoUring`] cannot change its number
+//! later. So this module calls the kernel itself, and makes the [`IoUring`] from the kernel's answer.
 
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -44,8 +44,8 @@ pub(crate) fn make_ring(submissions: u32, completions: u32, flags: u32) -> io::R
         .map_err(io::Error::from_raw_os_error)?;
     // SAFETY: a new descriptor, which nothing else owns; the kernel closes it on exec.
     let fd = number::raise(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
-    // SAFETY: `Parameters` is a transparent `struct io_uring_params`, of integers alone, which the kernel has filled
-    // in for the ring whose descriptor is given away.
+    // SAFETY: `Parameters` is a transparent `struct io_uring_params`: integers, all of which are initialised. The
+    // kernel has filled them in for this ring. The descriptor is owned here and given away.
     unsafe {
         let parameters = std::mem::transmute::<Asked, Parameters>(asked);
         IoUring::from_fd(fd.into_raw_fd(), parameters)

@@ -73,7 +73,7 @@ pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
 /// The longest time between two looks while fibers keep carriers and none waits.
 #[cfg(not(loom))]
 pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
-/// Nanoseconds of sleep of all carriers that are too short for the monitor to sleep, too.
+/// If all carriers sleep for fewer nanoseconds than this, the monitor does not sleep with them the next time.
 #[cfg(not(loom))]
 pub(crate) const OFTEN: u64 = 4_000_000;
 /// Looks in a row at which a fiber that spawns others, and lets none run, does not keep its carrier yet: to

@@ -155,8 +155,8 @@ impl Rhythm {
         self.often = nanos < OFTEN;
     }
 
-    /// A look has found so much, the `first` after a rest or a later one: the carriers have made so many switches since they began, and
-    /// none was up if `all_down`.
+    /// A look is over; `first` says that it was the first one after a rest. `switches` counts those of all carriers
+    /// since they began, and `all_down` says that no carrier was up.
     fn looked(&mut self, first: bool, found: Found, switches: u64, all_down: bool) {
         // After a rest it is not known yet whether they go on like that.
         self.often &= first || switches != self.switches;
