@@ -261,8 +261,8 @@ fn select_waits_for_all_its_sets() {
             assert_eq!(selected, 0);
             assert_eq!(time.tv_nsec, 20_000_000);
 
-            // A descriptor that no other test gets soon.
-            let number = libc::fcntl(a, libc::F_DUPFD, 700);
+            // A number that no other test gives a file.
+            let number = libc::fcntl(a, libc::F_DUPFD, 750);
             libc::close(number);
             let mut closed = set_of(&[number]);
             let selected = libc::select(number + 1, &raw mut closed, null, null, null.cast());

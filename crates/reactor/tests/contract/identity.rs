@@ -15,16 +15,6 @@ over_all! {
     an_idle_number_reused
 }
 
-/// Duplicates `socket` to a number that no other test uses.
-fn at_a_number_of_its_own(socket: UnixStream) -> OwnedFd {
-    // SAFETY: a new descriptor, which nothing else owns.
-    unsafe {
-        let fd = libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 800);
-        assert!(fd >= 800);
-        OwnedFd::from_raw_fd(fd)
-    }
-}
-
 /// Makes `number` refer to `socket`; the file that it referred to before is closed.
 fn give_number(socket: UnixStream, number: &OwnedFd) {
     // SAFETY: the number stays open and owned.
@@ -138,7 +128,7 @@ fn an_idle_number_reused(kind: Kind) {
     assert_eq!(bench.run(read(&Number(raw), &mut buffer)), -libc::EBADF);
     for text in [b"12", b"34"] {
         let (new, mut new_peer) = UnixStream::pair().unwrap();
-        // SAFETY: the number is unused, and far from those that other tests get.
+        // SAFETY: the number is unused, and no other test gets it.
         let number = unsafe {
             assert_eq!(libc::dup2(new.as_raw_fd(), raw), raw);
             OwnedFd::from_raw_fd(raw)

@@ -4,7 +4,8 @@ use super::modes;
 use carefree_reactor::{Completion, Completions, Driver, Kind, Op, Unsupported, clock};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 /// How long a test waits for what must come: long, since the machine may be loaded.
@@ -169,6 +170,19 @@ pub(crate) fn pipe() -> std::io::Result<(File, File)> {
             0 => Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))),
             _ => Err(std::io::Error::last_os_error()),
         }
+    }
+}
+
+/// Moves `file` to a number that no other test's file gets, not even while the number is free again.
+pub(crate) fn at_a_number_of_its_own(file: impl Into<OwnedFd>) -> OwnedFd {
+    // Far from those that the kernel gives by itself.
+    static NEXT: AtomicI32 = AtomicI32::new(800);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: a new descriptor, which nothing else owns.
+    unsafe {
+        let fd = libc::fcntl(file.into().as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
+        assert_eq!(fd, number, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
     }
 }
 

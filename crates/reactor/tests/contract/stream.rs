@@ -5,7 +5,7 @@ use super::modes;
 use carefree_reactor::op::CURRENT;
 use carefree_reactor::{Kind, Op};
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 over_all! {
     a_read_waits_for_data
@@ -131,15 +131,10 @@ fn a_poll_reports_the_events(kind: Kind) {
 
 fn a_closed_descriptor_is_an_error(kind: Kind) {
     let mut bench = Bench::new(kind);
-    // An unused number: tests run in parallel, and a low one may be reused at once.
     let (reader, _writer) = pipe().unwrap();
-    // SAFETY: a new descriptor, which nothing else owns.
-    let high = unsafe {
-        let fd = libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700);
-        OwnedFd::from_raw_fd(fd)
-    };
-    let fd = high.as_raw_fd();
-    drop(high);
+    let number = at_a_number_of_its_own(reader);
+    let fd = number.as_raw_fd();
+    drop(number);
     let mut buffer = [0];
     assert_eq!(bench.run(read(&fd, &mut buffer)), -libc::EBADF);
     assert_eq!(bench.run(write(&fd, &buffer)), -libc::EBADF);
