@@ -534,8 +534,9 @@ impl Carrier {
     /// The operation's record stays until the errand was run, and no other errand was sent for it.
     pub(crate) unsafe fn send_errand(&self, errand: ErrandRef) {
         self.io.leave_errand(errand);
-        let sleepers = &self.runtime().sleepers;
-        if sleepers.claim_one(self.index) || sleepers.is_in_reserve(self.index) {
+        let runtime = self.runtime();
+        runtime.wake(runtime.sleepers.claim_one(self.index));
+        if runtime.sleepers.is_in_reserve(self.index) {
             self.wake();
         }
     }

@@ -94,7 +94,7 @@ mod tests {
         let runtime = Shared::new("retiring", 1, None);
         let sleeper = &runtime.carriers[0];
         runtime.sleepers.search();
-        runtime.sleepers.lie_down(sleeper.index());
+        let _asleep = runtime.sleepers.lie_down(sleeper.index());
         let added = runtime.carriers.add(|index| {
             let new = Own::new(Carrier::new(index, true, None));
             new.join_runtime(Arc::as_ptr(&runtime));

@@ -171,7 +171,7 @@ impl Carrier {
             // While other carriers run, it pays to look again; and the fence of lying down would interrupt
             // them. One that searches may just have been given fibers, and be about to run.
             if (is_calm || !sleepers.some_other_is_up()) && left_alone() {
-                sleepers.lie_down(self.index);
+                let rest = sleepers.lie_down(self.index);
                 count(&self.stats.sleeps);
                 if !self.something_came() && left_alone() {
                     self.sleeps.store(true, Ordering::SeqCst);
@@ -179,12 +179,12 @@ impl Carrier {
                     self.sleeps.store(false, Ordering::SeqCst);
                 }
                 is_calm = false;
+                sleepers.wake_up(rest);
             } else {
-                sleepers.doze(self.index);
+                let rest = sleepers.doze(self.index);
                 is_calm = !self.something_came() && self.doze();
+                sleepers.wake_up(rest);
             }
-            // Counts the carrier as searching, unless a waker has done so.
-            sleepers.wake_up(self.index);
             lookout::carrier_woke();
         }
     }

@@ -131,9 +131,7 @@ impl Shared {
     /// In shared mode: queues a fiber on its own carrier.
     fn inject_to(&self, fiber: FiberRef, carrier: &Carrier) {
         carrier.deliver(fiber);
-        if self.sleepers.claim_one(carrier.index()) {
-            carrier.wake();
-        }
+        self.wake(self.sleepers.claim_one(carrier.index()));
     }
 
     /// Queues a fiber that has not run yet; in shared mode on the carrier whose turn it is.
@@ -273,7 +271,7 @@ impl Shared {
 
     /// Whether every carrier sleeps that is not in reserve.
     pub(crate) fn all_sleep(&self) -> bool {
-        self.sleepers.sleeping() == self.sleepers.active()
+        self.sleepers.all_are_asleep()
     }
 
     /// How many carriers there should be: as many as at first, and one for each that a fiber keeps.

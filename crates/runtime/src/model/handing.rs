@@ -87,11 +87,11 @@ impl Carriers {
                 self.sleepers.search();
                 continue;
             }
-            self.sleepers.lie_down(me);
+            let rest = self.sleepers.lie_down(me);
             if self.handover.is_empty() {
                 return;
             }
-            if !self.sleepers.wake_up(me) {
+            if !self.sleepers.wake_up(rest) {
                 ended.used += 1;
             }
         }
@@ -120,7 +120,7 @@ fn what_is_handed_over_while_its_carrier_comes_back_is_run() {
         let world = World::default();
         let (carriers, fibers) = Carriers::new(&world, 2);
         carriers.sleepers.search();
-        carriers.sleepers.lie_down(1);
+        let _asleep = carriers.sleepers.lie_down(1);
         let theirs = carriers.clone();
         let owner = thread::spawn(move || theirs.carry());
         carriers.hand_over();

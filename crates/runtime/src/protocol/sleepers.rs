@@ -43,7 +43,8 @@
 //! by whichever side clears it, the waker or the carrier itself; so between a wake-up's decision and
 //! the carrier's return others see a searcher and do not wake more. Exactly one party clears the bit. A
 //! waker that finds it cleared has counted in vain, and for that moment was a searcher S of case 1 that
-//! searches for nothing; it makes up for it as S does, by looking for another to wake.
+//! searches for nothing; it makes up for it as S does, by looking for another to wake, even if it came
+//! for that one carrier only.
 //!
 //! # Carriers in reserve
 //!
@@ -54,9 +55,13 @@
 //!
 //! # Counts
 //!
-//! A carrier is counted as down before its bit is set and until its bit was cleared, and as searching
-//! until the one and from before the other. So a carrier on its way is counted twice, never not at
-//! all, and a last searcher that sees all others down is right about it.
+//! A carrier is counted as down from before its bit is set until it is up again, and as searching until the
+//! bit is set and from before it is cleared. So a carrier on its way is counted twice, never not at
+//! all, and a last searcher that sees all others down is right about it. The carrier itself takes back
+//! its count as down. A waker would do so some time after it has cleared the bit, and a carrier that
+//! got up by itself meanwhile would leave what it queues to one that dozes: itself.
+
+use std::ops::ControlFlow;
 
 use crate::protocol::set::Set;
 use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, fence, heavy, light};
@@ -81,6 +86,15 @@ impl Down {
     fn all(self) -> u64 {
         self.dozing() + self.asleep()
     }
+}
+
+/// A carrier's time down, which [`wake_up`](Sleepers::wake_up) ends.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Rest {
+    carrier: usize,
+    /// [`DOZING`] or [`ASLEEP`].
+    counted: u64,
 }
 
 #[derive(Debug)]
@@ -195,34 +209,45 @@ impl Sleepers {
 
     /// Turns some carrier that is down into a searcher; the caller must wake it.
     pub(crate) fn claim(&self) -> Option<usize> {
-        // Those that doze were up last.
-        self.claim_of(&self.dozing, DOZING).or_else(|| self.claim_of(&self.asleep, ASLEEP))
-    }
-
-    fn claim_of(&self, set: &Set, counted: u64) -> Option<usize> {
-        while let Some(carrier) = set.first() {
-            // Counted before the bit is cleared: otherwise a thread could see, in between, neither a
-            // searcher nor a carrier that is down where there is one.
-            self.searching.fetch_add(1, Ordering::SeqCst);
-            if set.remove(carrier) {
-                self.down.fetch_sub(counted, Ordering::SeqCst);
-                return Some(carrier);
-            }
-            // It woke by itself. A thread that has pushed meanwhile may have taken this attempt for a search
-            // and left those that are down, that one perhaps among them again, to it. So it ends as a
-            // search does: the last one hands on.
-            if self.searching.fetch_sub(1, Ordering::SeqCst) != 1 {
-                return None;
+        loop {
+            // Those that doze were up last.
+            let sets = [&self.dozing, &self.asleep];
+            let (set, carrier) = sets.into_iter().find_map(|set| Some((set, set.first()?)))?;
+            if let ControlFlow::Break(claimed) = self.claim_from(set, carrier) {
+                return claimed;
             }
         }
-        None
     }
 
-    /// Turns a given carrier into a searcher if it is down; the caller must wake it then.
+    /// Turns a given carrier into a searcher if it is down. Returns the carrier that the caller must wake, if
+    /// any: that one, or another one in its place.
     #[must_use]
-    pub(crate) fn claim_one(&self, carrier: usize) -> bool {
+    pub(crate) fn claim_one(&self, carrier: usize) -> Option<usize> {
         fence(Ordering::SeqCst);
-        (self.dozing.contains(carrier) || self.asleep.contains(carrier)) && self.wake_up(carrier)
+        let sets = [&self.dozing, &self.asleep];
+        let set = sets.into_iter().find(|set| set.contains(carrier))?;
+        match self.claim_from(set, carrier) {
+            ControlFlow::Break(claimed) => claimed,
+            ControlFlow::Continue(()) => self.claim(),
+        }
+    }
+
+    /// Tries to turn a carrier into a searcher. To go on means that it woke by itself, and that the caller has
+    /// to look for another one.
+    fn claim_from(&self, set: &Set, carrier: usize) -> ControlFlow<Option<usize>> {
+        // Counted before the bit is cleared: otherwise a thread could see, in between, neither a searcher nor a
+        // carrier that is down where there is one.
+        self.searching.fetch_add(1, Ordering::SeqCst);
+        if set.remove(carrier) {
+            return ControlFlow::Break(Some(carrier));
+        }
+        // A thread that has pushed meanwhile may have taken this attempt for a search and left those that are
+        // down, that one perhaps among them again, to it. So it ends as a search does: the last one hands on.
+        if self.searching.fetch_sub(1, Ordering::SeqCst) == 1 {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(None)
+        }
     }
 
     /// A running carrier starts to search.
@@ -256,7 +281,9 @@ impl Sleepers {
 
     /// Whether a carrier runs a fiber or searches, other than the caller, which searches.
     pub(crate) fn some_other_is_up(&self) -> bool {
-        self.down().all() + 1 < u64::from(self.active())
+        // (One that was claimed counts as down until it is up.)
+        self.searching.load(Ordering::SeqCst) > 1
+            || self.down().all() + 1 < u64::from(self.active())
     }
 
     /// Whether a carrier dozes or is asleep, or is on its way.
@@ -271,22 +298,28 @@ impl Sleepers {
 
     /// Whether no carrier runs a fiber or searches.
     pub(crate) fn all_are_down(&self) -> bool {
-        self.down().all() >= u64::from(self.active())
+        self.down().all() >= u64::from(self.active()) && !self.some_search()
+    }
+
+    /// Whether every carrier is asleep that is not in reserve, and none was claimed.
+    pub(crate) fn all_are_asleep(&self) -> bool {
+        self.down().asleep() == u64::from(self.active()) && !self.some_search()
     }
 
     /// A searching carrier has found nothing and is about to doze: it must look once more at what is
     /// announced with a full fence, and then doze no longer than it may. In either case it calls
     /// [`wake_up`](Self::wake_up) afterwards.
-    pub(crate) fn doze(&self, carrier: usize) {
+    pub(crate) fn doze(&self, carrier: usize) -> Rest {
         self.down.fetch_add(DOZING, Ordering::SeqCst);
         self.dozing.insert(carrier);
         self.searching.fetch_sub(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        Rest { carrier, counted: DOZING }
     }
 
     /// A searching carrier has found nothing and is about to sleep: it must look everywhere once
     /// more, and may sleep then. In either case it calls [`wake_up`](Self::wake_up) afterwards.
-    pub(crate) fn lie_down(&self, carrier: usize) {
+    pub(crate) fn lie_down(&self, carrier: usize) -> Rest {
         self.down.fetch_add(ASLEEP, Ordering::SeqCst);
         self.asleep.insert(carrier);
         self.searching.fetch_sub(1, Ordering::SeqCst);
@@ -297,23 +330,24 @@ impl Sleepers {
         } else {
             heavy();
         }
+        Rest { carrier, counted: ASLEEP }
     }
 
     /// The carrier is down no more and counts as searching: from now on, or since another thread
     /// decided so (then the result is false).
-    pub(crate) fn wake_up(&self, carrier: usize) -> bool {
+    pub(crate) fn wake_up(&self, Rest { carrier, counted }: Rest) -> bool {
+        let set = if counted == DOZING { &self.dozing } else { &self.asleep };
         self.searching.fetch_add(1, Ordering::SeqCst);
-        for (set, counted) in [(&self.dozing, DOZING), (&self.asleep, ASLEEP)] {
-            if set.contains(carrier) && set.remove(carrier) {
-                self.down.fetch_sub(counted, Ordering::SeqCst);
-                return true;
-            }
+        let by_itself = set.remove(carrier);
+        if !by_itself {
+            // The waker has counted it.
+            self.searching.fetch_sub(1, Ordering::SeqCst);
         }
-        self.searching.fetch_sub(1, Ordering::SeqCst);
-        false
+        self.down.fetch_sub(counted, Ordering::SeqCst);
+        by_itself
     }
 
-    /// Whether a carrier is asleep, or is just lying down or getting up.
+    /// Whether a carrier is asleep, or is just lying down.
     pub(crate) fn is_sleeping(&self, carrier: usize) -> bool {
         self.asleep.contains(carrier)
     }
@@ -379,19 +413,19 @@ mod model {
                     continue;
                 }
                 if !has_dozed {
-                    self.sleepers.doze(me);
-                    if !self.sleepers.wake_up(me) {
+                    let rest = self.sleepers.doze(me);
+                    if !self.sleepers.wake_up(rest) {
                         used += 1;
                     }
                     has_dozed = true;
                     continue;
                 }
-                self.sleepers.lie_down(me);
+                let rest = self.sleepers.lie_down(me);
                 let came = self.ready.load(Ordering::Relaxed) > 0;
                 if !came && rouses == 0 {
                     return (ran, used);
                 }
-                if !self.sleepers.wake_up(me) {
+                if !self.sleepers.wake_up(rest) {
                     used += 1;
                 }
                 if !came {
@@ -486,9 +520,9 @@ mod model {
                         world.found();
                         return 0;
                     }
-                    world.sleepers.doze(0);
+                    let rest = world.sleepers.doze(0);
                     if world.ready.load(Ordering::Relaxed) > 0 {
-                        return usize::from(!world.sleepers.wake_up(0));
+                        return usize::from(!world.sleepers.wake_up(rest));
                     }
                     // Dozes until it is woken.
                     usize::from(world.tokens[0].load(Ordering::Acquire) > 0)
@@ -512,7 +546,7 @@ mod model {
             let world = world(1);
             // The second one sleeps.
             world.sleepers.search();
-            world.sleepers.lie_down(1);
+            let _asleep = world.sleepers.lie_down(1);
             let carrier = {
                 let world = world.clone();
                 loom::thread::spawn(move || {
@@ -520,9 +554,9 @@ mod model {
                         world.found();
                         return;
                     }
-                    world.sleepers.lie_down(0);
+                    let rest = world.sleepers.lie_down(0);
                     if world.ready.load(Ordering::Relaxed) > 0 {
-                        let by_itself = world.sleepers.wake_up(0);
+                        let by_itself = world.sleepers.wake_up(rest);
                         assert!(world.take());
                         world.found();
                         if !by_itself {
@@ -563,6 +597,59 @@ mod model {
         });
     }
 
+    /// A thread comes too late to wake one given carrier, and a producer must not take that attempt for a search.
+    #[test]
+    fn a_failed_claim_of_one_hides_no_sleeper() {
+        bounded(3, || {
+            let world = world(1);
+            let asleep = world.sleepers.lie_down(0);
+            let carrier = {
+                let world = world.clone();
+                // A timer gets it up.
+                loom::thread::spawn(move || {
+                    let claimed = !world.sleepers.wake_up(asleep);
+                    let (_, used) = world.carry(0, 0, false);
+                    used + usize::from(claimed)
+                })
+            };
+            let rival = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.wake(world.sleepers.claim_one(0)))
+            };
+            let used = carrier.join().unwrap();
+            world.push();
+            rival.join().unwrap();
+            check(&world, used);
+        });
+    }
+
+    /// A carrier gets up from a doze by itself while another thread claims it, and queues a fiber: it must not
+    /// leave that to one that dozes, for it is none itself any more.
+    #[test]
+    fn a_carrier_that_is_up_does_not_count_on_its_own_doze() {
+        bounded(3, || {
+            let world = Arc::new(World {
+                sleepers: Sleepers::new(2, 1),
+                ready: AtomicUsize::new(0),
+                tokens: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            });
+            world.sleepers.search();
+            let _asleep = world.sleepers.lie_down(1);
+            let waker = {
+                let world = world.clone();
+                // (What it has queued, the carrier runs.)
+                loom::thread::spawn(move || world.wake(world.sleepers.notify_fenced()))
+            };
+            let rest = world.sleepers.doze(0);
+            world.sleepers.wake_up(rest);
+            world.found();
+            // The fiber that it runs queues another one, and never ends.
+            world.push();
+            waker.join().unwrap();
+            assert!(world.tokens[1].load(Ordering::Acquire) > 0, "a fiber waits beside a sleeper");
+        });
+    }
+
     /// What was left to a searcher that retires is seen to by a carrier that it wakes.
     #[test]
     fn a_searcher_that_retires_hands_on() {
@@ -570,7 +657,7 @@ mod model {
             let world = world(1);
             // The second one sleeps.
             world.sleepers.search();
-            world.sleepers.lie_down(1);
+            let _asleep = world.sleepers.lie_down(1);
             let carrier = {
                 let world = world.clone();
                 loom::thread::spawn(move || {
