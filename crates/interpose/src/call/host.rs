@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use carefree_runtime::hosted;
+use carefree_runtime::hosted::{self, HostedThread};
 use carefree_runtime::standard::StartRoutine;
 
 use crate::call::user::User;
@@ -111,6 +111,27 @@ impl Told for usize {}
 impl Told for () {}
 impl<T> Told for *mut T {}
 impl<T> Told for User<'_, T> {}
+
+/// Ends the calling hosted thread at the beginning of a call, if it was cancelled: the call is not made then.
+#[inline(always)]
+pub(crate) fn begin() {
+    if get().is_some() && hosted::current().is_some_and(HostedThread::is_cancelled) {
+        after_begin();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn after_begin() {
+    if let Some(host) = get() {
+        // SAFETY: the calling fiber is a hosted thread, whose frames from here to its own have nothing to drop.
+        unsafe { (host.after_call)(false, true) };
+    }
+}
+
+/// [`begin`] for a call at which no thread is cancelled.
+#[inline(always)]
+pub(crate) fn begin_steady() {}
 
 /// Whether a call is to be made again, after the host has done what has come for the calling thread.
 #[inline(always)]

@@ -170,9 +170,10 @@ macro_rules! interpose {
     (lean $($rest:tt)*) => {
         interpose! { @when ($crate::call::fiber::on_fiber()) never lean $($rest)* }
     };
-    (@call guarded $call:expr) => { interpose! { @call_with again $call } };
-    (@call steady $call:expr) => { interpose! { @call_with again_steady $call } };
-    (@call_with $again:ident $call:expr) => {{
+    (@call guarded $call:expr) => { interpose! { @call_with begin again $call } };
+    (@call steady $call:expr) => { interpose! { @call_with begin_steady again_steady $call } };
+    (@call_with $begin:ident $again:ident $call:expr) => {{
+        $crate::call::host::$begin();
         // C code may have set control words that are not for other fibers.
         let float = $crate::call::fiber::set_float();
         let result = loop {

@@ -54,6 +54,7 @@ interpose! { lean anywhere
 }
 
 fn take(semaphore: User<Semaphore>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
+    host::begin();
     // SAFETY: a semaphore that the program has given and libc has set up.
     let attempt = || unsafe { libc::sem_trywait(semaphore.pointer()) == 0 };
     if attempt() {
