@@ -45,6 +45,7 @@ static AT_START: extern "C" fn() = {
         report::prepare();
         exempt::prepare();
         host::set(&HOST);
+        carefree_context::tls::complete_attributes(thread::complete_attributes);
     }
     at_start
 };
@@ -79,7 +80,8 @@ pub(crate) fn host() -> bool {
     let mask = signal::begin();
     *record::MAIN.policy.lock() = Policy::of_kernel_thread();
     hosted::leave_faults();
-    let bytes = default_stack();
+    let bytes = thread::default_stack();
+    HOSTED_STACK.store(bytes, Ordering::Relaxed);
     // Larger ones than there can be are refused when a thread asks for one.
     let _ = hosted::set_default_stack(bytes);
     if has_global_lock() {
@@ -114,22 +116,12 @@ fn has_global_lock() -> bool {
     has(c"Py_BytesMain") && has(c"PyGILState_Ensure") || has(c"ruby_init")
 }
 
-static DEFAULT_STACK: AtomicUsize = AtomicUsize::new(0);
+/// The bytes of stack of a fiber that asks for none.
+static HOSTED_STACK: AtomicUsize = AtomicUsize::new(0);
 
-/// The bytes of stack of a thread that asks for none: libc's.
-pub(crate) fn default_stack() -> usize {
-    let known = DEFAULT_STACK.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    let found = thread::default_stack();
-    DEFAULT_STACK.store(found, Ordering::Relaxed);
-    found
-}
-
-/// The program has changed it.
-pub(crate) fn forget_default_stack() {
-    DEFAULT_STACK.store(0, Ordering::Relaxed);
+/// The bytes of stack of a fiber that asks for none: libc's default when the first one was created.
+pub(crate) fn hosted_stack() -> usize {
+    HOSTED_STACK.load(Ordering::Relaxed)
 }
 
 type Main = unsafe extern "C-unwind" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;

@@ -145,6 +145,11 @@ fn threads_are_told_the_stacks_they_asked_for() {
     compare_c("stacks.c");
 }
 
+#[test]
+fn threads_have_what_their_attributes_ask_for() {
+    compare_c("attributes.c");
+}
+
 /// A program may believe that a thread has left its stack when it has only said that it will. (On threads this
 /// goes well by chance.)
 #[test]

@@ -29,6 +29,19 @@ struct Known {
 
 static KNOWN: OnceLock<Known> = OnceLock::new();
 
+/// Completes the attributes of a fiber that its host knows more of; returns an `errno`, or 0.
+///
+/// # Safety
+/// The first argument is a fiber's `pthread_t`; the attributes are initialised.
+pub type Complete = unsafe fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
+
+static COMPLETE: OnceLock<Complete> = OnceLock::new();
+
+/// Has `complete` called for the attributes of each fiber that `pthread_getattr_np` tells.
+pub fn complete_attributes(complete: Complete) {
+    COMPLETE.get_or_init(|| complete);
+}
+
 /// Which words of a `pthread_attr_t` hold the stack's end and its length.
 ///
 /// `pthread_attr_setstack` writes them, but refuses stacks shorter than a thread's minimum (16 KiB,
@@ -182,7 +195,11 @@ pub unsafe extern "C" fn pthread_getattr_np(
                 let is_own = (base..base + size).contains(&stack_pointer());
                 let away = if is_own { None } else { other_stack(thread) };
                 let (base, size) = away.unwrap_or((base, size));
-                return set(words, attributes, base, size);
+                let failed = set(words, attributes, base, size);
+                return match COMPLETE.get() {
+                    Some(complete) if failed == 0 => complete(thread, attributes),
+                    _ => failed,
+                };
             }
         }
     }

@@ -107,6 +107,7 @@ use carefree_ground::host;
 use crate::{object, sanitizer};
 
 pub use block::Block;
+pub use getattr::{Complete, complete_attributes};
 pub use ids::is_fiber_id;
 pub use layout::Layout;
 

@@ -13,13 +13,15 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use libc::{siginfo_t, ucontext_t};
 
 use crate::kept;
 use crate::signal::set::OURS;
 use crate::signal::{alternate, deliver};
-use crate::thread::{ends_anywhere, record, test_cancel};
+use crate::thread::record::{self, Record};
+use crate::thread::{ends_anywhere, return_address, test_cancel, waits_within_libc};
 
 /// Where the code lies in which no handler is called.
 struct Ranges(Vec<std::ops::Range<usize>>);
@@ -103,19 +105,28 @@ fn interrupted(context: &ucontext_t) -> (usize, usize) {
     (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize)
 }
 
-/// Whether this library may have called what runs at `stack`. (It may be wrong where an old address has
-/// stayed on the stack: then another look comes later.)
-fn is_called_by_us(stack: usize) -> bool {
+/// Whether this library may have called what runs at `stack`, in the thread of `record`. (It may be wrong where
+/// an old address has stayed on the stack: then another look comes later.)
+fn is_called_by_us(stack: usize, record: &Record) -> bool {
     /// Words that are looked at: functions of libc that this library calls have small frames.
     const WORDS: usize = 96;
     // The stack's last page ends where its first frame does, at the latest.
     let page_ends = (stack | 0xfff) + 1;
     let words = WORDS.min((page_ends - stack) / size_of::<usize>());
-    (0..words).any(|index| {
+    // All that lies above this has called the thread's function, if that runs.
+    let end = if record.inside.load(Ordering::Relaxed) { return_address() } else { 0 };
+    for index in 0..words {
         let place = ptr::with_exposed_provenance::<usize>(stack).wrapping_add(index);
         // SAFETY: the interrupted frame lies there, or others above it in the same page.
-        is_ours(unsafe { place.read() })
-    })
+        let word = unsafe { place.read() };
+        if word == end {
+            return false;
+        }
+        if is_ours(word) {
+            return true;
+        }
+    }
+    false
 }
 
 unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -130,9 +141,16 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
     if is_ours(place) {
         return;
     }
-    let Some((_, record)) = record::current() else { return };
-    if ranges.contain(place) && is_called_by_us(stack) {
-        return;
+    let Some((me, record)) = record::current() else { return };
+    if ranges.contain(place) {
+        // Whoever has made the call, it is one at which a thread can be unwound: the runtime makes none on a
+        // thread's stack, and stand-ins that hand a call on to libc have nothing there that needs to be dropped.
+        if waits_within_libc(me, record) {
+            test_cancel();
+        }
+        if is_called_by_us(stack, record) {
+            return;
+        }
     }
     deliver::handle_all(record, Some(context.cast()));
     if ends_anywhere() {

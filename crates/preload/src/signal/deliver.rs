@@ -125,10 +125,13 @@ fn is_begun_again(reason: Reason) -> bool {
     !matches!(reason, Reason::NotStarted | Reason::Sleep | Reason::Poll | Reason::Signal)
 }
 
-/// Has `thread` handle a signal of its own soon; false if it has ended.
+/// Has `thread` handle a signal of its own soon, or when it does not block it any more; false if it has ended.
 pub(crate) fn deliver(thread: HostedThread, info: siginfo_t) -> bool {
-    let taken = record::of(thread).pending.push(info, false);
-    if taken {
+    let record = record::of(thread);
+    let taken = record.pending.push(info, false);
+    // A thread looks at what has come for it when it has changed its mask, or noted what it waits for.
+    let open = !record.mask.load(Ordering::SeqCst) | record.awaited.load(Ordering::SeqCst);
+    if taken && open & bit(info.si_signo) != 0 {
         interrupt(thread);
         post::look_again();
     }
@@ -206,12 +209,16 @@ pub(crate) fn interrupt(thread: HostedThread) {
     let record = record::of(thread);
     let reason = thread.reason();
     if reason == Reason::Runs {
-        let carrier = thread.carrier_thread();
-        if carrier != 0 {
-            crate::signal::set::poke(carrier);
-        }
-        return;
+        return interrupt_running(thread);
     }
     record.interrupted.store(reason as u8, Ordering::Relaxed);
     thread.interrupt();
+}
+
+/// [`interrupt`] for a thread that does not wait, as far as the runtime knows.
+pub(crate) fn interrupt_running(thread: HostedThread) {
+    let carrier = thread.carrier_thread();
+    if thread.reason() == Reason::Runs && carrier != 0 {
+        crate::signal::set::poke(carrier);
+    }
 }

@@ -4,7 +4,8 @@
 //! # Signals that are not handled at once
 //!
 //! A thread may be just about to wait when a signal comes, or in the middle of the runtime. So the dispatcher
-//! looks again, at growing intervals, until every thread has handled what it can.
+//! looks again, at growing intervals, until every thread has handled what it can. It does so as well until a
+//! thread that was cancelled ends: at a call that waits within libc, it can be unwound only while it is there.
 
 use std::sync::atomic::Ordering;
 
@@ -90,7 +91,8 @@ fn pass_on(info: &siginfo_t) {
     give_to_process(info);
 }
 
-/// Interrupts the threads that have not handled yet what has come for them; whether there are any.
+/// Interrupts the threads that have not handled yet what has come for them, or were cancelled and have not ended;
+/// whether there are any.
 fn some_wait_still() -> bool {
     let mut some = false;
     let _ = hosted::find_where(|thread| {
@@ -99,6 +101,10 @@ fn some_wait_still() -> bool {
         if record.pending.set() & open != 0 {
             some = true;
             deliver::interrupt(thread);
+        } else if thread.is_cancelled() {
+            // It may be in a call of libc's that waits unknown to the runtime.
+            some = true;
+            deliver::interrupt_running(thread);
         }
         false
     });

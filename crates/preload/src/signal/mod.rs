@@ -32,5 +32,6 @@ pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use kill::send;
 pub(crate) use mask::{change, for_child, mask, note_fork};
-pub(crate) use set::{OURS, number};
+pub(crate) use post::look_again;
+pub(crate) use set::{OURS, UNBLOCKABLE, number};
 pub(crate) use wait::{suspend, take, wait_with_mask};

@@ -18,7 +18,7 @@ use crate::thread::record::Record;
 static DISPATCHER: AtomicI32 = AtomicI32::new(0);
 /// Signals that it does not take, because all threads block them.
 static EXCLUDED: AtomicU64 = AtomicU64::new(0);
-/// Whether a signal has come for a thread since the dispatcher's last look.
+/// Whether a signal or a cancellation has come for a thread since the dispatcher's last look.
 static CAME: AtomicBool = AtomicBool::new(false);
 
 /// The calling kernel thread is the dispatcher from now on.
@@ -46,7 +46,7 @@ pub(super) fn exclude(signals: u64, is_open: impl FnOnce() -> bool) {
     }
 }
 
-/// Whether a signal has come for a thread since this was asked last.
+/// Whether something has come for a thread since this was asked last.
 pub(super) fn has_come() -> bool {
     CAME.swap(false, Ordering::SeqCst)
 }
@@ -72,7 +72,7 @@ fn take_excluded(record: &Record, signals: u64) {
     poke_it();
 }
 
-/// A signal has come for a thread: the dispatcher looks whether it is handled.
+/// A signal has come for a thread, or it was cancelled: the dispatcher looks whether that is dealt with.
 pub(crate) fn look_again() {
     if !CAME.swap(true, Ordering::SeqCst) && number() as i32 != DISPATCHER.load(Ordering::SeqCst) {
         poke_it();

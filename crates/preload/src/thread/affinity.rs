@@ -21,7 +21,7 @@ fn is_hosted(number: c_int) -> bool {
 ///
 /// # Safety
 /// `bytes` may be written at `set`.
-unsafe fn processors(bytes: usize, set: *mut c_void) -> c_int {
+pub(super) unsafe fn processors(bytes: usize, set: *mut c_void) -> c_int {
     // Of the first kernel thread, which has those that the process was started with.
     // SAFETY: as this function demands.
     unsafe { libc::sched_getaffinity(libc::getpid(), bytes, set.cast()) }

@@ -6,7 +6,7 @@
 //! thread's stack test the word, too, and would unwind it amid them.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_context::tls;
 use carefree_runtime::hosted::{self, HostedThread};
@@ -17,6 +17,9 @@ use crate::thread::record::{self, Record};
 
 /// The bit of libc's word that says so (`nptl/descr.h`, unchanged since glibc 2.1).
 const CANCELED: u32 = 8;
+/// That by which libc says that the thread may be unwound anywhere, also amid a call of its own that waits: as
+/// `fgets`, which reads without this library's knowing. (Up to glibc 2.40.)
+const ASYNCHRONOUS: u32 = 2;
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
 
@@ -28,6 +31,20 @@ pub(crate) fn is_due() -> bool {
 /// Whether cancellation of the calling hosted thread is asynchronous.
 pub(crate) fn ends_anywhere() -> bool {
     record::current().is_some_and(|(_, record)| record.cancellation.lock().asynchronous)
+}
+
+/// Whether the calling hosted thread, which a signal has interrupted, was cancelled and is in a call that waits
+/// within libc.
+pub(crate) fn waits_within_libc(me: HostedThread, record: &Record) -> bool {
+    me.is_cancelled()
+        && word_of(me).is_some_and(|word| word.load(Ordering::SeqCst) & ASYNCHRONOUS != 0)
+        && !record.cancellation.lock().asynchronous
+}
+
+/// libc's word for the cancellation of the calling thread.
+fn word_of<'a>(me: HostedThread) -> Option<&'a AtomicU32> {
+    // SAFETY: the calling thread's own.
+    unsafe { tls::known()?.cancellation_of(me.pthread() as *mut u8) }
 }
 
 /// Ends the calling hosted thread, if it was cancelled.
@@ -53,10 +70,7 @@ pub(crate) fn begin_end() {
 /// The calling hosted thread ends, because it was cancelled: libc's next test for that unwinds it.
 fn begin_cancelled() {
     begin_end();
-    let (Some((me, _)), Some(layout)) = (record::current(), tls::known()) else { return };
-    // SAFETY: the calling thread's own.
-    let word = unsafe { layout.cancellation_of(me.pthread() as *mut u8) };
-    if let Some(word) = word {
+    if let Some(word) = record::current().and_then(|(me, _)| word_of(me)) {
         word.fetch_or(CANCELED, Ordering::SeqCst);
     }
 }
@@ -71,6 +85,7 @@ fn request(thread: HostedThread, record: &Record) {
     }
     thread.cancel();
     drop(cancellation);
+    signal::look_again();
     if anywhere {
         if thread.is_me() {
             test();
@@ -131,7 +146,10 @@ stand_in! {
             let mut cancellation = record.cancellation.lock();
             cancellation.disabled = state == PTHREAD_CANCEL_DISABLE;
             match (cancellation.requested && !cancellation.ends, cancellation.disabled) {
-                (true, false) => me.cancel(),
+                (true, false) => {
+                    me.cancel();
+                    signal::look_again();
+                }
                 (true, true) => me.take_cancel_back(),
                 _ => {}
             }

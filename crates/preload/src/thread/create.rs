@@ -2,25 +2,30 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use carefree_runtime::hosted::{self, HostedThread, Life};
 use carefree_runtime::standard::StartRoutine;
 use libc::{pthread_attr_t, pthread_t};
 
-use crate::start;
 use crate::thread::exempt;
-use crate::thread::frame::carefree_hosted_call;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
+use crate::{signal, start};
 
 unsafe extern "C" {
     fn pthread_attr_getdetachstate(a: *const pthread_attr_t, detached: *mut c_int) -> c_int;
     fn pthread_attr_getschedpolicy(a: *const pthread_attr_t, policy: *mut c_int) -> c_int;
     fn pthread_attr_getinheritsched(a: *const pthread_attr_t, inherits: *mut c_int) -> c_int;
+    fn pthread_attr_getschedparam(a: *const pthread_attr_t, p: *mut libc::sched_param) -> c_int;
     fn pthread_attr_getaffinity_np(a: *const pthread_attr_t, n: usize, set: *mut c_void) -> c_int;
+    fn pthread_getattr_default_np(attributes: *mut pthread_attr_t) -> c_int;
 }
+
+/// Whether the program has changed the attributes of threads that ask for none.
+static DEFAULTS_CHANGED: AtomicBool = AtomicBool::new(false);
 
 /// What a program asks for in the attributes of a thread, as far as a fiber can have it.
 struct Asked {
@@ -29,6 +34,10 @@ struct Asked {
     usual_policy: bool,
     /// Bytes of stack; `None` for the default.
     stack: Option<usize>,
+    /// Bytes of its guard, which it is told.
+    guard: usize,
+    /// The signals that it blocks; `None` for those that the caller does.
+    mask: Option<u64>,
 }
 
 impl Asked {
@@ -38,10 +47,21 @@ impl Asked {
     /// Null, or attributes that were initialised.
     unsafe fn read(attributes: *const pthread_attr_t) -> Option<Asked> {
         if attributes.is_null() {
-            return Some(Asked { detached: false, usual_policy: false, stack: None });
+            if DEFAULTS_CHANGED.load(Ordering::Relaxed) {
+                return Asked::defaults();
+            }
+            let usual = Asked {
+                detached: false,
+                usual_policy: false,
+                stack: None,
+                guard: PAGE,
+                mask: None,
+            };
+            return Some(usual);
         }
         let (mut detached, mut policy, mut inherits) = (0, 0, 0);
-        let mut size = 0usize;
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        let (mut size, mut guard) = (0usize, 0usize);
         let mut processors = [0u64; 128];
         // SAFETY: as this function demands; there is room for the answers.
         let bound = unsafe {
@@ -49,25 +69,67 @@ impl Asked {
             libc::pthread_attr_getstacksize(attributes, &raw mut size);
             pthread_attr_getschedpolicy(attributes, &raw mut policy);
             pthread_attr_getinheritsched(attributes, &raw mut inherits);
+            pthread_attr_getschedparam(attributes, &raw mut parameters);
+            libc::pthread_attr_getguardsize(attributes, &raw mut guard);
             let bytes = size_of_val(&processors);
             pthread_attr_getaffinity_np(attributes, bytes, processors.as_mut_ptr().cast()) == 0
         };
         // SAFETY: as this function demands.
         let own_stack = unsafe { own_stack::named_by(attributes) }.is_some();
-        let realtime = inherits == PTHREAD_EXPLICIT_SCHED && policy != libc::SCHED_OTHER;
+        // (Or a priority that there is not: the kernel refuses that.)
+        let realtime = inherits == PTHREAD_EXPLICIT_SCHED
+            && (policy != libc::SCHED_OTHER || parameters.sched_priority != 0);
         // Without a set of its own, it has all processors.
         let bound = bound && processors[0] != 0 && processors.iter().any(|word| *word != u64::MAX);
         if own_stack || realtime || bound {
             return None;
         }
-        let stack = Some(size).filter(|size| *size != start::default_stack());
         Some(Asked {
             detached: detached == libc::PTHREAD_CREATE_DETACHED,
             usual_policy: inherits == PTHREAD_EXPLICIT_SCHED,
-            stack,
+            stack: Some(size),
+            guard: guard.next_multiple_of(PAGE),
+            // SAFETY: as this function demands.
+            mask: unsafe { mask_of(attributes) },
         })
     }
+
+    /// What the program has made the default.
+    fn defaults() -> Option<Asked> {
+        let mut attributes = MaybeUninit::<pthread_attr_t>::uninit();
+        // SAFETY: initialised by the first call, if that succeeds.
+        unsafe {
+            if pthread_getattr_default_np(attributes.as_mut_ptr()) != 0 {
+                return None;
+            }
+            let asked = Asked::read(attributes.as_ptr());
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            asked
+        }
+    }
 }
+
+/// The signals that a thread with these attributes blocks, if they say. (Since glibc 2.32.)
+///
+/// # Safety
+/// Attributes that were initialised.
+unsafe fn mask_of(attributes: *const pthread_attr_t) -> Option<u64> {
+    type Get = unsafe extern "C" fn(*const pthread_attr_t, *mut libc::sigset_t) -> c_int;
+    static GET: OnceLock<Option<Get>> = OnceLock::new();
+    let get = (*GET.get_or_init(|| {
+        // SAFETY: looks a string up; a function of this name has this type.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, c"pthread_attr_getsigmask_np".as_ptr());
+            (!found.is_null()).then(|| std::mem::transmute::<*mut c_void, Get>(found))
+        }
+    }))?;
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: room for a set, of which the kernel uses 8 bytes; the answer is 0 if there is one.
+    unsafe { (get(attributes, set.as_mut_ptr()) == 0).then(|| set.as_ptr().cast::<u64>().read()) }
+}
+
+/// Bytes of a page, and of a thread's guard if it asks for no other.
+const PAGE: usize = 4096;
 
 const PTHREAD_EXPLICIT_SCHED: c_int = 1;
 
@@ -106,7 +168,9 @@ unsafe fn create_hosted(
     if !start::host() {
         return None;
     }
-    let record = Record::new(start, crate::signal::mask(), asked.detached);
+    let mask = asked.mask.unwrap_or_else(signal::mask) & !signal::UNBLOCKABLE;
+    let record = Record::new(start, mask, asked.detached, asked.guard);
+    let stack = asked.stack.filter(|size| *size != start::hosted_stack());
     if !asked.usual_policy {
         *record.policy.lock() = match record::current() {
             Some((_, creator)) => *creator.policy.lock(),
@@ -123,7 +187,7 @@ unsafe fn create_hosted(
         unsafe { thread.write(created.pthread() as pthread_t) };
     };
     // SAFETY: `run` and `end` are for records, and this one is for the new thread alone.
-    match unsafe { hosted::create(asked.stack, record, &LIFE, tell) } {
+    match unsafe { hosted::create(stack, record, &LIFE, tell) } {
         Ok(()) => Some(0),
         Err(_) => {
             ALIVE.fetch_sub(1, Ordering::SeqCst);
@@ -141,7 +205,7 @@ unsafe fn run(record: &Record) {
     let mut exited = 0;
     let none = std::ptr::null_mut();
     // SAFETY: the program's function, which takes one argument, or ignores the others.
-    let value = unsafe { carefree_hosted_call(function, argument, none, none, &raw mut exited) };
+    let value = unsafe { record.call(function, argument, none, none, &raw mut exited) };
     if exited == 0 {
         let value = if c11 { value as c_int as isize as *mut c_void } else { value };
         record.value.store(value, Ordering::Relaxed);
@@ -153,7 +217,7 @@ unsafe fn run(record: &Record) {
 /// # Safety
 /// The caller is the thread, which does this last.
 unsafe fn end(record: &Record) {
-    crate::signal::end(record);
+    signal::end(record);
     if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
         // The first thread has ended by pthread_exit, and this is the last one.
         // SAFETY: no other thread calls it.
@@ -183,12 +247,12 @@ stand_in! {
         }
     }
 
-    /// `pthread_setattr_default_np(3)`: the default stack of threads.
+    /// `pthread_setattr_default_np(3)`: the attributes of threads that ask for none.
     fn pthread_setattr_default_np(attributes: *const pthread_attr_t) -> c_int {
         // SAFETY: the caller's argument.
         let done = unsafe { next(attributes) };
         if done == 0 {
-            start::forget_default_stack();
+            DEFAULTS_CHANGED.store(true, Ordering::Relaxed);
         }
         done
     }
@@ -196,9 +260,6 @@ stand_in! {
 
 /// The bytes of stack that libc gives threads by default.
 pub(crate) fn default_stack() -> usize {
-    unsafe extern "C" {
-        fn pthread_getattr_default_np(attributes: *mut pthread_attr_t) -> c_int;
-    }
     let mut attributes = MaybeUninit::<pthread_attr_t>::uninit();
     let mut size = 0;
     // SAFETY: initialised by the first call, if that succeeds.

@@ -8,7 +8,6 @@ use carefree_runtime::hosted;
 
 use crate::signal;
 use crate::thread::cancel::begin_end;
-use crate::thread::frame::carefree_hosted_call;
 use crate::thread::record::{self, ALIVE, MAIN};
 
 /// Calls the program's `main` on a frame to which `pthread_exit` can unwind.
@@ -24,9 +23,8 @@ pub(crate) unsafe fn run_main(
     let mut exited = 0;
     let count = ptr::without_provenance_mut(count as usize);
     // SAFETY: the program's `main`, which takes these. (The first is an `int`, in the same register.)
-    let status = unsafe {
-        carefree_hosted_call(main, count, arguments.cast(), environment.cast(), &raw mut exited)
-    };
+    let status =
+        unsafe { MAIN.call(main, count, arguments.cast(), environment.cast(), &raw mut exited) };
     if exited == 0 {
         return status as isize as c_int;
     }

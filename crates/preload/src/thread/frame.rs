@@ -12,11 +12,43 @@
 
 use std::arch::global_asm;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use crate::thread::record::Record;
+
+impl Record {
+    /// [`carefree_hosted_call`] for the record's thread.
+    ///
+    /// # Safety
+    /// The caller is the thread; the function takes these arguments, or fewer.
+    pub(super) unsafe fn call(
+        &self,
+        function: usize,
+        a: *mut c_void,
+        b: *mut c_void,
+        c: *mut c_void,
+        exited: *mut c_int,
+    ) -> *mut c_void {
+        self.inside.store(true, Ordering::Relaxed);
+        // SAFETY: as this function demands.
+        let value = unsafe { carefree_hosted_call(function, a, b, c, exited) };
+        self.inside.store(false, Ordering::Relaxed);
+        value
+    }
+}
+
+/// Where a thread's function returns to: above it, a thread's stack is this library's.
+pub(crate) fn return_address() -> usize {
+    unsafe extern "C" {
+        static carefree_hosted_return: u8;
+    }
+    &raw const carefree_hosted_return as usize
+}
 
 unsafe extern "C-unwind" {
     /// Calls `function(a, b, c)` and returns its result. If the thread exits within, returns null and sets
     /// `exited` to 1.
-    pub(crate) fn carefree_hosted_call(
+    fn carefree_hosted_call(
         function: usize,
         a: *mut c_void,
         b: *mut c_void,
@@ -57,6 +89,9 @@ global_asm!(
     "mov rsi, [rsp + 128]",
     "mov rdx, [rsp + 136]",
     "call [rsp + 112]",
+    ".globl carefree_hosted_return",
+    ".hidden carefree_hosted_return",
+    "carefree_hosted_return:",
     "mov rbx, rax",
     "mov rdi, rsp",
     "call __pthread_unregister_cancel@PLT",
@@ -110,6 +145,9 @@ global_asm!(
     "ldp x9, x0, [sp, #320]",
     "ldp x1, x2, [sp, #336]",
     "blr x9",
+    ".globl carefree_hosted_return",
+    ".hidden carefree_hosted_return",
+    "carefree_hosted_return:",
     "mov x19, x0",
     "mov x0, sp",
     "bl __pthread_unregister_cancel",

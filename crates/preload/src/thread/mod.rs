@@ -1,6 +1,7 @@
 //! Threads that are fibers: creating, joining, ending, naming, and what the kernel would say of them.
 
 mod affinity;
+mod attributes;
 mod cancel;
 mod create;
 pub(crate) mod exempt;
@@ -14,9 +15,11 @@ pub(crate) mod policy;
 pub(crate) mod record;
 mod scheduling;
 
-pub(crate) use cancel::{ends_anywhere, test as test_cancel};
+pub(crate) use attributes::complete as complete_attributes;
+pub(crate) use cancel::{ends_anywhere, test as test_cancel, waits_within_libc};
 pub(crate) use create::{create, default_stack};
 pub(crate) use exit::run_main;
+pub(crate) use frame::return_address;
 pub(crate) use identity::{by_number, find_number};
 pub(crate) use join::{detach, join};
 pub(crate) use name::{get_name, set_name};

@@ -61,12 +61,16 @@ pub(crate) struct Record {
     pub(crate) pending: Queue,
     /// Signals that it waits for, though it blocks them.
     pub(crate) awaited: AtomicU64,
+    /// Its function runs, on the frame of [`carefree_hosted_call`](crate::thread::frame).
+    pub(crate) inside: AtomicBool,
     /// No handler is called now: the thread looks for signals itself.
     pub(crate) holds: AtomicBool,
     /// What it waited for when a signal ended the wait: a `Reason`; 0 if none did.
     pub(crate) interrupted: AtomicU8,
     /// The alternate stack for handlers that it has set.
     pub(crate) alternate: Lock<Alternate>,
+    /// Bytes of the guard that it has asked for.
+    pub(crate) guard: usize,
 }
 
 /// Whether a thread was cancelled, and whether that can take effect.
@@ -82,7 +86,7 @@ pub(crate) struct Cancellation {
 
 /// The record of the process's first thread.
 pub(crate) static MAIN: Record =
-    Record::new(Start { function: 0, argument: ptr::null_mut(), c11: false }, 0, false);
+    Record::new(Start { function: 0, argument: ptr::null_mut(), c11: false }, 0, false, 0);
 
 /// Threads that were created as fibers.
 pub(crate) static CREATED: AtomicU64 = AtomicU64::new(0);
@@ -93,7 +97,7 @@ pub(crate) static MOST: AtomicU64 = AtomicU64::new(0);
 pub(crate) static ALIVE: AtomicU64 = AtomicU64::new(1);
 
 impl Record {
-    pub(crate) const fn new(start: Start, mask: u64, detached: bool) -> Record {
+    pub(crate) const fn new(start: Start, mask: u64, detached: bool, guard: usize) -> Record {
         Record {
             start,
             value: AtomicPtr::new(CANCELED),
@@ -108,9 +112,11 @@ impl Record {
             mask: AtomicU64::new(mask),
             pending: Queue::new(),
             awaited: AtomicU64::new(0),
+            inside: AtomicBool::new(false),
             holds: AtomicBool::new(false),
             interrupted: AtomicU8::new(0),
             alternate: Lock::new(Alternate(NO_STACK)),
+            guard,
         }
     }
 }

@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include <assert.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,7 +13,8 @@ static pthread_key_t key;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t ready;
-static int ends[2];
+static int ends[2], full_pipe[2];
+static sem_t full;
 
 static void clean(void *what) { printf("cleans up %s\n", (char *)what); }
 static void destroy(void *what) { printf("destroys %s\n", (char *)what); }
@@ -76,6 +79,40 @@ static void *computes(void *argument) {
     return NULL;
 }
 
+// Waits within libc, where nothing else than an interruption can end it.
+static void *waits_within_libc(void *argument) {
+    (void)argument;
+    char line[10];
+    FILE *file = fdopen(dup(ends[0]), "r");
+    pthread_cleanup_push(clean, "a read by libc");
+    pthread_barrier_wait(&ready);
+    fgets(line, sizeof line, file);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+// The calls need not wait: they are not made.
+static void *takes(void *argument) {
+    (void)argument;
+    pthread_cleanup_push(clean, "a semaphore");
+    pthread_barrier_wait(&ready);
+    pthread_barrier_wait(&ready);
+    sem_wait(&full);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *reads(void *argument) {
+    (void)argument;
+    char byte;
+    pthread_cleanup_push(clean, "a read of what is there");
+    pthread_barrier_wait(&ready);
+    pthread_barrier_wait(&ready);
+    read(full_pipe[0], &byte, 1);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
 static void *outlives(void *argument) {
     (void)argument;
     usleep(50000);
@@ -102,6 +139,25 @@ int main(void) {
         assert(!pthread_cancel(thread));
         assert(!pthread_join(thread, &value) && value == PTHREAD_CANCELED);
     }
+    assert(!pthread_create(&thread, NULL, waits_within_libc, NULL));
+    pthread_barrier_wait(&ready);
+    usleep(20000);
+    assert(!pthread_cancel(thread));
+    assert(!pthread_join(thread, &value) && value == PTHREAD_CANCELED);
+    int left;
+    assert(!pipe(full_pipe) && write(full_pipe[1], "data", 4) == 4 && !sem_init(&full, 0, 1));
+    functions[0] = takes, functions[1] = reads;
+    for (int i = 0; i < 2; i++) {
+        assert(!pthread_create(&thread, NULL, functions[i], NULL));
+        pthread_barrier_wait(&ready);
+        assert(!pthread_cancel(thread));
+        pthread_barrier_wait(&ready);
+        assert(!pthread_join(thread, &value) && value == PTHREAD_CANCELED);
+    }
+    assert(!sem_getvalue(&full, &left));
+    printf("left: %d in the semaphore, ", left);
+    assert(!ioctl(full_pipe[0], FIONREAD, &left));
+    printf("%d bytes in the pipe\n", left);
     assert(!pthread_create(&thread, NULL, outlives, NULL));
     pthread_cleanup_push(clean, "the first thread");
     pthread_exit(NULL);

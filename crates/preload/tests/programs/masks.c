@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TURNS 60
@@ -115,6 +116,21 @@ static void *is_cancelled(void *argument) {
     return NULL;
 }
 
+// A signal that the thread blocks does not end its wait.
+static void *sleeps_on(void *argument) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    (void)argument;
+    struct timespec until;
+    pthread_mutex_lock(&mutex);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    sem_post(&ready);
+    assert(pthread_cond_timedwait(&condition, &mutex, &until) == ETIMEDOUT);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
 int main(void) {
     assert(!sem_init(&ready, 0, 0) && !sem_init(&sent, 0, 0) && !pipe(ends));
     epoll = epoll_create1(0);
@@ -150,5 +166,8 @@ int main(void) {
         assert(!pthread_join(thread, &value));
         printf("%s: %s, %d elsewhere\n", names[way], value == PTHREAD_CANCELED ? "cancelled" : "not", elsewhere);
     }
+    assert(!pthread_create(&waiter, NULL, sleeps_on, NULL) && !sem_wait(&ready));
+    usleep(20000);
+    assert(!pthread_kill(waiter, SIGUSR1) && !pthread_join(waiter, NULL));
     return 0;
 }
