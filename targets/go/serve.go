@@ -1,4 +1,5 @@
-// The serve workload of docs/targets.md: net/http, which has a goroutine for each connection.
+// The serve workload of docs/targets.md: net/http, which has a goroutine for each connection, and
+// asks a backend as well.
 package main
 
 import (
@@ -12,8 +13,31 @@ import (
 	"strings"
 )
 
+// asking has the backend make each answer.
+func asking(backend string) func(string) (string, error) {
+	// By default two connections of a host are kept. No proxy stands between.
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 20}}
+	return func(path string) (string, error) {
+		answer, err := client.Get(backend + path)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err == nil && answer.StatusCode != http.StatusOK {
+			err = fmt.Errorf("the backend answered %s", answer.Status)
+		}
+		return string(body), err
+	}
+}
+
 func serve(orders map[string]string) error {
-	if orders["kind"] != "plain" {
+	answerTo := func(path string) (string, error) { return "carefree " + path + "\n", nil }
+	switch orders["kind"] {
+	case "plain":
+	case "backend":
+		answerTo = asking(orders["backend"])
+	default:
 		return fmt.Errorf("there is no kind '%s' of servers here", orders["kind"])
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -21,8 +45,13 @@ func serve(orders map[string]string) error {
 		return err
 	}
 	handler := func(answer http.ResponseWriter, request *http.Request) {
+		body, err := answerTo(request.URL.Path)
+		if err != nil {
+			http.Error(answer, err.Error(), http.StatusBadGateway)
+			return
+		}
 		answer.Header().Set("Content-Type", "text/plain")
-		_, _ = io.WriteString(answer, "carefree "+request.URL.Path+"\n")
+		_, _ = io.WriteString(answer, body)
 	}
 	ended := make(chan error, 2)
 	go func() { ended <- http.Serve(listener, http.HandlerFunc(handler)) }()

@@ -1,4 +1,5 @@
-// The serve workload of docs/targets.md: node:http, whose handlers are functions on one thread.
+// The serve workload of docs/targets.md: node:http, whose handlers are functions on one thread, and
+// which asks a backend as well.
 
 import http from "node:http";
 
@@ -12,11 +13,37 @@ function fail(message) {
   process.exit(1);
 }
 
-if (orders.kind !== "plain") fail(`there is no kind '${orders.kind}' of servers here`);
-const server = http.createServer((request, answer) => {
-  const body = `carefree ${request.url}\n`;
-  answer.writeHead(200, { "Content-Type": "text/plain", "Content-Length": Buffer.byteLength(body) });
-  answer.end(body);
+if (!["plain", "backend"].includes(orders.kind)) {
+  fail(`there is no kind '${orders.kind}' of servers here`);
+}
+// By default 256 connections that are free are kept.
+const agent = new http.Agent({ keepAlive: true, maxFreeSockets: Infinity });
+
+function ask(target) {
+  return new Promise((resolve, reject) => {
+    http.get(orders.backend + target, { agent }, (answer) => {
+      const parts = [];
+      answer.on("data", (part) => parts.push(part));
+      answer.on("error", reject);
+      answer.on("end", () => {
+        if (answer.statusCode === 200) resolve(Buffer.concat(parts));
+        else reject(new Error(`the backend answered ${answer.statusCode}`));
+      });
+    }).on("error", reject);
+  });
+}
+
+const server = http.createServer(async (request, answer) => {
+  try {
+    const body = orders.kind === "backend" ? await ask(request.url) : `carefree ${request.url}\n`;
+    answer.writeHead(200, {
+      "Content-Type": "text/plain",
+      "Content-Length": Buffer.byteLength(body),
+    });
+    answer.end(body);
+  } catch (error) {
+    answer.writeHead(502).end(String(error));
+  }
 });
 // By default it closes a connection that says nothing for five seconds.
 server.keepAliveTimeout = 0;

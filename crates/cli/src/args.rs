@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use carefree_lab::report::Format;
 use carefree_workloads::fetch::Encoding;
 use carefree_workloads::named::{Unknown, list};
+use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::Workload;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -212,12 +213,20 @@ impl Bench {
             ("--body", fetch.body.is_some(), Some(Workload::Fetch)),
             ("--encoding", fetch.encoding.is_some(), Some(Workload::Fetch)),
             ("--read-size", fetch.read_size.is_some(), Some(Workload::Fetch)),
+            ("--kind", !serve.kinds.is_empty(), Some(Workload::Serve)),
+            ("--backend-latency", !serve.latencies.is_empty(), Some(Workload::Serve)),
             ("--rate", !serve.rates.is_empty(), Some(Workload::Serve)),
             ("--connections", serve.connections.is_some(), Some(Workload::Serve)),
-            ("--idle", serve.idle.is_some(), Some(Workload::Serve)),
+            ("--idle", !serve.idle.is_empty(), Some(Workload::Serve)),
             ("--time", serve.time.is_some(), Some(Workload::Serve)),
             ("--units", self.units.is_some(), None),
         ];
+        if !serve.latencies.is_empty()
+            && !serve.kinds.is_empty()
+            && !serve.kinds.contains(&Kind::Backend)
+        {
+            bail!("--backend-latency is of servers with a backend: --kind backend");
+        }
         let workloads = self.workloads();
         for (option, _, of) in given.into_iter().filter(|(_, is_given, _)| *is_given) {
             let has = |workload: &Workload| match of {
@@ -291,17 +300,27 @@ pub(crate) struct Fetch {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of serve")]
 pub(crate) struct Serve {
+    /// What a server does for a request: answer at once (plain), or ask a backend on this machine and
+    /// pass on its answer; a load for each [default: both, with --quick plain].
+    #[arg(long = "kind", value_name = "KIND,..", value_delimiter = ',', value_parser = named::<Kind>(Kind::ALL.map(Kind::name)))]
+    pub(crate) kinds: Vec<Kind>,
+
+    /// Milliseconds until the backend answers; a load for each [default: 20].
+    #[arg(long = "backend-latency", value_name = "MS,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=5_000))]
+    pub(crate) latencies: Vec<u64>,
+
     /// Requests a second, whether the server keeps up or not; a load for each [default: 1000].
     #[arg(long = "rate", value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rates: Vec<u64>,
 
-    /// Connections over which they are made [default: 32].
+    /// Connections over which they are made [default: 32, of a server with a backend 128].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) connections: Option<u64>,
 
-    /// Connections that say nothing while memory is read [default: 1000, with --quick 100].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=20_000))]
-    pub(crate) idle: Option<u64>,
+    /// Connections that say nothing while memory is read; a load for each [default: 1000, with --quick
+    /// 100].
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub(crate) idle: Vec<u64>,
 
     /// Milliseconds for which requests are made at the rate [default: 2000, with --quick 1000].
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(10..=60_000))]

@@ -7,7 +7,6 @@ use std::env;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +29,7 @@ use carefree_lab::targets::lineup::{Lineup, Sizes, Wishes};
 use carefree_lab::targets::{self, Folders, Target};
 use carefree_lab::trial::Trial;
 use carefree_workloads::fetch::Settings;
+use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::{Size, Workload};
 
 use crate::args::Bench;
@@ -91,7 +91,11 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
             bar.complain(&format!("ended {count} {what} that a run which was killed had left"));
         }
     }
-    let sizes = sizes(orders, &program);
+    let mut sizes = sizes(orders);
+    if lineup.has_ours() {
+        // A program that cannot be read has no samples that another could use again.
+        sizes.program = fs::read(&program).map(|bytes| fingerprint(&bytes)).unwrap_or_default();
+    }
     let field = lineup.field(&sizes, &folders, &mut |runtime| {
         bar.say(format!("making {} {} ready", runtime.target().title(), runtime.version()));
         !interrupted.load(Ordering::Relaxed)
@@ -268,7 +272,7 @@ fn announcement(plan: &Plan) -> Option<String> {
     Some(format!("{first}; Ctrl-C ends it, and the next run goes on from there"))
 }
 
-fn sizes(orders: &Bench, program: &Path) -> Sizes {
+fn sizes(orders: &Bench) -> Sizes {
     let size = if orders.quick { Size::Quick } else { Size::Full };
     let mut feed = if orders.feed.full { Sweep::full() } else { Sweep::new(size) };
     if !orders.feed.people.is_empty() {
@@ -286,12 +290,24 @@ fn sizes(orders: &Bench, program: &Path) -> Sizes {
     *body = orders.fetch.body.map_or(*body, |b| usize::try_from(b).unwrap_or(usize::MAX));
     *encoding = orders.fetch.encoding.unwrap_or(*encoding);
     let mut serve = Serving::new(size);
-    if !orders.serve.rates.is_empty() {
-        serve.rates.clone_from(&orders.serve.rates);
+    let given = &orders.serve;
+    for (asked, usual) in [
+        (&given.rates, &mut serve.rates),
+        (&given.latencies, &mut serve.latencies),
+        (&given.idle, &mut serve.idle),
+    ] {
+        if !asked.is_empty() {
+            usual.clone_from(asked);
+        }
     }
-    serve.connections = orders.serve.connections.unwrap_or(serve.connections);
-    serve.idle = orders.serve.idle.unwrap_or(serve.idle);
-    serve.time = orders.serve.time.map_or(serve.time, Duration::from_millis);
+    if !given.kinds.is_empty() {
+        serve.kinds.clone_from(&given.kinds);
+    } else if !given.latencies.is_empty() {
+        // Whoever says how slow a backend is wants one, with --quick too.
+        serve.kinds = Kind::ALL.to_vec();
+    }
+    serve.connections = given.connections;
+    serve.time = given.time.map_or(serve.time, Duration::from_millis);
     Sizes {
         workloads: orders.workloads(),
         size,
@@ -300,8 +316,7 @@ fn sizes(orders: &Bench, program: &Path) -> Sizes {
         serve,
         crowd: orders.units,
         pin: orders.pin,
-        // A program that cannot be read has no samples that another could use again.
-        program: fs::read(program).map(|bytes| fingerprint(&bytes)).unwrap_or_default(),
+        program: String::new(),
     }
 }
 

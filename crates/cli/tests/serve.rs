@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use support::{stderr, stdout};
@@ -14,8 +14,9 @@ use support::{stderr, stdout};
 /// Five requests, over four connections, and five idle ones.
 const SMALL: [&str; 8] = ["--rate", "100", "--time", "50", "--connections", "4", "--idle", "5"];
 
-/// One sample of each; programs are built in the folder that crates/cli/tests/feed_fetch.rs has.
-fn bench(more: &[&str]) -> Output {
+/// One sample of each kind of server, whose backend takes 5 ms; programs are built in the folder
+/// that crates/cli/tests/feed_fetch.rs has.
+fn start(more: &[&str]) -> Child {
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
     Command::new(env!("CARGO_BIN_EXE_carefree"))
         .args(["bench", "serve", "--samples", "1", "--format", "json", "--force"])
@@ -23,8 +24,14 @@ fn bench(more: &[&str]) -> Output {
         .args(more)
         .env("XDG_CACHE_HOME", &cache)
         .env("XDG_DATA_HOME", &cache)
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("the program starts")
+}
+
+fn end(child: Child) -> Output {
+    child.wait_with_output().expect("the program ends")
 }
 
 /// The lines of one type.
@@ -39,16 +46,27 @@ fn word(line: &Value, key: &str) -> String {
 
 /// Measures the servers of one runtime, checks what was asked of each, and returns their units.
 fn measure(runtime: &str) -> Option<BTreeSet<String>> {
-    let output = bench(&["--runtime", runtime]);
+    let output = end(start(&["--runtime", runtime, "--backend-latency", "5"]));
     let absent = ["is not installed", "no runtime has these units"];
     if absent.iter().any(|words| stderr(&output).contains(words)) {
         println!("skipped: {runtime} is not installed");
         return None;
     }
     assert!(output.status.success(), "{}", stderr(&output));
-    let mut units = BTreeSet::new();
+    let (mut plain, mut backed) = (BTreeSet::new(), BTreeSet::new());
     for sample in lines(&output, "sample") {
-        units.insert(word(&sample, "unit"));
+        let (unit, version) = (word(&sample, "unit"), word(&sample, "version"));
+        let p50 = sample["figures"]["latency_p50"].as_f64().expect("a figure");
+        if sample["parameters"]["kind"] == "backend" {
+            assert_eq!(sample["parameters"]["latency_ms"], 5, "{sample}");
+            assert!(p50 >= 5e6, "{sample}");
+            let answered = sample["proof"]["served"]["backend_answered"].as_u64();
+            // The first hundred, the idle ones, those at the rate, and those made as fast as could be.
+            assert!(answered.is_some_and(|count| count > 110), "{sample}");
+            backed.insert((version, unit));
+        } else {
+            plain.insert((version, unit));
+        }
         let served = &sample["proof"]["served"];
         assert_eq!(served["paced"]["requests"], 5, "{sample}");
         assert!(served["rushed"]["requests"].as_u64().is_some_and(|count| count >= 4), "{sample}");
@@ -62,7 +80,8 @@ fn measure(runtime: &str) -> Option<BTreeSet<String>> {
         assert!(!figures.contains_key("latency_p999"), "{sample}");
         assert_eq!(sample["parameters"]["rate"], 100, "{sample}");
     }
-    Some(units)
+    assert_eq!(plain, backed, "{runtime}");
+    Some(plain.into_iter().map(|(_, unit)| unit).collect())
 }
 
 /// Checks which units of a runtime serve, of those that are always there and those that may be.
@@ -125,12 +144,19 @@ run = ["{runtime}", "{folder}/serve.py"]
 "#;
 
 const PROGRAM: &str = r#"
-import json, os, socket, sys, threading, time
+import http.client, json, os, socket, sys, threading, time
 
 orders = dict(argument.split("=", 1) for argument in sys.argv[1:])
 unit = orders["unit"]
 server = socket.create_server(("127.0.0.1", 0), backlog=64)
 seen = 0
+
+def ask(target):
+    connection = http.client.HTTPConnection(orders["backend"].removeprefix("http://"))
+    connection.request("GET", target)
+    body = connection.getresponse().read().decode()
+    connection.close()
+    return body
 
 def attend(stream):
     global seen
@@ -145,6 +171,10 @@ def attend(stream):
             stream.shutdown(socket.SHUT_RDWR)
             return
         body = f"carefree {target if unit != 'liar' or seen < 50 else '/1'}\n"
+        if unit in ("wasteful", "diligent"):
+            body = ask(target)
+        if unit == "wasteful" and target == "/50":
+            ask(target)
         stream.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
 def accept():
@@ -161,33 +191,56 @@ if unit == "stubborn":
 print('{"sample":{"units":1,"switches_asked":0,"switches_made":0,"rounds":[]}}')
 "#;
 
-/// Runs the broken target's `units`, and returns what failed with its message.
-fn broken(units: &[&str]) -> Option<(Output, Vec<(String, String)>)> {
-    if Command::new("python3").arg("--version").output().is_err() {
-        println!("skipped: python3 is not installed");
-        return None;
+/// A run of units of the broken target, in a folder that is there until it has ended.
+struct Run {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Run {
+    /// Starts one of these units, which serve as `serve` in their table says.
+    fn start(kind: &str, serve: &str, units: &[&str]) -> Option<Run> {
+        if Command::new("python3").arg("--version").output().is_err() {
+            println!("skipped: python3 is not installed");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = folder.path().join("broken");
+        fs::create_dir(&target).expect("a folder");
+        let table =
+            |unit| format!("[units.{unit}]\nrole = \"thread\"\nwhat = \"a server\"\n{serve}\n");
+        let tables: String = units.iter().map(table).collect();
+        fs::write(target.join("target.toml"), format!("{TOML}{tables}")).expect("a file");
+        fs::write(target.join("serve.py"), PROGRAM).expect("a file");
+        let place = folder.path().to_str().expect("a plain path");
+        let orders = ["--targets", place, "--runtime", "broken", "--kind", kind];
+        let orders = [&orders[..], &["--backend-latency", "1"]].concat();
+        let orders = if kind == "plain" { &orders[..6] } else { &orders };
+        Some(Run { child: start(orders), _folder: folder })
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let target = folder.path().join("broken");
-    fs::create_dir(&target).expect("a folder");
-    let tables: String = units
-        .iter()
-        .map(|unit| format!("[units.{unit}]\nrole = \"thread\"\nwhat = \"a server\"\n"))
-        .collect();
-    fs::write(target.join("target.toml"), format!("{TOML}{tables}")).expect("a file");
-    fs::write(target.join("serve.py"), PROGRAM).expect("a file");
-    let place = folder.path().to_str().expect("a plain path");
-    let output = bench(&["--targets", place, "--runtime", "broken"]);
-    let failures = lines(&output, "failure");
-    let told = failures.iter().map(|line| (word(line, "unit"), word(line, "message"))).collect();
-    Some((output, told))
+
+    /// What it printed, and what failed, with its message. Something did.
+    fn failures(self) -> (Output, Vec<(String, String)>) {
+        let output = end(self.child);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let failures = lines(&output, "failure");
+        let told = failures.iter().map(|line| (word(line, "unit"), word(line, "message")));
+        let told = told.collect();
+        (output, told)
+    }
+}
+
+fn measured(output: &Output) -> Vec<String> {
+    lines(output, "sample").iter().map(|sample| word(sample, "unit")).collect()
 }
 
 #[test]
-fn servers_that_do_not_serve_are_failures_and_the_others_go_on() {
+fn servers_that_do_not_serve_or_end_are_failures_and_the_others_go_on() {
+    // The lab waits 10 seconds for one that does not end: meanwhile it measures the others.
+    let Some(stubborn) = Run::start("plain", "", &["stubborn"]) else { return };
     let units = ["liar", "selfish", "crash", "shy", "secretive", "honest"];
-    let Some((output, failures)) = broken(&units) else { return };
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let Some(others) = Run::start("plain", "", &units) else { return };
+    let (output, failures) = others.failures();
     for (unit, words) in [
         ("liar", "was answered by \"carefree /1\\n\""),
         ("selfish", "closed a connection that was to be kept"),
@@ -198,31 +251,63 @@ fn servers_that_do_not_serve_are_failures_and_the_others_go_on() {
         let found = failures.iter().find(|(name, _)| name == unit);
         assert!(found.is_some_and(|(_, why)| why.contains(words)), "{unit}: {failures:?}");
     }
-    let measured: Vec<String> =
-        lines(&output, "sample").iter().map(|sample| word(sample, "unit")).collect();
-    assert_eq!(measured, ["honest"]);
-}
+    assert_eq!(measured(&output), ["honest"]);
 
-#[test]
-fn a_server_that_does_not_end_is_a_failure() {
-    let Some((output, failures)) = broken(&["stubborn"]) else { return };
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (output, failures) = stubborn.failures();
     let [(_, why)] = &failures[..] else { panic!("{failures:?}") };
     assert!(why.contains("had not ended 10 s after it was told to"), "{why}");
-    assert!(lines(&output, "sample").is_empty());
+    assert!(measured(&output).is_empty());
 }
 
 #[test]
-fn a_load_for_each_rate_and_reports_in_words() {
+fn a_server_asks_its_backend_once_for_each_request() {
+    let serve = "serve = [\"plain\", \"backend\"]";
+    let units = ["wasteful", "honest", "diligent"];
+    let Some(run) = Run::start("backend", serve, &units) else { return };
+    let (output, failures) = run.failures();
+    for (unit, words) in [
+        // It makes the answer up, and that is right for a plain server alone.
+        (
+            "honest",
+            "request 1 was answered by \"carefree /1\\n\" (12 bytes), not by \"carefree /1 ",
+        ),
+        ("wasteful", "it was to ask once for each"),
+    ] {
+        let found = failures.iter().find(|(name, _)| name == unit);
+        assert!(found.is_some_and(|(_, why)| why.contains(words)), "{unit}: {failures:?}");
+    }
+    assert_eq!(measured(&output), ["diligent"]);
+}
+
+#[test]
+fn a_server_that_knows_no_backend_is_left_out_in_a_line() {
+    let Some(run) = Run::start("backend", "", &["honest"]) else { return };
+    let output = end(run.child);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains(
+            "honest is left out of serve with --kind backend: its program is no such server"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_load_for_each_value_and_reports_in_words() {
     let output = Command::new(env!("CARGO_BIN_EXE_carefree"))
-        .args(["bench", "serve", "--samples", "1", "--runtime", "carefree", "--idle", "5"])
+        .args(["bench", "serve", "--samples", "1", "--runtime", "carefree", "--idle", "5,6"])
         .args(["--rate", "100,200", "--time", "50", "--connections", "4", "--force"])
+        .args(["--kind", "plain,backend", "--backend-latency", "1"])
         .env("XDG_DATA_HOME", env!("CARGO_TARGET_TMPDIR"))
         .output()
         .expect("the program starts");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
     for words in ["Serving HTTP", "rate=100", "rate=200", "Latency counts from when"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    for words in ["idle=5", "idle=6", "kind=plain", "kind=backend", "latency_ms=1"] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }
@@ -234,10 +319,42 @@ fn loads_that_make_no_sense_are_refused() {
         ("--time", "5", "5 is not in 10..=60000"),
         ("--idle", "0", "0 is not in 1..=20000"),
         ("--connections", "-1", "'--connections <N>'"),
+        ("--kind", "slow", "possible values: plain, backend"),
+        ("--backend-latency", "6000", "6000 is not in 0..=5000"),
     ] {
         let output = support::run(["bench", "serve", order, value]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let said = stderr(&output);
         assert!(said.contains(right), "{order}: {said}");
+    }
+    let orders = ["bench", "serve", "--kind", "plain", "--backend-latency", "5"];
+    let output = support::run(orders);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("is of servers with a backend"), "{output:?}");
+}
+
+/// Runs under limits on open files, soft and hard.
+#[test]
+fn the_limit_on_files_is_raised_as_far_as_it_may_be_and_else_named() {
+    let serve = |soft: u64, hard: u64| {
+        let carefree = env!("CARGO_BIN_EXE_carefree");
+        let command = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec {carefree} \"$@\"");
+        Command::new("sh")
+            .args(["-c", &command, "sh", "bench", "serve", "--samples", "1", "--force"])
+            .args(["--runtime", "carefree", "--kind", "plain", "--idle", "100"])
+            .args(["--connections", "4", "--rate", "100", "--time", "10"])
+            .env("XDG_DATA_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .output()
+            .expect("sh starts")
+    };
+    let raised = serve(64, 400);
+    assert!(raised.status.success(), "{}", stderr(&raised));
+    let refused = serve(64, 300);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = stdout(&refused);
+    for words in
+        ["100 idle connections cannot be had: 308 files are needed, 300 allowed", "ulimit -Hn 308"]
+    {
+        assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{said}");
     }
 }

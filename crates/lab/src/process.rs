@@ -21,9 +21,8 @@ use crate::memory::{Group, Memory, Meter};
 use crate::printable;
 use crate::sample::astray;
 use crate::served::Served;
-use crate::serving::{self, Look};
+use crate::serving::{self, Load, Look};
 use crate::sys;
-use crate::trial::Trial;
 
 /// How to start a sample's process.
 #[derive(Debug)]
@@ -95,6 +94,13 @@ pub(crate) enum Missed {
     },
 }
 
+impl Missed {
+    /// A failure that comes again if it is tried again.
+    pub(crate) fn hopeless(failure: Failure) -> Missed {
+        Missed::Failed { failure, stderr: String::new(), hopeless: true }
+    }
+}
+
 impl From<Failure> for Missed {
     fn from(failure: Failure) -> Missed {
         Missed::Failed { failure, stderr: String::new(), hopeless: false }
@@ -149,11 +155,11 @@ const ENDING: Duration = Duration::from_secs(10);
 /// Seldom enough not to disturb what is measured, often enough for a person at Ctrl-C.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// Starts a process, waits for its end, and returns what it left behind. Of a server, `load` has the
-/// orders.
+/// Starts a process, waits for its end, and returns what it left behind. A server is put under
+/// `load`.
 pub(crate) fn run(
     mut launch: Launch,
-    (pin, load): (Option<usize>, Option<&Trial>),
+    (pin, load): (Option<usize>, Option<&Load>),
     group: Option<&Group>,
     interrupted: &AtomicBool,
     patience: Duration,
@@ -238,8 +244,8 @@ struct Watch<'a> {
     said: Receiver<String>,
     meter: Option<Meter>,
     phases: Vec<Phase>,
-    /// The orders of a server's load.
-    load: Option<&'a Trial>,
+    /// Of a server.
+    load: Option<&'a Load>,
     /// What became of the server.
     served: Option<Served>,
     /// Since when it is to end.
@@ -264,7 +270,7 @@ impl Watch<'_> {
             message: format!("took more than {} s and was ended", self.patience.as_secs()),
             advice: Some("run fewer units with --units, or use --quick".into()),
         };
-        Err(Missed::Failed { failure, stderr: String::new(), hopeless: true })
+        Err(Missed::hopeless(failure))
     }
 
     /// Reads what the process prints until it closes its output or ends, and looks at its memory
@@ -348,7 +354,7 @@ impl Watch<'_> {
 
     /// Has a server loaded, and looks at it meanwhile.
     fn serve(&mut self, port: Option<u16>, subject: Option<Subject>) -> Result<(), Missed> {
-        let Some(trial) = self.load else { return Ok(()) };
+        let Some(load) = self.load else { return Ok(()) };
         let port = port.ok_or_else(|| astray("the server names no port".into()))?;
         let (process, interrupted) = (self.process, self.interrupted);
         let (started, patience) = (self.started, self.patience);
@@ -364,8 +370,8 @@ impl Watch<'_> {
         let mut looking = Looking { subject, meter: None };
         // On a thread of its own, whose settings it changes.
         let served = thread::scope(|scope| {
-            let load = scope.spawn(|| serving::load(trial, port, &mut looking, &go_on));
-            load.join().unwrap_or_else(|_| Err(Failure::new("the load panicked")))
+            let thread = scope.spawn(|| serving::load(load, port, &mut looking, &go_on));
+            thread.join().unwrap_or_else(|_| Err(Failure::new("the load panicked")))
         });
         self.meter = looking.meter;
         match served {

@@ -202,22 +202,26 @@ impl Runner<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Missed::Interrupted);
         }
-        if trial.workload == Workload::Serve {
-            serving::allow_files(trial)?;
-        }
+        let asked = match trial.workload {
+            Workload::Serve => {
+                // It would be the same the next time.
+                serving::allow_files(trial).map_err(Missed::hopeless)?;
+                Some(serving::Load::new(trial)?)
+            }
+            _ => None,
+        };
         // A server for this sample alone, so that what it counts is this sample's.
         let served = (trial.workload == Workload::Fetch).then(|| course::serve(trial)).transpose();
         let served =
             served.map_err(|e| Failure::new(format!("the server could not be started: {e}")))?;
         let (server, launch) = match served {
-            None => (None, (self.launch)(trial)),
+            None => (None, (self.launch)(asked.as_ref().map_or(trial, |asked| &asked.trial))),
             Some((server, with_url)) => (Some(server), (self.launch)(&with_url)),
         };
         // A container has a group of its own, which its engine makes.
         let inside = launch.container.is_some();
         let group = if trial.weighs() && !inside { Group::make(position) } else { None };
-        let serves = (trial.workload == Workload::Serve).then_some(trial);
-        let orders = (trial.pin, serves);
+        let orders = (trial.pin, asked.as_ref());
         let remains =
             process::run(launch, orders, group.as_ref(), self.interrupted, self.patience)?;
         let stderr = last_lines(&remains.complaint);

@@ -16,6 +16,9 @@ pub(crate) struct Served {
     pub(crate) paced: Paced,
     /// Processor time of the server during the latter, nanoseconds; none where it cannot be read.
     pub(crate) cpu_ns: Option<u64>,
+    /// Requests that its backend answered: as many as it was asked in all, those before included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) backend_answered: Option<u64>,
 }
 
 /// The key of a sample's account under which this is told.
@@ -59,7 +62,8 @@ mod tests {
     fn figures_are_shares_of_what_was_asked() {
         let rushed = Rushed { requests: 3_000, ns: 500_000_000 };
         let paced = Paced { requests: 500, ns: 1_000_000_000, ..Paced::default() };
-        let served = Served { idle: 100, rushed, paced, cpu_ns: Some(5_000_000) };
+        let cpu_ns = Some(5_000_000);
+        let served = Served { idle: 100, rushed, paced, cpu_ns, backend_answered: None };
         assert_eq!(served.cpu_per_request(), Some(10_000.0));
         assert_eq!(served.rate(), Some(6_000.0));
         assert_eq!(served.per_connection(409_600), Some(4_096.0));

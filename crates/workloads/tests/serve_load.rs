@@ -62,7 +62,7 @@ fn a_request_waits_from_when_it_was_due_though_no_connection_is_free() {
             answer(stream, &answer_to(&target));
         }
     });
-    let paced = Client::new(port, &go_on).pace(1, 100, TIME * 2).expect("answers");
+    let paced = Client::new(port, &answer_to, &go_on).pace(1, 100, TIME * 2).expect("answers");
     assert_eq!(paced.requests, 10);
     // The tenth was due after 90 ms: all have waited for 310 ms or more, though nine of them were
     // under way for no time at all.
@@ -75,7 +75,7 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
     let closing = server(|stream| {
         let _ = next(stream);
     });
-    let closed = complaint(Client::new(closing, &go_on).ask(1));
+    let closed = complaint(Client::new(closing, &answer_to, &go_on).hold(1, 1));
     assert!(closed.contains("closed a connection that was to be kept"), "{closed}");
 
     let made_up = server(|stream| {
@@ -83,8 +83,8 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
             answer(stream, "carefree /1\n");
         }
     });
-    let mut client = Client::new(made_up, &go_on);
-    client.ask(1).expect("the first one is right");
+    let mut client = Client::new(made_up, &answer_to, &go_on);
+    let _first = client.hold(1, 1).expect("the first one is right");
     let wrong = complaint(client.pace(2, 100, TIME));
     assert!(wrong.contains("was answered by \"carefree /1\\n\""), "{wrong}");
 
@@ -94,7 +94,7 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
             answer(stream, &answer_to(&target));
         }
     });
-    let talked = complaint(Client::new(talkative, &go_on).rush(2, TIME));
+    let talked = complaint(Client::new(talkative, &answer_to, &go_on).rush(2, TIME));
     // The second answer comes with the first, or in place of the next.
     let told = ["more than the answers", "was answered by"];
     assert!(told.iter().any(|words| talked.contains(words)), "{talked}");
@@ -102,7 +102,7 @@ fn answers_that_are_lost_mixed_up_or_made_up_are_failures() {
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
     let port = gone.local_addr().expect("a port").port();
     drop(gone);
-    let refused = complaint(Client::new(port, &go_on).hold(1));
+    let refused = complaint(Client::new(port, &answer_to, &go_on).hold(1, 1));
     assert!(refused.contains("cannot be connected to"), "{refused}");
 }
 
@@ -115,6 +115,6 @@ fn a_load_that_is_to_end_ends() {
         true => Err(Failure::new("that is enough")),
         false => Ok(()),
     };
-    let ended = complaint(Client::new(silent, &go_on).pace(2, 100, TIME));
+    let ended = complaint(Client::new(silent, &answer_to, &go_on).pace(2, 100, TIME));
     assert_eq!(ended, "that is enough");
 }

@@ -94,7 +94,11 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
         let [light, heavy] = [less, more].map(|m| &m.subject.unit);
         let figures = format!("({} against {})", less.shown(), more.shown());
         let apart = less.ci_high.zip(more.ci_low).is_some_and(|(high, low)| high < low);
-        let at = format!("In {label}, at {at} requests a second");
+        let backend = match less.subject.parameters.number("latency_ms") {
+            Some(latency) => format!(" to servers that ask a backend of {latency} ms"),
+            None => String::new(),
+        };
+        let at = format!("In {label}, at {at} requests a second{backend}");
         said.push(match apart {
             true => format!(
                 "{at}, {light} takes {} less processor time for a request than {heavy} {figures}.",
@@ -158,5 +162,13 @@ mod tests {
         );
         let close = said(2.1e4);
         assert!(close.contains("no difference is shown between"), "{close}");
+        let mut backed = record(6e4);
+        for figure in &mut backed.results {
+            figure.subject.parameters.set("latency_ms", 20_u64);
+        }
+        let said = sentences(&View::new(&[backed])).join(" ");
+        assert!(
+            said.contains("1,000 requests a second to servers that ask a backend of 20 ms, fiber")
+        );
     }
 }

@@ -8,6 +8,7 @@ use carefree_workloads::feed::How;
 use carefree_workloads::fetch::SEQUENTIAL;
 use carefree_workloads::named::{Unknown, list};
 use carefree_workloads::role::Role;
+use carefree_workloads::serve::Kind;
 use carefree_workloads::unit::Unit;
 use carefree_workloads::workload::{Size, Workload};
 
@@ -246,7 +247,7 @@ impl Lineup {
                         field.kinds.extend(sizes.fetch.sequential(&trial));
                         field.kinds.extend(sizes.fetch.of_unit(&trial));
                     }
-                    _ => field.kinds.extend(sizes.trials(&trial, None)),
+                    _ => field.kinds.extend(sizes.trials(&trial, None, &Kind::ALL)),
                 }
             }
         }
@@ -257,6 +258,11 @@ impl Lineup {
             self.add_kinds(runtime, sizes, folders, &mut field);
         }
         field
+    }
+
+    /// Whether a unit of ours takes part, whose samples depend on our own program.
+    pub fn has_ours(&self) -> bool {
+        self.ours.iter().any(|unit| self.wants_ours(*unit))
     }
 
     fn wants_ours(&self, unit: Unit) -> bool {
@@ -333,6 +339,17 @@ impl Lineup {
                         field.notes.push(note);
                     }
                 }
+                if workload == Workload::Serve {
+                    for kind in sizes.serve.missing(&unit.serve) {
+                        field.leave_out(
+                            format!(
+                                "{who} is left out of serve with --kind {kind}: its program is no \
+                                 such server"
+                            ),
+                            "docs/targets.md says what such a server does".into(),
+                        );
+                    }
+                }
                 match ready {
                     Ok(ready) => {
                         trial.program = ready.fingerprint().to_owned();
@@ -349,7 +366,8 @@ impl Lineup {
                             }
                         }
                         field.ready.insert(key(&trial), ready);
-                        let trials = sizes.trials(&trial, unit.feed.as_deref()).into_iter();
+                        let trials = sizes.trials(&trial, unit.feed.as_deref(), &unit.serve);
+                        let trials = trials.into_iter();
                         field.kinds.extend(trials.filter(|t| t.parameters.units() <= most));
                     }
                     Err(NotReady { failure, stderr }) => {
@@ -369,11 +387,11 @@ impl Lineup {
 
 impl Sizes {
     /// The kinds of samples that a unit's trial stands for.
-    fn trials(&self, trial: &Trial, ways: Option<&[How]>) -> Vec<Trial> {
+    fn trials(&self, trial: &Trial, ways: Option<&[How]>, kinds: &[Kind]) -> Vec<Trial> {
         match trial.workload {
             Workload::Feed => self.feed.of_unit(trial, ways),
             Workload::Fetch => self.fetch.of_unit(trial),
-            Workload::Serve => self.serve.of_unit(trial),
+            Workload::Serve => self.serve.of_unit(trial, kinds),
             _ => vec![trial.clone()],
         }
     }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use carefree_workloads::feed::How;
 use carefree_workloads::named::list;
 use carefree_workloads::role::Role;
+use carefree_workloads::serve::Kind;
 use carefree_workloads::workload::Workload;
 use serde::Deserialize;
 
@@ -111,12 +112,20 @@ pub(crate) struct UnitSpec {
     pub(crate) why: Option<String>,
     pub(crate) since: Option<String>,
     pub(crate) feed: Option<Vec<How>>,
+    /// Kinds of servers that its program can be.
+    #[serde(default = "plain")]
+    pub(crate) serve: Vec<Kind>,
     /// Whether there is a unit of these threads on fibers as well.
     #[serde(default)]
     carefree_run: bool,
     /// Whether this is that unit.
     #[serde(skip)]
     pub(crate) hosted: bool,
+}
+
+/// A program need not know of backends.
+fn plain() -> Vec<Kind> {
+    vec![Kind::Plain]
 }
 
 impl UnitSpec {

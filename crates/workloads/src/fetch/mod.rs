@@ -14,7 +14,7 @@ mod response;
 mod server;
 
 pub use allocations::{Allocations, CountingAllocator, count as count_allocations};
-pub use response::Encoding;
+pub use response::{Encoding, Secret};
 pub use server::{Server, Settings, Tally};
 
 /// The unit that makes one GET after the other.

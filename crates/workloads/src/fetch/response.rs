@@ -1,5 +1,6 @@
 //! What the server answers.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::time::SystemTime;
 
@@ -46,32 +47,65 @@ impl Body {
         Body { encoding, plain, chunked }
     }
 
-    /// The body's own length, whatever form it is sent in.
-    pub(crate) fn length(&self) -> usize {
-        self.plain.len()
-    }
-
     /// A whole answer. It is sent by one write, so that head and body share their packets.
     pub(crate) fn answer(&self, request: &Request) -> Vec<u8> {
-        let chunked = self.encoding == Encoding::Chunked && request.chunks;
-        let body = if chunked { &self.chunked } else { &self.plain };
-        let mut answer = Vec::with_capacity(body.len() + 256);
-        start(&mut answer, "200 OK");
-        let length = self.plain.len();
-        let _ = match chunked {
-            true => write!(answer, "Transfer-Encoding: chunked\r\n"),
-            false => write!(answer, "Content-Length: {length}\r\n"),
-        };
-        let _ = write!(answer, "Content-Type: text/plain\r\n");
-        if !request.keep {
-            let _ = write!(answer, "Connection: close\r\n");
-        } else if !request.chunks {
-            // A client of HTTP/1.0 has to be told.
-            let _ = write!(answer, "Connection: keep-alive\r\n");
+        match self.encoding == Encoding::Chunked && request.chunks {
+            true => whole(request, None, &self.chunked),
+            false => whole(request, Some(self.plain.len()), &self.plain),
         }
-        answer.extend_from_slice(b"\r\n");
-        answer.extend_from_slice(body);
-        answer
+    }
+}
+
+/// An answer with a body that comes as it is, if its length is told, or in chunks.
+fn whole(request: &Request, length: Option<usize>, body: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::with_capacity(body.len() + 256);
+    start(&mut answer, "200 OK");
+    let _ = match length {
+        None => write!(answer, "Transfer-Encoding: chunked\r\n"),
+        Some(length) => write!(answer, "Content-Length: {length}\r\n"),
+    };
+    let _ = write!(answer, "Content-Type: text/plain\r\n");
+    if !request.keep {
+        let _ = write!(answer, "Connection: close\r\n");
+    } else if !request.chunks {
+        // A client of HTTP/1.0 has to be told.
+        let _ = write!(answer, "Connection: keep-alive\r\n");
+    }
+    answer.extend_from_slice(b"\r\n");
+    answer.extend_from_slice(body);
+    answer
+}
+
+/// Makes an answer to each target that cannot be known without asking for it.
+#[derive(Clone, Debug, Default)]
+pub struct Secret(RandomState);
+
+impl Secret {
+    /// The answer's body: `carefree /17 9f3c51d2a4e8b706`, and the end of a line.
+    pub fn answer_to(&self, target: &str) -> String {
+        format!("carefree {target} {:016x}\n", self.0.hash_one(target))
+    }
+}
+
+/// What a server answers with.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// The same to every request.
+    Same(Body),
+    /// To each target its own.
+    Own(Secret),
+}
+
+impl Content {
+    /// A whole answer to a request of this target, and the length of its body.
+    pub(crate) fn answer(&self, request: &Request, target: &str) -> (Vec<u8>, usize) {
+        match self {
+            Content::Same(body) => (body.answer(request), body.plain.len()),
+            Content::Own(secret) => {
+                let body = secret.answer_to(target);
+                (whole(request, Some(body.len()), body.as_bytes()), body.len())
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::request::{self, HEAD_MOST, Parsed};
-use super::response::{self, Body, Encoding};
+use super::response::{self, Body, Content, Encoding, Secret};
 use crate::sys;
 
 /// Threads there are at most, and so connections that are served at once.
@@ -76,7 +76,7 @@ struct Shared {
     listener: TcpListener,
     address: SocketAddr,
     settings: Settings,
-    body: Body,
+    content: Content,
     /// Threads that wait for a connection.
     free: AtomicUsize,
     /// `None` once the server ends: then no thread and no connection may come any more.
@@ -88,6 +88,7 @@ struct Shared {
 struct Counts {
     connections: AtomicU64,
     answered: AtomicU64,
+    body_bytes: AtomicU64,
     failed: AtomicU64,
     at_once: AtomicU64,
     in_hand: AtomicU64,
@@ -119,13 +120,27 @@ impl Server {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn start(settings: Settings) -> io::Result<Server> {
+        let body = Body::new(settings.body, settings.encoding);
+        Server::start_with(settings, Content::Same(body))
+    }
+
+    /// Starts a server that answers to each target as `secret` says, whatever the settings say of the
+    /// body.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with_secret(settings: Settings, secret: Secret) -> io::Result<Server> {
+        Server::start_with(settings, Content::Own(secret))
+    }
+
+    fn start_with(settings: Settings, content: Content) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         sys::raise_backlog(&listener)?;
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
             listener,
             settings,
-            body: Body::new(settings.body, settings.encoding),
+            content,
             free: AtomicUsize::new(0),
             open: Mutex::new(Some(Open::default())),
             counts: Counts::default(),
@@ -147,11 +162,10 @@ impl Server {
     /// What it has done so far.
     pub fn tally(&self) -> Tally {
         let shared = &*self.shared;
-        let answered = shared.counts.answered.load(Relaxed);
         Tally {
             connections: shared.counts.connections.load(Relaxed),
-            answered,
-            body_bytes: answered * shared.body.length() as u64,
+            answered: shared.counts.answered.load(Relaxed),
+            body_bytes: shared.counts.body_bytes.load(Relaxed),
             failed: shared.counts.failed.load(Relaxed),
             at_once: shared.counts.at_once.load(Relaxed),
         }
@@ -259,6 +273,9 @@ impl Shared {
                     return farewell(stream);
                 }
             };
+            let target = String::from_utf8_lossy(&received[..request.head]);
+            let target = target.split(' ').nth(1).unwrap_or_default();
+            let (answer, length) = self.content.answer(&request, target);
             received.drain(..request.head);
             let sent = {
                 let in_hand = self.counts.in_hand.fetch_add(1, Relaxed) + 1;
@@ -268,10 +285,12 @@ impl Shared {
                 self.counts.in_hand.fetch_sub(1, Relaxed);
                 // Before the answer is sent, so that a client with all answers finds them all counted.
                 self.counts.answered.fetch_add(1, Relaxed);
-                stream.write_all(&self.body.answer(&request))
+                self.counts.body_bytes.fetch_add(length as u64, Relaxed);
+                stream.write_all(&answer)
             };
             if let Err(error) = sent {
                 self.counts.answered.fetch_sub(1, Relaxed);
+                self.counts.body_bytes.fetch_sub(length as u64, Relaxed);
                 self.counts.failed.fetch_add(1, Relaxed);
                 return Err(error);
             }

@@ -55,8 +55,10 @@ pub struct Rushed {
 /// A client of one server on this machine.
 pub struct Client<'a> {
     host: SocketAddr,
-    /// Requests made so far: the number of the next one.
+    /// Requests made so far: the number of the last one.
     made: u64,
+    /// The right answer to a GET of a target.
+    answer_to: &'a dyn Fn(&str) -> String,
     /// Asked every now and then; an error ends what is under way.
     go_on: &'a dyn Fn() -> Result<(), Failure>,
 }
@@ -67,11 +69,9 @@ impl std::fmt::Debug for Client<'_> {
     }
 }
 
-/// Connections that are open and have nothing to say.
+/// Connections that are open. They are closed when this is dropped.
 #[derive(Debug)]
-pub struct Idle(
-    #[expect(dead_code, reason = "they are closed when it is dropped")] Vec<Connection>,
-);
+pub struct Open(Vec<Connection>);
 
 /// When requests are made.
 #[derive(Clone, Copy)]
@@ -91,31 +91,51 @@ struct Done {
 }
 
 impl<'a> Client<'a> {
-    /// A client of the server at this port of 127.0.0.1.
-    pub fn new(port: u16, go_on: &'a dyn Fn() -> Result<(), Failure>) -> Client<'a> {
-        Client { host: (Ipv4Addr::LOCALHOST, port).into(), made: 0, go_on }
+    /// A client of the server at this port of 127.0.0.1, which is to answer as `answer_to` says.
+    pub fn new(
+        port: u16,
+        answer_to: &'a dyn Fn(&str) -> String,
+        go_on: &'a dyn Fn() -> Result<(), Failure>,
+    ) -> Client<'a> {
+        Client { host: (Ipv4Addr::LOCALHOST, port).into(), made: 0, answer_to, go_on }
     }
 
-    /// Makes requests over one connection, one after the other.
-    ///
-    /// # Errors
-    /// When one of them is not answered as it should be.
-    pub fn ask(&mut self, requests: u64) -> Result<(), Failure> {
-        let mut connection = self.open()?;
-        (0..requests).try_for_each(|_| self.once(&mut connection))
+    /// Requests made so far.
+    pub fn made(&self) -> u64 {
+        self.made
     }
 
-    /// Opens connections that stay open, each of which is used once: so the server has them all.
+    /// Opens connections that stay open, and uses each once, so that the server has them all; at most
+    /// `at_once` requests are under way.
     ///
     /// # Errors
     /// When one of them cannot be had, or used.
-    pub fn hold(&mut self, connections: u64) -> Result<Idle, Failure> {
-        let open = |_| {
-            let mut connection = self.open()?;
-            self.once(&mut connection)?;
-            Ok(connection)
-        };
-        Ok(Idle((0..connections).map(open).collect::<Result<_, _>>()?))
+    pub fn hold(&mut self, connections: u64, at_once: u64) -> Result<Open, Failure> {
+        let mut open = Open(Vec::new());
+        while (open.0.len() as u64) < connections {
+            let missing = connections - open.0.len() as u64;
+            let mut some = Open(
+                (0..missing.min(at_once.max(1))).map(|_| self.open()).collect::<Result<_, _>>()?,
+            );
+            self.ask(&mut some)?;
+            open.0.append(&mut some.0);
+        }
+        Ok(open)
+    }
+
+    /// Makes a request over each of these connections at once, and waits for all answers.
+    ///
+    /// # Errors
+    /// When one of them is not answered as it should be.
+    pub fn ask(&mut self, open: &mut Open) -> Result<(), Failure> {
+        for connection in &mut open.0 {
+            self.send(connection)?;
+        }
+        for connection in &mut open.0 {
+            connection.answer()?;
+            (self.go_on)()?;
+        }
+        Ok(())
     }
 
     /// Makes requests over so many connections for so long, each as soon as the one before it on its
@@ -156,15 +176,10 @@ impl<'a> Client<'a> {
         Connection::open(self.host, PATIENCE)
     }
 
-    fn once(&mut self, connection: &mut Connection) -> Result<(), Failure> {
-        connection.ask(self.number())?;
-        connection.answer()?;
-        (self.go_on)()
-    }
-
-    fn number(&mut self) -> u64 {
+    /// Makes the next request over this connection.
+    fn send(&mut self, connection: &mut Connection) -> Result<(), Failure> {
         self.made += 1;
-        self.made
+        connection.ask(self.made, (self.answer_to)(&format!("/{}", self.made)))
     }
 
     /// Makes requests at a pace until all are answered: what became of each, and how long it took.
@@ -202,7 +217,7 @@ impl<'a> Client<'a> {
             let next = due(sent);
             if left && next <= now {
                 if let Some((at, since)) = free.pop_front() {
-                    connections[at].ask(self.number())?;
+                    self.send(&mut connections[at])?;
                     let now = Instant::now();
                     // Without a rate it is due when it is sent.
                     under_way[at] = match pace {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 
-use super::answer_to;
 use crate::answer::Failure;
 
 /// Heads and bodies are some hundred bytes; what has not ended by then is none of ours.
@@ -23,8 +22,8 @@ pub(super) struct Connection {
     host: SocketAddr,
     /// What was received of the answer so far.
     received: Vec<u8>,
-    /// The number of the request that is under way.
-    asked: Option<u64>,
+    /// The request that is under way: its number, and the right answer.
+    asked: Option<(u64, String)>,
 }
 
 impl Connection {
@@ -44,12 +43,13 @@ impl Connection {
         Ok(Connection { stream, host, received: Vec::new(), asked: None })
     }
 
-    /// Sends the request of this number. The one before has been answered, so there is room for it.
-    pub(super) fn ask(&mut self, number: u64) -> Result<(), Failure> {
+    /// Sends the request of this number, which `answer` is the right answer to. The one before has been
+    /// answered, so there is room for it.
+    pub(super) fn ask(&mut self, number: u64, answer: String) -> Result<(), Failure> {
         debug_assert_eq!(self.asked, None);
         let request = format!("GET /{number} HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         self.stream.write_all(request.as_bytes()).map_err(|error| broken(Some(number), &error))?;
-        self.asked = Some(number);
+        self.asked = Some((number, answer));
         Ok(())
     }
 
@@ -74,16 +74,20 @@ impl Connection {
             Ok(count) => count,
             Err(Errno::EINTR) => return Ok(None),
             Err(Errno::EAGAIN) if flags.contains(MsgFlags::MSG_DONTWAIT) => return Ok(None),
-            Err(error) => return Err(broken(self.asked, &error.into())),
+            Err(error) => {
+                let number = self.asked.as_ref().map(|(number, _)| *number);
+                return Err(broken(number, &error.into()));
+            }
         };
-        let asked = self.asked.ok_or_else(|| Failure::new(UNASKED))?;
+        let (number, right) = self.asked.as_ref().ok_or_else(|| Failure::new(UNASKED))?;
+        let number = *number;
         self.received.extend_from_slice(&buffer[..count]);
-        if !check(&self.received, asked)? {
+        if !check(&self.received, number, right)? {
             return Ok(None);
         }
         self.received.clear();
         self.asked = None;
-        Ok(Some(asked))
+        Ok(Some(number))
     }
 }
 
@@ -106,9 +110,9 @@ fn broken(asked: Option<u64>, error: &io::Error) -> Failure {
     }
 }
 
-/// Whether these bytes are the whole answer to the request of this number; not yet, if they are the
-/// beginning of it.
-fn check(received: &[u8], number: u64) -> Result<bool, Failure> {
+/// Whether these bytes are the whole answer to the request of this number, which is `right`; not yet,
+/// if they are the beginning of it.
+fn check(received: &[u8], number: u64, right: &str) -> Result<bool, Failure> {
     let wrong = |what: String| Err(Failure::new(format!("request {number} {what}")));
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MOST];
     let mut answer = httparse::Response::new(&mut fields);
@@ -131,12 +135,10 @@ fn check(received: &[u8], number: u64) -> Result<bool, Failure> {
     let Some(length) = field("content-length").and_then(|value| value.parse::<usize>().ok()) else {
         return wrong("was answered without a Content-Length".into());
     };
-    let expected = answer_to(&format!("/{number}"));
     let body = &received[head..];
-    if length != expected.len() || !expected.as_bytes().starts_with(&body[..body.len().min(length)])
-    {
+    if length != right.len() || !right.as_bytes().starts_with(&body[..body.len().min(length)]) {
         let body = String::from_utf8_lossy(&body[..body.len().min(length).min(60)]);
-        return wrong(format!("was answered by {body:?} ({length} bytes), not by {expected:?}"));
+        return wrong(format!("was answered by {body:?} ({length} bytes), not by {right:?}"));
     }
     if body.len() > length {
         return Err(Failure::new(UNASKED));
@@ -148,21 +150,23 @@ fn check(received: &[u8], number: u64) -> Result<bool, Failure> {
 mod tests {
     use super::*;
 
+    const RIGHT: &str = "carefree /17\n";
+
     const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\nX: y\r\n\r\ncarefree /17\n";
 
     #[test]
     fn an_answer_is_awaited_to_its_end() {
         for end in 0..GOOD.len() {
-            assert_eq!(check(&GOOD.as_bytes()[..end], 17), Ok(false), "{end}");
+            assert_eq!(check(&GOOD.as_bytes()[..end], 17, RIGHT), Ok(false), "{end}");
         }
-        assert_eq!(check(GOOD.as_bytes(), 17), Ok(true));
+        assert_eq!(check(GOOD.as_bytes(), 17, RIGHT), Ok(true));
     }
 
     #[test]
     fn another_answer_is_told() {
         let told = |from: &str, to: &str| {
             assert!(GOOD.contains(from), "{from}");
-            check(GOOD.replacen(from, to, 1).as_bytes(), 17).expect_err("wrong").message
+            check(GOOD.replacen(from, to, 1).as_bytes(), 17, RIGHT).expect_err("wrong").message
         };
         for (from, to, what) in [
             ("/17", "/71", r#"request 17 was answered by "carefree /71\n" (13 bytes), not by "#),
@@ -178,6 +182,6 @@ mod tests {
             assert!(told.contains(what), "{to}: {told}");
         }
         let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(ANSWER_MOST));
-        assert!(check(endless.as_bytes(), 17).is_err());
+        assert!(check(endless.as_bytes(), 17, RIGHT).is_err());
     }
 }

@@ -5,8 +5,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
 
-use super::answer_to;
+use super::upstream::Upstream;
+use super::{Kind, answer_to};
 use crate::answer::{Account, Failure};
 use crate::fetch::request::{self, Parsed};
 use crate::own::{Words, tell};
@@ -16,13 +18,13 @@ use crate::unit::threads::{Fibers, Kernel, Threads};
 
 /// Takes a sample in this process.
 pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
-    let kind = words.need("kind")?;
-    if kind != "plain" {
-        return Err(Failure::new(format!("there is no kind '{kind}' of servers here")));
-    }
+    let backend = match words.need("kind")?.parse().map_err(Failure::new)? {
+        Kind::Plain => None,
+        Kind::Backend => Some(Upstream::new(words.need("backend")?)?),
+    };
     match words.unit()? {
-        Unit::Thread => serve::<Kernel>(),
-        Unit::Fiber => serve::<Fibers>(),
+        Unit::Thread => serve::<Kernel>(backend),
+        Unit::Fiber => serve::<Fibers>(backend),
         Unit::Coroutine => Err(Failure {
             message: "coroutines cannot wait for a socket".into(),
             advice: Some("serve has the units thread and fiber".into()),
@@ -31,14 +33,15 @@ pub(crate) fn take(words: Words<'_>) -> Result<Account, Failure> {
 }
 
 /// Serves until the lab answers. What then still runs ends with the process.
-fn serve<U: Threads>() -> Result<Account, Failure> {
-    let port = start::<U>().map_err(Failure::new)?;
+fn serve<U: Threads>(backend: Option<Upstream>) -> Result<Account, Failure> {
+    let port = start::<U>(backend).map_err(Failure::new)?;
     tell(&format!(r#"{{"phase":"serving","port":{port}}}"#));
     Ok(Account { units: 1, ..Account::default() })
 }
 
 /// Starts a server on a port that the kernel chooses.
-fn start<U: Threads>() -> io::Result<u16> {
+fn start<U: Threads>(backend: Option<Upstream>) -> io::Result<u16> {
+    let backend = backend.map(Arc::new);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     sys::raise_backlog(&listener)?;
     let port = listener.local_addr()?.port();
@@ -46,9 +49,11 @@ fn start<U: Threads>() -> io::Result<u16> {
     let accept = move || {
         loop {
             let Ok((stream, _)) = listener.accept() else { return };
+            let backend = backend.clone();
             let attend = move || {
-                // A client that leaves is no mistake of the server's.
-                let _ = attend(&stream);
+                // A client that leaves is no mistake of the server's. One that is left finds its
+                // connection closed.
+                let _ = attend(&stream, backend.as_deref());
             };
             if U::spawn(attend).is_err() {
                 // The client finds its connection closed, and that is what it tells.
@@ -61,7 +66,7 @@ fn start<U: Threads>() -> io::Result<u16> {
 }
 
 /// Answers requests in their order until the client closes.
-fn attend(mut stream: &TcpStream) -> io::Result<()> {
+fn attend(mut stream: &TcpStream, backend: Option<&Upstream>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut received = Vec::with_capacity(1024);
     let mut buffer = [0; 1024];
@@ -81,13 +86,18 @@ fn attend(mut stream: &TcpStream) -> io::Result<()> {
             }
         };
         let line = String::from_utf8_lossy(&received[..head]);
-        let body = answer_to(line.split(' ').nth(1).unwrap_or_default());
+        let target = line.split(' ').nth(1).unwrap_or_default();
+        let body = match backend {
+            None => answer_to(target).into_bytes(),
+            Some(backend) => backend.get(target)?,
+        };
         answer.clear();
         let length = body.len();
         write!(
             answer,
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{body}"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n"
         )?;
+        answer.extend_from_slice(&body);
         stream.write_all(&answer)?;
         received.drain(..head);
     }
@@ -96,7 +106,7 @@ fn attend(mut stream: &TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::Client;
+    use crate::serve::{Backend, Client};
     use std::time::Duration;
 
     fn go_on() -> Result<(), Failure> {
@@ -106,10 +116,11 @@ mod tests {
     #[test]
     fn threads_and_fibers_answer_every_request_of_the_load() {
         for start in [start::<Kernel>, start::<Fibers>] {
-            let port = start().expect("a port on loopback");
-            let mut client = Client::new(port, &go_on);
-            client.ask(3).expect("three answers");
-            let idle = client.hold(20).expect("twenty connections");
+            let port = start(None).expect("a port on loopback");
+            let mut client = Client::new(port, &answer_to, &go_on);
+            let mut idle = client.hold(20, 3).expect("twenty connections");
+            client.ask(&mut idle).expect("twenty answers");
+            assert_eq!(client.made(), 40);
             let time = Duration::from_millis(100);
             let rushed = client.rush(4, time).expect("answers");
             assert!(rushed.requests >= 4 && rushed.ns >= 100_000_000, "{rushed:?}");
@@ -121,5 +132,34 @@ mod tests {
             assert_eq!(paced.p999_ns, None);
             drop(idle);
         }
+    }
+
+    #[test]
+    fn threads_and_fibers_pass_on_what_their_backend_says() {
+        for start in [start::<Kernel>, start::<Fibers>] {
+            let latency = Duration::from_millis(20);
+            let backend = Backend::start(latency).expect("a port on loopback");
+            let upstream = Upstream::new(&backend.url()).expect("an address");
+            let port = start(Some(upstream)).expect("a port on loopback");
+            let answer = |target: &str| backend.answer_to(target);
+            let mut client = Client::new(port, &answer, &go_on);
+            let mut open = client.hold(8, 8).expect("eight connections");
+            client.ask(&mut open).expect("eight answers");
+            let paced = client.pace(8, 100, Duration::from_millis(100)).expect("answers");
+            assert!(paced.p50_ns >= 20_000_000, "{paced:?}");
+            let tally = backend.tally();
+            assert_eq!((tally.answered, client.made(), tally.failed), (26, 26, 0));
+            // Connections are kept for the next request.
+            assert!(tally.connections <= 8, "{tally:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_makes_the_answer_up_is_found_out() {
+        let backend = Backend::start(Duration::ZERO).expect("a port on loopback");
+        let port = start::<Kernel>(None).expect("a port on loopback");
+        let answer = |target: &str| backend.answer_to(target);
+        let wrong = Client::new(port, &answer, &go_on).hold(1, 1).expect_err("a wrong answer");
+        assert!(wrong.message.contains(r#"answered by "carefree /1\n""#), "{wrong:?}");
     }
 }
