@@ -131,6 +131,11 @@ fn signals_are_not_lost_with_threads_that_end() {
 }
 
 #[test]
+fn signals_are_not_lost_with_the_first_thread() {
+    compare_c("first.c");
+}
+
+#[test]
 fn threads_wait_for_signals_and_for_their_cleanup() {
     compare_c("waiting.c");
 }

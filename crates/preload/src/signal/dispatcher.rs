@@ -50,7 +50,8 @@ pub(crate) fn run() -> ! {
     change_kernels(libc::SIG_SETMASK, Some(!OPEN | bit(OURS)));
     alternate::take_kernels();
     post::open(number() as i32);
-    let mut pause = None;
+    // Before that, nothing could interrupt this thread.
+    let mut pause = post::has_come().then_some(LOOK);
     loop {
         let taken = !(post::excluded() | FAULTS | UNBLOCKABLE);
         if let Some(info) = take_pending(taken, pause) {

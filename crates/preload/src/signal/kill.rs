@@ -8,7 +8,9 @@ use carefree_runtime::hosted::{self, HostedThread};
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
 
 use crate::signal::deliver;
-use crate::signal::set::{OURS, act_by_default, action, bit, is_signal};
+use crate::signal::set::{
+    OURS, UNBLOCKABLE, act_by_default, action, bit, is_ignored_by_default, is_signal,
+};
 use crate::thread::find_number;
 use crate::thread::record::{self, set_errno};
 
@@ -120,13 +122,22 @@ stand_in! {
     }
 
     /// `kill(2)`. A signal for the own process is the receiving thread's when this returns; and if that is the
-    /// caller, it is handled by then.
+    /// caller, it is handled by then. What it does by default is done.
     fn kill(process: pid_t, signal: c_int) -> c_int {
         let own = process == std::process::id() as pid_t && is_signal(signal);
-        let passed = own && record::current().is_some() && {
-            let handler = action(signal).sa_sigaction;
-            let handled = handler != libc::SIG_DFL && handler != libc::SIG_IGN;
-            handled && deliver::deliver_to_any(from_here(signal, libc::SI_USER, None))
+        let passed = own && bit(signal) & UNBLOCKABLE == 0 && record::current().is_some() && {
+            match action(signal).sa_sigaction {
+                libc::SIG_IGN => false,
+                libc::SIG_DFL if is_ignored_by_default(signal) => false,
+                libc::SIG_DFL => {
+                    let acts = deliver::receiver(signal).is_some();
+                    if acts {
+                        act_by_default(signal);
+                    }
+                    acts
+                }
+                _ => deliver::deliver_to_any(from_here(signal, libc::SI_USER, None)),
+            }
         };
         // SAFETY: the caller's arguments.
         if passed { 0 } else { unsafe { next(process, signal) } }

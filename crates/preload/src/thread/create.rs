@@ -217,12 +217,14 @@ unsafe fn run(record: &Record) {
 /// # Safety
 /// The caller is the thread, which does this last.
 unsafe fn end(record: &Record) {
-    signal::end(record);
+    signal::handle();
     if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
-        // The first thread has ended by pthread_exit, and this is the last one.
+        // The first thread has ended by pthread_exit, and this is the last one. It still takes signals: what the
+        // program does at its exit may send some.
         // SAFETY: no other thread calls it.
         unsafe { libc::exit(0) };
     }
+    signal::end(record);
     if record.state.fetch_or(ENDED, Ordering::AcqRel) & DETACHED != 0 {
         if let Some((me, _)) = record::current() {
             // SAFETY: it is detached, so this is the one place that gives it up.

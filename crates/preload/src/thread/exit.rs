@@ -30,10 +30,11 @@ pub(crate) unsafe fn run_main(
     }
     match hosted::current().filter(|me| me.is_main()) {
         Some(me) => {
-            signal::end(&MAIN);
+            signal::handle();
             if ALIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
                 return 0;
             }
+            signal::end(&MAIN);
             hosted::end_main(me)
         }
         // It has never had a second thread, or this is the child of a fork. libc goes on from its own frame.

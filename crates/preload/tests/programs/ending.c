@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -113,6 +114,13 @@ static void *reads(void *argument) {
     return NULL;
 }
 
+// At the exit there is a thread yet that signals are for.
+static void at_exit(void) {
+    puts("ends by a signal");
+    kill(getpid(), SIGUSR1);
+    puts("not reached");
+}
+
 static void *outlives(void *argument) {
     (void)argument;
     usleep(50000);
@@ -158,6 +166,7 @@ int main(void) {
     printf("left: %d in the semaphore, ", left);
     assert(!ioctl(full_pipe[0], FIONREAD, &left));
     printf("%d bytes in the pipe\n", left);
+    assert(!atexit(at_exit));
     assert(!pthread_create(&thread, NULL, outlives, NULL));
     pthread_cleanup_push(clean, "the first thread");
     pthread_exit(NULL);
