@@ -223,6 +223,11 @@ fn threads_fork_and_start_programs() {
 }
 
 #[test]
+fn threads_change_whose_the_process_is() {
+    compare_c("identity.c");
+}
+
+#[test]
 fn threads_wait_for_each_other() {
     compare_c("locks.c");
 }

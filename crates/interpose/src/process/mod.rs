@@ -1,4 +1,5 @@
-//! Waiting for child processes.
+//! Child processes, and whose the process is.
 
 pub mod command;
+pub mod identity;
 pub mod wait;
