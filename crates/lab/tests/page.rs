@@ -52,6 +52,29 @@ fn mine(started: &str) -> Record {
     Record::new(environment, RunFacts::default(), samples, vec![failed])
 }
 
+/// Servers of two runtimes, each under two loads.
+fn servers() -> Record {
+    let mut samples = Vec::new();
+    for (kind, more) in [("plain", 0.0), ("backend", 30_000.0)] {
+        for (runtime, unit, time) in [("python", "thread", 2e5), ("go", "goroutine", 5e4)] {
+            for position in 0..5_u32 {
+                let time = time + more + 100.0 * f64::from(position);
+                let parameters = Parameters::of([("rate", 1_000), ("idle", 10_000)]);
+                samples.push(Reading {
+                    subject: Subject::new(
+                        [runtime, "1.0", unit, "serve"],
+                        parameters.with("kind", kind),
+                    ),
+                    position: samples.len(),
+                    figures: BTreeMap::from([("cpu_per_request".into(), time)]),
+                    ..Reading::default()
+                });
+            }
+        }
+    }
+    Record::new(Environment::default(), RunFacts::default(), samples, Vec::new())
+}
+
 /// The first column of the first table, from top to bottom.
 const ORDER: &str = "return [...document.querySelectorAll('#tables table')[0].tBodies[0].rows]\
                      .map(row => row.cells[0].textContent)";
@@ -156,6 +179,23 @@ fn the_page_works_in_a_browser() {
         let width = browser.run("return document.documentElement.scrollWidth");
         assert_eq!(width, json!(360), "{tab}");
     }
+
+    // Servers of all runtimes that had one load stand in one chart, from which one can be left out.
+    fs::write(&page, render_all(&[servers()], Format::Html, false)).expect("written");
+    browser.open(&page);
+    assert_eq!(browser.run("return document.documentElement.scrollWidth"), json!(360));
+    let rows = "return [...document.querySelectorAll('#panel-serve figure')].map(figure => \
+                [figure.querySelector('figcaption').innerText.match(/kind=\\w+/)[0], \
+                ...[...figure.querySelectorAll('g.row')].filter(row => row.style.display !== 'none')\
+                .map(row => row.querySelector('text').textContent)])";
+    let all = json!([
+        ["kind=backend", "go goroutine", "python thread"],
+        ["kind=plain", "go goroutine", "python thread"],
+    ]);
+    assert_eq!(browser.run(rows), all);
+    browser.run("document.querySelector('#choice input[value=go]').click()");
+    let left = json!([["kind=backend", "python thread"], ["kind=plain", "python thread"]]);
+    assert_eq!(browser.run(rows), left);
 
     assert_eq!(browser.complaints(), json!([]));
 }

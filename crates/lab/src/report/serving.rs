@@ -31,7 +31,8 @@ pub(super) fn servers<'a>(view: &View<'a>) -> Vec<Servers<'a>> {
             };
             let mut ways: Vec<(&'a str, f64)> = units.into_iter().map(cpu).collect();
             ways.sort_by(|a, b| a.1.total_cmp(&b.1));
-            found.push(Servers { label: family.label.clone(), parameters, ways, figures });
+            let (label, place) = (family.label.clone(), family.place);
+            found.push(Servers { label, place, parameters, ways, figures });
         }
     }
     found

@@ -393,7 +393,13 @@ pub(super) fn fetches<'a>(view: &View<'a>) -> Vec<Fetches<'a>> {
             let mut ways: Vec<(&'a str, f64)> =
                 figures.iter().filter(|m| m.metric == metric::TIME.name).map(time).collect();
             ways.sort_by(|a, b| a.1.total_cmp(&b.1));
-            found.push(Fetches { label: family.label.clone(), parameters, ways, figures });
+            found.push(Fetches {
+                label: family.label.clone(),
+                place: family.place,
+                parameters,
+                ways,
+                figures,
+            });
         }
     }
     found

@@ -293,6 +293,8 @@ impl<'a> View<'a> {
 pub(super) struct Family<'a> {
     /// `ruby 3.3.8`; `carefree 0.1.0, rust 1.95.0`.
     pub(super) label: String,
+    /// Which machine's they are: one of the view's places.
+    pub(super) place: usize,
     pub(super) figures: Vec<&'a Measurement>,
 }
 
@@ -315,7 +317,7 @@ impl<'a> View<'a> {
             let name = |m: &&Measurement| format!("{} {}", m.subject.runtime, m.subject.version);
             let mut names = distinct(figures.iter().map(name));
             names.extend(Some(&self.places[place]).filter(|place| !place.is_empty()).cloned());
-            Family { label: names.join(", "), figures }
+            Family { label: names.join(", "), place, figures }
         };
         found.into_iter().map(family).collect()
     }

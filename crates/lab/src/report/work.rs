@@ -6,6 +6,8 @@ use crate::record::{Measurement, Parameters};
 /// The ways to fetch of one family that did the same work.
 pub(super) struct Fetches<'a> {
     pub(super) label: String,
+    /// Which machine's they are: one of the view's places.
+    pub(super) place: usize,
     pub(super) parameters: Parameters,
     /// Fastest first, with their time in milliseconds.
     pub(super) ways: Vec<(&'a str, f64)>,

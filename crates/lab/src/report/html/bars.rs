@@ -10,9 +10,11 @@ use crate::report::table::{FEW_SAMPLES, Table};
 use crate::report::tables;
 
 /// One bar.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bar<'a> {
-    pub(super) label: &'a str,
+    pub(super) label: String,
+    /// In a chart of several runtimes, which one can be left out, its name.
+    pub(super) runtime: Option<&'a str>,
     /// The class that gives its colour.
     pub(super) class: &'static str,
     pub(super) m: &'a Measurement,
@@ -32,9 +34,15 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
     let ticks = scale.ticks().into_iter();
     let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
     let svg = html! {
-        svg height=(height) role="img" aria-label=(spoken(title, bars)) {
+        // The script looks for rows there.
+        svg class=[bars.iter().any(|bar| bar.runtime.is_some()).then_some("dumbbells")]
+            height=(height) role="img" aria-label=(spoken(title, bars)) {
             (grid(ticks, height - AXIS, height - 6))
-            @for (at, bar) in bars.iter().enumerate() { (row(scale, at * ROW, bar)) }
+            @for (at, bar) in bars.iter().enumerate() {
+                g class=[bar.runtime.map(|_| "row")] data-runtime=[bar.runtime]
+                    data-name=[bar.runtime.map(|_| &bar.label)]
+                    transform={ "translate(0 " (at * ROW) ")" } { (row(scale, bar)) }
+            }
         }
     };
     let mut remark = remark(quantity, scale, bars);
@@ -44,25 +52,26 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
     figure(title, &remark, &svg, &behind(bars))
 }
 
-fn row(scale: Scale, top: usize, bar: &Bar<'_>) -> Markup {
+fn row(scale: Scale, bar: &Bar<'_>) -> Markup {
+    const MIDDLE: usize = 28;
     let at = |value| percent(scale.at(value));
-    let (x, middle) = (at(bar.m.median), top + 28);
+    let x = at(bar.m.median);
     html! {
         g class=(bar.class) {
-            text x="0" y=(top + 15) { (bar.label) }
-            text class="value" x="100%" y=(top + 15) text-anchor="end" { (bar.m.shown()) }
+            text x="0" y="15" { (bar.label) }
+            text class="value" x="100%" y="15" text-anchor="end" { (bar.m.shown()) }
             @if scale.is_logarithmic() {
                 // A bar's length would tell nothing where the axis does not begin at zero.
-                line class="stem" x1="0" x2=(x) y1=(middle) y2=(middle) {}
-                circle class="dot" cx=(x) cy=(middle) r="6" {}
+                line class="stem" x1="0" x2=(x) y1=(MIDDLE) y2=(MIDDLE) {}
+                circle class="dot" cx=(x) cy=(MIDDLE) r="6" {}
             } @else {
-                rect class="bar" x="0" width=(x) y=(middle - 7) height="14" rx="2" {}
+                rect class="bar" x="0" width=(x) y=(MIDDLE - 7) height="14" rx="2" {}
             }
             // Of a few samples it would be these themselves.
             @if let (Some(low), Some(high), false) = (bar.m.ci_low, bar.m.ci_high, bar.m.is_rough()) {
-                line class="reach" x1=(at(low)) x2=(at(high)) y1=(middle) y2=(middle) {}
+                line class="reach" x1=(at(low)) x2=(at(high)) y1=(MIDDLE) y2=(MIDDLE) {}
                 @for end in [at(low), at(high)] {
-                    line class="reach" x1=(end) x2=(end) y1=(middle - 5) y2=(middle + 5) {}
+                    line class="reach" x1=(end) x2=(end) y1=(MIDDLE - 5) y2=(MIDDLE + 5) {}
                 }
             }
         }
@@ -74,7 +83,7 @@ fn row(scale: Scale, top: usize, bar: &Bar<'_>) -> Markup {
 fn remark(quantity: Quantity, scale: Scale, bars: &[Bar<'_>]) -> String {
     let mut parts = vec![direction(quantity)];
     parts.extend(powers(scale));
-    if bars.iter().any(|bar| bar.m.ci_low.is_some()) {
+    if bars.iter().any(|bar| bar.m.ci_low.is_some() && !bar.m.is_rough()) {
         parts.push("the line with ends is the 95% interval of the median");
     }
     let few = bars.iter().any(|bar| bar.m.is_rough());
@@ -106,7 +115,7 @@ fn behind(bars: &[Bar<'_>]) -> Table {
     let mut table = Table::new("").left(["Unit"]).right(["Median", "From", "To", "Samples"]);
     table.rows.extend(bars.iter().map(|bar| {
         let [from, to, samples] = tables::behind(bar.m);
-        vec![bar.label.to_owned(), bar.m.shown(), from, to, samples]
+        vec![bar.label.clone(), bar.m.shown(), from, to, samples]
     }));
     table.without_empty().with_marks_explained()
 }

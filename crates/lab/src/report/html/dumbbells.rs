@@ -98,7 +98,7 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
     let mut parts = vec![direction(quantity)];
     parts.push("a line is as long as the ratio of its ends, which is at the right");
     parts.extend(powers(scale));
-    if rows.iter().flat_map(Row::known).any(|(_, m)| m.ci_low.is_some()) {
+    if rows.iter().flat_map(Row::known).any(|(_, m)| m.ci_low.is_some() && !m.is_rough()) {
         parts.push("the lines with ends are 95% intervals of the medians");
     }
     let few = rows.iter().flat_map(Row::known).any(|(_, m)| m.is_rough());

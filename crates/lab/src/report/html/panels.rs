@@ -24,7 +24,7 @@ fn charts(view: &View<'_>, workload: Workload) -> Vec<Markup> {
     match workload {
         Workload::Feed => feed(view),
         Workload::Fetch => bars_of(workload, &tables::fetches(view)),
-        Workload::Serve => bars_of(workload, &serving::servers(view)),
+        Workload::Serve => servers(view),
         _ => gated(view, workload),
     }
 }
@@ -201,7 +201,7 @@ fn meals(
     .html()
 }
 
-/// Bars of every way to fetch or to serve, the best first, a chart for each runtime and set of
+/// Bars of every way to fetch, the best first, a chart for each runtime and set of
 /// parameters.
 fn bars_of(workload: Workload, all: &[Fetches<'_>]) -> Vec<Markup> {
     let mut charts = Vec::new();
@@ -214,13 +214,58 @@ fn bars_of(workload: Workload, all: &[Fetches<'_>]) -> Vec<Markup> {
                     "sequential" | "keep-alive" => "coroutine",
                     _ => class(Seat::of(m)),
                 };
-                Some(Bar { label: way, class, m })
+                Some(Bar { label: (*way).to_owned(), runtime: None, class, m })
             });
             let bars: Vec<Bar<'_>> = found.collect();
             if !bars.is_empty() {
                 let title = format!("{}: {}", fetches.label, figure.chart.to_lowercase());
                 let sizes = tables::own_work(all, fetches).to_string();
                 charts.push(bars::chart(&title, &sizes, quantity, &bars));
+            }
+        }
+    }
+    charts
+}
+
+/// Bars of all servers that had the same load on one machine, the best first: a chart for each
+/// figure, with all runtimes in it.
+fn servers(view: &View<'_>) -> Vec<Markup> {
+    let all = serving::servers(view);
+    let loads = distinct(all.iter().map(|servers| (servers.place, &servers.parameters)));
+    let several = distinct(all.iter().map(|servers| servers.place)).len() > 1;
+    let mut charts = Vec::new();
+    for (place, parameters) in loads {
+        let here: Vec<_> = all
+            .iter()
+            .filter(|servers| (servers.place, &servers.parameters) == (place, parameters))
+            .collect();
+        let subjects = || here.iter().flat_map(|servers| &servers.figures).map(|m| &m.subject);
+        let versions = distinct(subjects().map(|s| (&s.runtime, &s.version)));
+        let label = |m: &Measurement| {
+            let s = &m.subject;
+            match versions.iter().filter(|(runtime, _)| **runtime == s.runtime).count() {
+                1 => format!("{} {}", s.runtime, s.unit),
+                _ => format!("{} {} {}", s.runtime, s.version, s.unit),
+            }
+        };
+        let mut sizes = tables::own_work(&all, here[0]).to_string();
+        if several {
+            sizes = format!("On {}. {sizes}", view.places[place]);
+        }
+        for figure in charted(Workload::Serve) {
+            let Metric { name, quantity } = figure.metric;
+            let found = here.iter().flat_map(|servers| &servers.figures).copied();
+            let mut bars: Vec<Bar<'_>> = Vec::new();
+            for m in found.filter(|m| m.metric == name) {
+                let runtime = Some(&*m.subject.runtime);
+                bars.push(Bar { label: label(m), runtime, class: class(Seat::of(m)), m });
+            }
+            bars.sort_by(|a, b| match quantity.more_is_better() {
+                true => b.m.median.total_cmp(&a.m.median),
+                false => a.m.median.total_cmp(&b.m.median),
+            });
+            if !bars.is_empty() {
+                charts.push(bars::chart(figure.chart, sizes.trim_end(), quantity, &bars));
             }
         }
     }
