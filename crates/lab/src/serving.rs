@@ -1,6 +1,7 @@
 //! The samples that a run of `serve` orders, and the load of each.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use carefree_workloads::answer::Failure;
 use carefree_workloads::limits;
@@ -177,6 +178,7 @@ pub(crate) fn load(
     let held = client.hold(idle, connections)?;
     look.with_connections();
     drop((first, held));
+    settle(look, go_on)?;
     // Whatever compiles or grows under load does so now.
     let rushed = client.rush(connections, time / 2)?;
     let before = look.processor_time();
@@ -185,6 +187,26 @@ pub(crate) fn load(
     let cpu_ns = used.map(|used| u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
     let backend_answered = load.check(client.made())?;
     Ok(Served { idle, rushed, paced, cpu_ns, backend_answered })
+}
+
+/// Waits until a server has done what there is to do for connections that were closed, or has been
+/// given up on: what comes next would be charged with it.
+fn settle(look: &dyn Look, go_on: &dyn Fn() -> Result<(), Failure>) -> Result<(), Failure> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    const MOST: Duration = Duration::from_secs(60);
+    let started = Instant::now();
+    let mut before = look.processor_time();
+    let mut quiet = 0;
+    // Of a server that cannot be seen this is the pause alone.
+    while quiet < 2 && started.elapsed() < MOST {
+        thread::sleep(PAUSE);
+        go_on()?;
+        let now = look.processor_time();
+        let used = now.zip(before).and_then(|(now, before)| now.checked_sub(before));
+        quiet = if used.is_none_or(|used| used < PAUSE / 10) { quiet + 1 } else { 0 };
+        before = now;
+    }
+    Ok(())
 }
 
 /// Lets the lab and the server, which inherits it, have all connections open.
@@ -276,6 +298,34 @@ mod tests {
         assert_eq!(loads(&[Kind::Plain]), plain);
         assert_eq!(serving.missing(&[Kind::Plain]), [Kind::Backend]);
         assert!(serving.missing(&Kind::ALL).is_empty());
+    }
+
+    /// A server that is busy with what was, for so many looks.
+    struct Busy(std::cell::Cell<u32>);
+
+    impl Look for Busy {
+        fn without_connections(&mut self) {}
+        fn with_connections(&mut self) {}
+        fn processor_time(&self) -> Option<Duration> {
+            let left = self.0.get();
+            self.0.set(left.saturating_sub(1));
+            // It has used ten milliseconds more at each look, until it is done.
+            Some(Duration::from_millis(10 * u64::from(100 - left)))
+        }
+    }
+
+    #[test]
+    fn the_load_begins_when_the_server_is_done_with_what_was() {
+        let looks = std::cell::Cell::new(0);
+        let go_on = || {
+            looks.set(looks.get() + 1);
+            Ok(())
+        };
+        settle(&Busy(5.into()), &go_on).expect("it ends");
+        // Five busy looks, and two quiet ones.
+        assert_eq!(looks.get(), 7);
+        let given_up = settle(&Busy(5.into()), &|| Err(Failure::new("the server has ended")));
+        assert_eq!(given_up.expect_err("an end").message, "the server has ended");
     }
 
     #[test]
