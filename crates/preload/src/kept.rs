@@ -5,7 +5,7 @@
 //! function is called is asked at the end. Threads that keep no carrier pay nothing, nor does any without
 //! `--report`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io::Write as _;
 use std::path::Path;
@@ -110,7 +110,7 @@ pub(crate) fn note(address: usize, nanos: u64) {
 }
 
 /// A function in which threads kept carriers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Site {
     /// `?` if it has no name.
     pub(crate) function: String,
@@ -120,7 +120,7 @@ pub(crate) struct Site {
 
 /// The functions in which threads kept carriers, and for how many nanoseconds: the longest first.
 pub(crate) fn sites() -> Vec<(Site, u64)> {
-    let mut sums = HashMap::<Site, u64>::new();
+    let mut sums = BTreeMap::<Site, u64>::new();
     for place in &NOTED {
         let address = place.address.load(Ordering::Relaxed);
         if address != 0 {

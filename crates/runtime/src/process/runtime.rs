@@ -5,7 +5,7 @@ use std::mem;
 use std::num::NonZero;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -201,13 +201,10 @@ impl RuntimeBuilder {
             }
             tls::Mode::Threads(_) => 0,
         };
-        let (threads, begin): (Vec<_>, Vec<_>) =
-            start_threads(&self.name, carriers)?.into_iter().unzip();
+        let gate = Gate::default();
+        let threads = start_threads(&self.name, carriers, &gate)?;
         let shared = Shared::new(&self.name, threads.len(), time);
-        for begin in begin {
-            // The thread waits for this.
-            let _ = begin.send(Arc::clone(&shared));
-        }
+        gate.open(&shared);
         runtimes::register(&shared);
         if carriers > 0 {
             monitor::start();
@@ -223,28 +220,67 @@ impl RuntimeBuilder {
     }
 }
 
-/// A carrier's thread, and the channel by which it gets its runtime. Without that, the thread ends.
-type Started = (Launched, mpsc::SyncSender<Arc<Shared>>);
+/// Where the threads of a new runtime's carriers wait for the runtime, which is made when it is known how
+/// many there are. Dropped without one, it has the threads end. (A channel of std's would do, but adds to
+/// the thread-local storage of every fiber.)
+#[derive(Default)]
+struct Gate(Arc<Entrance>);
+
+#[derive(Default)]
+struct Entrance {
+    /// The runtime, or that there is none, once that is known.
+    runtime: Mutex<Option<Option<Arc<Shared>>>>,
+    is_known: Condvar,
+}
+
+impl Gate {
+    fn open(self, shared: &Arc<Shared>) {
+        self.0.tell(Some(Arc::clone(shared)));
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.0.tell(None);
+    }
+}
+
+impl Entrance {
+    /// The first call counts.
+    fn tell(&self, runtime: Option<Arc<Shared>>) {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(runtime);
+        self.is_known.notify_all();
+    }
+
+    fn wait(&self) -> Option<Arc<Shared>> {
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = self.is_known.wait_while(runtime, |runtime| runtime.is_none());
+        runtime.unwrap_or_else(PoisonError::into_inner).clone().flatten()
+    }
+}
 
 /// Starts threads for `carriers` carriers; fewer, if no more can be had.
 ///
 /// # Errors
 /// When none can be started.
-fn start_threads(name: &str, carriers: usize) -> io::Result<Vec<Started>> {
+fn start_threads(name: &str, carriers: usize, gate: &Gate) -> io::Result<Vec<Launched>> {
     /// How long to wait before another try: the kernel counts a thread for a moment after it was joined.
     const MOMENT: Duration = Duration::from_millis(1);
     let mut threads = Vec::with_capacity(carriers);
     let mut moments = 20;
     while threads.len() < carriers {
         let index = threads.len();
-        let (begin, shared) = mpsc::sync_channel::<Arc<Shared>>(1);
+        let entrance = Arc::clone(&gate.0);
         let live = move || {
-            if let Ok(shared) = shared.recv() {
+            let shared = entrance.wait();
+            // It would hold the runtime, too.
+            drop(entrance);
+            if let Some(shared) = shared {
                 shared.carriers[index].run();
             }
         };
         match launch(&format!("{name}-{index}"), live) {
-            Ok(thread) => threads.push((thread, begin)),
+            Ok(thread) => threads.push(thread),
             // The runtime has fewer carriers then.
             Err(_) if index > 0 => break,
             Err(_) if moments > 0 => {

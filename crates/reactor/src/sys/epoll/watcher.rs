@@ -45,9 +45,10 @@
 //!   what was read still counts as read.
 //! * A hang-up or an error concerns every line: all operations whose calls no longer wait end at once.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
+
+use rustc_hash::FxHashMap;
 
 use super::line::Line;
 use super::poller::{BELL, Change, Events, Poller};
@@ -65,8 +66,8 @@ const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 pub(crate) struct Watcher {
     poller: Poller,
     /// The operations under way, by token.
-    ops: HashMap<u64, Member>,
-    watches: HashMap<RawFd, Watch>,
+    ops: FxHashMap<u64, Member>,
+    watches: FxHashMap<RawFd, Watch>,
     /// Completions to hand out.
     done: Completions,
     /// The last generation given.
@@ -139,8 +140,8 @@ impl Watcher {
     fn with(poller: Poller) -> Watcher {
         Watcher {
             poller,
-            ops: HashMap::new(),
-            watches: HashMap::new(),
+            ops: FxHashMap::default(),
+            watches: FxHashMap::default(),
             done: Completions::new(),
             generation: 0,
             place: 0,
@@ -356,7 +357,7 @@ impl Watcher {
         for (line, asked) in [(IN, libc::EPOLLIN as u32), (OUT, libc::EPOLLOUT as u32)] {
             let line = &mut watch.lines[line];
             let concerned = events & (asked | ALWAYS) != 0;
-            let first = |ops: &HashMap<u64, Member>, line: &mut Line| {
+            let first = |ops: &FxHashMap<u64, Member>, line: &mut Line| {
                 line.front(|place, token| stands(ops, place, token)).filter(|_| concerned)
             };
             while let Some(token) = first(&self.ops, line) {
@@ -394,7 +395,7 @@ impl Watcher {
 }
 
 /// Whether the operation with this token is the one that was given this place in a line.
-fn stands(ops: &HashMap<u64, Member>, place: u64, token: u64) -> bool {
+fn stands(ops: &FxHashMap<u64, Member>, place: u64, token: u64) -> bool {
     ops.get(&token).is_some_and(|member| member.place == place)
 }
 
@@ -403,7 +404,7 @@ fn stands(ops: &HashMap<u64, Member>, place: u64, token: u64) -> bool {
 /// # Safety
 /// Its memory is valid.
 unsafe fn advance(
-    ops: &mut HashMap<u64, Member>,
+    ops: &mut FxHashMap<u64, Member>,
     done: &mut Completions,
     acceptor: &mut Acceptor,
     token: u64,

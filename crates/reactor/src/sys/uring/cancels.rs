@@ -22,7 +22,9 @@
 //! front. So each step takes constant time, except for skipping places, each of which is skipped
 //! once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::clock;
 
@@ -36,7 +38,7 @@ const SPANS: usize = (LONGEST / FIRST).ilog2() as usize + 2;
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
     /// By token.
-    operations: HashMap<u64, One>,
+    operations: FxHashMap<u64, One>,
     /// By span: the operations to be cancelled again, in the order of their times.
     queues: [VecDeque<Place>; SPANS],
     /// The number of places given so far.
