@@ -60,12 +60,6 @@ pub(crate) fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// Calls `f` with `mask` in force on the calling kernel thread.
-pub(crate) fn with_mask<R>(mask: u64, f: impl FnOnce() -> R) -> R {
-    let _before = Before::change(libc::SIG_SETMASK, mask);
-    f()
-}
-
 /// The thread's mask, to be put back.
 struct Before(Option<u64>);
 

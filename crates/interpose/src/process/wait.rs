@@ -88,7 +88,12 @@ interpose! {
 }
 
 /// `wait4`.
-fn wait_for_child(pid: pid_t, status: User<c_int>, options: c_int, usage: User<rusage>) -> Answer {
+pub(super) fn wait_for_child(
+    pid: pid_t,
+    status: User<c_int>,
+    options: c_int,
+    usage: User<rusage>,
+) -> Answer {
     let at_once = options | libc::WNOHANG;
     let arguments = [pid.into(), status.into(), at_once.into(), usage.into()];
     let (kind, id) = match pid {

@@ -62,6 +62,40 @@ static void *starts(void *argument) {
     return argument;
 }
 
+static int ends[2];
+
+static void *runs(void *argument) {
+    char command[60];
+    snprintf(command, sizeof command, "echo >&%d; exec sleep 100", ends[1]);
+    system(command);
+    return argument;
+}
+
+static void is_heard(int key) {
+    struct sigaction action;
+    assert(!sigaction(key, NULL, &action) && action.sa_handler == SIG_DFL);
+}
+
+// A command is ended with the thread that waits for it.
+static void cancel_command(void) {
+    pthread_t thread;
+    void *value;
+    char byte;
+    assert(!pipe(ends) && !pthread_create(&thread, NULL, runs, NULL));
+    assert(read(ends[0], &byte, 1) == 1 && !pthread_cancel(thread));
+    assert(!pthread_join(thread, &value) && value == PTHREAD_CANCELED);
+    close(ends[1]);
+    assert(read(ends[0], &byte, 1) == 0);
+    is_heard(SIGINT);
+    is_heard(SIGQUIT);
+    // It hears what keys send, and its caller does not.
+    int status = system("kill -INT $$");
+    printf("interrupted: %d, %d\n", WIFSIGNALED(status), WTERMSIG(status));
+    status = system("kill -INT $PPID; exit 7");
+    printf("its caller goes on: %d\n", WEXITSTATUS(status));
+    printf("a shell: %d\n", system(NULL) != 0);
+}
+
 int main(void) {
     pthread_t thread;
     void *value;
@@ -69,6 +103,8 @@ int main(void) {
     assert(!pthread_join(thread, &value) && value);
     assert(!pthread_create(&thread, NULL, starts, "value"));
     assert(!pthread_join(thread, &value) && value);
+    cancel_command();
+    fflush(stdout);
     execlp("grep", "grep", "SigBlk", "/proc/self/status", (char *)NULL);
     return 1;
 }
