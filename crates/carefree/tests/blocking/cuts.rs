@@ -99,6 +99,7 @@ const TESTS: &[(&str, Test)] = &[
     ("close", Here(files::close)),
     ("waitpid", Here(others::waitpid)),
     ("system", Here(others::system)),
+    ("setresuid", Here(others::setresuid)),
     ("dlopen", Elsewhere("loading/constructors::others_go_on_while_a_constructor_waits")),
     ("dlclose", Elsewhere("loading/constructors::others_go_on_while_a_constructor_waits")),
     ("getaddrinfo", Here(others::getaddrinfo)),

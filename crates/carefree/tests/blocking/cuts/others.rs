@@ -112,6 +112,15 @@ pub(super) fn getservbyname() -> Option<Scenario> {
     }))
 }
 
+/// With numbers that change nothing.
+pub(super) fn setresuid() -> Option<Scenario> {
+    const SAME: libc::uid_t = libc::uid_t::MAX;
+    Some(Scenario::endless(8, || {
+        // SAFETY: no memory is involved.
+        counted(unsafe { libc::setresuid(SAME, SAME, SAME) })
+    }))
+}
+
 pub(super) fn getpwuid() -> Option<Scenario> {
     Some(Scenario::endless(8, || {
         // SAFETY: no memory is involved.
