@@ -11,6 +11,7 @@
 //! | `signal` | masks of threads, and handlers that run on the thread that a signal is for |
 //! | `crash` | what is said where a fault ends the program |
 //! | `kept`, `elf` | where threads were that kept their carriers, for the report |
+//! | `library` | libraries that are loaded later |
 //! | `process`, `variadic` | `fork`, and the programs that a thread starts |
 //!
 //! Until the program creates its second thread, nothing is changed but that calls pass through the stand-ins.
@@ -27,6 +28,7 @@ mod crash;
 mod elf;
 mod environment;
 mod kept;
+mod library;
 mod process;
 mod report;
 mod start;

@@ -173,6 +173,23 @@ fn threads_are_not_created_on_stacks_that_others_have_not_left() {
     }
 }
 
+/// What a library's variables begin with, in threads that were there before it was loaded.
+#[test]
+fn threads_find_the_initial_values_of_libraries_that_are_loaded_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, library) = (folder.path().join("program"), folder.path().join("liblater.so"));
+    let compile = |arguments: &[&str], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(arguments).args(["-O1", "-pthread", "-o"]).arg(out).arg(source("later.c"));
+        compiler.status().map(|status| assert!(status.success()))
+    };
+    if compile(&["-shared", "-fPIC", "-DLIBRARY"], &library).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    compile(&[], &program).unwrap();
+    compare(&[program.as_os_str(), library.as_os_str()]);
+}
+
 #[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");

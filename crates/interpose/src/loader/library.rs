@@ -11,7 +11,7 @@
 //! constructors register it takes locks that the caller of `dlopen` may hold, as the same thread.
 //!
 //! Programs see the symbol because libgcc's library beside them refers to it. It is weak, so that a program
-//! linked with `-pg` gets the profiler's. A static program loads no libraries.
+//! linked with `-pg` gets the profiler's. A static program loads no libraries. `libcarefree.so` has its own.
 
 use std::ffi::c_void;
 
@@ -68,8 +68,8 @@ std::arch::global_asm!(
     begins = sym begins,
 );
 
-/// Called when the library that contains `caller` begins, by the loader and under its lock.
-extern "C" fn begins(caller: *const c_void) {
+/// To be called when the library that contains `caller` begins, by the loader and under its lock.
+pub extern "C" fn begins(caller: *const c_void) {
     // Usually `None`: most libraries begin before the program does.
     let Some(layout) = tls::known() else { return };
     // A fiber that parked here would leave the loader's lock held.

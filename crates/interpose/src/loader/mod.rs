@@ -2,5 +2,5 @@
 
 #[cfg(not(carefree_sanitized))]
 mod dlopen;
-mod library;
+pub mod library;
 pub mod lock;
