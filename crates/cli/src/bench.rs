@@ -303,7 +303,7 @@ fn sizes(orders: &Bench) -> Sizes {
     if !given.kinds.is_empty() {
         serve.kinds.clone_from(&given.kinds);
     } else if !given.latencies.is_empty() {
-        // Whoever says how slow a backend is wants one, with --quick too.
+        // A latency of the backend asks for a backend, with --quick too.
         serve.kinds = Kind::ALL.to_vec();
     }
     serve.connections = given.connections;

@@ -1,8 +1,8 @@
 //! Libraries that are loaded while there are threads: `__gmon_start__`, which each of them calls first.
 //!
-//! What it is for, `carefree_interpose::loader::library` says. There it is in assembly, and a library of Rust's
-//! exports no such symbols. This one, which wins over it, is in Rust, and has the unwinder say which library
-//! has called.
+//! `carefree_interpose::loader::library` says what it is for, and defines it in assembly for programs. A shared
+//! library of Rust's exports no symbols of assembly, so here it is a function of Rust's, which wins over that
+//! one. The unwinder tells which library has called it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

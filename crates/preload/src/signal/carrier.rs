@@ -143,7 +143,7 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
     }
     let Some((me, record)) = record::current() else { return };
     if ranges.contain(place) {
-        // Whoever has made the call, it is one at which a thread can be unwound: the runtime makes none on a
+        // A thread can be unwound at any such call, its own or a stand-in's: the runtime makes none on a
         // thread's stack, and stand-ins that hand a call on to libc have nothing there that needs to be dropped.
         if waits_within_libc(me, record) {
             test_cancel();

@@ -17,8 +17,8 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Completes what `pthread_getattr_np` tells of a fiber by its guard, its processors and whether it is detached, if it is a hosted
-/// thread.
+/// Completes what `pthread_getattr_np` tells of a hosted thread: its guard, its processors, and whether it is
+/// detached. Other fibers' attributes stay as they are. Returns an `errno`, or 0.
 ///
 /// # Safety
 /// The `pthread_t` of a fiber, and attributes that were initialised.

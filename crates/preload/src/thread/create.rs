@@ -204,7 +204,7 @@ unsafe fn run(record: &Record) {
     let Start { function, argument, c11 } = record.start;
     let mut exited = 0;
     let none = std::ptr::null_mut();
-    // SAFETY: the program's function, which takes one argument, or ignores the others.
+    // SAFETY: the record's thread calls it, and the program's function takes one argument.
     let value = unsafe { record.call(function, argument, none, none, &raw mut exited) };
     if exited == 0 {
         let value = if c11 { value as c_int as isize as *mut c_void } else { value };

@@ -22,7 +22,7 @@ pub(crate) unsafe fn run_main(
 ) -> c_int {
     let mut exited = 0;
     let count = ptr::without_provenance_mut(count as usize);
-    // SAFETY: the program's `main`, which takes these. (The first is an `int`, in the same register.)
+    // SAFETY: the first thread calls it, and the program's `main` takes these. (The first is an `int`, in the same register.)
     let status =
         unsafe { MAIN.call(main, count, arguments.cast(), environment.cast(), &raw mut exited) };
     if exited == 0 {

@@ -1,5 +1,5 @@
 //! The backend of servers that ask one for each request: the lab's own, slow, and with an answer
-//! that nobody else knows.
+//! that only the backend knows.
 
 use std::io;
 use std::time::Duration;
