@@ -11,7 +11,7 @@
 //! | `signal` | masks of threads, and handlers that run on the thread that a signal is for |
 //! | `crash` | what is said where a fault ends the program |
 //! | `kept`, `elf` | where threads were that kept their carriers, for the report |
-//! | `library` | libraries that are loaded later |
+//! | `library`, `caller` | libraries that are loaded later, and who loads them |
 //! | `process`, `variadic` | `fork`, and the programs that a thread starts |
 //!
 //! Until the program creates its second thread, nothing is changed but that calls pass through the stand-ins.
@@ -24,6 +24,7 @@ mod next;
 mod signal;
 mod thread;
 
+mod caller;
 mod crash;
 mod elf;
 mod environment;

@@ -1,22 +1,15 @@
-//! Libraries that are loaded while there are threads: `__gmon_start__`, which each of them calls first.
+//! Libraries that are loaded while there are threads: `__gmon_start__`, which each of them calls first; and
+//! `dlopen` and `dlmopen`, which wait for the loader's lock.
 //!
-//! `carefree_interpose::loader::library` says what it is for, and defines it in assembly for programs. A shared
-//! library of Rust's exports no symbols of assembly, so here it is a function of Rust's, which wins over that
-//! one. The unwinder tells which library has called it.
+//! `carefree_interpose::loader` says what they are for, and defines them in assembly for programs. A shared
+//! library of Rust's exports no symbols of assembly, so here they are functions of Rust's, which win over those.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::{c_char, c_int, c_long, c_void};
 
-use carefree_context::{object, tls};
-use carefree_interpose::loader::library;
+use carefree_context::tls;
+use carefree_interpose::loader::{dlopen as front, library};
 
-unsafe extern "C" {
-    fn _Unwind_Backtrace(
-        note: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-        caller: *mut c_void,
-    ) -> c_int;
-    fn _Unwind_GetIP(context: *mut c_void) -> usize;
-}
+use crate::caller::Caller;
 
 /// Called by a library's `_init`, by the loader and under its lock.
 #[unsafe(no_mangle)]
@@ -25,22 +18,46 @@ extern "C" fn __gmon_start__() {
     if tls::known().is_none() {
         return;
     }
-    let mut caller = ptr::null::<c_void>();
-    // SAFETY: as the unwinder declares it; `caller` outlives the call.
-    unsafe { _Unwind_Backtrace(note_caller, (&raw mut caller).cast()) };
-    library::begins(caller);
+    if let Some(caller) = Caller::of(__gmon_start__ as *const ()) {
+        library::begins(caller.address());
+    }
 }
 
-/// Notes the innermost address that is not in this library, and has the unwinder end there.
-unsafe extern "C" fn note_caller(context: *mut c_void, caller: *mut c_void) -> c_int {
-    const GO_ON: c_int = 0;
-    const END: c_int = 4;
-    // SAFETY: the unwinder's context.
-    let address = ptr::without_provenance::<c_void>(unsafe { _Unwind_GetIP(context) });
-    if object::own().contains(address) {
-        return GO_ON;
+/// `dlopen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void {
+    let libcs = front::before_dlopen();
+    // SAFETY: the caller's arguments. Nothing here needs to be dropped.
+    unsafe {
+        match Caller::of(dlopen as *const ()) {
+            Some(caller) => {
+                caller.calls(libcs as *const c_void, [name.expose_provenance(), flags as usize, 0])
+            }
+            // For libc, this library is the caller then.
+            None => libcs(name, flags),
+        }
     }
-    // SAFETY: what `__gmon_start__` has passed.
-    unsafe { caller.cast::<*const c_void>().write(address) };
-    END
 }
+
+/// `dlmopen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dlmopen(
+    space: c_long,
+    name: *const c_char,
+    flags: c_int,
+) -> *mut c_void {
+    let libcs = front::before_dlmopen();
+    // SAFETY: as in `dlopen`.
+    unsafe {
+        match Caller::of(dlmopen as *const ()) {
+            Some(caller) => {
+                let arguments = [space as usize, name.expose_provenance(), flags as usize];
+                caller.calls(libcs as *const c_void, arguments)
+            }
+            None => libcs(space, name, flags),
+        }
+    }
+}
+
+// As those of `interpose`.
+std::arch::global_asm!(".protected dlopen", ".protected dlmopen");

@@ -190,6 +190,38 @@ fn threads_find_the_initial_values_of_libraries_that_are_loaded_later() {
     compare(&[program.as_os_str(), library.as_os_str()]);
 }
 
+/// The second thread that loads a library parks until the first one's constructor has done with waiting. A library
+/// that loads another one is its caller for libc, so that its own path leads to it.
+#[test]
+fn threads_load_libraries_while_a_constructor_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, waits, loads] =
+        ["program", "libwaits.so", "libloads.so"].map(|name| folder.path().join(name));
+    let inner = folder.path().join("inner/libinner.so");
+    std::fs::create_dir(folder.path().join("inner")).unwrap();
+    let compile = |arguments: &[&str], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-pthread", "-o"]).arg(out).args(arguments).arg(source("loading.c"));
+        compiler.status().map(|status| assert!(status.success()))
+    };
+    let library = ["-shared", "-fPIC"];
+    if compile(&[&library[..], &["-DINNER"]].concat(), &inner).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    compile(&[&library[..], &["-DWAITS"]].concat(), &waits).unwrap();
+    compile(&[&library[..], &["-DLOADS", "-Wl,-rpath,$ORIGIN/inner"]].concat(), &loads).unwrap();
+    compile(&["-rdynamic"], &program).unwrap();
+    let command = [program.as_os_str(), waits.as_os_str(), loads.as_os_str()];
+    compare(&command);
+    // On one carrier it is certain who waits for what.
+    let report = folder.path().join("report.json");
+    let mut run = Command::new(&program);
+    run.args(&command[1..]).env("LD_PRELOAD", preload()).env("CAREFREE_CARRIERS", "1");
+    assert!(run.env("CAREFREE_RUN_REPORT", &report).status().unwrap().success());
+    let report = std::fs::read_to_string(report).unwrap();
+    assert!(report.contains("\"Mutex\": "), "nothing waited for the loader's lock: {report}");
+}
+
 #[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");

@@ -2,6 +2,8 @@
 //!
 //! libc's functions identify their caller by the return address. So ours are written in assembly and jump to
 //! libc's with the arguments and the return address unchanged. (A sanitizer's own `dlopen` is kept.)
+//!
+//! The symbols are weak: a shared library of Rust's exports none of assembly, so `libcarefree.so` has its own.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
@@ -9,22 +11,24 @@ use crate::call::fiber;
 use crate::call::original::Original;
 use crate::loader::lock;
 
-type Dlopen = unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void;
-type Dlmopen = unsafe extern "C-unwind" fn(c_long, *const c_char, c_int) -> *mut c_void;
+/// libc's `dlopen`.
+pub type Dlopen = unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void;
+/// libc's `dlmopen`.
+pub type Dlmopen = unsafe extern "C-unwind" fn(c_long, *const c_char, c_int) -> *mut c_void;
 
 // SAFETY: the manual page of `dlopen` has this type.
 static DLOPEN: Original<Dlopen> = unsafe { Original::new(c"dlopen", None, None) };
 // SAFETY: the manual page of `dlmopen` has this type.
 static DLMOPEN: Original<Dlmopen> = unsafe { Original::new(c"dlmopen", None, None) };
 
-/// Called by `dlopen` first; returns libc's.
-extern "C-unwind" fn before_dlopen() -> Dlopen {
+/// To be called by `dlopen` first; returns libc's.
+pub extern "C-unwind" fn before_dlopen() -> Dlopen {
     await_turn();
     DLOPEN.get()
 }
 
-/// Called by `dlmopen` first; returns libc's.
-extern "C-unwind" fn before_dlmopen() -> Dlmopen {
+/// To be called by `dlmopen` first; returns libc's.
+pub extern "C-unwind" fn before_dlmopen() -> Dlmopen {
     await_turn();
     DLMOPEN.get()
 }
@@ -58,7 +62,8 @@ macro_rules! in_front {
         #[cfg(target_arch = "x86_64")]
         std::arch::global_asm!(
             concat!(".pushsection .text.", $other, ",\"ax\",@progbits"),
-            concat!(".globl ", $name, ", ", $other),
+            concat!(".weak ", $name),
+            concat!(".globl ", $other),
             concat!(".hidden ", $other),
             concat!(".protected ", $name),
             concat!(".type ", $name, ",@function"),
@@ -88,7 +93,8 @@ macro_rules! in_front {
         #[cfg(target_arch = "aarch64")]
         std::arch::global_asm!(
             concat!(".pushsection .text.", $other, ",\"ax\",@progbits"),
-            concat!(".globl ", $name, ", ", $other),
+            concat!(".weak ", $name),
+            concat!(".globl ", $other),
             concat!(".hidden ", $other),
             concat!(".protected ", $name),
             concat!(".type ", $name, ",@function"),

@@ -1,6 +1,6 @@
 //! Loading libraries, and the dynamic loader's lock.
 
 #[cfg(not(carefree_sanitized))]
-mod dlopen;
+pub mod dlopen;
 pub mod library;
 pub mod lock;
