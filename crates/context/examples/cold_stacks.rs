@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release -p carefree-context --example cold_stacks`
 //!
-//! Each line is a way to make stacks of 256 KiB: nanoseconds per stack, the least of interleaved
-//! rounds, spent on address space and advice (map), on guards, on allocating the top page ahead of
-//! its use, and on the first write to it. The last lines are the pool itself, and what memory its
-//! stacks took when a word at the top of each was written.
+//! Each line is a way to make stacks, of 256 KiB where it names no other size: nanoseconds per stack,
+//! the least of interleaved rounds, spent on address space and advice (map), on guards, on allocating
+//! the top page ahead of its use, and on the first write to it. The last lines are the pool itself, and
+//! what memory its stacks took when a word at the top of each was written.
 
 use carefree_context::stack::{self, Stack, StackPool, StackSize};
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const STACKS: usize = 8192;
 const ROUNDS: usize = 9;
 const SLOT: usize = 256 * 1024;
+/// As the stacks of `carefree run`, whose programs' threads have 8 MiB.
+const LARGE: usize = 16 << 20;
 const PAGE: usize = 4096;
 
 const MADV_POPULATE_WRITE: i32 = 23;
@@ -34,10 +36,11 @@ struct Way {
     guard_pages: usize,
     populate: How,
     pages: usize,
+    slot: usize,
 }
 
 const fn way(name: &'static str, batch: usize, guard: How, populate: How) -> Way {
-    Way { name, batch, guard, guard_pages: 1, populate, pages: 1 }
+    Way { name, batch, guard, guard_pages: 1, populate, pages: 1, slot: SLOT }
 }
 
 const WAYS: &[Way] = &[
@@ -56,7 +59,14 @@ const WAYS: &[Way] = &[
     Way { guard_pages: 32, ..way("by 64, guards of 32 pages", 64, How::Batched, How::Batched) },
     Way { pages: 2, ..way("by 64, two pages used", 64, How::Batched, How::Not) },
     Way { pages: 2, ..way("by 64, two pages populated", 64, How::Batched, How::Batched) },
+    Way { slot: LARGE, ..way("by 64, of 16 MiB", 64, How::Batched, How::Batched) },
+    large("by 64, of 16 MiB, 16 pages of guard", 16),
+    large("by 64, of 16 MiB, 256 pages of guard", 256),
 ];
+
+const fn large(name: &'static str, guard_pages: usize) -> Way {
+    Way { guard_pages, slot: LARGE, ..way(name, 64, How::Batched, How::Batched) }
+}
 
 /// Time spent on: map, guard, populate, touch.
 type Sample = [Duration; 4];
@@ -101,16 +111,21 @@ fn sample(way: &Way) -> Sample {
         spent[part] += since.elapsed();
         since = Instant::now();
     };
-    let bytes = STACKS * SLOT;
+    let bytes = STACKS * way.slot;
     let align = 2 << 20;
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
     );
     // SAFETY: a new mapping.
-    let map = unsafe { libc::mmap(std::ptr::null_mut(), bytes + align, protection, flags, -1, 0) };
+    let map =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes + 2 * align, protection, flags, -1, 0) };
     assert_ne!(map, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-    let base = map.cast::<u8>().wrapping_add((map as usize).wrapping_neg() % align);
+    let mut base = map.cast::<u8>().wrapping_add((map as usize).wrapping_neg() % align);
+    if way.slot > align {
+        // As in the pool, a guard shares a page table with the top page of the stack below.
+        base = base.wrapping_add(align / 2);
+    }
     // SAFETY: this program's own mapping.
     unsafe { libc::madvise(base.cast(), bytes, libc::MADV_NOHUGEPAGE) };
     lap(0);
@@ -122,24 +137,24 @@ fn sample(way: &Way) -> Sample {
     for first in (0..STACKS).step_by(way.batch) {
         let slots = first..first + way.batch;
         ranges.clear();
-        ranges.extend(slots.clone().map(|slot| range(slot * SLOT, way.guard_pages * PAGE)));
+        ranges.extend(slots.clone().map(|slot| range(slot * way.slot, way.guard_pages * PAGE)));
         advise(way.guard, &ranges, MADV_GUARD_INSTALL);
         lap(1);
         ranges.clear();
         let used = way.pages * PAGE;
-        ranges.extend(slots.clone().map(|slot| range((slot + 1) * SLOT - used, used)));
+        ranges.extend(slots.clone().map(|slot| range((slot + 1) * way.slot - used, used)));
         advise(way.populate, &ranges, MADV_POPULATE_WRITE);
         lap(2);
         for slot in slots {
             for page in 1..=way.pages {
                 // SAFETY: in the usable part of this program's own slot.
-                unsafe { base.add((slot + 1) * SLOT - page * PAGE + 64).write_volatile(1) };
+                unsafe { base.add((slot + 1) * way.slot - page * PAGE + 64).write_volatile(1) };
             }
         }
         lap(3);
     }
     // SAFETY: it is not used any more.
-    unsafe { libc::munmap(map, bytes + align) };
+    unsafe { libc::munmap(map, bytes + 2 * align) };
     spent
 }
 
@@ -198,8 +213,8 @@ fn main() {
     let guards = stack::guards();
     println!("guards: {} ({})", guards.mode, guards.reason);
     println!(
-        "ns per stack of 256 KiB{:>17} {:>7} {:>8} {:>7} {:>7}",
-        "map", "guard", "populate", "touch", "all"
+        "{:<37}{:>8} {:>7} {:>8} {:>7} {:>7}",
+        "ns per stack", "map", "guard", "populate", "touch", "all"
     );
     let mut samples: Vec<Vec<Sample>> = WAYS.iter().map(|_| Vec::new()).collect();
     let mut pool = [Vec::new(), Vec::new()];
@@ -215,7 +230,7 @@ fn main() {
         let part = |part: usize| least(samples.iter().map(|sample| sample[part]));
         let all = least(samples.iter().map(|sample| sample.iter().sum()));
         println!(
-            "{:<32} {:>7.0} {:>7.0} {:>8.0} {:>7.0} {:>7.0}",
+            "{:<37} {:>7.0} {:>7.0} {:>8.0} {:>7.0} {:>7.0}",
             way.name,
             part(0),
             part(1),
@@ -225,7 +240,7 @@ fn main() {
         );
     }
     let [cold, warm] = pool;
-    println!("{:<32} {:>40.0}", "the pool: acquire, first touch", least(cold.into_iter()));
-    println!("{:<32} {:>40.0}", "the pool, warm: acquire, drop", least(warm.into_iter()));
+    println!("{:<37} {:>40.0}", "the pool: acquire, first touch", least(cold.into_iter()));
+    println!("{:<37} {:>40.0}", "the pool, warm: acquire, drop", least(warm.into_iter()));
     memory();
 }

@@ -8,7 +8,7 @@
 //! writer, at any point and still sees complete records only. The only field that changes is `live`,
 //! which is cleared before a slab is unmapped.
 //!
-//! Each slab ever made costs a few dozen bytes. Slabs grow geometrically to 1 GiB and the global
+//! Each slab ever made costs a few dozen bytes. Slabs grow geometrically to 1 GiB or more, and the global
 //! pool keeps its own, so a million stacks make a few hundred records; only programs that make and
 //! drop pools of their own, or shed slabs, leave dead records behind.
 

@@ -16,6 +16,29 @@ pub(super) fn guard() -> usize {
     }
 }
 
+/// The largest guard of any stack, where `CAREFREE_GUARD` does not ask for more: as large as the gap that Linux
+/// keeps below a process's first stack.
+const LARGEST: usize = 1 << 20;
+
+/// Stacks of up to so many bytes have guards of no more than LIMIT.
+static LIMITED: AtomicUsize = AtomicUsize::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(LARGEST);
+
+/// The largest guard, in bytes, of a stack of so many bytes, where `CAREFREE_GUARD` does not ask for more.
+pub(super) fn largest_guard(stack: usize) -> usize {
+    if stack <= LIMITED.load(Ordering::Relaxed) { LIMIT.load(Ordering::Relaxed) } else { LARGEST }
+}
+
+/// Has stacks of up to `stack` bytes get guards of no more than `bytes`, unless `CAREFREE_GUARD` asks for it: for
+/// programs that create many large stacks. The kernel takes time to mark each page of a guard.
+///
+/// To be called before there are such stacks, for a guard is known by its stack's size alone. To call it again
+/// with the same numbers changes nothing.
+pub fn limit_guards(stack: usize, bytes: usize) {
+    LIMIT.store(bytes, Ordering::Relaxed);
+    LIMITED.store(stack, Ordering::Relaxed);
+}
+
 /// Checks that `CAREFREE_GUARD` is a size or not set.
 ///
 /// # Errors

@@ -15,7 +15,8 @@ use std::fmt;
 ///
 /// The lowest quarter, but at most 1 MiB, is the guard: an access there ends the program with a
 /// message instead of overwriting the neighbour. `CAREFREE_GUARD` in the environment (bytes, or a
-/// number with `K`, `M` or `G`) makes guards larger: see [`guard`](Self::guard).
+/// number with `K`, `M` or `G`) makes guards larger: see [`guard`](Self::guard). For a process with many large
+/// stacks, [`limit_guards`](super::setting::limit_guards) makes them smaller.
 ///
 /// ```
 /// use carefree_context::stack::StackSize;
@@ -38,9 +39,6 @@ const MIN_EXPONENT: u8 = 14;
 /// Two to this power is the largest class: 64 TiB, half of a process's address space on x86-64 and
 /// aarch64.
 const MAX_EXPONENT: u8 = 46;
-/// The largest guard unless `CAREFREE_GUARD` asks for more: as large as the gap that Linux keeps
-/// below a process's first stack.
-const MAX_GUARD: usize = 1 << 20;
 
 impl StackSize {
     /// The smallest class: 16 KiB. On a machine with pages larger than 4 KiB, a stack requested
@@ -120,7 +118,8 @@ impl StackSize {
     /// ones a guard shares it with the top page of the neighbour below.) Moving neighbours apart would
     /// cost memory: each fiber has its part of a page table, 512 bytes for
     /// 256 KiB. With guards of 1 MiB below stacks of 192 KiB that would be 4 KiB, which doubles a
-    /// fiber's memory.
+    /// fiber's memory. But the kernel takes time to mark each page: for a guard of 1 MiB, longer than for all
+    /// else that a cold stack costs.
     ///
     /// Zero for a size below four pages, of which no stack is made: see [`MIN`](Self::MIN).
     pub fn guard(self) -> usize {
@@ -128,10 +127,14 @@ impl StackSize {
     }
 
     fn guard_of(self, page: usize, asked: usize) -> usize {
+        self.guard_within(page, setting::largest_guard(self.bytes()), asked)
+    }
+
+    fn guard_within(self, page: usize, largest: usize, asked: usize) -> usize {
         if !self.is_possible(page) {
             return 0;
         }
-        let own = (self.bytes() / 4).clamp(page, MAX_GUARD.max(page));
+        let own = (self.bytes() / 4).clamp(page, largest.max(page));
         own.max(asked.next_multiple_of(page).min(self.bytes() / 2))
     }
 
@@ -225,7 +228,7 @@ mod tests {
             (192 << 10, 256 << 10),
             (2 << 20, 4 << 20),
             (16 << 30, 32 << 30),
-            ((64 << 40) - MAX_GUARD, 64 << 40),
+            ((64 << 40) - (1 << 20), 64 << 40),
         ] {
             let size = StackSize::on_pages(4096, asked, 0).unwrap();
             assert_eq!(size.bytes(), got, "asked for {asked}");
@@ -249,6 +252,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn guards_are_no_larger_than_the_limit_unless_more_is_asked_for() {
+        let size = StackSize::on_pages(4096, 8 << 20, 0).unwrap();
+        assert_eq!(size.guard_within(4096, 1 << 20, 0), 1 << 20);
+        assert_eq!(size.guard_within(4096, 64 << 10, 0), 64 << 10);
+        assert_eq!(size.guard_within(4096, 64 << 10, 1 << 20), 1 << 20);
+        assert_eq!(StackSize::MIN.guard_within(4096, 64 << 10, 0), 4096);
+        // A page at least.
+        assert_eq!(StackSize::DEFAULT.guard_within(16 << 10, 4096, 0), 16 << 10);
     }
 
     #[test]

@@ -13,8 +13,13 @@ use std::ptr;
 pub(super) const PAGE_TABLE_SPAN: usize = 2 << 20;
 /// The smallest slab: fills one page table.
 const SMALLEST: usize = PAGE_TABLE_SPAN;
-/// The largest slab. A million stacks of the default size take 250 of these.
+/// The largest slab of stacks that are not large. A million of the default size take 250 of these.
 const LARGEST: usize = 1 << 30;
+/// The largest slab. Of stacks of 8 MiB, which C programs' threads have, LARGEST would hold only a few, and each
+/// reservation takes five system calls.
+const LARGEST_OF_ALL: usize = 16 << 30;
+/// Slots that a slab may have, where it is larger than LARGEST.
+const SLOTS: usize = 1024;
 
 /// The end of a list of slots.
 pub(super) const NIL: u32 = u32::MAX;
@@ -47,7 +52,8 @@ impl Slab {
     ///
     /// If a limit refuses that size, a smaller slab is tried, down to a single slot.
     pub(super) fn reserve(size: StackSize, reserved: usize) -> Result<Slab, Errno> {
-        let mut bytes = reserved.clamp(SMALLEST, LARGEST).max(size.bytes());
+        let largest = size.bytes().saturating_mul(SLOTS).clamp(LARGEST, LARGEST_OF_ALL);
+        let mut bytes = reserved.clamp(SMALLEST, largest).max(size.bytes());
         // After a limit was met, `reserved` need not be a power of two.
         bytes &= !(size.bytes() - 1);
         loop {

@@ -34,7 +34,7 @@ struct Asked {
     usual_policy: bool,
     /// Bytes of stack; `None` for the default.
     stack: Option<usize>,
-    /// Bytes of its guard, which it is told.
+    /// Bytes of its guard, at least.
     guard: usize,
     /// The signals that it blocks; `None` for those that the caller does.
     mask: Option<u64>,
@@ -187,7 +187,7 @@ unsafe fn create_hosted(
         unsafe { thread.write(created.pthread() as pthread_t) };
     };
     // SAFETY: `run` and `end` are for records, and this one is for the new thread alone.
-    match unsafe { hosted::create(stack, record, &LIFE, tell) } {
+    match unsafe { hosted::create(stack, asked.guard, record, &LIFE, tell) } {
         Ok(()) => Some(0),
         Err(_) => {
             ALIVE.fetch_sub(1, Ordering::SeqCst);

@@ -7,8 +7,22 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static pthread_barrier_t told;
+
+// Whether at least so many bytes below the caller's stack cannot be accessed.
+static const char *guarded(size_t bytes) {
+    // Not to be accessed: the kernel is asked for each page.
+    const char *page = (const char *)((size_t)&bytes & -4096);
+    size_t none = 0;
+    while (!none || none < bytes) {
+        page -= 4096;
+        if (access(page, F_OK) && errno == EFAULT) none += 4096;
+        else if (none) return "no";
+    }
+    return "yes";
+}
 
 static void *tells(void *name) {
     pthread_attr_t attributes;
@@ -23,8 +37,8 @@ static void *tells(void *name) {
     assert(!pthread_attr_getaffinity_np(&attributes, sizeof processors, &processors));
     assert(!pthread_getaffinity_np(pthread_self(), sizeof own, &own));
     assert(!pthread_sigmask(SIG_BLOCK, NULL, &mask));
-    printf("%s: stack %zu, guard %zu, %s, its processors: %s, blocks%s%s\n", (char *)name, stack, guard,
-           detached == PTHREAD_CREATE_DETACHED ? "detached" : "joinable",
+    printf("%s: stack %zu, guard %zu (%s), %s, its processors: %s, blocks%s%s\n", (char *)name, stack, guard,
+           guarded(guard), detached == PTHREAD_CREATE_DETACHED ? "detached" : "joinable",
            CPU_EQUAL(&own, &processors) ? "yes" : "no", sigismember(&mask, SIGUSR1) ? " 1" : "",
            sigismember(&mask, SIGUSR2) ? " 2" : "");
     assert(!pthread_attr_destroy(&attributes));
@@ -54,6 +68,9 @@ int main(void) {
     assert(!pthread_attr_init(&attributes));
     assert(!pthread_attr_setguardsize(&attributes, 65000));
     create(&attributes, "guard");
+    assert(!pthread_attr_setguardsize(&attributes, 1 << 20));
+    create(&attributes, "large guard");
+    assert(!pthread_attr_setguardsize(&attributes, 65000));
     assert(!pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED));
     create(&attributes, "detached");
 #ifdef PTHREAD_ATTR_NO_SIGMASK_NP

@@ -40,6 +40,11 @@ pub(crate) fn default() -> StackSize {
     }
 }
 
+/// The size above the default.
+pub(crate) fn above_default() -> StackSize {
+    StackSize::of_class((default().class() + 1).min(StackSize::CLASSES - 1))
+}
+
 #[cold]
 fn find_out() -> StackSize {
     let size = asked().ok().flatten().unwrap_or_else(|| {

@@ -18,7 +18,7 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use carefree_context::stack::StackSizeError;
+use carefree_context::stack::{StackSizeError, setting};
 use carefree_context::{arch, tls};
 
 use crate::carrier::carrier;
@@ -33,13 +33,21 @@ use crate::process::runtime;
 use crate::process::shortage;
 use crate::protocol::reason::Reason;
 
-/// Makes stacks of `bytes` the default. To be called before the first fiber; a size that the environment
-/// asks for stays.
+/// The largest guard, in bytes, below the stacks of threads that ask for no larger one. libc's have a page. For a
+/// guard of 1 MiB, as large stacks have elsewhere, the kernel takes longer than for all else that a new stack
+/// costs it (`cargo run --release -p carefree-context --example cold_stacks`).
+pub(super) const GUARD: usize = 64 << 10;
+
+/// Makes stacks of `bytes` the default, with small guards. To be called before the first fiber; sizes that the
+/// environment asks for stay.
 ///
 /// # Errors
 /// When no stack has as many bytes.
 pub fn set_default_stack(bytes: usize) -> Result<(), StackSizeError> {
-    size::set_default(bytes)
+    let set = size::set_default(bytes);
+    // Larger ones keep theirs.
+    setting::limit_guards(size::default().bytes(), GUARD);
+    set
 }
 
 /// Has the handling of faults left to the program. To be called before [`adopt`].

@@ -13,12 +13,14 @@ use crate::fiber::current::without_parking;
 use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind, PINNED};
 use crate::fiber::size;
+use crate::hosted::adopt::GUARD;
 use crate::hosted::thread::{HostedThread, Life, Record};
 use crate::process::runtime;
 use crate::protocol::generation;
 
-/// Creates a hosted thread with `bytes` of stack, or the default. `tell` is called with it before it runs,
-/// and must not wait. The caller has the right to join it, or to [give it up](HostedThread::give_up).
+/// Creates a hosted thread with `bytes` of stack, or the default, and a guard of `guard` bytes at least, if
+/// any stack has. `tell` is called with it before it runs, and must not wait. The caller has the right to join
+/// it, or to [give it up](HostedThread::give_up).
 ///
 /// # Errors
 /// When there is no memory for its stack.
@@ -27,12 +29,14 @@ use crate::protocol::generation;
 /// `life`'s functions may be called with `host`, on another kernel thread.
 pub unsafe fn create<H: 'static>(
     bytes: Option<usize>,
+    guard: usize,
     host: H,
     life: &'static Life<H>,
     tell: impl FnOnce(HostedThread),
 ) -> io::Result<()> {
     const { assert!(size_of::<Record<H>>() <= CLOSURE_MAX && align_of::<H>() <= 16) };
-    let size = bytes.map_or_else(|| Ok(size::default()), size::of).map_err(io::Error::from)?;
+    let asked = bytes.map_or_else(|| Ok(size::default()), size::of).map_err(io::Error::from)?;
+    let size = if guard > GUARD { asked.max(size::above_default()) } else { asked };
     let here = carrier::here();
     let _quiet = quiet();
     let fiber = match here {
