@@ -281,6 +281,32 @@ fn threads_wait_for_each_other() {
     compare_c("locks.c");
 }
 
+/// Robust mutexes, those that inherit priorities among them.
+#[test]
+fn mutexes_of_threads_that_ended_say_so() {
+    compare_c("robust.c");
+}
+
+/// If the lock is of the kind that prefers writers.
+#[test]
+fn a_writer_that_waits_turns_readers_away() {
+    compare_c("writers.c");
+}
+
+/// `pthread_once`, compiled without tables for unwinding.
+#[test]
+fn a_function_that_a_cancelled_thread_has_left_is_called_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-o"]);
+    let Ok(compiled) = compiler.args([&program, &source("once.c")]).status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    compare(&[program.as_os_str()]);
+}
+
 #[test]
 fn threads_of_python() {
     compare_script("python3", "threads.py");

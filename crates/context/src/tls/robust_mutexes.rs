@@ -50,11 +50,9 @@ pub(super) unsafe fn release(head: *mut u8, owner: u32) {
         }
         // SAFETY: libc has linked the entry, so it belongs to a mutex that was not destroyed.
         let next = unsafe { address.cast::<*mut c_void>().read() };
-        if !inherits {
-            let word = address.cast::<u8>().wrapping_offset(offset).cast();
-            // SAFETY: the mutex of this entry has its word there, which is only accessed atomically.
-            mark_dead(unsafe { AtomicU32::from_ptr(word) }, owner & OWNER);
-        }
+        let word = address.cast::<u8>().wrapping_offset(offset).cast();
+        // SAFETY: the mutex of this entry has its word there, which is only accessed atomically.
+        mark_dead(unsafe { AtomicU32::from_ptr(word) }, owner & OWNER, inherits);
         entry = next;
     }
     // As on a new thread: empty, with the link back right before the head.
@@ -65,11 +63,12 @@ pub(super) unsafe fn release(head: *mut u8, owner: u32) {
     }
 }
 
-fn mark_dead(word: &AtomicU32, owner: u32) {
+fn mark_dead(word: &AtomicU32, owner: u32, inherits: bool) {
     let marked = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |value| {
         (value & OWNER == owner).then_some(value & WAITERS | OWNER_DIED)
     });
-    if marked.is_ok_and(|value| value & WAITERS != 0) {
+    // Nobody waits in the kernel for a mutex with priority inheritance: it knows no thread that owns it.
+    if !inherits && marked.is_ok_and(|value| value & WAITERS != 0) {
         // Not FUTEX_PRIVATE_FLAG: waiters for robust mutexes always use shared futexes.
         // SAFETY: wakes one waiter; the kernel does not access the word.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };

@@ -99,6 +99,8 @@ pub(crate) struct Kinds {
     /// The condition's times are of the monotonic clock.
     pub(crate) condition_monotonic: Known,
     pub(crate) lock_shared: Known,
+    /// A writer that waits for the lock turns readers away.
+    pub(crate) lock_prefers_writers: Known,
     pub(crate) semaphore_shared: Known,
 }
 
@@ -147,6 +149,19 @@ macro_rules! condition_bit {
     };
 }
 
+macro_rules! lock_bit {
+    ($set:expr) => {
+        bit!(
+            libc::pthread_rwlock_t,
+            pthread_rwlock_init,
+            libc::pthread_rwlockattr_t,
+            pthread_rwlockattr_init,
+            pthread_rwlockattr_destroy,
+            $set
+        )
+    };
+}
+
 /// The kinds, with this libc's bits.
 pub(crate) fn kinds() -> &'static Kinds {
     const SHARED: c_int = libc::PTHREAD_PROCESS_SHARED;
@@ -167,19 +182,26 @@ pub(crate) fn kinds() -> &'static Kinds {
         condition_monotonic: Known::new(|| {
             condition_bit!(|a| libc::pthread_condattr_setclock(a, libc::CLOCK_MONOTONIC))
         }),
-        lock_shared: Known::new(|| {
-            bit!(
-                libc::pthread_rwlock_t,
-                pthread_rwlock_init,
-                libc::pthread_rwlockattr_t,
-                pthread_rwlockattr_init,
-                pthread_rwlockattr_destroy,
-                |a| libc::pthread_rwlockattr_setpshared(a, SHARED)
-            )
-        }),
+        lock_shared: Known::new(|| lock_bit!(|a| libc::pthread_rwlockattr_setpshared(a, SHARED))),
+        lock_prefers_writers: Known::new(lock_prefers_writers),
         semaphore_shared: Known::new(semaphore_shared),
     };
     &KINDS
+}
+
+#[cfg(target_env = "gnu")]
+fn lock_prefers_writers() -> Bit {
+    const PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP: c_int = 2;
+    lock_bit!(|a| libc::pthread_rwlockattr_setkind_np(
+        a,
+        PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP
+    ))
+}
+
+/// musl's locks are of one kind.
+#[cfg(not(target_env = "gnu"))]
+fn lock_prefers_writers() -> Bit {
+    Bit { word: 0, mask: 0 }
 }
 
 fn semaphore_shared() -> Bit {

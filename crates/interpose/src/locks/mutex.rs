@@ -3,11 +3,14 @@
 //! A fiber locks a mutex under its own thread number, so recursive, error-checking and robust mutexes behave as
 //! on threads. (Fibers that share their carrier's thread-local storage share its number, and a recursive mutex
 //! cannot tell them apart.) A mutex with priority inheritance works among fibers and among threads; but a
-//! thread that waits for one that a fiber holds waits for ever, because the kernel knows no thread of the
-//! fiber's number.
+//! thread that waits for one that a fiber holds waits for ever, and libc ends the process if that mutex is robust
+//! as well, because the kernel knows no thread of the fiber's number.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use carefree_context::tls;
+use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 use carefree_runtime::Reason;
 
@@ -23,6 +26,13 @@ interpose! { lean
     /// `pthread_mutex_lock(3)`.
     safe fn pthread_mutex_lock(mutex: User<Mutex>) -> c_int, linked "__pthread_mutex_lock" {
         lock(mutex, || Ok(NEVER))
+    }
+}
+
+interpose! { lean
+    /// `pthread_mutex_trylock(3)`.
+    safe fn pthread_mutex_trylock(mutex: User<Mutex>) -> c_int, linked "__pthread_mutex_trylock" {
+        try_lock(mutex)
     }
 }
 
@@ -58,8 +68,7 @@ interpose! { lean anywhere
 
 /// Locks a mutex for the calling fiber. `deadline` is computed only if the fiber must wait.
 pub(crate) fn lock(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
-    // SAFETY: a mutex that the program has given and libc has set up.
-    let result = unsafe { libc::pthread_mutex_trylock(mutex.pointer()) };
+    let result = try_lock(mutex);
     if result != libc::EBUSY {
         return result;
     }
@@ -99,10 +108,51 @@ fn wait(mutex: User<Mutex>, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_
             false => Unseen::While(unseen_unlock::gives_back),
         },
     };
-    let taken = wait.until(|| {
-        // SAFETY: a mutex that the program has given and libc has set up; its caller waits here.
-        Some(unsafe { libc::pthread_mutex_trylock(mutex.pointer()) })
-            .filter(|result| *result != libc::EBUSY)
-    });
+    let taken = wait.until(|| Some(try_lock(mutex)).filter(|result| *result != libc::EBUSY));
     taken.unwrap_or(libc::ETIMEDOUT)
+}
+
+/// Locks a mutex for the calling fiber if it is free.
+#[inline(always)]
+fn try_lock(mutex: User<Mutex>) -> c_int {
+    let result = pthread_mutex_trylock::original(mutex);
+    if result == libc::EOWNERDEAD || result == libc::ENOTRECOVERABLE {
+        own(mutex, result);
+    }
+    result
+}
+
+/// Makes the calling fiber the owner of a mutex whose owner has ended, where the kernel has made its carrier that;
+/// or gives up one that cannot be recovered.
+///
+/// libc leaves both to the kernel if the mutex inherits priorities as well. (No thread waits in the kernel when it
+/// is taken so: it would have been given the mutex.) And its trying function leaves any that cannot be recovered
+/// locked.
+#[cold]
+#[inline(never)]
+fn own(mutex: User<Mutex>, result: c_int) {
+    const OWNER: u32 = 0x3fff_ffff;
+    const WAITERS: u32 = 0x8000_0000;
+    let inherits = kinds().mutex_inherits.is_set(mutex, false);
+    let Some(layout) = tls::known() else { return };
+    // SAFETY: takes nothing.
+    let Ok(carrier) = (unsafe { kernel::call(libc::SYS_gettid, [0; 6]) }) else { return };
+    // SAFETY: the calling fiber's own.
+    let fiber = unsafe { layout.id_of(libc::pthread_self() as *mut u8) };
+    // SAFETY: a mutex that the program has given and libc has set up. It begins with the word that the kernel and
+    // libc access by atomic instructions.
+    let word = unsafe { AtomicU32::from_ptr(mutex.pointer().cast()) };
+    let before = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |value| match result {
+        libc::EOWNERDEAD if inherits && value & OWNER == carrier as u32 => {
+            Some(value & !OWNER | fiber)
+        }
+        libc::ENOTRECOVERABLE if value & OWNER == fiber => Some(0),
+        _ => None,
+    });
+    if result == libc::ENOTRECOVERABLE && before.is_ok_and(|value| value & WAITERS != 0) {
+        // Robust mutexes are waited for as if they were shared.
+        let arguments = [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0];
+        // SAFETY: wakes one waiter; the kernel does not access the word.
+        let _ = unsafe { kernel::call(libc::SYS_futex, arguments) };
+    }
 }

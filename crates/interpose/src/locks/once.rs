@@ -31,7 +31,8 @@ interpose! { lean anywhere
         // SAFETY: the program has given a control, which stays at least until this returns. All accesses to one
         // are atomic, libc's too.
         let state = unsafe { AtomicI32::from_ptr(control) };
-        let gate = &RUNNING[(control as usize / size_of::<i32>()) % GATES];
+        let place = (control as usize / size_of::<i32>()) % GATES;
+        let gate = &RUNNING[place];
         let address = control as usize;
         loop {
             if state.load(Ordering::Acquire) == DONE {
@@ -39,7 +40,8 @@ interpose! { lean anywhere
             }
             match gate.compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    let _open = Open(gate, address);
+                    RUNNERS[place].store(own(), Ordering::Relaxed);
+                    let _open = Open(place);
                     // SAFETY: control and routine are handed on as the program has given them.
                     return unsafe { original(control, routine) };
                 }
@@ -56,14 +58,34 @@ interpose! { lean anywhere
     }
 }
 
+/// The `pthread_t` of who holds a gate.
+static RUNNERS: [AtomicUsize; GATES] = [const { AtomicUsize::new(0) }; GATES];
+
+/// Opens the gates of the calling fiber, which ends by `pthread_exit` or because it was cancelled. It has left the
+/// functions of `pthread_once` without unwinding, if their code has no tables for that.
+pub fn leave_all() {
+    let own = own();
+    for (place, runner) in RUNNERS.iter().enumerate() {
+        if runner.load(Ordering::Relaxed) == own {
+            drop(Open(place));
+        }
+    }
+}
+
+fn own() -> usize {
+    // SAFETY: takes nothing.
+    unsafe { libc::pthread_self() as usize }
+}
+
 /// Opens a gate when the function has returned, or an exception has left it.
-struct Open(&'static AtomicUsize, usize);
+struct Open(usize);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.store(0, Ordering::SeqCst);
+        RUNNERS[self.0].store(0, Ordering::Relaxed);
+        let address = RUNNING[self.0].swap(0, Ordering::SeqCst);
         // `unpark` always takes the bucket's lock, so this needs no fence.
-        lot::unpark(self.1, usize::MAX);
+        lot::unpark(address, usize::MAX);
     }
 }
 
@@ -74,7 +96,7 @@ impl Drop for Open {
 static MIND_FORKS: extern "C" fn() = {
     extern "C" fn mind_forks() {
         unsafe extern "C" fn open_all() {
-            RUNNING.iter().for_each(|gate| gate.store(0, Ordering::Relaxed));
+            RUNNING.iter().chain(&RUNNERS).for_each(|word| word.store(0, Ordering::Relaxed));
         }
         // SAFETY: the handler touches nothing but the gates.
         unsafe { libc::pthread_atfork(None, None, Some(open_all)) };

@@ -2,8 +2,12 @@
 //!
 //! Readers and writers wait under different tags. An unlock wakes all readers, which can go on together, and
 //! one writer, whose unlock wakes the next.
+//!
+//! A writer that waits in libc turns readers away, if the lock is of the kind that prefers writers; one that waits
+//! here is counted for that ([`is_wanted`]).
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
@@ -16,13 +20,11 @@ use crate::time::deadline::{Clock, absolute_of};
 
 type Lock = libc::pthread_rwlock_t;
 type Time<'u> = User<'u, libc::timespec>;
-type Try = unsafe extern "C" fn(*mut Lock) -> c_int;
 
 const READER: u32 = 1;
 const WRITER: u32 = 2;
 
 unsafe extern "C" {
-    fn pthread_rwlock_tryrdlock(lock: *mut Lock) -> c_int;
     fn pthread_rwlock_trywrlock(lock: *mut Lock) -> c_int;
 }
 
@@ -30,6 +32,15 @@ interpose! { lean
     /// `pthread_rwlock_rdlock(3)`.
     safe fn pthread_rwlock_rdlock(lock: User<Lock>) -> c_int, linked "__pthread_rwlock_rdlock" {
         take(lock, READER, || Ok(NEVER))
+    }
+}
+
+interpose! { lean
+    /// `pthread_rwlock_tryrdlock(3)`.
+    safe fn pthread_rwlock_tryrdlock(lock: User<Lock>) -> c_int,
+        linked "___pthread_rwlock_tryrdlock"
+    {
+        attempt(lock, READER)
     }
 }
 
@@ -133,14 +144,34 @@ fn is_writer(lock: User<Lock>) -> bool {
     }
 }
 
+/// How many fibers wait for a lock as writers, by its address: locks may share a place.
+static WRITERS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+
+fn writers(lock: User<Lock>) -> &'static AtomicU32 {
+    // A lock has 56 bytes.
+    &WRITERS[(lock.address() / 64) % WRITERS.len()]
+}
+
+/// Whether a reader has to leave the lock to a fiber that waits for it as a writer. (It may be a writer of another
+/// lock at the same place: readers look again.)
+#[inline(always)]
+fn is_wanted(lock: User<Lock>) -> bool {
+    writers(lock).load(Ordering::Relaxed) != 0 && kinds().lock_prefers_writers.is_set(lock, false)
+}
+
+/// Locks it for the calling fiber, or says that it is busy.
+fn attempt(lock: User<Lock>, tag: u32) -> c_int {
+    match tag {
+        READER if is_wanted(lock) => libc::EBUSY,
+        READER => pthread_rwlock_tryrdlock::original(lock),
+        // SAFETY: a lock that the program has given and libc has set up.
+        _ => unsafe { pthread_rwlock_trywrlock(lock.pointer()) },
+    }
+}
+
 /// Locks it for the calling fiber.
 fn take(lock: User<Lock>, tag: u32, deadline: impl FnOnce() -> Result<u64, c_int>) -> c_int {
-    let attempt: Try = match tag {
-        READER => pthread_rwlock_tryrdlock,
-        _ => pthread_rwlock_trywrlock,
-    };
-    // SAFETY: a lock that the program has given and libc has set up.
-    let result = unsafe { attempt(lock.pointer()) };
+    let result = attempt(lock, tag);
     if result != libc::EBUSY {
         return result;
     }
@@ -152,11 +183,16 @@ fn take(lock: User<Lock>, tag: u32, deadline: impl FnOnce() -> Result<u64, c_int
         Err(errno) => return errno,
     };
     let shared = kinds().lock_shared.is_set(lock, true);
-    let unseen = Unseen::if_shared(shared);
+    let wanted = tag == READER && kinds().lock_prefers_writers.is_set(lock, false);
+    let unseen = Unseen::if_shared(shared || wanted);
     let key = lock.address();
     let wait = Wait { key, tag, reason: Reason::ReadWriteLock, deadline, unseen };
-    // SAFETY: a lock that the program has given and libc has set up.
-    let taken =
-        wait.until(|| Some(unsafe { attempt(lock.pointer()) }).filter(|r| *r != libc::EBUSY));
+    if tag == WRITER {
+        writers(lock).fetch_add(1, Ordering::Relaxed);
+    }
+    let taken = wait.until(|| Some(attempt(lock, tag)).filter(|r| *r != libc::EBUSY));
+    if tag == WRITER {
+        writers(lock).fetch_sub(1, Ordering::Relaxed);
+    }
     taken.unwrap_or(libc::ETIMEDOUT)
 }

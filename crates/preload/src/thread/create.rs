@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use carefree_interpose::locks::once;
 use carefree_runtime::hosted::{self, HostedThread, Life};
 use carefree_runtime::standard::StartRoutine;
 use libc::{pthread_attr_t, pthread_t};
@@ -209,6 +210,8 @@ unsafe fn run(record: &Record) {
     if exited == 0 {
         let value = if c11 { value as c_int as isize as *mut c_void } else { value };
         record.value.store(value, Ordering::Relaxed);
+    } else {
+        once::leave_all();
     }
 }
 
