@@ -12,10 +12,13 @@
 //! threads of programs that know no fibers). Where a
 //! lower floor needs what a higher one does, it is handed a function (`carrier::census::set_look`,
 //! `fiber::furnish::Refused`); crates that report are called by [`inspect::Hooks`].
+//!
+//! Beside them stand two worlds in which the real code is run for its proof: `model` (loom's) and
+//! `simulation` (a machine of many cores).
 
 #![warn(missing_docs)]
 #![cfg_attr(
-    loom,
+    any(loom, simulated),
     allow(dead_code, unreachable_pub, reason = "the models use a part of each module")
 )]
 
@@ -45,6 +48,8 @@ pub mod hosted;
 mod crowds;
 #[cfg(loom)]
 mod model;
+#[cfg(simulated)]
+mod simulation;
 
 #[cfg(not(loom))]
 #[expect(deprecated, reason = "std::thread has them, and says the same of them")]

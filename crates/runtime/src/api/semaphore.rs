@@ -1,11 +1,11 @@
 //! A semaphore: a number of permits, to take, wait for and give back.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::carrier::policy::UNPARKED;
 use crate::protocol::episode::Outcome;
 use crate::protocol::reason::Reason;
+use crate::protocol::sync::{AtomicUsize, Ordering};
 use crate::wait::cancel::Interrupted;
 use crate::wait::limits;
 use crate::wait::lot;

@@ -1,6 +1,6 @@
 //! Calls for the stacks that carriers keep for their next fibers: see `process::shortage`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::protocol::sync::{AtomicU64, Ordering};
 
 /// How often stacks have been called in.
 static CALLS: AtomicU64 = AtomicU64::new(0);

@@ -10,7 +10,6 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::ptr;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use carefree_context::arch::ThreadContext;
 use carefree_ground::lock::Lock;
@@ -38,6 +37,9 @@ use crate::protocol::injector::Injector;
 use crate::protocol::reason::Reason;
 use crate::protocol::set::Set;
 use crate::protocol::sleepers::Sleepers;
+use crate::protocol::sync::{
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, clock,
+};
 
 /// What is to be done with a fiber that has left its stack.
 #[derive(Clone, Copy)]
@@ -310,7 +312,7 @@ pub(crate) fn recycle(fiber: FiberRef) {
 impl Carrier {
     /// A carrier without a thread, to [join](Self::join_runtime) a runtime.
     pub(crate) fn new(index: usize, own_tls: bool, time: Option<VirtualTime>) -> Self {
-        let now = time.as_ref().map_or_else(carefree_reactor::clock::now, |time| time.clock.now());
+        let now = time.as_ref().map_or_else(clock::now, |time| time.clock.now());
         // Xorshift needs a state other than 0, and similar seeds should draw different numbers.
         let seed = time.as_ref().map_or(index as u64, |time| time.seed);
         let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

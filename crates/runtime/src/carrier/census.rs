@@ -2,8 +2,9 @@
 //! thread wakes now and then (a *look*: see `process::deadlock`).
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use crate::protocol::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Time between two looks of a thread.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use carefree_reactor::clock as machine;
 pub use carefree_reactor::clock::{NEVER, add, between, nanos};
 
 use crate::carrier::carrier;
+use crate::protocol::sync::clock as machine;
 
 /// The time now, for the caller: nanoseconds on its runtime's clock if it is a fiber of one with
 /// virtual time, else on `CLOCK_MONOTONIC`.

@@ -22,7 +22,6 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use carefree_context::arch;
 
@@ -30,6 +29,7 @@ use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place};
 use crate::fiber::header::FiberRef;
 use crate::protocol::parcel::{Answer, ROOM};
 use crate::protocol::ring::Buffer;
+use crate::protocol::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// How often the ring can double.
 const LEVELS: usize = 24;

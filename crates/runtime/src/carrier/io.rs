@@ -7,19 +7,24 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem;
+#[cfg(not(simulated))]
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use carefree_ground::mapped::Mapped;
-use carefree_reactor::clock;
-use carefree_reactor::{Completions, Driver, Idle, Op, Shared, Unsupported, choice};
+#[cfg(simulated)]
+use std::boxed::Box as Shared;
+
+use carefree_reactor::{Completions, Driver, Op, Unsupported};
+#[cfg(not(simulated))]
+use carefree_reactor::{Shared, choice};
 
 use crate::carrier::errand::ErrandRef;
 use crate::fiber::current::without_parking;
 use crate::fiber::virtual_time::VirtualTime;
 use crate::protocol::bias::Bias;
 use crate::protocol::injector::Injector;
+use crate::protocol::sync::{AtomicUsize, Idle, Ordering, clock};
 
 /// A carrier's driver and what goes with it.
 pub(crate) struct Io {
@@ -111,6 +116,14 @@ impl Io {
         }
     }
 
+    /// A machine that is simulated has no kernel to ask.
+    #[cfg(simulated)]
+    fn make(&self) -> Result<(), Unsupported> {
+        self.refused_until.set(clock::after(PAUSE));
+        Err(Unsupported)
+    }
+
+    #[cfg(not(simulated))]
     #[cold]
     fn make(&self) -> Result<(), Unsupported> {
         if clock::now() < self.refused_until.get() {

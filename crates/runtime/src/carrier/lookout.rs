@@ -2,9 +2,10 @@
 //! first that wakes up wakes what watches.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use carefree_reactor::Idle;
+
+use crate::protocol::sync::{AtomicBool, AtomicPtr, Ordering};
 
 /// Where a thread that watches carriers sleeps.
 #[derive(Debug)]

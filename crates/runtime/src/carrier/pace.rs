@@ -9,11 +9,9 @@
 //! never has many for long: each time the queue is short in between.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use carefree_reactor::clock;
 
 use crate::carrier::policy::{BACKLOG, CROWD, CROWDED, MOVE, PACED_AFRESH, ROUND};
+use crate::protocol::sync::{AtomicU32, Ordering, clock};
 
 /// A carrier's pace. Its owner measures; others look.
 #[derive(Debug)]

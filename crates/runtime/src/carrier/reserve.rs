@@ -10,9 +10,9 @@
 //! operations that fibers began there, it hands on to the others. Its timers are looked after by all.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use crate::carrier::carrier::{CARRIER, Carrier};
+use crate::protocol::sync::Ordering;
 
 impl Carrier {
     /// Goes into reserve, if there are more carriers than wanted.

@@ -1,14 +1,11 @@
 //! What a carrier does in its own context: it fires timers, completes operations, takes fibers that other
 //! threads have submitted, steals, and sleeps.
 
-use std::hint;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use carefree_context::arch::ThreadContext;
 use carefree_context::{overflow, tls};
-use carefree_ground::kernel;
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::calls;
@@ -23,6 +20,7 @@ use crate::fiber::furnish;
 use crate::fiber::header::FiberRef;
 use crate::protocol::injector::Injector;
 use crate::protocol::parcel::Answer;
+use crate::protocol::sync::{Ordering, clock, give_way, pause};
 
 /// For how many waits whose deadlines have passed a carrier keeps memory.
 const DUE: usize = 1024;
@@ -33,6 +31,8 @@ const SPINS: u32 = 100;
 impl Carrier {
     /// The body of the carrier's thread.
     pub(crate) fn run(&self) {
+        #[cfg(simulated)]
+        crate::simulation::machine::enter(self.index);
         CARRIER.set(self);
         // SAFETY: the call has no preconditions.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Carrier {
     /// Dozes. Returns false if the carrier was woken before the end.
     fn doze(&self) -> bool {
         let runtime = self.runtime();
-        let until = carefree_reactor::clock::now().saturating_add(DOZE);
+        let until = clock::now().saturating_add(DOZE);
         let next = runtime.next_timer();
         // SAFETY: this is the carrier's own context.
         let lie = |deadline| unsafe { self.lie(Some(deadline)) };
@@ -235,7 +235,7 @@ impl Carrier {
         } else {
             lie(until);
         }
-        carefree_reactor::clock::now() >= until
+        clock::now() >= until
     }
 
     fn sleep(&self) {
@@ -285,19 +285,18 @@ impl Carrier {
     /// Asks `other` for fibers, and takes some if it does not answer.
     fn steal_from(&self, other: &Carrier) -> Option<FiberRef> {
         count(&self.stats.requests);
-        let begun = carefree_reactor::clock::now();
+        let begun = clock::now();
         let most = if other.pace.is_slow() { UNANSWERED_SLOW } else { UNANSWERED };
         let mut looks = 0;
         let patient = || {
             looks += 1;
             if looks < SPINS {
-                hint::spin_loop();
+                pause();
                 return true;
             }
-            // It may need this processor to answer. Not libc's call, which is another fiber's turn.
-            // SAFETY: takes nothing and touches nothing.
-            let _ = unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
-            carefree_reactor::clock::now() - begun < most
+            // It may need this processor to answer.
+            give_way();
+            clock::now() - begun < most
         };
         // SAFETY: this is the carrier's thread, and the other carrier is another.
         match unsafe { self.queue.ask(&other.queue, patient) } {
@@ -320,7 +319,7 @@ impl Carrier {
 
     /// Whether `other` has made no switch for long.
     fn suspects(&self, other: &Carrier) -> bool {
-        let (now, switches) = (carefree_reactor::clock::now(), other.switches());
+        let (now, switches) = (clock::now(), other.switches());
         let (suspect, seen, since) = self.suspect.get();
         if (suspect, seen) == (other.index, switches) {
             return now - since > UNANSWERED;
@@ -346,8 +345,7 @@ impl Carrier {
         if carriers.peek().is_none() {
             return;
         }
-        let now =
-            self.time.as_ref().map_or_else(carefree_reactor::clock::now, |time| time.clock.now());
+        let now = self.time.as_ref().map_or_else(clock::now, |time| time.clock.now());
         let mut due = self.with_local(|local| mem::take(&mut local.due));
         for carrier in carriers {
             carrier.shard.expire(now, &mut due, &runtime.timed);

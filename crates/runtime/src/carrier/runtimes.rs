@@ -1,10 +1,9 @@
 //! The list of this process's runtimes that have not ended.
 
-use std::sync::atomic::Ordering;
-
 use carefree_ground::lock::Lock;
 
 use crate::carrier::carrier::Shared;
+use crate::protocol::sync::Ordering;
 
 /// The address of the first runtime, or 0; each runtime has the address of the next. Nothing is
 /// allocated under the lock, for reports must come even where the program's allocator hangs.

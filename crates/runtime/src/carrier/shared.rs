@@ -1,7 +1,6 @@
 //! What a runtime does for its carriers together: queueing fibers from outside, timers, counts, its end.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 
@@ -23,7 +22,7 @@ use crate::protocol::generation;
 use crate::protocol::injector::Injector;
 use crate::protocol::set::{CARRIERS_MAX, Set};
 use crate::protocol::sleepers::Sleepers;
-use crate::protocol::sync::light;
+use crate::protocol::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, light};
 
 impl Shared {
     pub(crate) fn new(name: &str, carriers: usize, time: Option<VirtualTime>) -> Arc<Shared> {

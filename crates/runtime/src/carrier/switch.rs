@@ -7,8 +7,6 @@
 //! switches. What runs next on this carrier does what was noted and unlocks the queue, before
 //! anything else ([`Carrier::settle`]).
 
-use std::sync::atomic::Ordering;
-
 use carefree_context::arch::{self, ThreadContext};
 
 use crate::carrier::carrier::{Carrier, Next, assign, count, of};
@@ -17,6 +15,7 @@ use crate::fiber::current::{current_fiber, set_current, without_parking};
 use crate::fiber::furnish::Furnished;
 use crate::fiber::header::FiberRef;
 use crate::fiber::pin;
+use crate::protocol::sync::Ordering;
 
 /// Leaves the calling fiber's stack; returns when the fiber is run again, perhaps by another
 /// carrier.

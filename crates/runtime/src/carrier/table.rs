@@ -7,9 +7,10 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Index;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use carefree_ground::own::Own;
+
+use crate::protocol::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// A list that grows while others read it. What is in it stays there until the list is dropped.
 pub(crate) struct Table<C> {

@@ -1,12 +1,12 @@
 //! Glances at runtimes and their carriers.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use carefree_ground::mapped::Mapped;
 
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::runtimes;
+use crate::protocol::sync::Ordering;
 
 /// A runtime that has not ended.
 #[derive(Clone, Copy, Debug)]

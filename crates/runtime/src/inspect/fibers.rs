@@ -1,7 +1,6 @@
 //! Glances at fibers, and at threads that wait for them.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use carefree_context::stack::{self, StackInfo};
 
@@ -12,6 +11,7 @@ use crate::fiber::header::{ALIVE, FINISHED, FiberRef, Kind};
 use crate::fiber::registry;
 use crate::inspect::carriers::CarrierGlance;
 use crate::protocol::reason::Reason;
+use crate::protocol::sync::Ordering;
 
 /// A fiber, or a thread that waits as fibers do, by its header. The header may become that of another:
 /// [`is`](Self::is) tells, by the number.

@@ -29,7 +29,6 @@
 //! *Signal handlers* run on threads that wait, and may do one thing that ends a wait: `sem_post`. So where a
 //! fiber waits for a semaphore of C's and the program handles signals, there is a suspicion at most.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use carefree_ground::file;
@@ -46,6 +45,7 @@ use crate::fiber::registry;
 use crate::inspect::hooks;
 use crate::process::{monitor, rescuer};
 use crate::protocol::reason::Reason;
+use crate::protocol::sync::{AtomicBool, Ordering};
 use crate::wait::cancel::shield;
 use crate::wait::offload;
 use crate::wait::park;

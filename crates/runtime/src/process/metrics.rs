@@ -1,11 +1,10 @@
 //! Counts of what the carriers have done.
 
-use std::sync::atomic::Ordering;
-
 use crate::carrier::carrier::Shared;
 use crate::carrier::runtimes;
 use crate::inspect::hooks;
 use crate::protocol::reason::Reason;
+use crate::protocol::sync::Ordering;
 
 /// What the runtimes of this process have done since their start. Counts may be some microseconds
 /// old.

@@ -29,7 +29,6 @@
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write as _};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -44,6 +43,7 @@ use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, OFTEN, RA
 use crate::carrier::runtimes;
 use crate::fiber::names::KernelName;
 use crate::process::rescuer;
+use crate::protocol::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Its thread runs.
@@ -69,7 +69,8 @@ const RUNTIMES: usize = 64;
 
 /// A runtime's carriers have been started. Where no thread can be had, there is no monitor.
 pub(crate) fn start() {
-    if STARTED.swap(true, Ordering::SeqCst) {
+    // (A machine that is simulated has no core for it.)
+    if cfg!(simulated) || STARTED.swap(true, Ordering::SeqCst) {
         return;
     }
     // SAFETY: null, or the bed of a start that failed, which is never freed.

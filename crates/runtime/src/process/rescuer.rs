@@ -7,7 +7,6 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use carefree_ground::own::Own;
 use carefree_reactor::Idle;
@@ -16,6 +15,7 @@ use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, set_name};
 use crate::carrier::runtimes;
 use crate::fiber::names;
+use crate::protocol::sync::{AtomicBool, AtomicPtr, Ordering};
 
 /// Where the thread sleeps, if there is one; never freed.
 static BED: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());

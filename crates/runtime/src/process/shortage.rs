@@ -13,7 +13,6 @@
 
 use std::io;
 use std::ptr;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use carefree_context::stack::{Stack, StackPool, StackSize};
@@ -27,6 +26,7 @@ use crate::fiber::current;
 use crate::fiber::furnish;
 use crate::fiber::header::{FINISHED, Kind, PINNED};
 use crate::fiber::registry;
+use crate::protocol::sync::Ordering;
 
 /// How long to wait for carriers that have nothing else to do. (The caller may be a carrier itself, whose
 /// fibers wait meanwhile.)

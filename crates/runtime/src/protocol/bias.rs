@@ -42,7 +42,9 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::protocol::sync::{AtomicBool, AtomicPtr, Ordering, const_fn, heavy, light};
+use crate::protocol::sync::{
+    AtomicBool, AtomicPtr, Ordering, const_fn, give_way, heavy, light, pause,
+};
 
 /// The lock, with letters of type `L`.
 #[derive(Debug)]
@@ -103,7 +105,8 @@ impl<L> Bias<L> {
             if other == thief() {
                 self.owner.store(false, Ordering::Release);
                 while self.other.load(Ordering::Acquire) == thief() {
-                    relax();
+                    // The thief may have lost its processor inside, and needs this one to leave.
+                    give_way();
                 }
                 self.owner.store(true, Ordering::Relaxed);
                 light();
@@ -150,24 +153,11 @@ impl<L> Bias<L> {
             if tries == PATIENCE {
                 break false;
             }
-            std::hint::spin_loop();
+            pause();
         };
         let result = entered.then(critical);
         self.other.store(free(), Ordering::Release);
         result
-    }
-}
-
-fn relax() {
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(not(loom))]
-    {
-        // The thief may have lost its processor inside, and needs this one to leave. Not by libc's
-        // function, for which Carefree has its own: that would let another fiber run here, amid the
-        // owner's entry.
-        // SAFETY: the call takes no arguments and changes no memory.
-        let _ = unsafe { carefree_ground::kernel::call(libc::SYS_sched_yield, [0; 6]) };
     }
 }
 

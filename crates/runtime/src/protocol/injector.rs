@@ -4,9 +4,13 @@
 //! Its members link each other, under a lock, so adding one allocates nothing. The program's allocator
 //! may make a fiber ready, when it unlocks a mutex, and must not be called again then.
 
+#[cfg(loom)]
+use carefree_ground::lock::Lock;
+#[cfg(loom)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use carefree_ground::lock::Lock;
+#[cfg(not(loom))]
+use crate::protocol::sync::{AtomicUsize, Lock, Ordering};
 
 /// A member of such a list. It has one link, so it is in one list at a time.
 pub(crate) trait Linked: Copy {

@@ -1,13 +1,22 @@
 //! What the protocols are written with: std's atomics, or loom's when their models are run
-//! (`RUSTFLAGS="--cfg loom" cargo test -p carefree-runtime --release --lib`); and a pair of fences of
-//! which one is cheap.
+//! (`RUSTFLAGS="--cfg loom" cargo test -p carefree-runtime --release --lib`), or those of a machine that is
+//! simulated (`simulation`); and a pair of fences of which one is cheap.
 
 #[cfg(loom)]
 pub(crate) use crate::model::{Idle, Lock};
-#[cfg(not(loom))]
+#[cfg(simulated)]
+pub(crate) use crate::simulation::{
+    Idle, clock, give_way,
+    memory::{
+        AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Lock,
+        Ordering, fence,
+    },
+    pause,
+};
+#[cfg(not(any(loom, simulated)))]
 pub(crate) use carefree_ground::lock::Lock;
-#[cfg(not(loom))]
-pub(crate) use carefree_reactor::Idle;
+#[cfg(not(any(loom, simulated)))]
+pub(crate) use carefree_reactor::{Idle, clock};
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::{Cell, UnsafeCell},
@@ -16,11 +25,12 @@ pub(crate) use loom::{
     },
 };
 #[cfg(not(loom))]
-pub(crate) use std::{
-    cell::Cell,
-    sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    },
+pub(crate) use std::cell::Cell;
+#[cfg(not(simulated))]
+pub(crate) use std::hint::spin_loop as pause;
+#[cfg(not(any(loom, simulated)))]
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
 /// A function that is `const`, but not under loom, whose atomics are made while a model runs.
@@ -48,7 +58,10 @@ impl<T> UnsafeCell<T> {
     }
 
     #[inline(always)]
+    #[cfg_attr(simulated, track_caller)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(simulated)]
+        crate::simulation::memory::touch(self.0.get(), crate::simulation::machine::Access::Read);
         f(self.0.get())
     }
 
@@ -59,12 +72,18 @@ impl<T> UnsafeCell<T> {
     }
 
     #[inline(always)]
+    #[cfg_attr(simulated, track_caller)]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(simulated)]
+        crate::simulation::memory::touch(self.0.get(), crate::simulation::machine::Access::Write);
         f(self.0.get())
     }
 
     #[inline(always)]
+    #[cfg_attr(simulated, track_caller)]
     pub(crate) fn get_mut(&self) -> MutPtr<T> {
+        #[cfg(simulated)]
+        crate::simulation::memory::touch(self.0.get(), crate::simulation::machine::Access::Write);
         MutPtr(self.0.get())
     }
 }
@@ -97,7 +116,7 @@ impl<T> MutPtr<T> {
 #[inline(always)]
 pub(crate) fn light() {
     #[cfg(not(loom))]
-    if membarrier::ready() {
+    if membarrier::ready() || cfg!(simulated) {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         return;
     }
@@ -107,12 +126,26 @@ pub(crate) fn light() {
 /// The dear fence of a pair, for the side that comes rarely: a system call, whose cost `cargo run
 /// --release -p carefree-context --example switch_costs` prints. See [`light`].
 pub(crate) fn heavy() {
-    #[cfg(not(loom))]
+    #[cfg(simulated)]
+    crate::simulation::machine::membarrier();
+    #[cfg(not(any(loom, simulated)))]
     if membarrier::ready() {
         membarrier::everywhere();
         return;
     }
     fence(Ordering::SeqCst);
+}
+
+/// Lets the thread give up its processor. Not by libc's function, for which Carefree has its own: that would
+/// let another fiber run here, amid what the caller does.
+#[cfg(not(any(loom, simulated)))]
+pub(crate) fn give_way() {
+    carefree_ground::nap::yield_processor();
+}
+
+#[cfg(loom)]
+pub(crate) fn give_way() {
+    loom::thread::yield_now();
 }
 
 #[cfg(not(loom))]

@@ -31,7 +31,6 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use carefree_ground::lock::Lock;
@@ -42,6 +41,7 @@ use crate::carrier::wake::end_claimed;
 use crate::fiber::header::FiberRef;
 use crate::protocol::episode::Ticket;
 use crate::protocol::generation;
+use crate::protocol::sync::{AtomicUsize, Ordering};
 
 /// How long an idle worker stays.
 pub(super) const LINGER: Duration = Duration::from_secs(10);
