@@ -107,6 +107,8 @@ pub(crate) struct Shared {
     /// When the sleeping carrier that sees to the timers will wake; [`NEVER`](crate::carrier::clock::NEVER)
     /// if there is none.
     pub(crate) time_kept: AtomicU64,
+    /// When the timers of all carriers were last looked at.
+    pub(crate) timers_looked_at: AtomicU64,
     /// The address of the next runtime in the list of `runtimes`, or 0; under that list's lock.
     pub(crate) next: AtomicUsize,
 }
@@ -126,6 +128,8 @@ pub(crate) struct Carrier {
     local: UnsafeCell<Local>,
     /// Whether `local` is in use: for debug assertions.
     local_in_use: Cell<bool>,
+    /// Whether it has slept until a timer of another carrier was late.
+    pub(crate) sees_to_timers: Cell<bool>,
     /// The last call for stacks that it has heard: see `calls`.
     pub(crate) calls_heard: AtomicU64,
     /// The state of its random numbers.
@@ -324,6 +328,7 @@ impl Carrier {
             native: UnsafeCell::new(ThreadContext::of_this_thread()),
             local: UnsafeCell::default(),
             local_in_use: Cell::new(false),
+            sees_to_timers: Cell::new(false),
             calls_heard: AtomicU64::new(0),
             random,
             index,

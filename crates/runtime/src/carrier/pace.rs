@@ -6,12 +6,13 @@
 //! between their switches do. Fibers that do next to nothing between their switches have their turn sooner
 //! than another carrier could fetch what they need; but where many of them are there for long, half of them
 //! are better off elsewhere. A program that spawns a hundred short fibers and joins them, time and again,
-//! never has many for long: each time the queue is short in between.
+//! never has many for long: each time the queue is short in between. And where two wait at every look for longer
+//! still, as with a few pairs that hand over to each other, the work is enough for another carrier.
 
 use std::cell::Cell;
 
-use crate::carrier::policy::{BACKLOG, CROWD, CROWDED, MOVE, PACED_AFRESH, ROUND};
-use crate::protocol::sync::{AtomicU32, Ordering, clock};
+use crate::carrier::policy::{BACKLOG, BUSY, CROWD, CROWDED, MOVE, PACED_AFRESH, ROUND};
+use crate::protocol::sync::{AtomicBool, AtomicU32, Ordering, clock};
 
 /// A carrier's pace. Its owner measures; others look.
 #[derive(Debug)]
@@ -22,8 +23,12 @@ pub(crate) struct Pace {
     rounds: Cell<u32>,
     /// Rounds after which many fibers waited, since few were seen to.
     crowded: Cell<u64>,
+    /// Rounds in a row after which two or more did.
+    busy: Cell<u64>,
     /// So many can wait without a backlog.
     limit: AtomicU32,
+    /// Whether each of its fibers runs for so long that the next one should not wait.
+    is_slow: AtomicBool,
 }
 
 /// A round that is being measured: when it began, and how many switches had been made.
@@ -38,7 +43,14 @@ const FAST: u64 = 200;
 impl Pace {
     pub(crate) fn new() -> Pace {
         let limit = AtomicU32::new((BACKLOG / (SUPPOSED - MOVE)) as u32);
-        Pace { mean: Cell::new(SUPPOSED), rounds: Cell::new(0), crowded: Cell::new(0), limit }
+        Pace {
+            mean: Cell::new(SUPPOSED),
+            rounds: Cell::new(0),
+            crowded: Cell::new(0),
+            busy: Cell::new(0),
+            limit,
+            is_slow: AtomicBool::new(false),
+        }
     }
 
     /// A round of fibers begins, after so many switches.
@@ -67,17 +79,29 @@ impl Pace {
 
     fn set_limit(&self) {
         let round = self.mean.get() * u64::from(ROUND);
-        let most = if self.crowded.get() * round < CROWDED { u32::MAX } else { CROWD };
+        let most = match () {
+            // (Between two rounds one of the two may be running.)
+            _ if self.busy.get() * round >= BUSY => 0,
+            _ if self.crowded.get() * round >= CROWDED => CROWD,
+            _ => u32::MAX,
+        };
         let mean = self.mean.get();
         // Each fiber that moves makes up for its move by what it would wait longer here.
         let worth = mean.checked_sub(MOVE).map_or(u64::MAX, |gain| BACKLOG / gain.max(1));
         let limit = u32::try_from(worth.min(CROWDED / mean)).unwrap_or(u32::MAX);
         self.limit.store(limit.min(most), Ordering::Relaxed);
+        self.is_slow.store(limit == 0, Ordering::Relaxed);
     }
 
     /// A round is over, after which so many fibers wait.
     #[inline]
     pub(crate) fn left(&self, waiting: usize) {
+        if waiting > 1 {
+            self.busy.set(self.busy.get() + 1);
+            if self.busy.get() % 16 == 0 {
+                self.set_limit();
+            }
+        }
         if self.is_crowd(waiting) {
             self.crowded.set(self.crowded.get() + 1);
             if self.crowded.get() % 16 == 0 {
@@ -90,6 +114,9 @@ impl Pace {
     /// the owner, which sees so between two crowds.
     #[inline]
     pub(crate) fn is_crowd(&self, waiting: usize) -> bool {
+        if waiting <= 1 && self.busy.replace(0) >= 16 {
+            self.set_limit();
+        }
         let many = waiting > CROWD as usize;
         if !many && self.crowded.replace(0) != 0 {
             self.set_limit();
@@ -105,7 +132,7 @@ impl Pace {
 
     /// Whether each of its fibers runs for long.
     pub(crate) fn is_slow(&self) -> bool {
-        self.limit.load(Ordering::Relaxed) == 0
+        self.is_slow.load(Ordering::Relaxed)
     }
 }
 
@@ -131,6 +158,18 @@ mod tests {
         }
         (0..50).for_each(|_| pace.left(100));
         assert!(pace.is_backlog(100) && !pace.is_backlog(CROWD as usize));
+    }
+
+    #[test]
+    fn two_that_wait_for_long_are_a_backlog_and_one_is_not() {
+        let pace = of_mean(300);
+        (0..100).for_each(|_| pace.left(1));
+        assert!(!pace.is_backlog(1));
+        (0..100).for_each(|_| pace.left(2));
+        assert!(pace.is_backlog(1) && !pace.is_slow());
+        // One of them has gone elsewhere.
+        pace.left(1);
+        assert!(!pace.is_backlog(1));
     }
 
     #[test]

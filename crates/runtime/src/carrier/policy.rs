@@ -43,6 +43,14 @@ pub(crate) const REFRESH: u64 = 16;
 #[cfg(not(loom))]
 pub(crate) const STAGGER: u64 = 1_000_000;
 
+/// The timers of another carrier are seen to if they are so many nanoseconds late: as a rule, that one sees to
+/// them, and the fibers go on where they were.
+#[cfg(not(loom))]
+pub(crate) const LATE: u64 = 20_000;
+/// Nanoseconds between two looks at the timers of all carriers, while some run.
+#[cfg(not(loom))]
+pub(crate) const TIMERS: u64 = 20_000;
+
 /// Turns in a row that the LIFO slot gets before the queue is served.
 pub(crate) const LIFO_RUNS: u32 = 3;
 /// Nanoseconds that a fiber waits in a queue before another carrier is worth its wake-up.
@@ -58,6 +66,9 @@ pub(crate) const CROWD: u32 = 8;
 /// The nanoseconds that count as long there.
 #[cfg(not(loom))]
 pub(crate) const CROWDED: u64 = 40_000;
+/// If two fibers or more wait after each round for so many nanoseconds, each that waits is a backlog.
+#[cfg(not(loom))]
+pub(crate) const BUSY: u64 = 400_000;
 /// Rounds between two looks at the clock, where fibers switch so fast that it would cost something.
 #[cfg(not(loom))]
 pub(crate) const PACED_AFRESH: u32 = 15;
@@ -97,6 +108,10 @@ pub(crate) const UNANSWERED: u64 = 50_000;
 /// The same for a carrier whose fibers run for long anyway: its next switch will hardly come soon.
 #[cfg(not(loom))]
 pub(crate) const UNANSWERED_SLOW: u64 = 5_000;
+/// What it costs each carrier that runs when fibers are taken, in nanoseconds. A carrier is asked at least for
+/// as long as that takes from all of them.
+#[cfg(not(loom))]
+pub(crate) const INTERRUPTED: u64 = 2_000;
 /// Fibers that a queue has room for at first.
 pub(crate) const CAPACITY: usize = 512;
 /// How many switches before its own turn a fiber's stack is fetched into the cache; its header is

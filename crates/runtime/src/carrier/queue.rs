@@ -191,12 +191,12 @@ impl Locked<'_> {
         result
     }
 
-    /// Answers another carrier that asks for fibers: half of the ring, from the front, where those are
-    /// that have waited the longest. Never the only one, which would run here next.
+    /// Answers another carrier that asks for fibers: half of those queued, from the front of the ring, where
+    /// those are that have waited the longest. Never the only one, which would run here next.
     #[cold]
     fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>) {
         self.with(|inner| {
-            let half = inner.ring.len() / 2;
+            let half = inner.len() / 2;
             let fibers = std::iter::from_fn(|| inner.ring.pop()).take(half);
             // SAFETY: the asking carrier waits, so its parcel is there; it was taken out of the letter
             // box just now, by the owner alone.

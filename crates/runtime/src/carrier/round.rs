@@ -12,7 +12,8 @@ use crate::carrier::calls;
 use crate::carrier::carrier::{CARRIER, Carrier, assign, count};
 use crate::carrier::lookout;
 use crate::carrier::policy::{
-    DOZE, INJECTED, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED, UNANSWERED_SLOW,
+    DOZE, INJECTED, INTERRUPTED, LATE, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
+    UNANSWERED_SLOW,
 };
 use crate::carrier::wake::wake_timed_out;
 use crate::fiber::current::set_current;
@@ -226,32 +227,36 @@ impl Carrier {
     fn doze(&self) -> bool {
         let runtime = self.runtime();
         let until = clock::now().saturating_add(DOZE);
-        let next = runtime.next_timer();
-        // SAFETY: this is the carrier's own context.
-        let lie = |deadline| unsafe { self.lie(Some(deadline)) };
-        if next < until && runtime.keep_time(next) {
-            lie(next);
-            runtime.kept_time(next);
+        let until_own = until.min(self.shard.next());
+        // Where another sees to the others' timers already, this one does not look at them all.
+        if runtime.time_is_kept() {
+            self.lie_until(NEVER, until_own);
         } else {
-            lie(until);
+            let (up, down) = runtime.timers_of_others(self);
+            self.lie_until(up.min(down), until_own);
         }
         clock::now() >= until
     }
 
     fn sleep(&self) {
         let runtime = self.runtime();
-        let next = runtime.next_timer();
+        let (up, down) = runtime.timers_of_others(self);
+        // Where another sleeper wakes for the others' timers, this one does so later, in case that other is
+        // busy then.
+        self.lie_until(up.min(down), up.saturating_add(STAGGER).min(self.shard.next()));
+    }
+
+    /// Sleeps until `until`; or until `next`, to see to the others' timers then, if no other does so.
+    fn lie_until(&self, next: u64, until: u64) {
+        let runtime = self.runtime();
         // SAFETY: this is the carrier's own context.
-        let lie = |deadline| unsafe { self.lie(deadline) };
-        if next == NEVER {
-            lie(None);
-        } else if runtime.keep_time(next) {
-            lie(Some(next));
+        let lie = |deadline| unsafe { self.lie((deadline != NEVER).then_some(deadline)) };
+        if next < until && runtime.keep_time(next) {
+            lie(next);
             runtime.kept_time(next);
+            self.sees_to_timers.set(true);
         } else {
-            // Another sleeper wakes for the timers. This one does so later, in case that other is busy
-            // then.
-            lie(Some(next.saturating_add(STAGGER)));
+            lie(until);
         }
     }
 
@@ -287,6 +292,8 @@ impl Carrier {
         count(&self.stats.requests);
         let begun = clock::now();
         let most = if other.pace.is_slow() { UNANSWERED_SLOW } else { UNANSWERED };
+        // To take them costs every carrier that runs something.
+        let most = most.max(INTERRUPTED * u64::from(self.runtime().sleepers.up()));
         let mut looks = 0;
         let patient = || {
             looks += 1;
@@ -338,7 +345,7 @@ impl Carrier {
         x
     }
 
-    /// Ends the waits whose deadlines have passed, on all carriers: another may be busy.
+    /// Ends the waits whose deadlines have passed: of this carrier, and of others that are too busy for it.
     fn fire_timers(&self) {
         let runtime = self.runtime();
         let mut carriers = runtime.carriers_with_timers().peekable();
@@ -347,8 +354,13 @@ impl Carrier {
         }
         let now = self.time.as_ref().map_or_else(clock::now, |time| time.clock.now());
         let mut due = self.with_local(|local| mem::take(&mut local.due));
-        for carrier in carriers {
-            carrier.shard.expire(now, &mut due, &runtime.timed);
+        self.shard.expire(now, &mut due, &runtime.timed);
+        let is_called = self.sees_to_timers.take();
+        if runtime.looks_at_timers(now) || is_called {
+            let others = carriers.filter(|other| !ptr::eq(*other, self));
+            others.for_each(|other| {
+                other.shard.expire(now.saturating_sub(LATE), &mut due, &runtime.timed)
+            });
         }
         for &(fiber, ticket) in &*due {
             wake_timed_out(fiber, ticket);

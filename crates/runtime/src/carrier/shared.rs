@@ -1,6 +1,7 @@
 //! What a runtime does for its carriers together: queueing fibers from outside, timers, counts, its end.
 
 use std::io;
+use std::ptr;
 use std::sync::{Arc, Weak};
 use std::thread;
 
@@ -12,7 +13,7 @@ use carefree_reactor::clock::NEVER;
 use crate::carrier::carrier::{self, Carrier, Shared, Stats};
 use crate::carrier::handover::Handover;
 use crate::carrier::launch::{self, Signals};
-use crate::carrier::policy::SURPLUS;
+use crate::carrier::policy::{LATE, STAGGER, SURPLUS, TIMERS};
 use crate::carrier::queue::Queue;
 use crate::carrier::runtimes;
 use crate::carrier::table::Table;
@@ -58,6 +59,7 @@ impl Shared {
             process: generation::current(),
             timed: Set::new(),
             time_kept: AtomicU64::new(NEVER),
+            timers_looked_at: AtomicU64::new(0),
             next: AtomicUsize::new(0),
         });
         for carrier in &shared.carriers {
@@ -192,15 +194,47 @@ impl Shared {
         self.carriers_with_timers().map(|carrier| carrier.shard.next()).min().unwrap_or(NEVER)
     }
 
+    /// When the calling carrier, which is about to sleep, would have to see to the timers of others that are up,
+    /// or in reserve; and to those of carriers that are down. These wake for their own, but may then have other
+    /// things to do.
+    pub(crate) fn timers_of_others(&self, caller: &Carrier) -> (u64, u64) {
+        let (mut up, mut down) = (NEVER, NEVER);
+        for other in self.carriers_with_timers().filter(|other| !ptr::eq(*other, caller)) {
+            let next = other.shard.next();
+            match self.sleepers.is_down(other.index()) {
+                true => down = down.min(next.saturating_add(STAGGER)),
+                false => up = up.min(next.saturating_add(LATE)),
+            }
+        }
+        (up, down)
+    }
+
+    /// Whether it is time to look at the timers of all carriers. Then no other carrier does so for a while.
+    pub(crate) fn looks_at_timers(&self, now: u64) -> bool {
+        let last = self.timers_looked_at.load(Ordering::Relaxed);
+        now.saturating_sub(last) >= TIMERS
+            && self
+                .timers_looked_at
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Whether a carrier that sleeps sees to the timers of those that are up.
+    pub(crate) fn time_is_kept(&self) -> bool {
+        self.time_kept.load(Ordering::SeqCst) != NEVER
+    }
+
     /// Notes that the calling carrier is about to sleep until `until`, to see to the timers then. False:
     /// another sleeping carrier does so already.
     pub(crate) fn keep_time(&self, until: u64) -> bool {
         self.time_kept.fetch_min(until, Ordering::SeqCst) > until
     }
 
-    /// Whether a timer is due before any sleeping carrier will wake.
+    /// Whether a timer of a carrier that is up or in reserve is due before any sleeping carrier will wake for it.
     pub(crate) fn has_unkept_timer(&self) -> bool {
-        self.next_timer() < self.time_kept.load(Ordering::SeqCst)
+        let up = self.carriers_with_timers().filter(|one| !self.sleepers.is_down(one.index()));
+        let next = up.map(|one| one.shard.next()).min().unwrap_or(NEVER);
+        next < self.time_kept.load(Ordering::SeqCst)
     }
 
     /// Takes the note back, when that carrier is awake.

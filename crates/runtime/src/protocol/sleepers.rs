@@ -61,7 +61,7 @@
 //! its count as down. A waker would do so some time after it has cleared the bit, and a carrier that
 //! got up by itself meanwhile would leave what it queues to one that dozes: itself.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 
 use crate::protocol::set::Set;
 use crate::protocol::sync::{AtomicU32, AtomicU64, Ordering, fence, heavy, light};
@@ -97,12 +97,27 @@ pub(crate) struct Rest {
     counted: u64,
 }
 
+/// What has a line of memory for itself: other parts are read much more often than it is written, or the other
+/// way round.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     /// Carriers that are not in reserve.
-    active: AtomicU32,
-    searching: AtomicU32,
-    down: AtomicU64,
+    active: Apart<AtomicU32>,
+    searching: Apart<AtomicU32>,
+    down: Apart<AtomicU64>,
     dozing: Set,
     asleep: Set,
     reserve: Set,
@@ -112,9 +127,9 @@ impl Sleepers {
     /// Of so many carriers none is down, and so many search.
     pub(crate) fn new(active: u32, searching: u32) -> Self {
         Sleepers {
-            active: AtomicU32::new(active),
-            searching: AtomicU32::new(searching),
-            down: AtomicU64::new(0),
+            active: Apart(AtomicU32::new(active)),
+            searching: Apart(AtomicU32::new(searching)),
+            down: Apart(AtomicU64::new(0)),
             dozing: Set::new(),
             asleep: Set::new(),
             reserve: Set::new(),
@@ -289,6 +304,11 @@ impl Sleepers {
     /// Whether a carrier dozes or is asleep, or is on its way.
     pub(crate) fn is_down(&self, carrier: usize) -> bool {
         self.dozing.contains(carrier) || self.asleep.contains(carrier)
+    }
+
+    /// How many carriers run a fiber or search, about.
+    pub(crate) fn up(&self) -> u32 {
+        self.active().saturating_sub(self.down().all() as u32)
     }
 
     /// Whether some carrier is down.
