@@ -4,10 +4,10 @@
 //! one writer, whose unlock wakes the next.
 //!
 //! A writer that waits in libc turns readers away, if the lock is of the kind that prefers writers; one that waits
-//! here is counted for that ([`is_wanted`]).
+//! here is counted for that ([`Wanted`]).
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use carefree_context::tls;
 use carefree_reactor::clock::NEVER;
@@ -144,20 +144,66 @@ fn is_writer(lock: User<Lock>) -> bool {
     }
 }
 
-/// How many fibers wait for a lock as writers, by its address: locks may share a place.
-static WRITERS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+/// Locks that prefer writers and for which fibers wait as writers: the address, and how many, in a word. A lock's
+/// address chooses the place; where that is another lock's, its writers are not preferred.
+static WANTED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-fn writers(lock: User<Lock>) -> &'static AtomicU32 {
+/// Bits of the count. The address takes the others: locks are aligned to eight bytes.
+const COUNT: u32 = 15;
+const MOST: u64 = (1 << COUNT) - 1;
+
+fn place_of(lock: User<Lock>) -> (&'static AtomicU64, u64) {
     // A lock has 56 bytes.
-    &WRITERS[(lock.address() / 64) % WRITERS.len()]
+    (&WANTED[lock.address() / 64 % WANTED.len()], (lock.address() as u64 / 8) << COUNT)
 }
 
-/// Whether a reader has to leave the lock to a fiber that waits for it as a writer. (It may be a writer of another
-/// lock at the same place: readers look again.)
+/// A fiber that waits for a lock as a writer, which readers leave to it; until this is dropped.
+struct Wanted(&'static AtomicU64);
+
+impl Wanted {
+    /// `None` if the lock does not prefer writers, or its place is another's.
+    fn new(lock: User<Lock>) -> Option<Wanted> {
+        if !kinds().lock_prefers_writers.is_set(lock, false) {
+            return None;
+        }
+        let (place, address) = place_of(lock);
+        let one_more = |word: u64| match word {
+            0 => Some(address | 1),
+            _ => (word & !MOST == address && word & MOST < MOST).then(|| word + 1),
+        };
+        place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Wanted(place))
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let one_less = |word: u64| Some(if word & MOST > 1 { word - 1 } else { 0 });
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+    }
+}
+
+/// Whether a reader has to leave the lock to a fiber that waits for it as a writer.
 #[inline(always)]
 fn is_wanted(lock: User<Lock>) -> bool {
-    writers(lock).load(Ordering::Relaxed) != 0 && kinds().lock_prefers_writers.is_set(lock, false)
+    let (place, address) = place_of(lock);
+    let word = place.load(Ordering::Relaxed);
+    word != 0 && word & !MOST == address
 }
+
+/// In the child of a fork the parent's fibers do not wait.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static MIND_FORKS: extern "C" fn() = {
+    extern "C" fn mind_forks() {
+        unsafe extern "C" fn forget_all() {
+            WANTED.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        // SAFETY: the handler touches nothing but these words.
+        unsafe { libc::pthread_atfork(None, None, Some(forget_all)) };
+    }
+    mind_forks
+};
 
 /// Locks it for the calling fiber, or says that it is busy.
 fn attempt(lock: User<Lock>, tag: u32) -> c_int {
@@ -183,16 +229,12 @@ fn take(lock: User<Lock>, tag: u32, deadline: impl FnOnce() -> Result<u64, c_int
         Err(errno) => return errno,
     };
     let shared = kinds().lock_shared.is_set(lock, true);
-    let wanted = tag == READER && kinds().lock_prefers_writers.is_set(lock, false);
-    let unseen = Unseen::if_shared(shared || wanted);
+    let turned_away = tag == READER && kinds().lock_prefers_writers.is_set(lock, false);
+    let unseen = Unseen::if_shared(shared || turned_away);
     let key = lock.address();
     let wait = Wait { key, tag, reason: Reason::ReadWriteLock, deadline, unseen };
-    if tag == WRITER {
-        writers(lock).fetch_add(1, Ordering::Relaxed);
-    }
+    let wanted = if tag == WRITER { Wanted::new(lock) } else { None };
     let taken = wait.until(|| Some(attempt(lock, tag)).filter(|r| *r != libc::EBUSY));
-    if tag == WRITER {
-        writers(lock).fetch_sub(1, Ordering::Relaxed);
-    }
+    drop(wanted);
     taken.unwrap_or(libc::ETIMEDOUT)
 }

@@ -71,6 +71,10 @@ int main(void) {
     assert(!pthread_attr_setguardsize(&attributes, 1 << 20));
     create(&attributes, "large guard");
     assert(!pthread_attr_setguardsize(&attributes, 65000));
+    size_t usual;
+    assert(!pthread_attr_getstacksize(&attributes, &usual) && !pthread_attr_setstacksize(&attributes, 1 << 16));
+    create(&attributes, "small stack, guard");
+    assert(!pthread_attr_setstacksize(&attributes, usual));
     assert(!pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED));
     create(&attributes, "detached");
 #ifdef PTHREAD_ATTR_NO_SIGMASK_NP

@@ -32,7 +32,43 @@ static void *reads(void *unused) {
     return NULL;
 }
 
+static void *writes_other(void *other) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    return (void *)(long)pthread_rwlock_timedwrlock(other, &until);
+}
+
+// A writer waits for one lock; another lock, a page or more away, is free for readers all the while.
+static void another_lock(void) {
+    static _Alignas(64) char memory[64 * 1024];
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+    pthread_rwlock_t *waited_for = (void *)memory;
+    for (int kind = 0; kind < 2; kind++) {
+        pthread_rwlockattr_setkind_np(&attributes, kind ? PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP : PTHREAD_RWLOCK_PREFER_READER_NP);
+        pthread_rwlock_init(waited_for, &attributes);
+        pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+        assert(!pthread_rwlock_rdlock(waited_for));
+        pthread_t writer;
+        void *result;
+        pthread_create(&writer, NULL, writes_other, waited_for);
+        struct timespec span = {0, 300000000};
+        nanosleep(&span, NULL);
+        int busy = 0;
+        for (int page = 1; page < 16; page++) {
+            pthread_rwlock_t *free = (void *)(memory + 4096 * page);
+            pthread_rwlock_init(free, &attributes);
+            if (pthread_rwlock_tryrdlock(free)) busy++;
+        }
+        pthread_join(writer, &result);
+        printf("other locks busy: %d, the writer: %d\n", busy, (int)(long)result);
+        pthread_rwlock_unlock(waited_for);
+    }
+}
+
 int main(void) {
+    another_lock();
     for (prefers = 0; prefers < 2; prefers++) {
         pthread_rwlockattr_t attributes;
         pthread_rwlockattr_init(&attributes);
