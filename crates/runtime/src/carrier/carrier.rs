@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     pub(crate) process: u32,
     /// The carriers that have timers: see `timers`.
     pub(crate) timed: Set,
-    /// When the sleeping carrier that sees to the timers will wake; [`NEVER`](crate::carrier::clock::NEVER)
+    /// When the sleeping carrier that sees to others' late timers will wake; [`NEVER`](crate::carrier::clock::NEVER)
     /// if there is none.
     pub(crate) time_kept: AtomicU64,
     /// When the timers of all carriers were last looked at.
@@ -171,8 +171,8 @@ pub(crate) struct Carrier {
     pub(crate) time: Option<VirtualTime>,
 }
 
-// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `local_in_use`, `random`, and parts of
-// `io`, as is said there) is accessed only by the carrier's own thread, in its own context or on a fiber's
+// SAFETY: what is not Sync in it (`left`, `round`, `native`, `local`, `local_in_use`, `sees_to_timers`,
+// `random`, `suspect`, and parts of `pace` and `io`, as is said there) is accessed only by the carrier's own thread, in its own context or on a fiber's
 // stack. `runtime` is written before that thread runs.
 unsafe impl Sync for Carrier {}
 // SAFETY: nothing in it belongs to the thread that makes it.

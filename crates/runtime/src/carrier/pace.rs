@@ -114,7 +114,7 @@ impl Pace {
     /// the owner, which sees so between two crowds.
     #[inline]
     pub(crate) fn is_crowd(&self, waiting: usize) -> bool {
-        if waiting <= 1 && self.busy.replace(0) >= 16 {
+        if waiting <= 1 && self.busy.replace(0) != 0 && self.limit.load(Ordering::Relaxed) == 0 {
             self.set_limit();
         }
         let many = waiting > CROWD as usize;
@@ -168,6 +168,13 @@ mod tests {
         (0..100).for_each(|_| pace.left(2));
         assert!(pace.is_backlog(1) && !pace.is_slow());
         // One of them has gone elsewhere.
+        pace.left(1);
+        assert!(!pace.is_backlog(1));
+        // Slower ones take fewer looks.
+        let pace = of_mean(1_000);
+        (0..7).for_each(|_| pace.left(2));
+        pace.set_limit();
+        assert!(pace.is_backlog(1));
         pace.left(1);
         assert!(!pace.is_backlog(1));
     }

@@ -7,7 +7,7 @@
 //! there until it is needed or the runtime ends.
 //!
 //! In reserve a carrier runs no fibers and has no stacks at hand. What the kernel has done of the
-//! operations that fibers began there, it hands on to the others. Its timers are looked after by all.
+//! operations that fibers began there, it hands on to the others. Its timers are seen to by others, when they are a little late.
 
 use std::ptr;
 

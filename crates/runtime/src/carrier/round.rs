@@ -292,8 +292,7 @@ impl Carrier {
         count(&self.stats.requests);
         let begun = clock::now();
         let most = if other.pace.is_slow() { UNANSWERED_SLOW } else { UNANSWERED };
-        // To take them costs every carrier that runs something.
-        let most = most.max(INTERRUPTED * u64::from(self.runtime().sleepers.up()));
+        let most = most.max(self.price_of_force());
         let mut looks = 0;
         let patient = || {
             looks += 1;
@@ -324,12 +323,17 @@ impl Carrier {
         Some(fiber)
     }
 
+    /// What it costs all carriers together if fibers are taken by force, in nanoseconds.
+    fn price_of_force(&self) -> u64 {
+        INTERRUPTED * u64::from(self.runtime().sleepers.up())
+    }
+
     /// Whether `other` has made no switch for long.
     fn suspects(&self, other: &Carrier) -> bool {
         let (now, switches) = (clock::now(), other.switches());
         let (suspect, seen, since) = self.suspect.get();
         if (suspect, seen) == (other.index, switches) {
-            return now - since > UNANSWERED;
+            return now - since > UNANSWERED.max(self.price_of_force());
         }
         self.suspect.set((other.index, switches, now));
         false
@@ -354,7 +358,9 @@ impl Carrier {
         }
         let now = self.time.as_ref().map_or_else(clock::now, |time| time.clock.now());
         let mut due = self.with_local(|local| mem::take(&mut local.due));
-        self.shard.expire(now, &mut due, &runtime.timed);
+        if runtime.timed.contains(self.index) {
+            self.shard.expire(now, &mut due, &runtime.timed);
+        }
         let is_called = self.sees_to_timers.take();
         if runtime.looks_at_timers(now) || is_called {
             let others = carriers.filter(|other| !ptr::eq(*other, self));

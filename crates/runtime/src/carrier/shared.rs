@@ -219,7 +219,7 @@ impl Shared {
                 .is_ok()
     }
 
-    /// Whether a carrier that sleeps sees to the timers of those that are up.
+    /// Whether a carrier that sleeps wakes for other carriers' timers that are late by then.
     pub(crate) fn time_is_kept(&self) -> bool {
         self.time_kept.load(Ordering::SeqCst) != NEVER
     }
@@ -234,7 +234,7 @@ impl Shared {
     pub(crate) fn has_unkept_timer(&self) -> bool {
         let up = self.carriers_with_timers().filter(|one| !self.sleepers.is_down(one.index()));
         let next = up.map(|one| one.shard.next()).min().unwrap_or(NEVER);
-        next < self.time_kept.load(Ordering::SeqCst)
+        next.saturating_add(LATE) < self.time_kept.load(Ordering::SeqCst)
     }
 
     /// Takes the note back, when that carrier is awake.
@@ -250,7 +250,7 @@ impl Shared {
         // A carrier that dozes looks at the timers soon.
         if self.sleepers.sleeping() != 0
             && !self.sleepers.some_doze()
-            && deadline < self.time_kept.load(Ordering::Relaxed)
+            && deadline.saturating_add(LATE) < self.time_kept.load(Ordering::Relaxed)
         {
             self.wake(self.sleepers.claim());
         }

@@ -12,7 +12,14 @@
 //! out stays there until the next look at it: a carrier that sets a timer for each of its waits, and takes
 //! it out again, pays for the set once a look.)
 //!
-//! A thread that finds the carrier in the set finds `next` at least as recent: it is stored before the
+//! # Which carrier wakes for a timer
+//!
+//! The one whose it is, if it is down. For carriers that are up or in reserve, and may be kept by a fiber, one that
+//! sleeps wakes when the timer is late by [`LATE`](crate::carrier::policy::LATE), and so does one that dozes,
+//! unless another does already; carriers that run look at others' late timers now and then. For carriers that are
+//! down, which may get up and be kept, it wakes [`STAGGER`](crate::carrier::policy::STAGGER) later.
+//!
+//! A thread that finds a carrier in the set finds `next` at least as recent: it is stored before the
 //! place changes. A carrier that goes to sleep looks for the earliest timer after its heavy fence, and what
 //! sets one looks for sleepers after its light fence, both stores before it: either the sleeper sees the
 //! timer, or the other sees the sleeper (see `Shared::sooner`).

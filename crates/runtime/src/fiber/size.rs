@@ -40,9 +40,12 @@ pub(crate) fn default() -> StackSize {
     }
 }
 
-/// The size above the default.
-pub(crate) fn above_default() -> StackSize {
-    StackSize::of_class((default().class() + 1).min(StackSize::CLASSES - 1))
+/// The smallest size from `size` on whose guard has so many bytes, of which 1 MiB count at most; or the largest
+/// that there is.
+pub(crate) fn guarded(size: StackSize, guard: usize) -> StackSize {
+    const MOST: usize = 1 << 20;
+    let mut sizes = (size.class()..StackSize::CLASSES).map(StackSize::of_class);
+    sizes.find(|size| size.guard() >= guard.min(MOST)).unwrap_or(size)
 }
 
 #[cold]
@@ -108,4 +111,19 @@ fn asked() -> Result<Option<StackSize>, String> {
     };
     let Some((variable, bytes)) = ours.or_else(stds) else { return Ok(None) };
     of(bytes).map(Some).map_err(|error| format!("{variable}={bytes}: {error}"))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_that_is_asked_for_chooses_a_larger_stack() {
+        let small = StackSize::new(64 << 10).expect("a size");
+        assert_eq!(guarded(small, 4096), small);
+        for guard in [64 << 10, 512 << 10, 1 << 20, usize::MAX] {
+            let size = guarded(small, guard);
+            assert!(size >= small && size.guard() >= guard.min(1 << 20), "{guard}");
+        }
+    }
 }

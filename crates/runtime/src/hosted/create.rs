@@ -13,13 +13,12 @@ use crate::fiber::current::without_parking;
 use crate::fiber::furnish::{self, CLOSURE_MAX, Furnished};
 use crate::fiber::header::{FiberRef, Kind, PINNED};
 use crate::fiber::size;
-use crate::hosted::adopt::GUARD;
 use crate::hosted::thread::{HostedThread, Life, Record};
 use crate::process::runtime;
 use crate::protocol::generation;
 
-/// Creates a hosted thread with `bytes` of stack, or the default, and a guard of `guard` bytes at least, if
-/// any stack has. `tell` is called with it before it runs, and must not wait. The caller has the right to join
+/// Creates a hosted thread with `bytes` of stack, or the default, and a guard of `guard` bytes at least, or
+/// of 1 MiB if it asks for more. `tell` is called with it before it runs, and must not wait. The caller has the right to join
 /// it, or to [give it up](HostedThread::give_up).
 ///
 /// # Errors
@@ -36,7 +35,7 @@ pub unsafe fn create<H: 'static>(
 ) -> io::Result<()> {
     const { assert!(size_of::<Record<H>>() <= CLOSURE_MAX && align_of::<H>() <= 16) };
     let asked = bytes.map_or_else(|| Ok(size::default()), size::of).map_err(io::Error::from)?;
-    let size = if guard > GUARD { asked.max(size::above_default()) } else { asked };
+    let size = size::guarded(asked, guard);
     let here = carrier::here();
     let _quiet = quiet();
     let fiber = match here {

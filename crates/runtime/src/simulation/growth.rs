@@ -33,6 +33,9 @@ fn counted() {
     let (load, carriers) = asked.split_once(' ').expect("two numbers");
     let load: &Load = &ALL[load.parse::<usize>().expect("a load")];
     let carriers: usize = carriers.parse().expect("a number of carriers");
+    // A carrier that waits for ever ends the process, at the latest now.
+    // SAFETY: nothing handles the signal.
+    unsafe { libc::alarm(300) };
     // The last core is this thread.
     machine::set_up(carriers + 1);
     let runtime = Runtime::builder().carriers(carriers).build().expect("a runtime");

@@ -164,7 +164,10 @@ pub(crate) fn counted() -> (Counts, u64) {
 /// The time of the core that goes on, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let mut now = START;
-    with(|state, me| now += state.cores[me].now);
+    with(|state, me| {
+        now += state.cores[me].now;
+        me
+    });
     now
 }
 
@@ -184,9 +187,9 @@ fn futex(word: &AtomicU32, operation: i32, value: usize) {
 }
 
 impl State {
-    /// Hands on to the core whose time is the earliest.
-    fn hand_on(&mut self, me: usize) {
-        let next = loop {
+    /// The core whose time is the earliest, which goes on next.
+    fn next(&mut self) -> usize {
+        loop {
             let Some(Reverse((time, core, sleep))) = self.ready.pop() else {
                 eprintln!("deadlock: every core sleeps, without a limit");
                 std::process::abort();
@@ -196,30 +199,30 @@ impl State {
             if sleep.is_none_or(|number| one.is_asleep && one.sleeps == number) {
                 one.is_asleep = false;
                 one.now = one.now.max(time);
-                break core;
+                return core;
             }
-        };
-        if next == me {
-            return;
         }
-        CURRENT.store(next, Ordering::SeqCst);
-        TURNS[next].store(1, Ordering::Release);
-        futex(&TURNS[next], libc::FUTEX_WAKE, 1);
-        wait_for_turn(me);
     }
 
-    /// Lets time pass for the core that goes on.
-    fn pass(&mut self, me: usize, nanoseconds: u64) {
+    /// Lets time pass for the core that goes on; returns the one that goes on next, which may be the same.
+    fn pass(&mut self, me: usize, nanoseconds: u64) -> usize {
         let core = &mut self.cores[me];
         core.now += nanoseconds + std::mem::take(&mut core.owed);
         let now = core.now;
         if self.ready.peek().is_some_and(|Reverse((time, ..))| *time + SLACK < now) {
             self.ready.push(Reverse((now, me, None)));
-            self.hand_on(me);
+            return self.next();
         }
+        me
     }
 
-    fn access(&mut self, me: usize, address: usize, access: Access, place: &Location<'static>) {
+    fn access(
+        &mut self,
+        me: usize,
+        address: usize,
+        access: Access,
+        place: &Location<'static>,
+    ) -> usize {
         let now = self.cores[me].now;
         let line = self.lines.entry(address / 64).or_default();
         let (word, bit) = (me / 64, 1 << (me % 64));
@@ -246,7 +249,7 @@ impl State {
             line.holders[word] = bit;
             line.exclusive = true;
         }
-        self.pass(me, spent);
+        self.pass(me, spent)
     }
 }
 
@@ -258,14 +261,22 @@ impl Counts {
     }
 }
 
-/// Calls `f` with the machine and the core that goes on; does nothing in a thread that is set up before
-/// the machine is on.
+/// Calls `f` with the machine and the core that goes on, and hands on to the core that it returns. Does nothing in
+/// a thread that is set up before the machine is on.
 #[inline]
-fn with(f: impl FnOnce(&mut State, usize)) {
+fn with(f: impl FnOnce(&mut State, usize) -> usize) {
     let me = CURRENT.load(Ordering::Relaxed);
-    if me != NONE {
-        // SAFETY: the caller is the core that goes on, and `f` calls nothing that comes here.
-        f(unsafe { state() }, me);
+    if me == NONE {
+        return;
+    }
+    // SAFETY: the caller is the core that goes on, and `f` calls nothing that comes here. The borrow ends before
+    // another core goes on.
+    let next = f(unsafe { state() }, me);
+    if next != me {
+        CURRENT.store(next, Ordering::SeqCst);
+        TURNS[next].store(1, Ordering::Release);
+        futex(&TURNS[next], libc::FUTEX_WAKE, 1);
+        wait_for_turn(me);
     }
 }
 
@@ -302,25 +313,29 @@ pub(crate) fn membarrier() {
                 state.counts.interruptions += 1;
             }
         }
-        state.pass(me, MEMBARRIER);
+        state.pass(me, MEMBARRIER)
     });
 }
 
 /// Sleeps until the core is woken, or until this time. Returns whether it was woken.
 pub(crate) fn sleep(until: Option<u64>) -> bool {
-    let mut was_woken = false;
     with(|state, me| {
         let core = &mut state.cores[me];
-        if !core.woken {
-            core.is_asleep = true;
-            core.sleeps += 1;
-            if let Some(until) = until {
-                let until = until.saturating_sub(START).max(core.now);
-                state.ready.push(Reverse((until, me, Some(core.sleeps))));
-            }
-            state.hand_on(me);
+        if core.woken {
+            return me;
         }
+        core.is_asleep = true;
+        core.sleeps += 1;
+        if let Some(until) = until {
+            let until = until.saturating_sub(START).max(core.now);
+            state.ready.push(Reverse((until, me, Some(core.sleeps))));
+        }
+        state.next()
+    });
+    let mut was_woken = false;
+    with(|state, me| {
         was_woken = std::mem::take(&mut state.cores[me].woken);
+        me
     });
     was_woken
 }
@@ -336,8 +351,9 @@ pub(crate) fn wake(core: usize) {
             one.now = one.now.max(now + WAKE + WOKEN);
             state.ready.push(Reverse((one.now, core, None)));
             state.counts.wakes += 1;
-            state.pass(me, WAKE);
+            return state.pass(me, WAKE);
         }
+        me
     });
 }
 

@@ -70,8 +70,7 @@ macro_rules! atomics {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                self.access(Access::Change, Location::caller());
-                self.0.compare_exchange(current, new, success, failure)
+                self.compare_exchange(current, new, success, failure)
             }
 
             #[inline]

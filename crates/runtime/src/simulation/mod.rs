@@ -11,6 +11,8 @@
 //! * The clock is the machine's, and so is the sleep of carriers and threads ([`machine`]).
 //! * There are no operations of the kernel's (fibers wait for each other and for time), and no monitor.
 //!
+//! Other tests are not to be run in such a build: without a machine its fences are none.
+//!
 //! What is not seen: memory that is not atomic (the stacks and headers of fibers), libc's allocator, the
 //! supply of stacks, and the kernel, but for a price for each wake-up. So what is counted here says how the
 //! scheduler's own parts get in each other's way. The times decide in which order things happen; they
