@@ -177,7 +177,8 @@ pub(crate) fn load(
     look.without_connections();
     let held = client.hold(idle, connections)?;
     look.with_connections();
-    drop((first, held));
+    client.close(held, connections)?;
+    client.close(first, connections)?;
     settle(look, go_on)?;
     // Whatever compiles or grows under load does so now.
     let rushed = client.rush(connections, time / 2)?;

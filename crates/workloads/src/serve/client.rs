@@ -20,6 +20,10 @@ use crate::unit::ns;
 /// How long after the last request was due, or after any other, an answer may come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the server may take to close connections that are done with; then the rest is closed
+/// without it.
+const PARTING: Duration = Duration::from_secs(2);
+
 /// How often a caller is asked whether to go on.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
@@ -121,6 +125,29 @@ impl<'a> Client<'a> {
             open.0.append(&mut some.0);
         }
         Ok(open)
+    }
+
+    /// Closes these connections, `at_once` of them at a time, the next when the server has closed its
+    /// side of them. A server that has a thread for each would otherwise have them all ready at one
+    /// moment: ten thousand threads of Python's, each of which looks every 5 ms whether it may have the
+    /// interpreter, answer no request for many seconds.
+    ///
+    /// # Errors
+    /// When it is not to go on.
+    pub fn close(&self, open: Open, at_once: u64) -> Result<(), Failure> {
+        // A chunk fits any memory there is for the connections.
+        let at_once = usize::try_from(at_once.max(1)).unwrap_or(usize::MAX);
+        let mut waits = true;
+        for some in open.0.chunks(at_once) {
+            (self.go_on)()?;
+            some.iter().for_each(Connection::finish);
+            let until = Instant::now() + PARTING;
+            waits = waits
+                && some.iter().all(|connection| {
+                    connection.has_closed_within(until.saturating_duration_since(Instant::now()))
+                });
+        }
+        Ok(())
     }
 
     /// Makes a request over each of these connections at once, and waits for all answers.
@@ -285,7 +312,61 @@ fn reached(sorted: &[u64], of_a_thousand: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::thread;
+
     use super::*;
+
+    /// A server that takes so long to close a connection whose client has finished, on a thread for
+    /// each; with how many of them had finished and were not closed at one moment, at most.
+    fn slow_to_close(time: Duration) -> (u16, Arc<AtomicU64>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (open, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let told = most.clone();
+        // It ends with the test's process.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (open, most) = (open.clone(), most.clone());
+                thread::spawn(move || {
+                    let mut stream = stream.expect("a connection");
+                    stream.read_to_end(&mut Vec::new()).expect("the end");
+                    most.fetch_max(open.fetch_add(1, SeqCst) + 1, SeqCst);
+                    thread::sleep(time);
+                    open.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        (port, told)
+    }
+
+    fn connections(port: u16, count: usize) -> (Client<'static>, Open) {
+        let client = Client::new(port, &|_| String::new(), &|| Ok(()));
+        let open = (0..count).map(|_| client.open()).collect::<Result<_, _>>();
+        (client, Open(open.expect("connections")))
+    }
+
+    #[test]
+    fn connections_are_closed_as_the_server_can_take_it() {
+        let (port, most) = slow_to_close(Duration::from_millis(5));
+        let (client, open) = connections(port, 23);
+        client.close(open, 4).expect("an end");
+        let most = most.load(SeqCst);
+        assert!((1..=4).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn a_server_that_does_not_close_is_not_waited_for_again_and_again() {
+        let (port, _) = slow_to_close(Duration::from_secs(600));
+        let (client, open) = connections(port, 40);
+        let started = Instant::now();
+        client.close(open, 2).expect("an end");
+        let took = started.elapsed();
+        assert!(took >= PARTING && took < 5 * PARTING, "{took:?}");
+    }
 
     #[test]
     fn a_share_of_the_requests_is_rounded_up() {

@@ -1,7 +1,7 @@
 //! A connection of the load: one request at a time, and the answer to it checked.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -51,6 +51,22 @@ impl Connection {
         self.stream.write_all(request.as_bytes()).map_err(|error| broken(Some(number), &error))?;
         self.asked = Some((number, answer));
         Ok(())
+    }
+
+    /// Says that no more requests come. One that is broken by now needs no word.
+    pub(super) fn finish(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Waits until the server has closed its side; whether it has in this time.
+    pub(super) fn has_closed_within(&self, time: Duration) -> bool {
+        // A time of nothing would be no limit. What else is sent, or breaks, is no wait either.
+        let limit = Some(time.max(Duration::from_millis(1)));
+        let _ = self.stream.set_read_timeout(limit);
+        !matches!(
+            recv(self.stream.as_raw_fd(), &mut [0; 64], MsgFlags::empty()),
+            Err(Errno::EAGAIN)
+        )
     }
 
     /// Waits for the answer.
