@@ -121,6 +121,7 @@ macro_rules! languages {
 
 languages! {
     cpp: "c++"
+    csharp: "csharp"
     d: "d"
     erlang: "erlang"
     go: "go"
