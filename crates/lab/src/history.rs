@@ -13,6 +13,8 @@ use crate::version::version_key;
 pub struct Series<'a> {
     /// The figure at each point, with the time its record began.
     pub points: Vec<(&'a Measurement, &'a str)>,
+    /// The machine that all of them were measured on.
+    pub machine: String,
     /// What records are of, by the time they began, where that was told.
     labels: BTreeMap<&'a str, &'a str>,
 }
@@ -43,7 +45,7 @@ type Point<'a> = (&'a Measurement, &'a str, BTreeSet<&'a str>);
 /// A run that used samples of another again is no second point: of those that share samples, the
 /// one that has most stands for all.
 pub fn series(records: &[Record]) -> Vec<Series<'_>> {
-    type Key<'a> = (&'a str, &'a str, (usize, &'a str), &'a str, String);
+    type Key<'a> = (&'a str, &'a str, (usize, &'a str), &'a str, String, String);
     let labels: BTreeMap<&str, &str> = records
         .iter()
         .filter_map(|r| Some((&*r.environment.started, r.run.label.as_deref()?)))
@@ -63,18 +65,19 @@ pub fn series(records: &[Record]) -> Vec<Series<'_>> {
                 &*s.workload,
                 metric::rank(&s.workload, &m.metric),
                 &*s.unit,
-                format!("{} {machine}", s.parameters),
+                s.parameters.to_string(),
+                machine.clone(),
             );
             let runs = runs.get(s).cloned().unwrap_or_default();
             found.entry(key).or_default().push((m, &record.environment.started, runs));
         }
     }
     found
-        .into_values()
-        .map(independent)
-        .map(|mut points| {
+        .into_iter()
+        .map(|((.., machine), points)| (machine, independent(points)))
+        .map(|(machine, mut points)| {
             points.sort_by_cached_key(|(m, started)| (version_key(&m.subject.version), *started));
-            Series { points, labels: labels.clone() }
+            Series { points, machine, labels: labels.clone() }
         })
         .filter(|series| series.points.len() > 1)
         .collect()
@@ -144,6 +147,11 @@ impl<'a> Series<'a> {
         (old, then): (&'a Measurement, &'a str),
         (new, now): (&'a Measurement, &'a str),
     ) -> Option<Step<'a>> {
+        // Most figures have not changed: that is seen without ten thousand draws from their samples.
+        let ratio = new.median / old.median;
+        if ratio.max(ratio.recip()) < TESTED {
+            return None;
+        }
         let change = Change::new(old, new);
         let told = match change.verdict {
             Verdict::Better | Verdict::Worse => change.factor() >= TESTED,
@@ -171,8 +179,10 @@ impl Step<'_> {
         let Step { old, new, between: (from, to), change, drift } = self;
         let subject = &new.subject;
         let how = if *drift { ", little by little" } else { "" };
+        // Without samples nothing tells chance from change; the reader is told so.
+        let source = if change.verdict == Verdict::Untested { ", as published" } else { "" };
         format!(
-            "{}: {} {} {} from {from} to {to}{how} ({} to {})",
+            "{}: {} {} {} from {from} to {to}{how} ({} to {}{source})",
             subject.runtime,
             subject.unit,
             what(new),
@@ -196,27 +206,50 @@ fn what(m: &Measurement) -> String {
 /// The steps and drifts of all figures, a sentence each: those for the worse first, for they are what
 /// is looked for, and of each the largest first. Rates are left out: each is the reciprocal of a time,
 /// and would say the same again. Of the process's own memory and the whole, which tell one change
-/// twice, the larger is told.
+/// twice, the larger is told; and a step that several machines show is told once, with how many did.
 pub fn sentences(records: &[Record]) -> Vec<String> {
     let all = series(records);
-    let mut steps: Vec<Step<'_>> = all
-        .iter()
-        .flat_map(|series| series.steps().into_iter().chain(series.drifts()))
-        .filter(|step| !step.new.quantity().more_is_better())
-        .collect();
-    steps.sort_by(|a, b| {
+    let mut measured: BTreeMap<Topic<'_>, BTreeSet<&str>> = BTreeMap::new();
+    let mut steps: Vec<(Step<'_>, &str)> = Vec::new();
+    for series in &all {
+        for (m, _) in &series.points {
+            measured.entry(topic(m)).or_default().insert(&series.machine);
+        }
+        let found = series.steps().into_iter().chain(series.drifts());
+        let found = found.filter(|step| !step.new.quantity().more_is_better());
+        steps.extend(found.map(|step| (step, &*series.machine)));
+    }
+    steps.sort_by(|(a, _), (b, _)| {
         let key = |step: &Step<'_>| (!step.is_worse(), -step.change.factor());
         let ((one, first), (other, second)) = (key(a), key(b));
         one.cmp(&other).then_with(|| first.total_cmp(&second))
     });
-    let mut told = BTreeSet::new();
-    steps.retain(|step| {
-        let subject = &step.new.subject;
-        let topic = metric::topic(&subject.workload, &step.new.metric).to_owned();
-        let grew = step.change.ratio > 1.0;
-        told.insert((subject, topic, step.between.clone(), grew))
-    });
-    steps.iter().map(Step::sentence).collect()
+    let told = |step: &Step<'_>| (step.between.clone(), step.change.ratio > 1.0);
+    let mut shown: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for (step, machine) in &steps {
+        shown.entry((topic(step.new), told(step))).or_default().insert(machine);
+    }
+    let mut sentences = Vec::new();
+    for (step, _) in &steps {
+        // The largest of them stands for all.
+        let Some(machines) = shown.remove(&(topic(step.new), told(step))) else { continue };
+        let place = match measured[&topic(step.new)].len() {
+            1 => String::new(),
+            all => format!(", on {} of {all} machines", machines.len()),
+        };
+        sentences.push(step.sentence() + &place);
+    }
+    sentences
+}
+
+/// What figures have in common that tell one change twice, or on several machines.
+type Topic<'a> = (Subject, &'a str);
+
+fn topic(m: &Measurement) -> Topic<'_> {
+    let mut subject = m.subject.clone();
+    // The machine's part.
+    subject.parameters = subject.parameters.without("cores");
+    (subject, metric::topic(&m.subject.workload, &m.metric))
 }
 
 #[cfg(test)]
@@ -230,7 +263,7 @@ mod tests {
     fn published_steps_are_named_as_their_author_names_them() {
         let said = sentences(&record::published());
         for expected in [
-            "ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs)",
+            "ruby: thread allocation 3.6x slower from 3.2 to 3.3 (18.1 µs to 65.1 µs, as published)",
             "ruby: thread switch 2.4x slower from 3.2 to 3.3",
             "ruby: fiber switch 2.7x faster from 2.5 to 2.6",
             "ruby: fiber allocation 1.65x faster from 2.6 to 2.7",
@@ -287,6 +320,18 @@ mod tests {
         assert!(starts.iter().all(|s| said.iter().any(|line| line.contains(s))), "{said:#?}");
         // There and back is no drift.
         assert!(sentences(&over_versions("time_per_unit", &[100.0, 104.0, 100.0])).is_empty());
+    }
+
+    #[test]
+    fn single_samples_make_no_step_and_no_drift() {
+        for kept in [1, 2] {
+            let mut records = over_versions("time_per_unit", &[100.0, 140.0, 400.0, 900.0]);
+            for record in &mut records {
+                record.results[0].samples.truncate(kept);
+            }
+            assert!(sentences(&records).is_empty(), "{:?}", sentences(&records));
+            assert_eq!(series(&records)[0].points.len(), 4, "they stay in the table");
+        }
     }
 
     #[test]
@@ -350,6 +395,20 @@ mod tests {
         assert!(points(&[broken_off.clone(), resumed.clone()]).is_empty(), "one measurement");
         let found = points(&[broken_off, resumed, anew]);
         assert_eq!(found, [vec!["three", "two"]], "in the order of their times");
+    }
+
+    #[test]
+    fn a_step_on_several_machines_is_told_once_with_how_many_show_it() {
+        let mut records = over_versions("time_per_unit", &[100.0, 200.0]);
+        for (cores, then) in [(4, 220.0), (8, 101.0)] {
+            for mut record in over_versions("time_per_unit", &[100.0, then]) {
+                record.environment.cores_allowed = cores;
+                records.push(record);
+            }
+        }
+        let expected = "ruby: fiber allocation 2.2x slower from 3.0 to 3.1 (100 ns to 220 ns), on 2 of \
+                        3 machines";
+        assert_eq!(sentences(&records), [expected]);
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub enum Verdict {
 pub(super) fn could_tell(old: usize, new: usize) -> bool {
     // Ways to choose the old ones among all, up to where it is enough.
     let (all, fewer) = (old + new, old.min(new));
+    if fewer < 2 {
+        return false;
+    }
     let mut ways = 1.0;
     for taken in 0..fewer {
         ways *= (all - taken) as f64 / (taken + 1) as f64;
@@ -64,8 +67,11 @@ impl Change {
     pub fn new(old: &Measurement, new: &Measurement) -> Change {
         let plain = new.median / old.median;
         let untested = Change { ratio: plain, interval: None, p: None, verdict: Verdict::Untested };
-        if old.samples.len() < 2 || new.samples.len() < 2 {
-            return untested;
+        match old.samples.len().min(new.samples.len()) {
+            0 => return untested,
+            // One sample says nothing of how far chance moves the next.
+            1 => return Change { verdict: Verdict::NoneShown, ..untested },
+            _ => {}
         }
         let name = format!("{} {}", old.subject, old.metric);
         let seed = u64::from_str_radix(&fingerprint(name.as_bytes()), 16).unwrap_or(0);
@@ -162,8 +168,19 @@ mod tests {
             &figure("time_per_unit", &[300.0, 301.0, 302.0]),
         );
         assert_eq!(few.verdict, Verdict::NoneShown);
-        assert!(!could_tell(3, 3) && !could_tell(1, 30) && !could_tell(3, 4));
+        assert!(!could_tell(3, 3) && !could_tell(1, 99) && !could_tell(3, 4));
         assert!(could_tell(4, 4) && could_tell(3, 5) && could_tell(11, 11));
+    }
+
+    #[test]
+    fn a_single_sample_shows_no_difference() {
+        let one = figure("time_per_unit", &[100.0]);
+        for many in [&[900.0][..], &[900.0, 901.0], &BEFORE.map(|value| 9.0 * value)] {
+            let many = figure("time_per_unit", many);
+            for change in [Change::new(&one, &many), Change::new(&many, &one)] {
+                assert_eq!((change.verdict, change.interval), (Verdict::NoneShown, None));
+            }
+        }
     }
 
     #[test]
