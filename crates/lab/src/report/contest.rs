@@ -7,7 +7,7 @@ use super::meals::{how, meal, yields};
 use super::table::{Align, NOTHING, Table};
 use super::view::{Family, Seat, View};
 use crate::metric::TIME;
-use crate::number::{grouped, times};
+use crate::number::{MARK, grouped, times};
 use crate::record::Measurement;
 
 /// Meals that all have the same work, for the most people there were.
@@ -78,12 +78,18 @@ impl Meal<'_> {
         }
     }
 
+    /// Stands behind what rests on fewer than three samples of one side.
+    pub(super) fn mark(&self) -> String {
+        let rough = self.light.is_rough() || self.thread.is_rough();
+        if rough { MARK.to_string() } else { String::new() }
+    }
+
     /// `fibers 3.2x`; `open`, where chance may have decided.
     fn cell(&self) -> String {
-        let ratio = self.ratio();
+        let (ratio, mark) = (self.ratio(), self.mark());
         match self.winner() {
-            Winner::Light => format!("{} {}", side(self.light), times(ratio)),
-            Winner::Thread => format!("threads {}", times(ratio.recip())),
+            Winner::Light => format!("{} {}{mark}", side(self.light), times(ratio)),
+            Winner::Thread => format!("threads {}{mark}", times(ratio.recip())),
             Winner::Open => "open".to_owned(),
         }
     }
@@ -124,14 +130,21 @@ impl Contest<'_> {
     /// `from 3,400 bites`.
     pub(super) fn overtaken(&self) -> String {
         let ends = |meal: Option<&Meal<'_>>| meal.map_or(0.0, |meal| meal.bites as f64);
-        match self.crossing() {
+        let overtaken = match self.crossing() {
             Crossing::At(bites) => format!("from {} bites", grouped(rounded(bites), 0)),
             Crossing::Always => {
                 format!("from {} bites or fewer", grouped(ends(self.meals.first()), 0))
             }
             Crossing::Never => format!("not up to {} bites", grouped(ends(self.meals.last()), 0)),
-            Crossing::Open => "no difference shown".to_owned(),
-        }
+            Crossing::Open => return "no difference shown".to_owned(),
+        };
+        overtaken + &self.mark()
+    }
+
+    /// Stands behind what is concluded from meals of which one has a mark.
+    fn mark(&self) -> String {
+        let told = self.meals.iter().filter(|meal| meal.winner() != Winner::Open);
+        told.map(Meal::mark).find(|mark| !mark.is_empty()).unwrap_or_default()
     }
 }
 
@@ -226,9 +239,13 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
                 format!("fibers are not overtaken up to {most} bites, the most measured")
             }
         };
+        let doubt = match contest.mark().is_empty() || contest.crossing() == Crossing::Open {
+            true => "",
+            false => " (* of fewer than three samples)",
+        };
         let people = grouped(contest.people as f64, 0);
         format!(
-            "In {}, feeding {people} people ({}), {outcome}.",
+            "In {}, feeding {people} people ({}), {outcome}{doubt}.",
             contest.label,
             contest.work.title()
         )
@@ -335,6 +352,20 @@ mod tests {
             row[3..],
             ["fibers 10x", "open", "fibers 2.0x", "threads 2.0x", "from 3,200 bites"]
         );
+    }
+
+    #[test]
+    fn what_rests_on_few_samples_is_marked() {
+        let mut record = record([50.0, 50.0, 60.0, 100.0], [5.0, 50.2, 30.0, 200.0]);
+        for m in &mut record.results {
+            m.samples = vec![m.median; 2];
+        }
+        let records = [record];
+        let view = View::new(&records);
+        let marked = ["fibers 10x*", "open", "fibers 2.0x*", "threads 2.0x*", "from 3,200 bites*"];
+        assert_eq!(table(&view).rows[0][3..], marked);
+        let said = "threads overtake from about 3,200 bites on (* of fewer than three samples).";
+        assert!(sentences(&view)[0].ends_with(said), "{:?}", sentences(&view));
     }
 
     #[test]

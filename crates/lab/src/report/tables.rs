@@ -414,13 +414,20 @@ fn fetching(view: &View<'_>) -> Table {
         .right(["Allocated"])
         .left(["Comparison"])
         .right(["Objects", "Traced at Most", "Peak Memory"]);
-    let against = |value: f64, best: f64, word: &str| match value / best {
-        factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}"),
-        factor if factor.is_finite() => "best".to_owned(),
+    let against = |value: f64, best: f64, word: &str, mark: &str| match value / best {
+        factor if factor.is_finite() && factor > 1.0 => format!("{factor:.2}x {word}{mark}"),
+        factor if factor.is_finite() => format!("best{mark}"),
         _ => NOTHING.to_owned(),
     };
     let all = fetches(view);
     for fetches in &all {
+        // A comparison is as rough as the rougher of its sides.
+        let rough = |way: &str| fetches.find(way, metric::TIME.name).is_some_and(|m| m.is_rough());
+        let best_is_rough = fetches.ways.first().is_some_and(|(way, _)| rough(way));
+        let mark = |way: &str| match best_is_rough || rough(way) {
+            true => number::MARK.to_string(),
+            false => String::new(),
+        };
         let best = fetches.ways.first().map_or(f64::INFINITY, |(_, time)| *time);
         let bytes = |way: &str| fetches.find(way, metric::BYTES_ALLOCATED.name).map(|m| m.median);
         let least =
@@ -434,12 +441,13 @@ fn fetching(view: &View<'_>) -> Table {
             table.rows.push(vec![
                 String::new(),
                 (*way).to_owned(),
-                grouped(1e3 / time, 3),
+                rate(1.0, find(metric::TIME), *time, 3),
                 cell(find(metric::TIME).filter(|m| m.samples.len() > 1), &spread),
-                grouped(requests * 1e3 / time, 1),
-                against(*time, best, "slower"),
+                rate(requests, find(metric::TIME), *time, 1),
+                against(*time, best, "slower", &mark(way)),
                 count(metric::BYTES_ALLOCATED),
-                bytes(way).map_or_else(|| NOTHING.into(), |b| against(b, least, "more")),
+                bytes(way)
+                    .map_or_else(|| NOTHING.into(), |b| against(b, least, "more", &mark(way))),
                 count(metric::OBJECTS_ALLOCATED),
                 count(metric::BYTES_TRACED_AT_MOST),
                 cell(find(metric::PEAK_MEMORY), &Measurement::shown),
@@ -465,6 +473,19 @@ fn fetching(view: &View<'_>) -> Table {
         );
     }
     table.without_empty()
+}
+
+/// How many of `count` each time there are in a second, with the digits that the samples of the time
+/// have.
+fn rate(count: f64, found: Option<&Measurement>, time: f64, most: usize) -> String {
+    let of = |ms: f64| count * 1e3 / ms;
+    match found {
+        Some(m) if !m.samples.is_empty() => {
+            let interval = m.ci_low.zip(m.ci_high).map(|(low, high)| (of(high), of(low)));
+            number::precise(of(time), interval, m.samples.len(), most)
+        }
+        _ => grouped(of(time), most),
+    }
 }
 
 /// What stands behind a median: the ends of its interval, and how many samples there are.

@@ -307,23 +307,51 @@ fn spoken(m: &Measurement) -> String {
     }
 }
 
-/// The fastest way to fetch, against one after the other.
+/// The fastest ways to fetch, of which the samples do not tell which is the fastest, against one after
+/// the other. One or two samples tell nothing from chance.
 fn fetching(view: &View<'_>) -> Vec<String> {
     let mut said = Vec::new();
-    for fetches in tables::fetches(view) {
-        let Some((best, time)) = fetches.ways.first() else { continue };
-        let plain = fetches.ways.iter().find(|(way, _)| *way == "sequential");
-        let Some((_, alone)) = plain.filter(|(way, _)| way != best) else { continue };
+    let all = tables::fetches(view);
+    for fetches in &all {
+        let of = |way: &str| fetches.find(way, TIME.name).filter(|m| !m.is_rough());
+        let ways = || fetches.ways.iter().filter_map(|(way, time)| Some((*way, *time, of(way)?)));
+        let Some((best, time, soonest)) = ways().next() else { continue };
+        let Some((_, alone, plain)) = ways().find(|(way, ..)| *way == "sequential") else {
+            continue;
+        };
+        // Published figures have no intervals, and stand.
+        let meets = |m: &Measurement| match (soonest.ci_high, m.ci_low) {
+            (Some(high), Some(low)) => low <= high,
+            _ => m.subject == soonest.subject,
+        };
         let requests = fetches.parameters.number("requests").unwrap_or(0);
+        let own = tables::own_work(&all, fetches).to_string().replace(' ', ", ");
+        let label = match own.is_empty() {
+            true => fetches.label.clone(),
+            false => format!("{} ({own})", fetches.label),
+        };
+        let [short, long] = [shown(soonest, time), shown(plain, alone)];
+        let figures = format!("{short} against {long} one after the other");
+        if meets(plain) || short == long {
+            said.push(format!(
+                "In {label}, no way is shown to have {requests} pages sooner than one after the \
+                 other ({best}: {figures})."
+            ));
+            continue;
+        }
+        let equals: Vec<&str> = ways().filter(|(.., m)| meets(m)).map(|(way, ..)| way).collect();
         said.push(format!(
-            "In {}, {requests} pages are there soonest by {best}: {} against {} one after the \
-             other.",
-            fetches.label,
-            TIME.quantity.show(*time),
-            TIME.quantity.show(*alone),
+            "In {label}, {requests} pages are there soonest by {}: {figures}.",
+            equals.join(" or ")
         ));
     }
     said
+}
+
+/// A time to fetch, with the digits that its samples have; a published one by what its authors
+/// compared.
+fn shown(m: &Measurement, time: f64) -> String {
+    if m.samples.is_empty() { TIME.quantity.show(time) } else { m.shown() }
 }
 
 #[cfg(test)]
@@ -349,6 +377,37 @@ mod tests {
         assert!(said(10_000).ends_with("(1.00 µs against 9.00 µs)."), "{}", said(10_000));
         let told = "(1.00 µs against 9.00 µs, in crowds of 10,000 and 1,000).";
         assert!(said(1_000).ends_with(told), "{}", said(1_000));
+    }
+
+    #[test]
+    fn the_soonest_way_is_claimed_of_those_that_the_samples_tell_apart() {
+        let said = |times: [(&str, f64); 3], samples: usize| {
+            let figure = |(unit, median): (&str, f64)| Measurement {
+                subject: Subject::new(
+                    ["ruby", "3.4", unit, "fetch"],
+                    Parameters::of([("requests", 50)]),
+                ),
+                metric: TIME.name.into(),
+                median,
+                ci_low: Some(median * 0.95),
+                ci_high: Some(median * 1.05),
+                samples: vec![median; samples],
+                ..Measurement::default()
+            };
+            let results = times.map(figure).to_vec();
+            sentences(&View::new(&[Record { results, ..Record::default() }])).join(" ")
+        };
+        let ways = |fiber| [("sequential", 1000.0), ("thread", 30.0), ("fiber", fiber)];
+        assert_eq!(
+            said(ways(20.0), 5),
+            "In ruby 3.4, 50 pages are there soonest by fiber: 20.0 ms against 1.00 s one after the \
+             other."
+        );
+        let open = said(ways(29.0), 5);
+        assert!(open.contains("soonest by fiber or thread: 29.0 ms against"), "{open}");
+        let none = said([("sequential", 30.0), ("thread", 29.0), ("fiber", 29.5)], 5);
+        assert!(none.contains("no way is shown to have 50 pages sooner"), "{none}");
+        assert_eq!(said(ways(20.0), 2), "");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Bars with intervals: one metric of many units.
 
+use carefree_workloads::named::distinct;
 use maud::{Markup, html};
 
-use super::markup::{figure, grid, percent};
+use super::markup::{figure_with, grid, legend, percent};
 use super::scale::{Scale, tick};
+use super::sources;
+use super::strips::{self, Strip};
 use crate::metric::Quantity;
 use crate::record::Measurement;
-use crate::report::table::{FEW_SAMPLES, Table};
-use crate::report::tables;
+use crate::report::table::FEW_SAMPLES;
 
 /// One bar.
 #[derive(Clone, Debug)]
@@ -15,8 +17,9 @@ pub(super) struct Bar<'a> {
     pub(super) label: String,
     /// In a chart of several runtimes, which one can be left out, its name.
     pub(super) runtime: Option<&'a str>,
-    /// The class that gives its colour.
+    /// The class that gives its colour, and what that colour stands for.
     pub(super) class: &'static str,
+    pub(super) kind: &'static str,
     pub(super) m: &'a Measurement,
 }
 
@@ -33,7 +36,10 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
     let height = bars.len() * ROW + AXIS;
     let ticks = scale.ticks().into_iter();
     let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
+    let mut kinds = distinct(bars.iter().map(|bar| (bar.class, bar.kind)));
+    kinds.sort_by_key(|(_, kind)| *kind);
     let svg = html! {
+        (legend(&kinds))
         // The script looks for rows there.
         svg class=[bars.iter().any(|bar| bar.runtime.is_some()).then_some("dumbbells")]
             height=(height) role="img" aria-label=(spoken(title, bars)) {
@@ -49,7 +55,15 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
     if !sizes.is_empty() {
         remark = format!("{sizes}. {remark}");
     }
-    figure(title, &remark, &svg, &behind(bars))
+    let mut all = Vec::new();
+    for Bar { label, class, m, .. } in bars {
+        all.push(Strip { label: label.clone(), class, m });
+    }
+    let more = html! {
+        (strips::strips(title, quantity, &all))
+        (sources::links(bars.iter().map(|bar| bar.m)))
+    };
+    figure_with(title, &remark, &svg, &more, &strips::table(&all))
 }
 
 fn row(scale: Scale, bar: &Bar<'_>) -> Markup {
@@ -109,13 +123,4 @@ fn spoken(title: &str, bars: &[Bar<'_>]) -> String {
     let figures: Vec<String> =
         bars.iter().map(|bar| format!("{} {}", bar.label, bar.m.shown())).collect();
     format!("{title}: {}", figures.join(", "))
-}
-
-fn behind(bars: &[Bar<'_>]) -> Table {
-    let mut table = Table::new("").left(["Unit"]).right(["Median", "From", "To", "Samples"]);
-    table.rows.extend(bars.iter().map(|bar| {
-        let [from, to, samples] = tables::behind(bar.m);
-        vec![bar.label.clone(), bar.m.shown(), from, to, samples]
-    }));
-    table.without_empty().with_marks_explained()
 }

@@ -2,8 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::markup::{figure, grid, percent};
+use super::markup::{figure_with, grid, percent};
 use super::scale::Scale;
+use super::sources;
 use crate::number::{grouped, times};
 use crate::report::contest::{Contest, Crossing, Meal, Winner, Work};
 use crate::report::table::{Align, Table};
@@ -57,7 +58,9 @@ fn chart(work: Work, rows: &[&Contest<'_>]) -> Markup {
     };
     let remark = "Bites of a meal, from left to right by powers of ten. Dots are meals that were \
                   measured; the upright line is where threads overtake.";
-    figure(&title, remark, &drawing, &behind(rows))
+    let meals = rows.iter().flat_map(|contest| &contest.meals);
+    let more = sources::links(meals.flat_map(|meal| [meal.light, meal.thread]));
+    figure_with(&title, remark, &drawing, &more, &behind(rows))
 }
 
 fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {
@@ -112,9 +115,10 @@ fn winner(meal: &Meal<'_>) -> &'static str {
 
 /// `threads are 2.0x faster`.
 fn said(meal: &Meal<'_>) -> String {
+    let mark = meal.mark();
     match meal.winner() {
-        Winner::Light => format!("fibers are {} faster", times(meal.ratio())),
-        Winner::Thread => format!("threads are {} faster", times(meal.ratio().recip())),
+        Winner::Light => format!("fibers are {}{mark} faster", times(meal.ratio())),
+        Winner::Thread => format!("threads are {}{mark} faster", times(meal.ratio().recip())),
         Winner::Open => "no difference shown".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::bars::powers;
-use super::markup::{figure, percent};
+use super::markup::{figure_with, percent};
 use super::scale::{Scale, tick};
 use crate::metric::Quantity;
 use crate::record::Measurement;
@@ -58,6 +58,8 @@ pub(super) struct Chart<'a> {
     /// The names of the places across, from left to right, evenly spaced.
     pub(super) places: Vec<String>,
     pub(super) curves: Vec<Curve>,
+    /// What else stands behind it than its table.
+    pub(super) more: Markup,
 }
 
 /// Letters across, of all labels together and a gap after each, or they meet on a phone.
@@ -175,7 +177,7 @@ impl Chart<'_> {
         if let Some(powers) = powers(scale) {
             remark += &format!(" Upwards, {powers}.");
         }
-        figure(&self.title, remark.trim(), &plot, &self.behind())
+        figure_with(&self.title, remark.trim(), &plot, &self.more, &self.behind())
     }
 
     /// The places whose names fit below the chart, each with the class for its position.
@@ -297,6 +299,7 @@ mod tests {
                 turn: 0,
                 values: vec![Some(point(0.5)), Some(point(12.0))],
             }],
+            more: html! {},
         };
         let html = chart.html().into_string();
         let said = "Feeding, over people: fibers from 500 µs at 1 to 12.0 ms at 2,048";

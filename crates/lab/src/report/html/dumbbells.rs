@@ -1,12 +1,14 @@
 //! One figure of every runtime: a row for each, its fiber and its thread joined by a line, which is as
 //! long as one is a multiple of the other.
 
-use carefree_workloads::named::distinct;
+use std::collections::HashSet;
+
 use maud::{Markup, html};
 
 use super::bars::{direction, powers};
-use super::markup::{class, figure_with, grid, percent, table};
+use super::markup::{class, figure_with, grid, legend, percent, table};
 use super::scale::{Scale, tick};
+use super::sources;
 use super::strips::{self, Strip};
 use crate::metric::Quantity;
 use crate::number::{MARK, times};
@@ -15,7 +17,6 @@ use crate::report::crowds::are_comparable;
 use crate::report::table::{Align, FEW_SAMPLES, Table};
 use crate::report::tables::NOTHING;
 use crate::report::view::Seat;
-use crate::targets;
 
 /// What a runtime has.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Row<'a> {
     pub(super) label: String,
     /// The runtime's name alone, to be filtered by.
     pub(super) runtime: String,
+    /// The machine, where there are several.
+    pub(super) place: String,
     /// Its coroutine, fiber and thread.
     pub(super) seats: [Option<&'a Measurement>; 3],
 }
@@ -31,6 +34,10 @@ pub(super) struct Row<'a> {
 /// The height of a row with its label, and of the axis.
 const ROW: usize = 40;
 const AXIS: usize = 24;
+
+/// The most rows that are drawn: a page with those of hundreds of machines would be too large for a
+/// browser. The table has all.
+const MOST: usize = 100;
 
 impl Row<'_> {
     fn at(&self, seat: Seat) -> Option<&Measurement> {
@@ -74,25 +81,18 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
     let values: Vec<f64> =
         rows.iter().flat_map(Row::known).flat_map(|(_, m)| ends(m)).flatten().collect();
     let scale = Scale::of_ratios(quantity, values.into_iter());
-    let floor = rows.len() * ROW;
+    let drawn_rows = &rows[..rows.len().min(MOST)];
+    let floor = drawn_rows.len() * ROW;
     let ticks = scale.ticks().into_iter();
     let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
     let seats: Vec<Seat> =
         Seat::ALL.into_iter().filter(|seat| rows.iter().any(|r| r.at(*seat).is_some())).collect();
+    let kinds: Vec<_> = seats.iter().map(|seat| (class(*seat), seat.title())).collect();
     let drawing = html! {
-        ul class="legend" {
-            @for seat in &seats {
-                li {
-                    svg aria-hidden="true" class=(class(*seat)) {
-                        circle class="dot" cx="50%" cy="50%" r="5" {}
-                    }
-                    (seat.title())
-                }
-            }
-        }
-        svg class="dumbbells" height=(floor + AXIS) role="img" aria-label=(spoken(title, quantity, &rows)) {
+        (legend(&kinds))
+        svg class="dumbbells" height=(floor + AXIS) role="img" aria-label=(spoken(title, quantity, drawn_rows)) {
             (grid(ticks, floor, floor + AXIS - 6))
-            @for (at, row) in rows.iter().enumerate() { (drawn(scale, quantity, at, row)) }
+            @for (at, row) in drawn_rows.iter().enumerate() { (drawn(scale, quantity, at, row)) }
         }
     };
     let mut parts = vec![direction(quantity)];
@@ -103,37 +103,28 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
     }
     let few = rows.iter().flat_map(Row::known).any(|(_, m)| m.is_rough());
     let few = if few { format!(" {FEW_SAMPLES}") } else { String::new() };
-    let remark = format!("{}.{few}", parts.join("; "));
+    let left = match rows.len() - drawn_rows.len() {
+        0 => String::new(),
+        left => format!(" {left} more rows are in the table."),
+    };
+    let remark = format!("{}.{few}{left}", parts.join("; "));
     // A thread may stand in several rows.
     let mut strips: Vec<Strip<'_>> = Vec::new();
-    for (seat, m) in rows.iter().flat_map(Row::known) {
-        if !strips.iter().any(|known| std::ptr::eq(known.m, m)) {
+    let mut known = HashSet::new();
+    for row in &rows {
+        for (seat, m) in row.known().filter(|(_, m)| known.insert(std::ptr::from_ref(*m))) {
             let s = &m.subject;
-            let label = format!("{} {} {}", s.runtime, s.version, s.unit);
+            let place = if row.place.is_empty() { "" } else { ", " };
+            let label = format!("{} {} {}{place}{}", s.runtime, s.version, s.unit, row.place);
             strips.push(Strip { label, class: class(seat), m });
         }
     }
     let more = html! {
         (strips::strips(title, quantity, &strips))
         (table(&strips::table(&strips), title))
-        (programs(&rows))
+        (sources::links(rows.iter().flat_map(Row::known).map(|(_, m)| m)))
     };
     figure_with(title, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
-}
-
-/// Links to the programs that have measured these.
-fn programs(rows: &[Row<'_>]) -> Markup {
-    let measured = rows.iter().flat_map(Row::known).filter(|(_, m)| m.ci_low.is_some());
-    let mut runtimes = distinct(measured.map(|(_, m)| &*m.subject.runtime));
-    runtimes.retain(|runtime| !targets::sources(runtime).is_empty());
-    html! {
-        @if !runtimes.is_empty() {
-            p {
-                "The programs that did this:"
-                @for runtime in &runtimes { " " a href={ "#program-" (runtime) } { (runtime) } }
-            }
-        }
-    }
 }
 
 fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {
@@ -227,6 +218,7 @@ mod tests {
         let row = |label: &str, light: Option<usize>, thread: Option<usize>| Row {
             label: label.into(),
             runtime: label.into(),
+            place: String::new(),
             seats: [None, light.map(|at| &figures[at]), thread.map(|at| &figures[at])],
         };
         let rows = vec![

@@ -111,6 +111,22 @@ pub(super) fn figure_with(
     }
 }
 
+/// Which colour is which: classes, each with what it stands for.
+pub(super) fn legend(kinds: &[(&str, &str)]) -> Markup {
+    html! {
+        ul class="legend" {
+            @for (class, kind) in kinds {
+                li {
+                    svg aria-hidden="true" class=(class) {
+                        circle class="dot" cx="50%" cy="50%" r="5" {}
+                    }
+                    (kind)
+                }
+            }
+        }
+    }
+}
+
 /// The grid of a scale across: a line for each tick, as high as `floor`, and its name below.
 pub(super) fn grid(
     ticks: impl Iterator<Item = (f64, String, &'static str)>,

@@ -50,11 +50,15 @@ const METHOD: [&str; 6] = [
 
 pub(super) fn render(records: &[Record]) -> String {
     let view = View::new(records);
+    let steps: Vec<String> = past_of::sentences(records)
+        .iter()
+        .map(|step| format!("{}.", text::capitalized(step)))
+        .collect();
     let sections = vec![
-        ("summary", "In plain words", summary(&view, records)),
+        ("summary", "In plain words", summary(&view, records, &steps)),
         ("charts", "Charts", panels::render(&view)),
         ("tables", "Tables", all_tables(&view)),
-        ("history", "History", past::render(records)),
+        ("history", "History", past::render(records, &steps)),
         ("figures", "Every figure", figures(&view)),
         ("programs", "The programs", sources::render(&view)),
         ("doubts", "Reasons for doubt", doubts(records)),
@@ -166,15 +170,12 @@ fn subtitle(records: &[Record]) -> String {
 /// With more sentences than these, each topic is a line that opens to show its sentences.
 const FEW: usize = 8;
 
-fn summary(view: &View<'_>, records: &[Record]) -> Markup {
+/// `steps` are those of the figures' history, a sentence each, what matters most first.
+fn summary(view: &View<'_>, records: &[Record], steps: &[String]) -> Markup {
     let topics = words::topics(view);
     let many = topics.iter().map(|(_, said)| said.len()).sum::<usize>() > FEW;
     let spans = words::spans(view);
-    let largest: Vec<String> = past_of::sentences(records)
-        .iter()
-        .take(3)
-        .map(|step| format!("{}.", text::capitalized(step)))
-        .collect();
+    let largest = &steps[..steps.len().min(3)];
     let doubts = records.iter().map(|r| r.warnings.len() + r.failures.len()).sum::<usize>();
     html! {
         @if !spans.is_empty() {
@@ -192,7 +193,7 @@ fn summary(view: &View<'_>, records: &[Record]) -> Markup {
                 None => { @if many { h3 { (topic) } } (list(None, said)) },
             }
         }
-        @if !largest.is_empty() { h3 { "From version to version" } (list(None, &largest)) }
+        @if !largest.is_empty() { h3 { "From version to version" } (list(None, largest)) }
         @if topics.is_empty() && largest.is_empty() {
             p { "There is nothing to compare: no fiber and thread did the same work." }
         }

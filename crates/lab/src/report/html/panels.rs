@@ -11,6 +11,7 @@ use super::crossings;
 use super::curves::{Chart, Curve, Point};
 use super::dumbbells::{self, Row};
 use super::markup::{self, class};
+use super::sources;
 use crate::metric::{self, Figure, Metric, TIME};
 use crate::number::grouped;
 use crate::record::Measurement;
@@ -84,10 +85,11 @@ fn gated(view: &View<'_>, workload: Workload) -> Vec<Markup> {
         let says = |crew: &&Crew<'_>| crew.says(view, &[figure.name()]);
         let rows = crews.iter().filter(says).map(|crew| {
             let find = |seat| view.find(crew.at(seat)?, figure.name());
-            let runtime = crew.seats.iter().flatten().next().map_or("", |who| who.runtime);
+            let first = crew.seats.iter().flatten().next();
             Row {
                 label: crew.label.replace('\n', " "),
-                runtime: runtime.to_owned(),
+                runtime: first.map_or("", |who| who.runtime).to_owned(),
+                place: first.map_or_else(String::new, |who| view.places[who.place].clone()),
                 seats: Seat::ALL.map(find),
             }
         });
@@ -197,6 +199,7 @@ fn meals(
         across,
         places: places.iter().map(|&place| grouped(place as f64, 0)).collect(),
         curves,
+        more: sources::links(shown.iter().copied()),
     }
     .html()
 }
@@ -210,11 +213,11 @@ fn bars_of(workload: Workload, all: &[Fetches<'_>]) -> Vec<Markup> {
             let Metric { name, quantity } = figure.metric;
             let found = fetches.ways.iter().filter_map(|(way, _)| {
                 let m = fetches.find(way, name)?;
-                let class = match *way {
-                    "sequential" | "keep-alive" => "coroutine",
-                    _ => class(Seat::of(m)),
+                let (class, kind) = match *way {
+                    "sequential" | "keep-alive" => ("alone", "One after the other"),
+                    _ => (class(Seat::of(m)), Seat::of(m).title()),
                 };
-                Some(Bar { label: (*way).to_owned(), runtime: None, class, m })
+                Some(Bar { label: (*way).to_owned(), runtime: None, class, kind, m })
             });
             let bars: Vec<Bar<'_>> = found.collect();
             if !bars.is_empty() {
@@ -258,7 +261,9 @@ fn servers(view: &View<'_>) -> Vec<Markup> {
             let mut bars: Vec<Bar<'_>> = Vec::new();
             for m in found.filter(|m| m.metric == name) {
                 let runtime = Some(&*m.subject.runtime);
-                bars.push(Bar { label: label(m), runtime, class: class(Seat::of(m)), m });
+                let seat = Seat::of(m);
+                let (class, kind) = (class(seat), seat.title());
+                bars.push(Bar { label: label(m), runtime, class, kind, m });
             }
             bars.sort_by(|a, b| match quantity.more_is_better() {
                 true => b.m.median.total_cmp(&a.m.median),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use carefree_workloads::named::distinct;
 use maud::{Markup, html};
 
 use super::bars::direction;
@@ -10,22 +11,19 @@ use super::markup::list;
 use crate::history::{self, Series};
 use crate::metric::{FIGURES, Figure, Quantity};
 use crate::record::Record;
-use crate::report::text;
 use crate::version::version_key;
 
 /// Steps, and charts, that are shown without being asked for.
 const AT_ONCE: usize = 8;
 const CHARTS: usize = 6;
 
-pub(super) fn render(records: &[Record]) -> Markup {
-    let said = history::sentences(records);
-    let said: Vec<String> =
-        said.iter().map(|step| format!("{}.", text::capitalized(step))).collect();
+/// The steps in words, and the charts.
+pub(super) fn render(records: &[Record], said: &[String]) -> Markup {
     let (first, rest) = said.split_at(said.len().min(AT_ONCE));
     html! {
         (list(None, first))
         @if !rest.is_empty() {
-            details { summary { (rest.len()) " smaller steps" } (list(None, rest)) }
+            details { summary { (rest.len()) " more" } (list(None, rest)) }
         }
         (charts(records))
     }
@@ -36,21 +34,28 @@ pub(super) fn charts(records: &[Record]) -> Markup {
     let all = history::series(records);
     let mut figures: Vec<&Figure> = FIGURES.iter().filter(|f| !f.curve.is_empty()).collect();
     figures.sort_by_key(|figure| figure.metric.quantity == Quantity::Bytes);
+    let measured = all.iter().filter(|series| series.points[0].0.ci_low.is_some());
+    let several = distinct(measured.map(|series| &series.machine)).len() > 1;
     let mut charts = Vec::new();
     for figure in figures {
-        // Units of one runtime share a chart.
-        let mut groups: BTreeMap<(&str, bool, String), Vec<&Series<'_>>> = BTreeMap::new();
+        // Units of one runtime on one machine share a chart.
+        let mut groups: BTreeMap<(&str, bool, String, &str), Vec<&Series<'_>>> = BTreeMap::new();
         for series in &all {
             let (m, _) = series.points[0];
             if (&*m.subject.workload, &*m.metric) == figure.name() {
                 let published = m.ci_low.is_none();
-                let key = (&*m.subject.runtime, published, m.subject.parameters.to_string());
+                let parameters = m.subject.parameters.to_string();
+                let key = (&*m.subject.runtime, published, parameters, &*series.machine);
                 groups.entry(key).or_default().push(series);
             }
         }
-        for ((runtime, published, _), group) in groups {
-            let published = if published { ", published" } else { "" };
-            let title = format!("{runtime}{published}: {}", figure.curve);
+        for ((runtime, published, _, machine), group) in groups {
+            let place = match (published, several) {
+                (true, _) => ", published".to_owned(),
+                (false, true) => format!(", on {machine}"),
+                (false, false) => String::new(),
+            };
+            let title = format!("{runtime}{place}: {}", figure.curve);
             charts.push(chart(title, figure.metric.quantity, &group));
         }
     }
@@ -127,6 +132,7 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
         across: VERSIONS,
         places: names.collect(),
         curves,
+        more: html! {},
     }
     .html()
 }

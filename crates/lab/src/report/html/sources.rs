@@ -3,8 +3,25 @@
 use carefree_workloads::named::distinct;
 use maud::{Markup, html};
 
+use crate::record::Measurement;
 use crate::report::view::View;
 use crate::targets;
+
+/// Links to the programs that have measured these figures.
+pub(super) fn links<'a>(figures: impl Iterator<Item = &'a Measurement>) -> Markup {
+    // Published figures were measured by other programs.
+    let measured = figures.filter(|m| m.ci_low.is_some());
+    let mut runtimes = distinct(measured.map(|m| &*m.subject.runtime));
+    runtimes.retain(|runtime| !targets::sources(runtime).is_empty());
+    html! {
+        @if !runtimes.is_empty() {
+            p {
+                "The programs that did this:"
+                @for runtime in &runtimes { " " a href={ "#program-" (runtime) } { (runtime) } }
+            }
+        }
+    }
+}
 
 /// The programs of the runtimes that have figures, each behind a line that opens.
 pub(super) fn render(view: &View<'_>) -> Markup {

@@ -23,11 +23,22 @@ pub(super) struct Strip<'a> {
 const ROW: usize = 40;
 const AXIS: usize = 24;
 
+/// The most units whose samples are drawn, as no reader looks through more.
+const MOST: usize = 60;
+
 /// The samples of these units on one scale; nothing where there are too few to be spread.
 pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
     let all: Vec<&Strip<'_>> = all.iter().filter(|strip| strip.m.samples.len() > 2).collect();
     if all.is_empty() {
         return html! {};
+    }
+    if all.len() > MOST {
+        return html! {
+            p class="soft" {
+                "The samples of " (all.len()) " units are too many to be drawn; the table has their \
+                 percentiles, and a report on fewer runtimes, versions or machines draws them."
+            }
+        };
     }
     let values: Vec<f64> = all.iter().flat_map(|strip| strip.m.samples.iter().copied()).collect();
     let scale = Scale::of_ratios(quantity, values.into_iter());
@@ -88,7 +99,7 @@ pub(super) fn table(all: &[Strip<'_>]) -> Table {
         row.extend([bound(m.ci_low), bound(m.ci_high), m.samples.len().to_string()]);
         table.rows.push(row);
     }
-    let mut table = table.without_empty();
+    let mut table = table.without_empty().with_marks_explained();
     table.notes.push(
         "5% of the samples lie below the value under 5%, and so on; between two samples, in \
          proportion. From and to: the 95% interval of the median."
