@@ -190,12 +190,21 @@ impl Block {
         unsafe { self.tp.as_ptr().add(DTV_FROM_TP).cast::<*mut [usize; 2]>().read() }
     }
 
+    /// Undoes [`Layout::lend_malloc`]: to be called before a block to which a thread has lent is retired.
+    pub fn return_malloc(&mut self) {
+        let layout = self.layout;
+        for position in &layout.mallocs {
+            // SAFETY: the word lies in the block, which no fiber uses: it is borrowed mutably.
+            unsafe { self.low().add(*position).cast::<u64>().write(layout.image[*position / 8]) };
+        }
+    }
+
     /// Ends the block. What libc keeps in it is passed to the next block that is built; the memory is
     /// the caller's again.
     ///
-    /// libc mainly keeps malloc's cache for a thread (some 700 bytes and the cached memory) if the
-    /// block's fibers ever called malloc; then values of pthread keys above the 32nd, name
-    /// resolution, texts of `strerror`, vDSO random state. So memory of this size stays allocated
+    /// libc keeps malloc's cache for a thread (some 650 bytes and the cached memory), if the block's fibers
+    /// ever called malloc and none [was lent](super::Layout::lend_malloc); values of pthread keys above the
+    /// 32nd, name resolution, texts of `strerror`, vDSO random state. So memory of this size stays allocated
     /// for each block of the largest number that was ever in use.
     pub fn retire(mut self) {
         self.reset();

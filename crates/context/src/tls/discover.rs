@@ -174,6 +174,11 @@ pub(super) fn discover() -> Result<Layout, String> {
         stack_base: *stack_base,
         stack_size: *stack_size,
         anew: anew.into(),
+        mallocs: if fibers_have_malloc_of_their_own() {
+            Box::default()
+        } else {
+            found.probes.mallocs().iter().filter_map(|a| found.position(*a, tp)).collect()
+        },
         dlerror: locate(found.probes.dlerror),
         robust: locate(found.probes.robust),
         vector: vector.collect(),
@@ -192,6 +197,11 @@ pub(super) fn discover() -> Result<Layout, String> {
 unsafe fn function(name: &CStr) -> Option<unsafe extern "C" fn()> {
     // SAFETY: the symbol is a function of this type; a null pointer is None.
     unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn()>>(symbol(name)) }
+}
+
+/// Whether each fiber is to have malloc's cache and arena for itself, as a thread has.
+fn fibers_have_malloc_of_their_own() -> bool {
+    carefree_settings::setting("CAREFREE_MALLOC").is_some_and(|text| text == "own")
 }
 
 /// Bytes that the loader has left for libraries loaded later: more than these it gives to none.

@@ -61,6 +61,8 @@ pub struct Layout {
     pub(super) stack_size: usize,
     /// Positions of 32-bit words of libc's that each fiber must find as a new thread does.
     pub(super) anew: Box<[usize]>,
+    /// Positions of the words by which libc's malloc finds what it keeps for a thread.
+    pub(super) mallocs: Box<[usize]>,
     /// Position of the pointer to what `dlerror` will return.
     pub(super) dlerror: Option<usize>,
     /// Position of the head of the list of robust mutexes held.
@@ -207,6 +209,47 @@ impl Layout {
         // that came after the pristine thread.
         // SAFETY: LC_GLOBAL_LOCALE, (locale_t) -1, is always valid.
         unsafe { libc::uselocale(usize::MAX as libc::locale_t) };
+    }
+
+    /// Whether a fiber can use what libc's malloc keeps for the thread that runs it: where that was recognised,
+    /// and `CAREFREE_MALLOC=own` in the environment does not say otherwise.
+    pub fn lends_malloc(&self) -> bool {
+        !self.mallocs.is_empty()
+    }
+
+    /// Has libc's malloc make what it keeps for the calling thread, before that
+    /// [lends](Self::lend_malloc) it. A malloc that is not libc's is not called.
+    pub fn prepare_malloc(&self) {
+        if !self.mallocs.is_empty() {
+            // SAFETY: the block is freed once, and is not used.
+            unsafe { libc::free(std::hint::black_box(libc::malloc(1))) };
+        }
+    }
+
+    /// Has libc's malloc use, on a fiber, what it keeps for the thread that runs it: that thread's cache of
+    /// free blocks and its arena. Otherwise each fiber would get a cache of its own at its first
+    /// call, of some 650 bytes, in which it never finds a block that another has freed; and an arena of all
+    /// those that threads have made.
+    ///
+    /// malloc keeps no thread's cache or arena over a wait that parks: its locks are libc's own, for which the
+    /// thread waits. So a fiber goes from one thread's to another's between two calls.
+    ///
+    /// # Safety
+    /// `fiber` is the thread pointer of a fiber on a block of this layout that has just begun or is about to be
+    /// entered, on the thread with the thread pointer `thread`. That thread has called
+    /// [`prepare_malloc`](Self::prepare_malloc), and the fiber does not run on another before this is called
+    /// again. Before its block is retired, [`Block::return_malloc`](super::Block::return_malloc) is called.
+    #[inline]
+    pub unsafe fn lend_malloc(&self, thread: *mut u8, fiber: *mut u8) {
+        for position in &self.mallocs {
+            let from_tp = (*position).wrapping_sub(self.tp);
+            // SAFETY: the word has the same place in every block, and in every thread's storage. The thread,
+            // which is the caller, and the fiber are the only ones that access theirs.
+            unsafe {
+                let word = thread.wrapping_add(from_tp).cast::<u64>().read();
+                fiber.wrapping_add(from_tp).cast::<u64>().write(word);
+            }
+        }
     }
 
     /// Prefetches what [`run_destructors`](Self::run_destructors) reads: libc's own variables, and the

@@ -3,6 +3,7 @@
 //! For state that glibc's tables do not describe and that a fiber must not inherit from the one
 //! that ran on its block before. Runs on the pristine thread, after the snapshot.
 
+use std::hint::black_box;
 use std::ops::Range;
 use std::ptr;
 
@@ -13,6 +14,8 @@ use super::symbols::STATIC;
 
 /// More 32-bit words than the state below can consist of.
 const WORDS: usize = 16;
+/// More words than those by which malloc finds what it keeps for a thread: its cache, its arena.
+const MALLOCS: usize = 4;
 
 /// What was found. Addresses are those of the pristine thread's block.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(super) struct Probes {
     /// The head of the list of robust mutexes held, as the kernel was told.
     pub(super) robust: Option<usize>,
     pub(super) keys: Option<KeyTable>,
+    mallocs: [usize; MALLOCS],
+    mallocs_count: usize,
     before: Box<[u32]>,
 }
 
@@ -36,6 +41,8 @@ impl Probes {
             dlerror: None,
             robust: None,
             keys: None,
+            mallocs: [0; MALLOCS],
+            mallocs_count: 0,
             before: vec![0; bytes / 4].into(),
         }
     }
@@ -43,6 +50,12 @@ impl Probes {
     /// 32-bit words that must have their initial contents on each fiber, as on a new thread.
     pub(super) fn words(&self) -> &[usize] {
         &self.words[..self.count]
+    }
+
+    /// The 64-bit words by which malloc finds what it keeps for a thread; none if they were not recognised,
+    /// or the program's malloc is not libc's.
+    pub(super) fn mallocs(&self) -> &[usize] {
+        &self.mallocs[..self.mallocs_count]
     }
 
     /// Runs on the pristine thread; `control` is its `struct pthread`, `libc` the place of libc's own
@@ -73,6 +86,8 @@ impl Probes {
             pthread_setcancelstate(glibc::PTHREAD_CANCEL_ENABLE, ptr::null_mut());
         }
         if !STATIC {
+            // First, for what follows allocates.
+            self.find_mallocs(&libc);
             self.find_dlerror(&libc);
         }
         self.find_robust(&control);
@@ -101,6 +116,38 @@ impl Probes {
                 self.note(area.start + index * 4);
             }
         }
+    }
+
+    /// A thread's first call of malloc writes down where it keeps what is that thread's alone, and later
+    /// calls go by that.
+    fn find_mallocs(&mut self, libc: &Range<usize>) {
+        // SAFETY: each block is freed once, and is not used.
+        let allocate = |bytes| unsafe { libc::free(black_box(libc::malloc(bytes))) };
+        self.snapshot(libc);
+        allocate(24);
+        let mut found = [0; MALLOCS];
+        let mut count = 0;
+        for index in (0..words(libc).count()).step_by(2) {
+            if self.has_changed(libc, index) {
+                if count == MALLOCS {
+                    return;
+                }
+                found[count] = libc.start + index * 4;
+                count += 1;
+            }
+        }
+        self.snapshot(libc);
+        // From the cache, from the arena, from the kernel.
+        [24, 100, 1000, 10_000, 1 << 20].into_iter().for_each(allocate);
+        let is_steady = !(0..words(libc).count()).any(|index| self.has_changed(libc, index));
+        if is_steady && found[..count].iter().all(|address| address % 8 == 0) {
+            (self.mallocs, self.mallocs_count) = (found, count);
+        }
+    }
+
+    /// Whether the 32-bit word of this number in `area`, or the next one, is not as in the snapshot.
+    fn has_changed(&self, area: &Range<usize>, index: usize) -> bool {
+        words(area).skip(index).take(2).zip(&self.before[index..]).any(|(now, then)| now != *then)
     }
 
     /// `dlerror` keeps a pointer per thread: set by a call that fails, null again when `dlerror` has

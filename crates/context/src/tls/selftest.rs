@@ -115,9 +115,11 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
             mutex: &mut mutex,
             result: Err("nothing ran"),
         };
+        layout.prepare_malloc();
         // SAFETY: nothing else uses the stack below the block; `on_block` switches back, so `test`
-        // and the stack outlive it, and it is never entered again.
+        // and the stack outlive it, and it is never entered again. The fiber is run by this thread only.
         unsafe {
+            layout.lend_malloc(arch::thread_pointer(), block.thread_pointer());
             let test = &raw mut test;
             (*test).own = arch::prepare_thread(low, block.thread_pointer(), on_block, test.cast());
             arch::switch_thread::<true>(&raw mut (*test).back, &raw const (*test).own);
@@ -136,6 +138,7 @@ fn test(layout: &'static Layout, base: *mut u8) -> Result<(), String> {
         }
         block.reset();
     }
+    block.return_malloc();
     block.retire();
     // SAFETY: all three were created above; this thread has locked the mutex.
     unsafe {

@@ -103,7 +103,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
+        if let Some(mut block) = self.block.take() {
+            block.return_malloc();
             block.retire();
         }
     }
@@ -154,6 +155,10 @@ impl Fiber {
     /// Runs the fiber until it ends or yields; returns whether it has ended.
     pub(crate) fn enter(self: &mut Box<Self>) -> bool {
         assert!(!self.done);
+        layout().prepare_malloc();
+        let tp = self.slot.block().thread_pointer();
+        // SAFETY: the fiber is about to be entered, by this thread, which has prepared for it.
+        unsafe { layout().lend_malloc(arch::thread_pointer(), tp) };
         let fiber: *mut Fiber = &raw mut **self;
         // SAFETY: it has not ended, and is borrowed by its only owner, so it is suspended with its
         // context saved. It switches back here once, when it yields or ends; this thread has saved

@@ -1,6 +1,9 @@
 //! malloc on fibers that move.
 
-use crate::harness::{bodies, run_all, yield_now};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::harness::{Fiber, Slot, bodies, layout, run_all, yield_now};
 
 #[test]
 fn hundreds_of_moving_fibers_allocate_and_free() {
@@ -8,6 +11,61 @@ fn hundreds_of_moving_fibers_allocate_and_free() {
         // More fibers than blocks, so that blocks are reused.
         run_all(threads, 200, bodies(400, |seed| move || churn(seed as u64 + 1)));
     }
+}
+
+/// Of a size that nothing else here asks for.
+const UNUSUAL: usize = 999;
+
+/// Frees a block on the calling thread or fiber; returns its address.
+fn free_one() -> usize {
+    // SAFETY: a plain allocation, freed once.
+    unsafe {
+        let address = std::hint::black_box(libc::malloc(UNUSUAL));
+        libc::free(address);
+        address as usize
+    }
+}
+
+/// What one fiber frees is what the next one gets, and the thread that runs both: from the cache of that
+/// thread.
+#[test]
+fn fibers_use_the_malloc_of_the_thread_that_runs_them() {
+    let is_static = cfg!(target_feature = "crt-static");
+    if is_static || std::env::var_os("CAREFREE_MALLOC").is_some() {
+        return assert!(!layout().lends_malloc());
+    }
+    if cfg!(any(carefree_asan, carefree_tsan)) {
+        return println!("skipped: malloc is the sanitizer's");
+    }
+    assert!(layout().lends_malloc(), "not recognised in this version of libc");
+    let found = Arc::new(AtomicUsize::new(0));
+    let fiber = || {
+        let found = found.clone();
+        Fiber::new(Slot::new(), move || {
+            found.store(free_one(), Ordering::Relaxed);
+            yield_now();
+            found.store(free_one(), Ordering::Relaxed);
+        })
+    };
+    let (mut first, mut second) = (fiber(), fiber());
+    let here = free_one();
+    for fiber in [&mut first, &mut second] {
+        fiber.enter();
+        assert_eq!(found.load(Ordering::Relaxed), here);
+    }
+    // On another thread it uses that one's, and what was freed here stays.
+    std::thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| {
+            let there = free_one();
+            first.enter();
+            assert_eq!(found.load(Ordering::Relaxed), there);
+            there
+        });
+        assert_ne!(elsewhere.join().unwrap(), here);
+    });
+    assert_eq!(free_one(), here);
+    second.enter();
+    assert_eq!(found.load(Ordering::Relaxed), here);
 }
 
 /// Allocates, grows and frees, moving in between, and checks that nothing else wrote there.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use carefree_context::tls::{self, Mode};
 
-use crate::harness::{alone, child, emulated, myself};
+use crate::harness::{alone, child, emulated, layout, myself};
 
 /// Keeps sanitizers from complaining about the test's runner.
 const QUIET: [(&str, &str); 2] =
@@ -60,6 +60,7 @@ fn the_mode_and_its_reason() {
     }
     expect(&[("CAREFREE_TLS_RESERVE", "much")], &[], "threads: ", "is not a number of bytes");
     expect(&[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[], "own: ", "");
+    expect(&[("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")], &[], "own: ", "");
     if emulated() {
         return println!("skipped: valgrind and sanitizers do not run in an emulator");
     }
@@ -86,6 +87,19 @@ fn sanitizer(library: &str) -> Option<String> {
     let output = Command::new("cc").arg(format!("-print-file-name={library}")).output().ok()?;
     let path = std::fs::canonicalize(String::from_utf8(output.stdout).ok()?.trim()).ok()?;
     Some(path.to_str()?.to_owned())
+}
+
+/// Runs everything again, with a cache of malloc's for each block.
+#[test]
+fn all_of_it_with_a_malloc_of_each_blocks_own() {
+    if !layout().lends_malloc() {
+        return;
+    }
+    let mut command = myself(&[]);
+    let output =
+        command.args(["--skip", "modes::"]).env("CAREFREE_MALLOC", "own").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains(" passed"), "{text}");
 }
 
 /// Runs everything again, with the system call in place of `wrfsbase`.

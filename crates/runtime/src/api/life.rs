@@ -109,7 +109,10 @@ fn run_named<R>(me: FiberRef, run: impl FnOnce() -> R) -> R {
 /// Does what comes first when a fiber begins.
 pub(crate) fn arrive(me: FiberRef) {
     set_current(Some(me));
-    carrier::of(me).entered(me);
+    let carrier = carrier::of(me);
+    // SAFETY: the calling fiber is `me`, which that carrier has just entered.
+    unsafe { carrier.lend_malloc(me) };
+    carrier.entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     if let Some(layout) = tls::mode().layout() {
         // SAFETY: the calling fiber has just begun, on a block of this layout.

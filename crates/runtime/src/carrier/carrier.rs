@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::Weak;
 
 use carefree_context::arch::ThreadContext;
+use carefree_context::tls;
 use carefree_ground::lock::Lock;
 use carefree_ground::mapped::Mapped;
 use carefree_reactor::{Op, TimerKey, Unsupported};
@@ -261,6 +262,23 @@ pub(crate) fn assign(fiber: FiberRef, carrier: &Carrier) {
     fiber.carrier.set(ptr::from_ref(carrier).cast());
 }
 
+/// [`assign`] right before a fiber that may have run on another carrier is entered.
+#[inline(always)]
+pub(crate) fn assign_to_enter(fiber: FiberRef, carrier: &Carrier) {
+    if !ptr::eq(fiber.carrier.get(), ptr::from_ref(carrier).cast()) {
+        take_over(fiber, carrier);
+    }
+}
+
+/// `carrier` takes over a fiber that another one ran, or was to start.
+#[cold]
+#[inline(never)]
+fn take_over(fiber: FiberRef, carrier: &Carrier) {
+    assign(fiber, carrier);
+    // SAFETY: the caller is on the carrier, which is about to enter the suspended fiber.
+    unsafe { carrier.lend_malloc(fiber) };
+}
+
 /// Queues a fiber whose wait has ended: on the caller's carrier, if that is of the fiber's runtime, else
 /// where all carriers of the fiber's runtime look.
 pub(crate) fn make_ready(fiber: FiberRef, place: Place) {
@@ -397,6 +415,26 @@ impl Carrier {
         // SAFETY: the switch away from that context has written it, and nothing writes it again before the
         // calling fiber switches back.
         unsafe { (*self.native.get()).thread_pointer() }
+    }
+
+    /// Has malloc use on `fiber` what it keeps for this carrier's thread.
+    ///
+    /// # Safety
+    /// The caller is on this carrier, and `fiber` is its own or about to be entered here.
+    #[inline]
+    pub(crate) unsafe fn lend_malloc(&self, fiber: FiberRef) {
+        // (Main has no stack of ours, but all that a thread has.)
+        let Some(layout) = tls::known() else { return };
+        if fiber.stack.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        // SAFETY: nothing writes the context of a fiber that is suspended or running, nor the carrier's own on its
+        // thread, but switches. The fiber's block is of the process's layout; the carrier has prepared for this,
+        // and another one that enters the fiber does this first.
+        unsafe {
+            let thread = (*self.native.get()).thread_pointer();
+            layout.lend_malloc(thread, (*fiber.context.get()).thread_pointer());
+        }
     }
 
     /// To be called in the child of a fork: closes its descriptors of the parent's reactor.

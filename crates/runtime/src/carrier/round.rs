@@ -9,7 +9,7 @@ use carefree_context::{overflow, tls};
 use carefree_reactor::clock::NEVER;
 
 use crate::carrier::calls;
-use crate::carrier::carrier::{CARRIER, Carrier, assign, count};
+use crate::carrier::carrier::{CARRIER, Carrier, assign_to_enter, count};
 use crate::carrier::lookout;
 use crate::carrier::policy::{
     DOZE, INJECTED, INTERRUPTED, LATE, REFRESH, ROUND, STAGGER, SUBMITTED, UNANSWERED,
@@ -42,6 +42,9 @@ impl Carrier {
         // SAFETY: nothing else accesses the carrier's own context before a fiber runs, and then only the
         // switches of this thread.
         unsafe { *self.native.get() = ThreadContext::of_this_thread() };
+        if let Some(layout) = tls::mode().layout() {
+            layout.prepare_malloc();
+        }
         for visit in 0u64.. {
             // Where the order is drawn, each fiber comes back here, and this context chooses the next.
             self.round.set(if self.time.is_some() { 0 } else { ROUND });
@@ -70,7 +73,7 @@ impl Carrier {
 
     /// Runs fibers, this one first, until one of them comes back here.
     fn enter(&self, fiber: FiberRef) {
-        assign(fiber, self);
+        assign_to_enter(fiber, self);
         let measured = if self.runtime().sleepers.active() == 1 {
             None
         } else {

@@ -9,7 +9,7 @@
 
 use carefree_context::arch::{self, ThreadContext};
 
-use crate::carrier::carrier::{Carrier, Next, assign, count, of};
+use crate::carrier::carrier::{Carrier, Next, assign_to_enter, count, of};
 use crate::carrier::policy::YIELDED;
 use crate::fiber::current::{current_fiber, set_current, without_parking};
 use crate::fiber::furnish::Furnished;
@@ -105,7 +105,7 @@ impl Carrier {
     unsafe fn go(&self, me: FiberRef, to: Option<FiberRef>) {
         let to = match to {
             Some(fiber) => {
-                assign(fiber, self);
+                assign_to_enter(fiber, self);
                 fiber.context.get().cast_const()
             }
             None => self.native.get().cast_const(),

@@ -110,7 +110,8 @@ impl Furnished {
         // SAFETY: written by `new`, and read out once: `self` owned it and is used up. Nothing runs
         // on the stack, which goes away with it.
         let FiberStack { stack, block, .. } = unsafe { self.0.read() };
-        if let Some(block) = block {
+        if let Some(mut block) = block {
+            block.return_malloc();
             block.retire();
         }
         drop(stack);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use carefree_context::tls;
 use carefree_runtime::{Runtime, sleep, spawn, yield_now};
 
 use crate::common::{LONG, in_forced_mode, own_tls};
@@ -165,4 +166,81 @@ fn fibers_migrate_and_nothing_is_mixed_up() {
         }
         assert!(begun.elapsed() < LONG, "no fiber was ever on two carriers");
     }
+}
+
+/// malloc's cache for a thread is the carrier's: what one fiber frees, the next one gets, and 1,000 that each
+/// allocate have no 1,000 caches. (Where malloc is not libc's, it knows fibers as threads, as it should.)
+#[test]
+fn fibers_allocate_from_their_carriers_cache() {
+    /// Of a size that nothing else here asks for.
+    const UNUSUAL: usize = 999;
+    let lends = || tls::mode().layout().is_some_and(tls::Layout::lends_malloc);
+    if !lends() {
+        return println!("skipped: fibers have malloc's cache of their own here");
+    }
+    fn free_one() -> usize {
+        // SAFETY: a plain allocation, freed once.
+        unsafe {
+            let address = std::hint::black_box(libc::malloc(UNUSUAL));
+            libc::free(address);
+            address as usize
+        }
+    }
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let addresses = runtime.run(|| {
+        let fibers: Vec<_> = (0..1_000)
+            .map(|_| {
+                spawn(|| {
+                    let before = free_one();
+                    yield_now();
+                    [before, free_one()]
+                })
+            })
+            .collect();
+        fibers.into_iter().flat_map(|fiber| fiber.join().unwrap()).collect::<HashSet<_>>()
+    });
+    // (More than one only if a busy machine has had a carrier added.)
+    assert!(addresses.len() < 10, "{} caches", addresses.len());
+}
+
+/// Fibers that have allocated on one carrier free on others, and blocks are whole.
+#[test]
+fn memory_is_whole_wherever_it_is_freed() {
+    let runtime = Runtime::builder().carriers(4).build().unwrap();
+    let fibers: Vec<_> = (0..400u64)
+        .map(|seed| {
+            runtime.spawn(move || {
+                let mut random = seed + 1;
+                let mut kept: Vec<Vec<u8>> = Vec::new();
+                for step in 0..300 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let size =
+                        (random >> 33) as usize % if step % 50 == 0 { 200_000 } else { 1_500 };
+                    match random >> 62 {
+                        0 | 1 => kept.push(vec![size as u8; size]),
+                        _ if kept.is_empty() => {}
+                        2 => drop(kept.swap_remove(random as usize % kept.len())),
+                        _ => {
+                            let last = kept.last_mut().expect("it is not empty");
+                            let byte = last.len() as u8;
+                            assert!(last.iter().all(|found| *found == byte), "{seed}");
+                            last.resize(size, size as u8);
+                            last.fill(size as u8);
+                        }
+                    }
+                    if step % 7 == 0 {
+                        yield_now();
+                    }
+                    if step % 100 == 0 {
+                        sleep(Duration::from_micros(random >> 56));
+                    }
+                }
+                for block in kept {
+                    let byte = block.len() as u8;
+                    assert!(block.iter().all(|found| *found == byte), "{seed}");
+                }
+            })
+        })
+        .collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }

@@ -85,6 +85,11 @@ fn more_carriers_than_the_one_processor() {
 }
 
 #[test(seconds = 600)]
+fn malloc_of_each_fibers_own() {
+    suite_with("CAREFREE_MALLOC", "own");
+}
+
+#[test(seconds = 600)]
 fn thread_pointer_by_system_call() {
     suite_with("CAREFREE_FSGSBASE", "off");
 }
