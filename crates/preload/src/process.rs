@@ -1,24 +1,55 @@
 //! Forks, and the programs that a thread starts.
 //!
 //! A program inherits the kernel thread's mask, which is the carrier's; so that of the calling thread is put
-//! in force meanwhile.
+//! in force meanwhile, or `posix_spawn` is told of it.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use carefree_ground::kernel;
 use carefree_runtime::hosted;
-use libc::pid_t;
+use carefree_runtime::kernel_name::KernelName;
+use libc::{pid_t, posix_spawnattr_t};
 
 use crate::signal;
-use crate::thread::record;
+use crate::thread::{self, record};
 
-/// Installs the handlers of forks, once in a process.
-pub(crate) fn prepare() {
+/// Installs the handlers of forks that run first in the child, before the runtime forgets that its caller was a
+/// hosted thread. Once in a process.
+pub(crate) fn prepare_first() {
     // SAFETY: functions of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
+    unsafe { libc::pthread_atfork(Some(before), None, Some(first_in_child)) };
 }
 
+/// Installs the handlers of forks that run last in the child, once in a process.
+pub(crate) fn prepare() {
+    // SAFETY: a function of this library, which is never unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
+/// The name of the thread that forks. (If two do so at once, a child may have the other's.)
+static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
 extern "C" fn before() {
+    let Some(me) = hosted::current() else { return };
+    let name = thread::name_of(me);
+    let (first, last) = name.split_at(8);
+    for (place, half) in NAME.iter().zip([first, last]) {
+        place.store(u64::from_ne_bytes(half.try_into().unwrap_or_default()), Ordering::Relaxed);
+    }
+}
+
+extern "C" fn first_in_child() {
     signal::note_fork();
+    if hosted::current().is_some() {
+        let [first, last] =
+            [0, 1].map(|half: usize| NAME[half].load(Ordering::Relaxed).to_ne_bytes());
+        let mut name = KernelName::default();
+        name[..8].copy_from_slice(&first);
+        name[8..].copy_from_slice(&last);
+        thread::name_kernels(name);
+    }
 }
 
 extern "C" fn in_child() {
@@ -30,6 +61,41 @@ extern "C" fn in_child() {
 }
 
 type Strings = *const *const c_char;
+
+/// Calls `spawn` with attributes that say which signals the new process blocks: those that the caller does, if
+/// `attributes` do not say.
+///
+/// # Safety
+/// Null, or attributes that were initialised.
+unsafe fn with_mask(
+    attributes: *const posix_spawnattr_t,
+    spawn: impl FnOnce(*const posix_spawnattr_t) -> c_int,
+) -> c_int {
+    const SET: i16 = libc::POSIX_SPAWN_SETSIGMASK as i16;
+    let mut flags = 0;
+    // SAFETY: as this function demands.
+    unsafe {
+        if !attributes.is_null() {
+            libc::posix_spawnattr_getflags(attributes, &raw mut flags);
+        }
+        let mask = signal::for_program().filter(|_| flags & SET == 0);
+        let Some(mask) = mask else { return spawn(attributes) };
+        let mut own = MaybeUninit::<posix_spawnattr_t>::uninit();
+        if attributes.is_null() {
+            libc::posix_spawnattr_init(own.as_mut_ptr());
+        } else {
+            // Plain data, in glibc.
+            own.as_mut_ptr().copy_from_nonoverlapping(attributes, 1);
+        }
+        // The kernel uses 8 bytes of a set.
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        (&raw mut set).cast::<u64>().write(mask);
+        libc::posix_spawnattr_setsigmask(own.as_mut_ptr(), &raw const set);
+        libc::posix_spawnattr_setflags(own.as_mut_ptr(), flags | SET);
+        // (What it holds beside is the caller's, and nothing is to be freed.)
+        spawn(own.as_ptr())
+    }
+}
 
 stand_in! {
     /// `execve(2)`.
@@ -62,19 +128,54 @@ stand_in! {
         signal::for_child(|| unsafe { next(file, arguments, environment) })
     }
 
+    /// `execveat(2)`.
+    fn execveat(
+        folder: c_int,
+        path: *const c_char,
+        arguments: Strings,
+        environment: Strings,
+        flags: c_int,
+    ) -> c_int {
+        // (Older libcs have no such function, and programs that look for it find this one.)
+        let arguments = [folder as usize, path as usize, arguments as usize, environment as usize, flags as usize, 0];
+        // SAFETY: the caller's arguments.
+        match signal::for_child(|| unsafe { kernel::call(libc::SYS_execveat, arguments) }) {
+            Ok(_) => 0,
+            Err(errno) => {
+                record::set_errno(errno);
+                -1
+            }
+        }
+    }
+
+    /// `_Fork(3)`: without handlers.
+    fn _Fork() -> pid_t {
+        let me = record::current();
+        let name = me.map(|(me, _)| thread::name_of(me));
+        // SAFETY: takes nothing.
+        let child = unsafe { next() };
+        if let (0, Some((_, record)), Some(name)) = (child, me, name) {
+            signal::enter_child(record);
+            thread::name_kernels(name);
+        }
+        child
+    }
+
     /// `posix_spawn(3)`.
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,
         actions: *const c_void,
-        attributes: *const c_void,
+        attributes: *const posix_spawnattr_t,
         arguments: Strings,
         environment: Strings,
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe {
-            next(process, path, actions, attributes, arguments, environment)
-        })
+        unsafe {
+            with_mask(attributes, |attributes| {
+                next(process, path, actions, attributes, arguments, environment)
+            })
+        }
     }
 
     /// `posix_spawnp(3)`.
@@ -82,14 +183,16 @@ stand_in! {
         process: *mut pid_t,
         file: *const c_char,
         actions: *const c_void,
-        attributes: *const c_void,
+        attributes: *const posix_spawnattr_t,
         arguments: Strings,
         environment: Strings,
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        signal::for_child(|| unsafe {
-            next(process, file, actions, attributes, arguments, environment)
-        })
+        unsafe {
+            with_mask(attributes, |attributes| {
+                next(process, file, actions, attributes, arguments, environment)
+            })
+        }
     }
 
     /// `popen(3)`.

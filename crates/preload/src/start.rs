@@ -23,6 +23,7 @@ static HOST: Host = Host {
     after_call: signal::after_call,
     take_signal: signal::take,
     mask: signal::mask,
+    set_mask: signal::set_mask,
     suspend: signal::suspend,
     wait_with_mask: signal::wait_with_mask,
 };
@@ -80,6 +81,11 @@ pub(crate) fn host() -> bool {
     let mask = signal::begin();
     *record::MAIN.policy.lock() = Policy::of_kernel_thread();
     hosted::leave_faults();
+    // Before the runtime installs its own, in `adopt`.
+    static FORKS: AtomicI32 = AtomicI32::new(0);
+    if FORKS.swap(1, Ordering::Relaxed) == 0 {
+        crate::process::prepare_first();
+    }
     let bytes = thread::default_stack();
     HOSTED_STACK.store(bytes, Ordering::Relaxed);
     // Larger ones than there can be are refused when a thread asks for one.

@@ -271,6 +271,22 @@ fn threads_fork_and_start_programs() {
     compare_c("processes.c");
 }
 
+/// By any way to create one, also where threads fork at once, and where a child of `vfork` changes its mask.
+#[test]
+fn threads_and_processes_inherit_what_their_creator_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("inherit.c")]);
+    let Ok(compiled) = compiler.status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    // (Of no meaning natively.)
+    let program = ["env", "CAREFREE_RUN_THREADS_FOR=stays,stays_too", program.to_str().unwrap()];
+    compare(&program.map(OsStr::new));
+}
+
 #[test]
 fn threads_change_whose_the_process_is() {
     compare_c("identity.c");

@@ -46,6 +46,8 @@ pub struct Host {
     pub take_signal: fn(u64) -> Option<libc::siginfo_t>,
     /// The signals that the calling hosted thread blocks: programs that it starts inherit that.
     pub mask: fn() -> u64,
+    /// Gives the calling hosted thread another mask, and handles what that lets through.
+    pub set_mask: fn(u64),
     /// Waits until the calling hosted thread has called a handler of signals, with this mask or its own.
     pub suspend: fn(Option<u64>),
     /// Calls a wait of the calling hosted thread with this mask of signals in force, again where it was

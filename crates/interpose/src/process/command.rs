@@ -10,8 +10,9 @@ use carefree_runtime::offload;
 use libc::pid_t;
 
 use crate::call::answer::set_errno;
+use crate::call::fiber;
+use crate::call::host::{self, Host};
 use crate::call::user::User;
-use crate::call::{fiber, host};
 use crate::descriptor;
 use crate::file::close::number_of;
 use crate::process::wait::{wait_for_child, wait4};
@@ -21,7 +22,7 @@ interpose! {
     /// waited for here.
     safe fn system(command: User<c_char>) -> c_int, linked "__libc_system" {
         match host::get().filter(|_| host::is_hosted() && !command.is_null()) {
-            Some(host) => run((host.mask)(), command),
+            Some(host) => run(host, command),
             None => offload(|| original(command)),
         }
     }
@@ -77,9 +78,13 @@ fn hear_keys() {
     }
 }
 
-/// Runs a command with these signals blocked. If the calling thread is cancelled, the command is ended.
-fn run(mask: u64, command: User<c_char>) -> c_int {
+/// Runs a command, which blocks the signals that the caller does. That blocks `SIGCHLD` as well meanwhile: no
+/// handler of the program's is to wait for the command in its place. If the calling thread is cancelled, the
+/// command is ended.
+fn run(host: &Host, command: User<c_char>) -> c_int {
     let heard = ignore_keys();
+    let mask = (host.mask)();
+    (host.set_mask)(mask | 1 << (libc::SIGCHLD - 1));
     let status = match start(mask, &heard, command) {
         Ok(child) => await_end(child),
         Err(errno) => {
@@ -89,6 +94,7 @@ fn run(mask: u64, command: User<c_char>) -> c_int {
         }
     };
     hear_keys();
+    (host.set_mask)(mask);
     status
 }
 

@@ -102,7 +102,14 @@ interpose! { steady
     safe fn prctl(option: c_int, a: User, b: User, c: User, d: User) -> c_int, number SYS_prctl {
         let done = match (option, kernel_name()) {
             (libc::PR_SET_NAME, _) => read(a.cast()).map(|name| {
-                set_kernel_name(name);
+                // (The first thread's is also what others see of the process.)
+                // SAFETY: takes nothing, and a string that ends with a NUL.
+                let named = host::get().and_then(|host| unsafe {
+                    (host.set_name)(libc::pthread_self(), name.as_ptr().cast())
+                });
+                if named.is_none() {
+                    set_kernel_name(name);
+                }
             }),
             (libc::PR_GET_NAME, Some(name)) => a.cast::<KernelName>().write(name),
             _ => return original(option, a, b, c, d),

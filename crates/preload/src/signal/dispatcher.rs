@@ -17,7 +17,7 @@ use crate::signal::set::{
     FAULTS, OPEN, OURS, UNBLOCKABLE, act_by_default, action, bit, change_kernels, give_to_process,
     is_ignored_by_default, number, take_pending,
 };
-use crate::signal::{alternate, carrier, mask, post};
+use crate::signal::{alternate, beside, carrier, mask, post};
 use crate::thread::record;
 
 /// Nanoseconds between two looks at threads that have not handled what has come: at first, and at most.
@@ -28,6 +28,7 @@ const LOOK_SELDOM: i64 = 5_000_000;
 /// block signals. Returns what [`give_up`] takes.
 pub(crate) fn begin() -> u64 {
     carrier::prepare();
+    beside::note_parent();
     let before = change_kernels(libc::SIG_SETMASK, Some(!OPEN));
     *record::MAIN.alternate.lock() = record::Alternate(alternate::kernels());
     record::MAIN.mask.store(before & !UNBLOCKABLE, Ordering::SeqCst);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::sigset_t;
 
 use crate::signal::set::{UNBLOCKABLE, change_kernels};
-use crate::signal::{deliver, post};
+use crate::signal::{beside, deliver, post};
 use crate::thread::record::{self, Record, set_errno};
 
 /// The mask that a thread created by the caller has.
@@ -24,7 +24,8 @@ pub(crate) fn mask() -> u64 {
 /// Sets, or null.
 pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int {
     let Some((_, record)) = record::current() else { return libc::ENOSYS };
-    let before = record.mask.load(Ordering::SeqCst);
+    let beside = beside::is_one();
+    let before = if beside { beside::mask(record) } else { record.mask.load(Ordering::SeqCst) };
     if !set.is_null() {
         // SAFETY: as this function demands.
         let set = unsafe { set.read_unaligned() };
@@ -34,7 +35,11 @@ pub(crate) unsafe fn change(how: c_int, set: *const u64, old: *mut u64) -> c_int
             libc::SIG_SETMASK => set,
             _ => return libc::EINVAL,
         };
-        replace(record, after);
+        if beside {
+            change_kernels(libc::SIG_SETMASK, Some(after));
+        } else {
+            replace(record, after);
+        }
     }
     if !old.is_null() {
         // SAFETY: as this function demands.
@@ -66,23 +71,44 @@ pub(crate) fn replace(record: &Record, mask: u64) {
     }
 }
 
-/// The mask of the thread that calls `fork`, for the child.
+/// Gives the calling hosted thread another mask, and handles what that lets through.
+pub(crate) fn set(mask: u64) {
+    if let Some((_, record)) = record::current() {
+        replace(record, mask);
+    }
+}
+
+/// Puts a mask in force for the calling kernel thread, which runs no hosted threads.
+pub(crate) fn set_kernels(mask: u64) {
+    change_kernels(libc::SIG_SETMASK, Some(mask));
+}
+
+/// The mask of the thread that has forked.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
-/// To be called by a thread before it forks.
+/// To be called in the child of a fork while its caller is still a hosted thread, if it was one.
 pub(crate) fn note_fork() {
-    FORKED.store(mask(), Ordering::SeqCst);
+    FORKED.store(mask(), Ordering::Relaxed);
 }
 
 /// In the child of a fork: the mask of the thread that has called it.
 pub(crate) fn of_forked() -> u64 {
-    FORKED.load(Ordering::SeqCst)
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// What a program inherits that the caller starts; `None` if that is what the kernel knows.
+pub(crate) fn for_program() -> Option<u64> {
+    let (_, record) = record::current()?;
+    if beside::is_one() {
+        return Some(beside::mask(record));
+    }
+    Some(record.mask.load(Ordering::SeqCst))
 }
 
 /// Calls `f`, which starts a program, with the caller's mask in force in the kernel: the program inherits it.
 pub(crate) fn for_child<T>(f: impl FnOnce() -> T) -> T {
-    let Some((_, record)) = record::current() else { return f() };
-    let before = change_kernels(libc::SIG_SETMASK, Some(record.mask.load(Ordering::SeqCst)));
+    let Some(mask) = for_program() else { return f() };
+    let before = change_kernels(libc::SIG_SETMASK, Some(mask));
     let result = f();
     change_kernels(libc::SIG_SETMASK, Some(before));
     result

@@ -17,6 +17,7 @@
 //! handled there, by the kernel's means.
 
 mod alternate;
+mod beside;
 mod carrier;
 mod deliver;
 mod dispatcher;
@@ -27,11 +28,14 @@ pub(crate) mod queue;
 mod set;
 mod wait;
 
+pub(crate) use beside::enter as enter_child;
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
 pub(crate) use kill::send;
-pub(crate) use mask::{change, for_child, mask, note_fork};
+pub(crate) use mask::{
+    change, for_child, for_program, mask, note_fork, set as set_mask, set_kernels,
+};
 pub(crate) use post::look_again;
 pub(crate) use set::{OURS, UNBLOCKABLE, number};
 pub(crate) use wait::{suspend, take, wait_with_mask};

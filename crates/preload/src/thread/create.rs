@@ -11,6 +11,7 @@ use carefree_runtime::standard::StartRoutine;
 use libc::{pthread_attr_t, pthread_t};
 
 use crate::thread::exempt;
+use crate::thread::inheritance;
 use crate::thread::own_stack;
 use crate::thread::policy::Policy;
 use crate::thread::record::{self, ALIVE, CREATED, DETACHED, ENDED, MOST, Record, Start};
@@ -136,7 +137,7 @@ const PTHREAD_EXPLICIT_SCHED: c_int = 1;
 
 static LIFE: Life<Record> = Life { run, end };
 
-/// `pthread_create`: `None` if the thread is to be one of the kernel's.
+/// `pthread_create`: `None` if libc is to create the thread, as it would have.
 ///
 /// # Safety
 /// As for `pthread_create`.
@@ -149,8 +150,21 @@ pub(crate) unsafe fn create(
     let start = Start { function: function as usize, argument, c11: false };
     // SAFETY: as this function demands.
     unsafe {
-        create_hosted(thread, attributes, start)
-            .or_else(|| own_stack::create(thread, attributes, function, argument))
+        let created = create_hosted(thread, attributes, start);
+        // Threads of this library's block signals as carriers do.
+        if created.is_some() || start::is_ours(start.function) {
+            return created;
+        }
+        let stack = own_stack::named_by(attributes);
+        if let Some(stack) = &stack {
+            own_stack::await_departures(stack);
+        }
+        let has_mask = !attributes.is_null() && mask_of(attributes).is_some();
+        let created = inheritance::create(thread, attributes, has_mask, function, argument);
+        if created == 0 && stack.is_some() {
+            own_stack::remember(thread.read() as usize);
+        }
+        Some(created)
     }
 }
 
@@ -247,8 +261,12 @@ stand_in! {
             Some(0) => 0,
             Some(libc::EAGAIN | libc::ENOMEM) => NO_MEMORY,
             Some(_) => ERROR,
-            // SAFETY: the caller's arguments.
-            None => unsafe { next(thread, function, argument) },
+            // SAFETY: the caller's arguments, or those of a function that calls the caller's.
+            None => unsafe {
+                inheritance::create_c11(function, argument, |function, argument| {
+                    next(thread, function, argument)
+                })
+            },
         }
     }
 

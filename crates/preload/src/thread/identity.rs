@@ -43,6 +43,10 @@ pub(crate) unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<
             // SAFETY: the caller's arguments, with the number that stands for the calling thread.
             Some(answer_of(unsafe { kernel::call(number, [0, b, c, 0, 0, 0]) }))
         }
+        libc::SYS_execve | libc::SYS_execveat => {
+            // SAFETY: as this function demands.
+            Some(answer_of(signal::for_child(|| unsafe { kernel::call(number, arguments) })))
+        }
         libc::SYS_rt_sigprocmask if d == size_of::<u64>() => {
             // SAFETY: as this function demands.
             Some(answer(unsafe { signal::change(a as c_int, b as *const u64, c as *mut u64) }))

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use carefree_runtime::hosted::HostedThread;
 use carefree_runtime::kernel_name::KernelName;
 use carefree_runtime::wait::without_parking;
 use libc::pthread_t;
@@ -41,14 +42,18 @@ pub(crate) unsafe fn get_name(
 ) -> Option<c_int> {
     // SAFETY: as this function demands.
     let (thread, _) = unsafe { record::find(thread) }?;
-    // A thread has its creator's name until it is given one; nearly always that of the program.
-    let name = thread.name().unwrap_or_else(programs);
+    let name = of(thread);
     if length < name.len() {
         return Some(libc::ERANGE);
     }
     // SAFETY: as this function demands, and there is room.
     unsafe { place.cast::<KernelName>().write(name) };
     Some(0)
+}
+
+/// A thread has its creator's name until it is given one; nearly always that of the program.
+pub(crate) fn of(thread: HostedThread) -> KernelName {
+    thread.name().unwrap_or_else(programs)
 }
 
 /// The name of the first kernel thread.

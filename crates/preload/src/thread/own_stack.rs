@@ -12,12 +12,9 @@ use std::time::Duration;
 
 use carefree_context::tls;
 use carefree_ground::{kernel, nap};
-use carefree_runtime::standard::StartRoutine;
 use carefree_runtime::wait::{self, Until};
 use carefree_runtime::{Reason, clock, hosted};
-use libc::{pthread_attr_t, pthread_t};
-
-use crate::next::Next;
+use libc::pthread_attr_t;
 
 unsafe extern "C" {
     fn pthread_attr_getstack(a: *const pthread_attr_t, p: *mut *mut c_void, n: *mut usize)
@@ -53,40 +50,9 @@ pub(super) unsafe fn named_by(attributes: *const pthread_attr_t) -> Option<Range
     (base != 0 && end != 0).then_some(base..end)
 }
 
-/// `pthread_create` of a thread that is to be one of the kernel's; `None` if its attributes name no stack.
-///
-/// # Safety
-/// As for `pthread_create`.
-pub(super) unsafe fn create(
-    thread: *mut pthread_t,
-    attributes: *const pthread_attr_t,
-    function: StartRoutine,
-    argument: *mut c_void,
-) -> Option<c_int> {
-    type Create = unsafe extern "C" fn(
-        *mut pthread_t,
-        *const pthread_attr_t,
-        StartRoutine,
-        *mut c_void,
-    ) -> c_int;
-    static CREATE: Next = Next::new(c"pthread_create");
-    // SAFETY: as this function demands.
-    let stack = unsafe { named_by(attributes) }?;
-    await_departures(&stack);
-    // SAFETY: the function of this name has this type, and is called as this function demands.
-    unsafe {
-        let created = std::mem::transmute::<*mut c_void, Create>(CREATE.address())(
-            thread, attributes, function, argument,
-        );
-        if created == 0 {
-            remember(thread.read() as usize);
-        }
-        Some(created)
-    }
-}
-
-/// In an empty place if there is one, so that a stack that is used often does not push out the others.
-fn remember(resident: usize) {
+/// Notes the `pthread_t` of a thread that was created on a stack of the program's: in an empty place if there is
+/// one, so that a stack that is used often does not push out the others.
+pub(super) fn remember(resident: usize) {
     let empty = |place: &&AtomicUsize| {
         place.compare_exchange(0, resident, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     };
@@ -97,7 +63,7 @@ fn remember(resident: usize) {
 }
 
 /// Waits until the kernel has ended the threads that were created on `stack`, which is mapped.
-fn await_departures(stack: &Range<usize>) {
+pub(super) fn await_departures(stack: &Range<usize>) {
     // Known from when there are fibers. Before, threads are created as natively.
     let Some(layout) = tls::known() else { return };
     for place in &RESIDENTS {

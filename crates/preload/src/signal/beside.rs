@@ -1,0 +1,38 @@
+//! Children that run no handlers of forks: those of `vfork`, in their parent's memory, and those of `_Fork`.
+//!
+//! To this library such a child looks like its parent's thread. But what it blocks is its own: the kernel's mask,
+//! which it begins with as its carrier's. And what has come for the thread is the parent's to handle.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::signal::set::change_kernels;
+use crate::thread::record::Record;
+
+/// The process whose threads are hosted.
+static PARENT: AtomicU32 = AtomicU32::new(0);
+/// The last such child that has its mask in force in the kernel.
+static ENTERED: AtomicU32 = AtomicU32::new(0);
+
+/// The calling process is the parent from now on.
+pub(super) fn note_parent() {
+    PARENT.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Whether the calling process is such a child.
+pub(super) fn is_one() -> bool {
+    std::process::id() != PARENT.load(Ordering::Relaxed)
+}
+
+/// What the calling child blocks, which is the thread of `record`. From now on the kernel knows it.
+pub(super) fn mask(record: &Record) -> u64 {
+    let own = std::process::id();
+    if ENTERED.swap(own, Ordering::Relaxed) != own {
+        change_kernels(libc::SIG_SETMASK, Some(record.mask.load(Ordering::SeqCst)));
+    }
+    change_kernels(libc::SIG_BLOCK, None)
+}
+
+/// Puts in force in the calling child, which has a copy of its parent's memory, what the thread of `record` blocks.
+pub(crate) fn enter(record: &Record) {
+    mask(record);
+}

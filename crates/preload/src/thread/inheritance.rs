@@ -1,0 +1,144 @@
+//! What the kernel would give to a thread or process from the thread that creates it.
+//!
+//! For a hosted thread that creates one, it would be its carrier's: which blocks signals, and has a name of its
+//! own. So what is created by a hosted thread puts in force what that has, before it does anything else.
+
+use std::ffi::{c_int, c_void};
+
+use carefree_ground::kernel;
+use carefree_runtime::kernel_name::KernelName;
+use carefree_runtime::standard::StartRoutine;
+use carefree_runtime::wait::without_parking;
+use libc::{pthread_attr_t, pthread_t};
+
+use crate::next::Next;
+use crate::signal;
+use crate::thread::name;
+use crate::thread::record;
+
+/// What a thread of the kernel's begins with.
+#[derive(Clone, Copy)]
+struct Begin {
+    function: usize,
+    argument: *mut c_void,
+    /// The signals that it blocks; `None` if its attributes have said so.
+    mask: Option<u64>,
+    name: KernelName,
+}
+
+impl Begin {
+    /// `None` if the caller is no hosted thread: the new thread inherits from the kernel then.
+    fn of_caller(function: usize, argument: *mut c_void, has_mask: bool) -> Option<Begin> {
+        let (me, _) = record::current()?;
+        let mask = (!has_mask).then(signal::mask);
+        Some(Begin { function, argument, mask, name: name::of(me) })
+    }
+
+    /// To be called first by the new thread, with what [`kept`](Begin::kept) has returned.
+    ///
+    /// # Safety
+    /// Once for each.
+    unsafe fn take(data: *mut c_void) -> Begin {
+        // SAFETY: as this function demands.
+        let begin = unsafe { *Box::from_raw(data.cast::<Begin>()) };
+        set_name(begin.name);
+        if let Some(mask) = begin.mask {
+            signal::set_kernels(mask);
+        }
+        begin
+    }
+
+    fn kept(self) -> *mut c_void {
+        without_parking(|| Box::into_raw(Box::new(self)).cast())
+    }
+
+    /// # Safety
+    /// As for [`take`](Begin::take), if there is no new thread.
+    unsafe fn forget(data: *mut c_void) {
+        // SAFETY: as this function demands.
+        without_parking(|| drop(unsafe { Box::from_raw(data.cast::<Begin>()) }));
+    }
+}
+
+// (These may be left by `pthread_exit` in the function that they call: they have nothing that needs to be dropped.)
+
+unsafe extern "C-unwind" fn begin(data: *mut c_void) -> *mut c_void {
+    type Function = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+    // SAFETY: `create` passes what it has kept to the new thread alone, with a function of the program's that may
+    // be called so.
+    unsafe {
+        let Begin { function, argument, .. } = Begin::take(data);
+        std::mem::transmute::<usize, Function>(function)(argument)
+    }
+}
+
+unsafe extern "C-unwind" fn begin_c11(data: *mut c_void) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
+    // SAFETY: as in `begin`.
+    unsafe {
+        let Begin { function, argument, .. } = Begin::take(data);
+        std::mem::transmute::<usize, Function>(function)(argument)
+    }
+}
+
+/// libc's `pthread_create`: a thread of the kernel's. `has_mask`: its attributes say which signals it blocks.
+///
+/// # Safety
+/// As for `pthread_create`.
+pub(super) unsafe fn create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    has_mask: bool,
+    function: StartRoutine,
+    argument: *mut c_void,
+) -> c_int {
+    type Create = unsafe extern "C" fn(
+        *mut pthread_t,
+        *const pthread_attr_t,
+        *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    static CREATE: Next = Next::new(c"pthread_create");
+    // SAFETY: the function of this name has this type, and is called as this function demands; what is kept is
+    // the new thread's, or is forgotten if there is none.
+    unsafe {
+        let create = std::mem::transmute::<*mut c_void, Create>(CREATE.address());
+        let Some(kept) = Begin::of_caller(function as usize, argument, has_mask) else {
+            return create(thread, attributes, function as *mut c_void, argument);
+        };
+        let kept = kept.kept();
+        let created = create(thread, attributes, begin as *mut c_void, kept);
+        if created != 0 {
+            Begin::forget(kept);
+        }
+        created
+    }
+}
+
+/// libc's `thrd_create`, which `next` calls.
+///
+/// # Safety
+/// As for `thrd_create`.
+pub(super) unsafe fn create_c11(
+    function: usize,
+    argument: *mut c_void,
+    next: impl FnOnce(usize, *mut c_void) -> c_int,
+) -> c_int {
+    let Some(kept) = Begin::of_caller(function, argument, false) else {
+        return next(function, argument);
+    };
+    let kept = kept.kept();
+    let created = next(begin_c11 as *const () as usize, kept);
+    if created != 0 {
+        // SAFETY: there is no new thread.
+        unsafe { Begin::forget(kept) };
+    }
+    created
+}
+
+/// Names the calling kernel thread.
+pub(crate) fn set_name(name: KernelName) {
+    let arguments = [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the name ends with a NUL.
+    let _ = unsafe { kernel::call(libc::SYS_prctl, arguments) };
+}
