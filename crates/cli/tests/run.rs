@@ -162,3 +162,99 @@ fn the_report_says_where_carriers_were_kept() {
     let text = report("report.txt");
     assert!(text.lines().any(|line| line.ends_with("  computes (program)")), "{text}");
 }
+
+/// The loader would leave the library out in a line of its own, and run the program on threads.
+#[test]
+fn a_library_that_cannot_be_preloaded_is_said() {
+    let library = artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let beside = folder.path().join("a folder");
+    fs::create_dir(&beside).unwrap();
+    let program = beside.join("carefree");
+    fs::copy(env!("CARGO_BIN_EXE_carefree"), &program).unwrap();
+    fs::copy(library, beside.join("libcarefree.so")).unwrap();
+    let attempt = |arguments: &[&str]| Command::new(&program).args(arguments).output().unwrap();
+    let output = attempt(&["run", "--strict", "echo", "ran"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""), "{output:?}");
+    assert!(stderr(&output).contains("a space or a colon ends a path"), "{output:?}");
+    let output = attempt(&["run", "echo", "ran"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), "ran\n"), "{output:?}");
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+    assert_eq!(attempt(&["doctor", "echo"]).status.code(), Some(1));
+    fs::write(beside.join("libcarefree.so"), "no library").unwrap();
+    let output = attempt(&["run", "--strict", "echo", "ran"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+/// What a program starts does not overwrite its report, and has one of its own if it has threads.
+#[test]
+fn each_process_with_threads_has_a_report() {
+    artifact::preload();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    let text = r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static void *begin(void *argument) { return argument; }
+        static int threads(int count) {
+            pthread_t thread;
+            while (count-- > 0) if (pthread_create(&thread, 0, begin, 0) || pthread_join(thread, 0)) return 1;
+            return 0;
+        }
+        int main(int count, char **arguments) {
+            (void)arguments;
+            if (threads(3)) return 1;
+            if (count > 1 && !system(arguments[1])) return 0;
+            // One child has threads, and one has none.
+            for (int i = 0; i < 2; i++) {
+                int status;
+                pid_t child = fork();
+                if (!child) exit(threads(i));
+                if (waitpid(child, &status, 0) != child || status) return 1;
+            }
+            return 0;
+        }
+    "#;
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.arg("-pthread").arg(&source).arg("-o").arg(&program).status();
+    let Ok(compiled) = compiled else { return eprintln!("skipped: cc is not installed") };
+    assert!(compiled.success());
+    // Of each report, whether it is the program's, and how many threads it tells of.
+    let told = |name: &str, command: &[&str]| {
+        let reports = folder.path().join(name);
+        fs::create_dir(&reports).unwrap();
+        let mut run = carefree();
+        run.args(["run", "--strict", "--report"]).arg(reports.join("report.json")).arg("--");
+        let output = run.args(command).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let mut told: Vec<_> = fs::read_dir(&reports)
+            .unwrap()
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                let json: serde_json::Value =
+                    serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let process = json["process"].as_u64().unwrap();
+                assert!(
+                    name == "report.json" || name == format!("report.{process}.json"),
+                    "{name}"
+                );
+                (name == "report.json", json["threads"].as_u64().unwrap())
+            })
+            .collect();
+        // (Some shells end without one.)
+        told.retain(|(_, threads)| *threads > 0);
+        told.sort_unstable();
+        told
+    };
+    let program = program.to_str().unwrap();
+    assert_eq!(told("forks", &[program]), [(false, 1), (true, 3)]);
+    assert_eq!(
+        told("shell", &["/bin/sh", "-c", &format!("{program}; true")]),
+        [(false, 1), (false, 3)]
+    );
+    assert_eq!(told("alone", &[program, "true"]), [(true, 3)]);
+}

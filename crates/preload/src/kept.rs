@@ -33,6 +33,14 @@ struct Place {
 static NOTED: [Place; PLACES] =
     [const { Place { address: AtomicUsize::new(0), nanos: AtomicU64::new(0) } }; PLACES];
 
+/// In the child of a fork: none is noted.
+pub(crate) fn renew() {
+    for place in &NOTED {
+        place.address.store(0, Ordering::Relaxed);
+        place.nanos.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Has the places noted from now on.
 pub(crate) fn prepare() {
     hosted::tell_of_kept(ask);

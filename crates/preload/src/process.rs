@@ -12,8 +12,9 @@ use carefree_runtime::hosted;
 use carefree_runtime::kernel_name::KernelName;
 use libc::{pid_t, posix_spawnattr_t};
 
+use crate::kept;
 use crate::signal;
-use crate::thread::{self, record};
+use crate::thread::{self, exempt, record};
 
 /// Installs the handlers of forks that run first in the child, before the runtime forgets that its caller was a
 /// hosted thread. Once in a process.
@@ -56,6 +57,8 @@ extern "C" fn in_child() {
     if hosted::is_hosting() {
         hosted::renew();
         record::renew();
+        exempt::renew();
+        kept::renew();
         signal::renew();
     }
 }

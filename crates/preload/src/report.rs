@@ -11,6 +11,8 @@ use crate::kept::{self, Site};
 use crate::thread::{exempt, record};
 
 const VARIABLE: &str = "CAREFREE_RUN_REPORT";
+/// The process that `carefree run` has become. Those that it starts write files of their own.
+const PROCESS: &str = "CAREFREE_RUN_REPORT_PROCESS";
 
 /// Functions that kept carriers, of which the report tells: those that did so for longest.
 const SITES: usize = 10;
@@ -27,8 +29,26 @@ pub(crate) fn prepare() {
     }
 }
 
+/// The file for the report of this process; `None` if it is one that another has started, and had no threads.
+fn own_file() -> Option<PathBuf> {
+    let file = FILE.get()?;
+    let own = std::process::id().to_string();
+    if carefree_settings::text(PROCESS).is_none_or(|process| process == own) {
+        return Some(file.clone());
+    }
+    if record::CREATED.load(Ordering::Relaxed) + exempt::KEPT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let extension = file.extension().map(|extension| extension.to_string_lossy());
+    Some(
+        file.with_extension(
+            extension.map_or(own.clone(), |extension| format!("{own}.{extension}")),
+        ),
+    )
+}
+
 extern "C" fn write() {
-    let Some(file) = FILE.get() else { return };
+    let Some(file) = own_file() else { return };
     let (counts, waits) = (figures(), carefree_runtime::waits_by_reason());
     let mut sites = kept::sites();
     sites.truncate(SITES);
@@ -36,7 +56,7 @@ extern "C" fn write() {
         true => json(&counts, &waits, &sites),
         false => text(&counts, &waits, &sites),
     };
-    if let Err(error) = std::fs::write(file, text) {
+    if let Err(error) = std::fs::write(&file, text) {
         eprintln!("carefree: no report: {}: {error}", file.display());
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn threads(name: &OsStr, program: &Program) -> (bool, Vec<Check>) {
     let library = library::find();
     let why = match (program.verdict(), &library) {
         (program::Verdict::Threads(why), _) => Some((why, None)),
-        (program::Verdict::Fibers, Err(why)) => Some((why.clone(), Some("cargo build --release"))),
+        (program::Verdict::Fibers, Err(why)) => Some((why.clone(), None)),
         (program::Verdict::Fibers, Ok(_)) => {
             let platform = carefree::platform();
             (platform.tls != TlsMode::Own).then(|| {

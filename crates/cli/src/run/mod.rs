@@ -3,6 +3,7 @@
 mod elf;
 pub(crate) mod library;
 pub(crate) mod program;
+mod rights;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -87,5 +88,7 @@ fn give(command: &mut Command, orders: &Run, library: &Path) {
     if let Some(report) = &orders.report {
         let report = std::path::absolute(report).unwrap_or_else(|_| report.clone());
         command.env("CAREFREE_RUN_REPORT", report);
+        // Which it is still when it has become the program.
+        command.env("CAREFREE_RUN_REPORT_PROCESS", std::process::id().to_string());
     }
 }

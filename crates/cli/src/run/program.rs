@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, Elf};
+use super::rights;
 
 /// A program that there is.
 #[derive(Debug)]
@@ -85,12 +86,8 @@ fn look(path: &Path, depth: usize) -> Result<(), String> {
         return Err((*why).to_owned());
     }
     let about = fs::metadata(&real).map_err(told)?;
-    if about.mode() & 0o6000 != 0 {
-        return Err(
-            "it runs with rights of another user (setuid or setgid), and the loader ignores \
-                    what users preload"
-                .to_owned(),
-        );
+    if let Some(why) = rights::raised(&real, &about) {
+        return Err(format!("{why}, and the loader ignores what users preload"));
     }
     let mut start = vec![0; 256];
     let mut file = File::open(&real).map_err(told)?;

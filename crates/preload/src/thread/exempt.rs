@@ -21,6 +21,11 @@ static NAMES: OnceLock<Vec<Name>> = OnceLock::new();
 /// Threads that stayed the kernel's for this reason.
 pub(crate) static KEPT: AtomicU64 = AtomicU64::new(0);
 
+/// In the child of a fork.
+pub(crate) fn renew() {
+    KEPT.store(0, Ordering::Relaxed);
+}
+
 #[derive(Debug)]
 struct Name {
     text: CString,

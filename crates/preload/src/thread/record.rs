@@ -147,6 +147,8 @@ pub(crate) unsafe fn find<'a>(thread: libc::pthread_t) -> Option<(HostedThread, 
 /// In the child of a fork: the caller is the only thread.
 pub(crate) fn renew() {
     ALIVE.store(1, Ordering::Relaxed);
+    CREATED.store(0, Ordering::Relaxed);
+    MOST.store(0, Ordering::Relaxed);
     // SAFETY: the child of a fork has one thread, which is in a handler of forks.
     unsafe { MAIN.pending.renew() };
 }
