@@ -45,6 +45,7 @@ static AT_START: extern "C" fn() = {
         }
         report::prepare();
         exempt::prepare();
+        signal::find_sigsetjmp();
         host::set(&HOST);
         carefree_context::tls::complete_attributes(thread::complete_attributes);
     }
@@ -76,6 +77,10 @@ pub(crate) fn host() -> bool {
     // SAFETY: takes nothing.
     let number = unsafe { kernel::call(libc::SYS_gettid, [0; 6]) };
     if number != Ok(process as usize) || REFUSED.load(Ordering::Relaxed) == process {
+        return false;
+    }
+    // Without memory there is no thread either: libc says so, and the next call may fare better.
+    if !has_memory() {
         return false;
     }
     let mask = signal::begin();
@@ -110,6 +115,20 @@ pub(crate) fn host() -> bool {
             false
         }
     }
+}
+
+/// Whether there is room for what the first fibers need. Not all of that can fail without ending the process.
+fn has_memory() -> bool {
+    const BYTES: usize = 8 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let wanted = [0, BYTES, protection as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: asks for memory anywhere, and gives it back.
+    unsafe {
+        let Ok(room) = kernel::call(libc::SYS_mmap, wanted) else { return false };
+        let _ = kernel::call(libc::SYS_munmap, [room, BYTES, 0, 0, 0, 0]);
+    }
+    true
 }
 
 /// Whether the program is an interpreter whose threads run one at a time: more carriers would only pass its

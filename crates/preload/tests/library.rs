@@ -6,7 +6,7 @@ use std::path::Path;
 
 use carefree_testing::artifact::preload;
 use object::read::elf::{ElfFile64, ElfSymbol64, ProgramHeader as _};
-use object::{Endianness, Object as _, ObjectSymbol as _, elf};
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, elf};
 
 /// A thread of C++ that waits for a condition variable takes one page of memory if they are no more than
 /// this, and two with 48 bytes more: `carefree bench parked --unit "thread (carefree)"`. A channel of std's
@@ -22,6 +22,23 @@ fn its_own_variables_leave_room_on_a_threads_page() {
     let bytes: Vec<u64> = storage.map(|part| part.p_memsz(endian)).collect();
     assert_eq!(bytes.len(), 1, "the library has thread-local variables");
     assert!(bytes[0] <= 192, "{} bytes", bytes[0]);
+}
+
+/// Functions that return twice: libc is to find their callers' registers and stack, so there is nothing before
+/// the jump.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn functions_that_return_twice_are_jumps() {
+    let library = std::fs::read(preload()).unwrap();
+    let file = ElfFile64::<Endianness>::parse(&*library).unwrap();
+    for name in ["__sigsetjmp", "_setjmp", "setjmp"] {
+        let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+        let section = symbol.section_index().unwrap();
+        let section = file.section_by_index(section).unwrap();
+        let code = section.data_range(symbol.address(), 6).unwrap().unwrap();
+        // By a distance of one byte, or of four.
+        assert!(matches!(code[0], 0xeb | 0xe9), "{name}: {code:x?}");
+    }
 }
 
 /// What `interpose` stands in for: the first cells of the tables in docs/calls.md, which its own test compares

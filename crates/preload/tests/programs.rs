@@ -121,6 +121,17 @@ fn threads_that_spin_are_interrupted() {
 }
 
 #[test]
+fn threads_are_refused_without_memory() {
+    compare_c("exhausted.c");
+}
+
+/// With and without the mask, out of handlers and not.
+#[test]
+fn jumps_restore_masks() {
+    compare_c("jumps.c");
+}
+
+#[test]
 fn alternate_stacks_are_those_of_threads() {
     compare_c("alternate.c");
 }

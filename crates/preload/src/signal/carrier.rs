@@ -23,14 +23,16 @@ use crate::signal::{alternate, deliver};
 use crate::thread::record::{self, Record};
 use crate::thread::{ends_anywhere, return_address, test_cancel, waits_within_libc};
 
-/// Where the code lies in which no handler is called.
-struct Ranges(Vec<std::ops::Range<usize>>);
+/// Where the code lies in which no handler is called:
+/// this library's, libc's, the loader's and the kernel's. (Not in the program's memory, of which none may be left.)
+struct Ranges([std::ops::Range<usize>; 4]);
 
 static RANGES: OnceLock<Ranges> = OnceLock::new();
 
 impl Ranges {
     fn find() -> Ranges {
-        let mut ranges = Vec::with_capacity(4);
+        let mut ranges = [const { 0..0 }; 4];
+        let mut found = 0;
         let own = on_signal as *const () as usize;
         // SAFETY: looks strings up.
         let (libcs, loaders) = unsafe {
@@ -52,15 +54,17 @@ impl Ranges {
                 ends.fold((usize::MAX, 0), |(low, high), (from, to)| (low.min(from), high.max(to)));
             let range = low..high;
             let is_ours = range.contains(&own) || range.contains(&libcs);
-            if is_ours || low != usize::MAX && loaders == info.dlpi_addr as usize {
-                ranges.push(range);
+            let is_loaders = low != usize::MAX && loaders == info.dlpi_addr as usize;
+            if is_ours || is_loaders {
+                ranges[found] = range;
+                found += 1;
             }
-            false
+            found == 3
         });
         // SAFETY: no preconditions.
         let kernels = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
         // The kernel's own functions: some pages.
-        ranges.push(kernels..kernels + (16 << 12));
+        ranges[3] = kernels..kernels + (16 << 12);
         Ranges(ranges)
     }
 

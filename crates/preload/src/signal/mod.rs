@@ -21,6 +21,7 @@ mod beside;
 mod carrier;
 mod deliver;
 mod dispatcher;
+mod jump;
 mod kill;
 mod mask;
 mod post;
@@ -32,6 +33,7 @@ pub(crate) use beside::enter as enter_child;
 pub(crate) use carrier::is_ours;
 pub(crate) use deliver::{after_call, amid_call, end, handle, interrupt};
 pub(crate) use dispatcher::{begin, give_up, renew, run};
+pub(crate) use jump::find as find_sigsetjmp;
 pub(crate) use kill::send;
 pub(crate) use mask::{
     change, for_child, for_program, mask, note_fork, set as set_mask, set_kernels,

@@ -3,6 +3,7 @@
 //! For a hosted thread that creates one, it would be its carrier's: which blocks signals, and has a name of its
 //! own. So what is created by a hosted thread puts in force what that has, before it does anything else.
 
+use std::alloc::{self, Layout};
 use std::ffi::{c_int, c_void};
 
 use carefree_ground::kernel;
@@ -48,8 +49,16 @@ impl Begin {
         begin
     }
 
-    fn kept(self) -> *mut c_void {
-        without_parking(|| Box::into_raw(Box::new(self)).cast())
+    /// `None` if there is no memory.
+    fn kept(self) -> Option<*mut c_void> {
+        // SAFETY: a layout with bytes.
+        let place = without_parking(|| unsafe { alloc::alloc(Layout::new::<Begin>()) });
+        if place.is_null() {
+            return None;
+        }
+        // SAFETY: there is room.
+        unsafe { place.cast::<Begin>().write(self) };
+        Some(place.cast())
     }
 
     /// # Safety
@@ -106,7 +115,7 @@ pub(super) unsafe fn create(
         let Some(kept) = Begin::of_caller(function as usize, argument, has_mask) else {
             return create(thread, attributes, function as *mut c_void, argument);
         };
-        let kept = kept.kept();
+        let Some(kept) = kept.kept() else { return libc::EAGAIN };
         let created = create(thread, attributes, begin as *mut c_void, kept);
         if created != 0 {
             Begin::forget(kept);
@@ -127,7 +136,8 @@ pub(super) unsafe fn create_c11(
     let Some(kept) = Begin::of_caller(function, argument, false) else {
         return next(function, argument);
     };
-    let kept = kept.kept();
+    const NO_MEMORY: c_int = 3;
+    let Some(kept) = kept.kept() else { return NO_MEMORY };
     let created = next(begin_c11 as *const () as usize, kept);
     if created != 0 {
         // SAFETY: there is no new thread.
