@@ -21,3 +21,15 @@ pub mod serve;
 pub mod sys;
 pub mod unit;
 pub mod workload;
+
+/// The programs of our own units, for readers of their figures: what fibers, coroutines and Rust's
+/// threads do for each workload.
+pub const SOURCES: [(&str, &str); 7] = [
+    ("unit/gated.rs", include_str!("unit/gated.rs")),
+    ("unit/fiber.rs", include_str!("unit/fiber.rs")),
+    ("unit/coroutine.rs", include_str!("unit/coroutine.rs")),
+    ("unit/thread.rs", include_str!("unit/thread.rs")),
+    ("feed/rust.rs", include_str!("feed/rust.rs")),
+    ("fetch/client.rs", include_str!("fetch/client.rs")),
+    ("serve/own.rs", include_str!("serve/own.rs")),
+];

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, anyhow};
+use carefree_workloads::SOURCES;
 
 use crate::record::fingerprint;
 
 include!(concat!(env!("OUT_DIR"), "/targets.rs"));
 
-/// The files of one of our targets: their names, and what is in them.
+/// The files of one of our targets: their names, and what is in them. Our own units, and Rust's threads,
+/// are the lab's.
 pub fn sources(target: &str) -> Vec<(&'static str, &'static str)> {
     let of = |(path, content): &(&'static str, &'static [u8])| {
         let name = path.strip_prefix(target)?.strip_prefix('/')?;
@@ -20,7 +22,8 @@ pub fn sources(target: &str) -> Vec<(&'static str, &'static str)> {
         let text = std::str::from_utf8(content).ok().filter(|_| is_program)?;
         Some((name, text))
     };
-    SHIPPED.iter().filter_map(of).collect()
+    let own = if ["carefree", "rust"].contains(&target) { &SOURCES[..] } else { &[] };
+    own.iter().copied().chain(SHIPPED.iter().filter_map(of)).collect()
 }
 
 /// The folders of targets, and the cache folder for what is built of them.
