@@ -152,7 +152,7 @@ impl<'a> Series<'a> {
         if ratio.max(ratio.recip()) < TESTED {
             return None;
         }
-        let change = Change::new(old, new);
+        let change = Change::judged(old, new);
         let told = match change.verdict {
             Verdict::Better | Verdict::Worse => change.factor() >= TESTED,
             Verdict::Untested => change.factor() >= UNTESTED,

@@ -89,6 +89,33 @@ impl Change {
         Change { interval, p, verdict, ..untested }
     }
 
+    /// The same verdict, without the interval where it is not needed: of thousands of figures, the draws
+    /// take minutes.
+    pub(crate) fn judged(old: &Measurement, new: &Measurement) -> Change {
+        let ends = |m: &Measurement| {
+            let (low, high) = (f64::INFINITY, 0.0_f64);
+            m.samples.iter().fold((low, high), |(low, high), &v| (v.min(low), v.max(high)))
+        };
+        let p = mann_whitney(&old.samples, &new.samples).map(|found| found.p);
+        let ((old_low, old_high), (new_low, new_high)) = (ends(old), ends(new));
+        let many = old.samples.len().min(new.samples.len()) > 1;
+        // Whatever is drawn of samples that do not overlap, its medians' ratio is on the same side of 1.
+        let apart = old_low.min(new_low) > 0.0 && (old_high < new_low || new_high < old_low);
+        let change =
+            |verdict| Change { ratio: new.median / old.median, interval: None, p, verdict };
+        match p {
+            _ if !many => Change::new(old, new),
+            Some(p) if p < CHANCE && apart => {
+                match (new.median > old.median) == new.quantity().more_is_better() {
+                    true => change(Verdict::Better),
+                    false => change(Verdict::Worse),
+                }
+            }
+            Some(p) if p < CHANCE => Change::new(old, new),
+            _ => change(Verdict::NoneShown),
+        }
+    }
+
     /// How many times the one is the other, at least 1, whichever way.
     pub fn factor(&self) -> f64 {
         if self.ratio < 1.0 { self.ratio.recip() } else { self.ratio }
@@ -181,6 +208,32 @@ mod tests {
                 assert_eq!((change.verdict, change.interval), (Verdict::NoneShown, None));
             }
         }
+    }
+
+    #[test]
+    fn a_verdict_without_the_interval_is_the_same() {
+        let mut random = Random::new(1);
+        let mut verdicts = std::collections::BTreeSet::new();
+        for metric in ["time_per_unit", "switches_per_second"] {
+            for round in 0..60_usize {
+                let mut side = |factor: f64| {
+                    let draw = |_| factor * (1.0 + random.below(100) as f64 / 300.0);
+                    figure(metric, &(0..3 + round % 7).map(draw).collect::<Vec<_>>())
+                };
+                let (old, new) = (side(1.0), side(0.6 + 0.2 * (round % 5) as f64));
+                let (whole, quick) = (Change::new(&old, &new), Change::judged(&old, &new));
+                assert_eq!(
+                    (quick.verdict, quick.ratio),
+                    (whole.verdict, whole.ratio),
+                    "{old:?} {new:?}"
+                );
+                verdicts.insert(whole.verdict.name());
+            }
+        }
+        assert_eq!(verdicts.len(), 3, "{verdicts:?}");
+        let (nothing, some) =
+            (figure("time_per_unit", &[0.0; 7]), figure("time_per_unit", &BEFORE));
+        assert_eq!(Change::judged(&nothing, &some).verdict, Verdict::NoneShown);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use maud::{Markup, html};
 
 use super::bars::{direction, powers};
-use super::markup::{class, figure_with, grid, legend, percent, table};
+use super::markup::{class, figure_with, grid, legend, percent};
 use super::scale::{Scale, tick};
 use super::sources;
 use super::strips::{self, Strip};
@@ -120,8 +120,7 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
         }
     }
     let more = html! {
-        (strips::strips(title, quantity, &strips))
-        (table(&strips::table(&strips), title))
+        (strips::samples(title, quantity, &strips))
         (sources::links(rows.iter().flat_map(Row::known).map(|(_, m)| m)))
     };
     figure_with(title, &remark, &drawing, &more, &behind(quantity, &seats, &rows))

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::markup::{grid, percent};
+use super::markup::{self, grid, percent};
 use super::scale::{Scale, tick};
 use crate::metric::Quantity;
 use crate::number::FEW;
@@ -23,22 +23,30 @@ pub(super) struct Strip<'a> {
 const ROW: usize = 40;
 const AXIS: usize = 24;
 
-/// The most units whose samples are drawn, as no reader looks through more.
+/// The most units whose samples are shown, as no reader looks through more.
 const MOST: usize = 60;
+
+/// The samples of these units, each a dot, and their percentiles; of many units a line that says where
+/// they are.
+pub(super) fn samples(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
+    html! {
+        @if all.len() > MOST {
+            p class="soft" {
+                "The samples of " (all.len()) " units would be too many here. A report on fewer \
+                 runtimes, versions or machines draws them; its CSV has their percentiles."
+            }
+        } @else {
+            (strips(title, quantity, all))
+            (markup::table(&table(all), title))
+        }
+    }
+}
 
 /// The samples of these units on one scale; nothing where there are too few to be spread.
 pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
     let all: Vec<&Strip<'_>> = all.iter().filter(|strip| strip.m.samples.len() > 2).collect();
     if all.is_empty() {
         return html! {};
-    }
-    if all.len() > MOST {
-        return html! {
-            p class="soft" {
-                "The samples of " (all.len()) " units are too many to be drawn; the table has their \
-                 percentiles, and a report on fewer runtimes, versions or machines draws them."
-            }
-        };
     }
     let values: Vec<f64> = all.iter().flat_map(|strip| strip.m.samples.iter().copied()).collect();
     let scale = Scale::of_ratios(quantity, values.into_iter());
