@@ -277,7 +277,11 @@ impl Carrier {
             if ptr::eq(other, self) || other.queue.is_empty() {
                 continue;
             }
-            if !other.has_backlog() {
+            if other.is_kept_still() {
+                if let Some(fiber) = self.take_from_kept(other) {
+                    return Some(fiber);
+                }
+            } else if !other.has_backlog() {
                 // Of these, the one that is suspected already comes first.
                 if slow.is_none() || other.index == self.suspect.get().0 {
                     slow = Some(other);
@@ -318,6 +322,21 @@ impl Carrier {
         }
     }
 
+    /// Takes fibers from a carrier that will hardly answer. Each pause that gives up the processor would last some
+    /// milliseconds, where added carriers share it with those that are kept. And as several are added at once, others
+    /// may just be taking from there, too.
+    fn take_from_kept(&self, other: &Carrier) -> Option<FiberRef> {
+        let begun = clock::now();
+        loop {
+            let taken = self.take_from(other);
+            let is_over = other.queue.is_empty() || clock::now() - begun > UNANSWERED;
+            if taken.is_some() || is_over {
+                return taken;
+            }
+            (0..SPINS).for_each(|_| pause());
+        }
+    }
+
     fn take_from(&self, other: &Carrier) -> Option<FiberRef> {
         // SAFETY: this is the carrier's thread, and the other carrier is another.
         let fiber = unsafe { self.queue.take_from(&other.queue) }?;
@@ -329,6 +348,13 @@ impl Carrier {
     /// What it costs all carriers together if fibers are taken by force, in nanoseconds.
     fn price_of_force(&self) -> u64 {
         INTERRUPTED * u64::from(self.runtime().sleepers.up())
+    }
+
+    /// Whether the monitor has found a fiber to keep this carrier, which has made no switch since.
+    fn is_kept_still(&self) -> bool {
+        // (The monitor notes one more than the switches.)
+        self.is_kept.load(Ordering::Relaxed)
+            && self.looked_at.load(Ordering::Relaxed) == self.switches() + 1
     }
 
     /// Whether `other` has made no switch for long.
