@@ -13,7 +13,8 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use carefree::{JoinHandle, Runtime, spawn, yield_now};
@@ -26,6 +27,8 @@ type Row = (&'static str, fn() -> u64);
 const ROWS: &[Row] = &[
     ("yield, two fibers", yields),
     ("hand-over by std's mpsc, two fibers", hand_overs),
+    ("one lock, four fibers", || contending(4)),
+    ("one channel, four that send and one that receives", sending),
     ("alloc: 10,000 fibers that allocate and end, spawned by one", allocating),
     ("warm: 100 fibers, 2 yields each", || crowd(100, 2, 100)),
     ("warm: 1,000 fibers, 2 yields each", || crowd(1_000, 2, 20)),
@@ -59,6 +62,43 @@ fn hand_overs() -> u64 {
     drop(to);
     other.join().expect("it does not panic");
     2 * ROUNDS
+}
+
+/// Fibers that take one lock in turn, and yield with it now and then, so that the others wait for it.
+fn contending(fibers: u64) -> u64 {
+    const ROUNDS: u64 = 20_000;
+    let lock = Arc::new(Mutex::new(0));
+    let all = (0..fibers).map(|_| {
+        let lock = Arc::clone(&lock);
+        spawn(move || {
+            for round in 0..ROUNDS {
+                let mut sum = lock.lock().expect("no panic");
+                *sum += 1;
+                if round % 16 == 0 {
+                    yield_now();
+                }
+            }
+        })
+    });
+    join(all.collect::<Vec<_>>());
+    assert_eq!(*lock.lock().expect("no panic"), fibers * ROUNDS);
+    fibers * ROUNDS
+}
+
+fn sending() -> u64 {
+    const SENDERS: u64 = 4;
+    const ROUNDS: u64 = 20_000;
+    let (to, from) = sync_channel::<u64>(1);
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let to = to.clone();
+            spawn(move || (0..ROUNDS).for_each(|n| to.send(n).expect("it receives all")))
+        })
+        .collect();
+    drop(to);
+    assert_eq!(from.iter().count() as u64, SENDERS * ROUNDS);
+    join(senders);
+    SENDERS * ROUNDS
 }
 
 fn allocating() -> u64 {
