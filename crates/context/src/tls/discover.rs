@@ -21,6 +21,7 @@
 //! so the loader leaves them off.
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 
 use super::glibc::{DTV_FROM_TP, UNALLOCATED, debugger_field};
 use super::initial_values::InitialValues;
@@ -28,6 +29,7 @@ use super::layout::Layout;
 use super::libraries::{Changes, Libraries, Room};
 use super::pristine::{self, BLOCK_MAX, STACK, UNIT};
 use super::symbols::{STATIC, symbol};
+use crate::loader;
 use crate::object;
 
 /// Bytes of a fiber's first page that the runtime's bookkeeping and the fiber's first frames get
@@ -179,6 +181,7 @@ pub(super) fn discover() -> Result<Layout, String> {
         } else {
             found.probes.mallocs().iter().filter_map(|a| found.position(*a, tp)).collect()
         },
+        libc_object: place_of(found.libc),
         dlerror: locate(found.probes.dlerror),
         robust: locate(found.probes.robust),
         vector: vector.collect(),
@@ -197,6 +200,30 @@ pub(super) fn discover() -> Result<Layout, String> {
 unsafe fn function(name: &CStr) -> Option<unsafe extern "C" fn()> {
     // SAFETY: the symbol is a function of this type; a null pointer is None.
     unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn()>>(symbol(name)) }
+}
+
+/// Where the object with thread-local variables of this number lies in memory, from its first segment to its
+/// last.
+fn place_of(module: usize) -> Range<usize> {
+    let mut place = 0..0;
+    loader::any_object(|info| {
+        if info.dlpi_tls_modid != module || info.dlpi_phdr.is_null() {
+            return false;
+        }
+        // SAFETY: the loader's description of the program headers, which stay during the visit.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let base = info.dlpi_addr as usize;
+        let segments = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let spans = segments.map(|header| {
+            let start = base + header.p_vaddr as usize;
+            start..start + header.p_memsz as usize
+        });
+        place = spans
+            .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))
+            .unwrap_or(0..0);
+        true
+    });
+    place
 }
 
 /// Whether each fiber is to have malloc's cache and arena for itself, as a thread has.

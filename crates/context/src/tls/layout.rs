@@ -63,6 +63,8 @@ pub struct Layout {
     pub(super) anew: Box<[usize]>,
     /// Positions of the words by which libc's malloc finds what it keeps for a thread.
     pub(super) mallocs: Box<[usize]>,
+    /// Where libc's code and data lie.
+    pub(super) libc_object: Range<usize>,
     /// Position of the pointer to what `dlerror` will return.
     pub(super) dlerror: Option<usize>,
     /// Position of the head of the list of robust mutexes held.
@@ -231,6 +233,10 @@ impl Layout {
     /// call, of some 650 bytes, in which it never finds a block that another has freed; and an arena of all
     /// those that threads have made.
     ///
+    /// An arena that is a variable of libc's, malloc's first one, is not lent: where it has no more memory, malloc
+    /// has the caller leave it for another arena, and counts those that use it. Whether a fiber does would
+    /// depend on the carrier that lent it.
+    ///
     /// malloc keeps no thread's cache or arena over a wait that parks: its locks are libc's own, for which the
     /// thread waits. So a fiber goes from one thread's to another's between two calls.
     ///
@@ -246,8 +252,10 @@ impl Layout {
             // SAFETY: the word has the same place in every block, and in every thread's storage. The thread,
             // which is the caller, and the fiber are the only ones that access theirs.
             unsafe {
-                let word = thread.wrapping_add(from_tp).cast::<u64>().read();
-                fiber.wrapping_add(from_tp).cast::<u64>().write(word);
+                let word = thread.wrapping_add(from_tp).cast::<usize>().read();
+                if !self.libc_object.contains(&word) {
+                    fiber.wrapping_add(from_tp).cast::<usize>().write(word);
+                }
             }
         }
     }

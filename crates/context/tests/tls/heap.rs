@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::{Fiber, Slot, bodies, layout, run_all, yield_now};
+use crate::harness::{Fiber, Slot, bodies, isolated, layout, run_all, run_on, yield_now};
 
 #[test]
 fn hundreds_of_moving_fibers_allocate_and_free() {
@@ -66,6 +66,31 @@ fn fibers_use_the_malloc_of_the_thread_that_runs_them() {
     assert_eq!(free_one(), here);
     second.enter();
     assert_eq!(found.load(Ordering::Relaxed), here);
+}
+
+/// Fibers of threads that use malloc's first arena, which counts its users, are refused memory: malloc has each
+/// leave for another arena, and ends the process if more leave one than have come.
+#[test]
+fn fibers_that_are_refused_memory_leave_no_arena_twice() {
+    isolated("heap::fibers_that_are_refused_memory_leave_no_arena_twice", &[], || {
+        // No more arenas than there are: threads use them by turns.
+        // SAFETY: sets a parameter.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+        for _ in 0..4 {
+            let slots: Vec<_> = (0..8).map(|_| Slot::new()).collect();
+            let thread = std::thread::spawn(|| {
+                for slot in slots {
+                    drop(run_on(slot, || {
+                        const TOO_MUCH: usize = isize::MAX as usize / 2;
+                        // SAFETY: nothing is done with it.
+                        let refused = unsafe { std::hint::black_box(libc::malloc(TOO_MUCH)) };
+                        assert!(refused.is_null());
+                    }));
+                }
+            });
+            thread.join().unwrap();
+        }
+    });
 }
 
 /// Allocates, grows and frees, moving in between, and checks that nothing else wrote there.
