@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -62,7 +63,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Kernel threads that run the fibers [default: one a processor; one for Python and Ruby].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1..=1024))]
     pub(crate) carriers: Option<u32>,
 
     /// Stack of threads that ask for none, in bytes or with K, M or G [default: `ulimit -s`].
@@ -134,11 +135,11 @@ pub(crate) struct Bench {
     pub(crate) quick: bool,
 
     /// Samples to take of each workload and unit [default: 11, with --quick 5].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1..=10_000))]
     pub(crate) samples: Option<u32>,
 
     /// Units alive at once, in place of each workload's own number; not of feed, fetch and serve.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u64>(1..=100_000_000))]
     pub(crate) units: Option<u64>,
 
     /// Format of the report [default: by the name of --out, else text].
@@ -171,7 +172,7 @@ pub(crate) struct Bench {
     pub(crate) force: bool,
 
     /// Stop sampling where every interval reaches no further than this from the median, in percent.
-    #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = within::<u32>(1..=100))]
     pub(crate) precision: Option<u32>,
 
     #[command(flatten)]
@@ -262,11 +263,11 @@ pub(crate) struct Feed {
     pub(crate) full: bool,
 
     /// How many people are fed [default: 1 to 2048 in steps of four].
-    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = within::<u64>(1..=1_000_000))]
     pub(crate) people: Vec<u64>,
 
     /// How many bites each of them needs [default: 10,100,1000,10000].
-    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = within::<u64>(1..=1_000_000_000))]
     pub(crate) nutrients: Vec<u64>,
 }
 
@@ -275,15 +276,15 @@ pub(crate) struct Feed {
 #[command(next_help_heading = "Options of fetch")]
 pub(crate) struct Fetch {
     /// GETs at a time [default: 50, with --quick 20].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=4_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u64>(1..=4_000))]
     pub(crate) requests: Option<u64>,
 
     /// Milliseconds until the server answers [default: 20].
-    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = within::<u64>(0..=60_000))]
     pub(crate) latency: Option<u64>,
 
     /// Bytes of the answer [default: 1024].
-    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = within::<u64>(0..=1_000_000_000))]
     pub(crate) body: Option<u64>,
 
     /// How the answer is sent: with its length in the head, or in chunks [default: fixed].
@@ -292,7 +293,7 @@ pub(crate) struct Fetch {
 
     /// Bytes a program reads at a time; 0 is the client's default, 1 reproduces byte-at-a-time
     /// reads [default: 0].
-    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = within::<u64>(0..=1_000_000_000))]
     pub(crate) read_size: Option<u64>,
 }
 
@@ -306,24 +307,24 @@ pub(crate) struct Serve {
     pub(crate) kinds: Vec<Kind>,
 
     /// Milliseconds until the backend answers; a load for each [default: 20].
-    #[arg(long = "backend-latency", value_name = "MS,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=5_000))]
+    #[arg(long = "backend-latency", value_name = "MS,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = within::<u64>(0..=5_000))]
     pub(crate) latencies: Vec<u64>,
 
     /// Requests a second, whether the server keeps up or not; a load for each [default: 1000].
-    #[arg(long = "rate", value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long = "rate", value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = within::<u64>(1..=1_000_000))]
     pub(crate) rates: Vec<u64>,
 
     /// Connections over which they are made [default: 32, of a server with a backend 128].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u64>(1..=10_000))]
     pub(crate) connections: Option<u64>,
 
     /// Connections that say nothing while memory is read; a load for each [default: 1000, with --quick
     /// 100].
-    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', allow_negative_numbers = true, value_parser = within::<u64>(1..=20_000))]
     pub(crate) idle: Vec<u64>,
 
     /// Milliseconds for which requests are made at the rate [default: 2000, with --quick 1000].
-    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = within::<u64>(10..=60_000))]
     pub(crate) time: Option<u64>,
 }
 
@@ -362,7 +363,7 @@ pub(crate) struct Fleet {
     pub(crate) exclusive: Option<bool>,
 
     /// Seconds to wait for machines that are down, once all others have finished.
-    #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 600, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 600, allow_negative_numbers = true, value_parser = within::<u64>(0..=10_000_000))]
     pub(crate) node_patience: u64,
 
     /// A further option for sbatch, as --sbatch=--account=lab; may be given several times.
@@ -413,7 +414,7 @@ pub(crate) struct Compare {
     pub(crate) new: String,
 
     /// End with exit code 1 if a figure got worse, beyond doubt and by more than this.
-    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = within::<u32>(0..=1_000_000))]
     pub(crate) fail_on_regression: Option<u32>,
 
     /// Tell the outcome to a pipeline as well: junit writes a file of test cases, one for each figure
@@ -534,6 +535,20 @@ fn label(text: &str) -> Result<String, String> {
     match text.chars().count() {
         1..=64 if text.chars().all(is_plain) => Ok(text.to_owned()),
         _ => Err("it is one word of at most 64 letters".to_owned()),
+    }
+}
+
+/// A parser for whole numbers from one to another: all else is answered with these.
+fn within<T>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: TryFrom<u64>,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("{text} is not in {}..={}", range.start(), range.end()))
     }
 }
 

@@ -84,7 +84,11 @@ fn records_that_cannot_be_kept_where_they_were_asked_for_are_told_before_measuri
 #[test]
 fn wrong_numbers_are_refused_by_their_option() {
     for wrong in ["0", "-3", "many", "1.5", "99999999999"] {
-        misread(&["bench", "--samples", wrong], &["'--samples <N>'", wrong]);
+        misread(&["bench", "--samples", wrong], &["'--samples <N>'", wrong, "1..=10000"]);
+    }
+    for wrong in ["-3", "1e309", "NaN", "18446744073709551616"] {
+        misread(&["bench", "--units", wrong], &[wrong, "is not in 1..=100000000"]);
+        misread(&["bench", "feed", "--people", wrong], &[wrong, "is not in 1..=1000000"]);
     }
     misread(&["bench", "--samples", "0"], &["1..=10000"]);
     misread(&["bench", "--units", "0"], &["1..=100000000"]);

@@ -75,6 +75,37 @@ fn servers() -> Record {
     Record::new(Environment::default(), RunFacts::default(), samples, Vec::new())
 }
 
+/// Meals of a runtime with a long name, in which threads overtake.
+fn meals() -> Record {
+    let mut samples = Vec::new();
+    for (unit, times) in [("thread", [9.0, 9.0, 9.0]), ("fiber", [1.0, 5.0, 80.0])] {
+        for (bites, time) in [10_u64, 100, 1_000].into_iter().zip(times) {
+            for position in 0..3_u32 {
+                let parameters = Parameters::of([("people", 2_048), ("nutrients", bites)]);
+                samples.push(Reading {
+                    subject: Subject::new(
+                        ["python", "3.13.0 (free-threaded)", unit, "feed"],
+                        parameters.with("yields", true),
+                    ),
+                    position: samples.len(),
+                    figures: BTreeMap::from([("time".into(), time + f64::from(position) / 10.0)]),
+                    ..Reading::default()
+                });
+            }
+        }
+    }
+    Record::new(Environment::default(), RunFacts::default(), samples, Vec::new())
+}
+
+/// Words of a chart that cover others.
+const MEET: &str = "return [...document.querySelectorAll('figure svg')].flatMap(svg => {\
+                    const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim());\
+                    const boxes = texts.map(t => t.getBoundingClientRect());\
+                    return texts.filter((t, at) => boxes.some((b, to) => to > at && b.width > 0 &&\
+                        b.left < boxes[at].right - 1 && boxes[at].left < b.right - 1 &&\
+                        b.top < boxes[at].bottom - 3 && boxes[at].top < b.bottom - 3))\
+                        .map(t => t.textContent); })";
+
 /// The first column of the first table, from top to bottom.
 const ORDER: &str = "return [...document.querySelectorAll('#tables table')[0].tBodies[0].rows]\
                      .map(row => row.cells[0].textContent)";
@@ -178,7 +209,13 @@ fn the_page_works_in_a_browser() {
         browser.click(tab);
         let width = browser.run("return document.documentElement.scrollWidth");
         assert_eq!(width, json!(360), "{tab}");
+        assert_eq!(browser.run(MEET), json!([]), "{tab}");
     }
+    fs::write(&page, render_all(&[meals()], Format::Html, false)).expect("written");
+    browser.open(&page);
+    let said = browser.run("return document.querySelector('#panel-feed').innerText");
+    assert!(said.as_str().is_some_and(|text| text.contains("threads overtake from")), "{said}");
+    assert_eq!(browser.run(MEET), json!([]), "on a phone");
 
     // Servers of all runtimes that had one load stand in one chart, from which one can be left out.
     fs::write(&page, render_all(&[servers()], Format::Html, false)).expect("written");
