@@ -176,7 +176,7 @@ fn check(test: &Test) -> Result<(), &'static str> {
         ensure(Probe::get() == 7, "a thread_local does not have its initial value")?;
         Probe::set(9);
         ensure(std::thread::current().id() != test.creator, "std takes it for its creator")?;
-        // Two allocations must differ: malloc works, with the fiber's own cache.
+        // Two allocations must differ: malloc works on a fiber.
         let first = libc::malloc(100);
         let second = libc::malloc(100);
         let distinct = !first.is_null() && !second.is_null() && first != second;

@@ -201,7 +201,7 @@ impl Registry {
     }
 }
 
-/// Maps a slab of headers. Not by malloc, for on a fiber that would fill the fiber's own cache of malloc's.
+/// Maps a slab of headers. Not by malloc, for the caller may be a fiber within the program's allocator.
 fn map_slab(older: Option<&'static Slab>) -> Option<&'static Slab> {
     // SAFETY: a new private mapping at an address of the kernel's choice.
     let map = unsafe {
