@@ -142,6 +142,11 @@ fn signals_are_not_lost_with_threads_that_end() {
 }
 
 #[test]
+fn signals_may_come_faster_than_they_are_handled() {
+    compare_c("flood.c");
+}
+
+#[test]
 fn signals_are_not_lost_with_the_first_thread() {
     compare_c("first.c");
 }

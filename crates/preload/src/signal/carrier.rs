@@ -5,10 +5,11 @@
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
 //! near the top of the stack then. Otherwise the dispatcher tries again.
 //!
-//! The signal is not blocked in its handler: a handler of the program's may wait, and the thread go on on
-//! another carrier; or it may never return, by `pthread_exit` or `siglongjmp`. This carrier would have it
-//! blocked for ever. One that comes meanwhile is handled as any other: the thread's own mask keeps back what
-//! the program's handler does not want.
+//! The signal is blocked while this looks around: it may be sent faster than it is handled, and the kernel would
+//! begin one handler within the other until the stack is full. Before a handler of the program's is called it is
+//! let through, for that may wait, and the thread go on on another carrier; or it may never return, by
+//! `pthread_exit` or `siglongjmp`. This carrier would have it blocked for ever. One that comes meanwhile is
+//! handled as any other: the thread's own mask keeps back what the program's handler does not want.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -18,7 +19,7 @@ use std::sync::atomic::Ordering;
 use libc::{siginfo_t, ucontext_t};
 
 use crate::kept;
-use crate::signal::set::OURS;
+use crate::signal::set::{OURS, bit, change_kernels};
 use crate::signal::{alternate, deliver};
 use crate::thread::record::{self, Record};
 use crate::thread::{ends_anywhere, return_address, test_cancel, waits_within_libc};
@@ -92,7 +93,7 @@ pub(crate) fn prepare() {
     unsafe {
         let mut action = std::mem::zeroed::<libc::sigaction>();
         action.sa_sigaction = on_signal as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigaction(OURS, &raw const action, ptr::null_mut());
     }
 }
@@ -133,6 +134,11 @@ fn is_called_by_us(stack: usize, record: &Record) -> bool {
     false
 }
 
+/// Ends that the signal is blocked in its handler. (It is again what it was when the handler returns.)
+fn let_through() {
+    change_kernels(libc::SIG_UNBLOCK, Some(bit(OURS)));
+}
+
 unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let context = context.cast::<ucontext_t>();
     // SAFETY: the kernel passes what it has saved of the thread.
@@ -150,12 +156,18 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
         // A thread can be unwound at any such call, its own or a stand-in's: the runtime makes none on a
         // thread's stack, and stand-ins that hand a call on to libc have nothing there that needs to be dropped.
         if waits_within_libc(me, record) {
+            let_through();
             test_cancel();
         }
         if is_called_by_us(stack, record) {
             return;
         }
     }
+    let open = !record.mask.load(Ordering::SeqCst);
+    if record.pending.set() & open == 0 && !ends_anywhere() {
+        return;
+    }
+    let_through();
     deliver::handle_all(record, Some(context.cast()));
     if ends_anywhere() {
         test_cancel();
