@@ -115,6 +115,11 @@ impl Wait {
                 Outcome::Cancelled => return Err(Broken::Interrupted),
                 Outcome::TimedOut if self.deadline <= look_again => return Err(Broken::Late),
                 Outcome::TimedOut => span = (2 * span).min(RECHECK),
+                // Woken again and again, in vain, it would wait beyond its deadline: no timer finds it parked.
+                // (What it was woken for may be there, and no other is woken for that: so it looks once more.)
+                _ if self.deadline != NEVER && clock::now() >= self.deadline => {
+                    return attempt().ok_or(Broken::Late);
+                }
                 _ => {}
             }
         }
