@@ -113,7 +113,9 @@ static class Units
         round.Create = Orders.Since(start);
         alive();
         start = Orders.Now();
-        gate.SetResult(true);
+        // By a thread of the pool: this one would be interrupted by the first task that it wakes, on one core, and that
+        // would be through before the others are woken.
+        Task.Run(() => gate.SetResult(true));
         Task.WaitAll(tasks);
         round.Run = Orders.Since(start);
         round.Made = tasks.Sum(task => task.Result);
