@@ -104,6 +104,28 @@ pub extern "C" fn meetings(count: u32) -> u32 {
     sums.into_inner().unwrap()
 }
 
+/// Builds and drops that many runtimes, each with fibers that allocate: they run on stacks that those of
+/// earlier ones have used, on other carriers. Returns how many fibers did what they should.
+#[unsafe(no_mangle)]
+pub extern "C" fn runtimes(count: u32) -> u32 {
+    const FIBERS: usize = 600;
+    (0..count)
+        .map(|_| {
+            let runtime = carefree::Runtime::builder().carriers(2).build().unwrap();
+            let fibers = (0..FIBERS).map(|n| {
+                runtime.spawn(move || {
+                    let kept = vec![n; 20 + n % 50];
+                    carefree::yield_now();
+                    let more = vec![1u8; n];
+                    kept.iter().all(|&value| value == n) && more.len() == n
+                })
+            });
+            join(fibers).into_iter().filter(|whole| *whole).count() as u32
+        })
+        .sum::<u32>()
+        / FIBERS as u32
+}
+
 /// Calls a function of the host's on that many fibers at once; returns the sum of what it returns.
 ///
 /// # Safety

@@ -18,11 +18,14 @@ const PROCESS: &str = "CAREFREE_RUN_REPORT_PROCESS";
 const SITES: usize = 10;
 
 static FILE: OnceLock<PathBuf> = OnceLock::new();
+/// [`PROCESS`], which the program may take out of its environment; empty if it was not there.
+static FIRST: OnceLock<String> = OnceLock::new();
 
 /// Has the report written at the end, if it is asked for.
 pub(crate) fn prepare() {
     let Some(file) = carefree_settings::text(VARIABLE) else { return };
-    if FILE.set(PathBuf::from(file)).is_ok() {
+    let first = carefree_settings::text(PROCESS).unwrap_or_default();
+    if FIRST.set(first).is_ok() && FILE.set(PathBuf::from(file)).is_ok() {
         // SAFETY: a function of this library, which is never unloaded.
         unsafe { libc::atexit(write) };
         kept::prepare();
@@ -33,7 +36,7 @@ pub(crate) fn prepare() {
 fn own_file() -> Option<PathBuf> {
     let file = FILE.get()?;
     let own = std::process::id().to_string();
-    if carefree_settings::text(PROCESS).is_none_or(|process| process == own) {
+    if FIRST.get().is_none_or(|first| first.is_empty() || *first == own) {
         return Some(file.clone());
     }
     if record::CREATED.load(Ordering::Relaxed) + exempt::KEPT.load(Ordering::Relaxed) == 0 {

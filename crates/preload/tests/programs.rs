@@ -147,6 +147,11 @@ fn signals_may_come_faster_than_they_are_handled() {
 }
 
 #[test]
+fn handlers_that_wait_leave_malloc_whole() {
+    compare_c("midst.c");
+}
+
+#[test]
 fn signals_are_not_lost_with_the_first_thread() {
     compare_c("first.c");
 }

@@ -50,7 +50,7 @@
 //! take some 650 bytes, as soon as it allocates once, and hold nothing that is in the processor's cache: 10,000 fibers
 //! that allocate, free and end took twice as long with one each (`cargo run --release -p carefree --example
 //! carriers -- 2 alloc`). Which words these are is found by changing them, as above; where they are not
-//! recognised, or malloc is not libc's, each block keeps its own.
+//! recognised, or malloc is not libc's, each block keeps its own; and so with malloc's first arena.
 //!
 //! In a static program libc's variables lie among the program's own, and are reset with them. There
 //! the functions by which a thread frees libc's caches on exit can be called, being linked from the

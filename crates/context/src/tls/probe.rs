@@ -128,11 +128,14 @@ impl Probes {
         let mut found = [0; MALLOCS];
         let mut count = 0;
         for index in (0..words(libc).count()).step_by(2) {
-            if self.has_changed(libc, index) {
+            // (A malloc that is not libc's may leave an error number.)
+            let address = libc.start + index * 4;
+            let is_errno = self.words().iter().any(|word| (address..address + 8).contains(word));
+            if self.has_changed(libc, index) && !is_errno {
                 if count == MALLOCS {
                     return;
                 }
-                found[count] = libc.start + index * 4;
+                found[count] = address;
                 count += 1;
             }
         }

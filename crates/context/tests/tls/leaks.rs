@@ -143,7 +143,7 @@ fn caches_of_a_retired_block_are_reused() {
         assert_eq!(slot.block().id(), id);
         let found = address.clone();
         run_on(slot, move || {
-            // malloc's cache was passed on, so the first allocation is one that was freed before.
+            // What libc keeps was passed on with the id.
             let memory = Box::new([1_u8; 100]);
             found.store(memory.as_ptr().cast_mut(), std::sync::atomic::Ordering::Relaxed);
         });

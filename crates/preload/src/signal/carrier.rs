@@ -3,7 +3,9 @@
 //! The signal comes anywhere. In the runtime's own code a wait may be under way, and a handler that waits
 //! would begin another amid it. So handlers are called there only if that is neither this library's code, nor
 //! a function of libc, the loader or the kernel that this library may have called: one of its addresses lies
-//! near the top of the stack then. Otherwise the dispatcher tries again.
+//! near the top of the stack then. Otherwise the dispatcher tries again. Nor are they called within libc's malloc,
+//! whose cache of free blocks all threads of a carrier share: one that waits there would leave it to the others
+//! half changed.
 //!
 //! The signal is blocked while this looks around: it may be sent faster than it is handled, and the kernel would
 //! begin one handler within the other until the stack is full. Before a handler of the program's is called it is
@@ -11,7 +13,7 @@
 //! `pthread_exit` or `siglongjmp`. This carrier would have it blocked for ever. One that comes meanwhile is
 //! handled as any other: the thread's own mask keeps back what the program's handler does not want.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -74,6 +76,40 @@ impl Ranges {
     }
 }
 
+/// Where libc's malloc lies: its functions are of one source, and so next to each other.
+static MALLOC: OnceLock<std::ops::Range<usize>> = OnceLock::new();
+
+fn find_malloc() -> std::ops::Range<usize> {
+    /// Exported functions of that source.
+    const NAMES: [&CStr; 8] = [
+        c"__libc_calloc",
+        c"__libc_free",
+        c"__libc_malloc",
+        c"__libc_memalign",
+        c"__libc_realloc",
+        c"malloc_info",
+        c"malloc_trim",
+        c"malloc_usable_size",
+    ];
+    /// Bytes before the first of them and behind the last in which others of that source may lie.
+    const BESIDE: usize = 16 << 10;
+    // SAFETY: looks strings up.
+    let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    let libcs = find(c"getpid");
+    // (An allocator that is preloaded may have some of the names.)
+    let is_libcs = |address: &usize| {
+        let [one, other] = [*address, libcs].map(ptr::with_exposed_provenance);
+        carefree_context::object::same_object(one, other)
+    };
+    let found = NAMES.map(find);
+    let found = found.iter().copied().filter(is_libcs);
+    let span = found.map(|address| address..address);
+    match span.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end)) {
+        Some(span) => span.start - BESIDE..span.end + BESIDE,
+        None => 0..0,
+    }
+}
+
 /// Whether `address` lies in this library.
 pub(crate) fn is_ours(address: usize) -> bool {
     static OWN: OnceLock<std::ops::Range<usize>> = OnceLock::new();
@@ -88,6 +124,7 @@ pub(crate) fn is_ours(address: usize) -> bool {
 /// Installs the handler, once in a process.
 pub(crate) fn prepare() {
     RANGES.get_or_init(Ranges::find);
+    MALLOC.get_or_init(find_malloc);
     // SAFETY: zeros are an action, of which the handler and the flags are set; the handler is of the type that
     // they say.
     unsafe {
@@ -159,7 +196,8 @@ unsafe extern "C-unwind" fn on_signal(_: c_int, info: *mut siginfo_t, context: *
             let_through();
             test_cancel();
         }
-        if is_called_by_us(stack, record) {
+        let is_malloc = MALLOC.get().is_some_and(|malloc| malloc.contains(&place));
+        if is_malloc || is_called_by_us(stack, record) {
             return;
         }
     }

@@ -11,6 +11,7 @@
 
 use std::arch::{asm, global_asm};
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::next::Next;
@@ -48,16 +49,17 @@ pub(crate) extern "C" fn find() -> usize {
 /// # Safety
 /// A buffer with room for a mask.
 unsafe extern "C" fn save(buffer: *mut u8) -> c_int {
-    let current = record::current();
+    // (That of a child of `vfork` or `_Fork`, too, is not its parent's.)
+    let own = mask::for_program();
     // SAFETY: as this function demands; the places are aligned as the buffer is.
     unsafe {
-        if let Some((_, record)) = current {
-            buffer.add(MASK).cast::<u64>().write(record.mask.load(Ordering::SeqCst));
+        if let Some(own) = own {
+            buffer.add(MASK).cast::<u64>().write(own);
         }
-        let mark = if current.is_some() { HOSTED } else { 0 };
+        let mark = if own.is_some() { HOSTED } else { 0 };
         buffer.add(MARK).cast::<u32>().write(mark);
     }
-    c_int::from(current.is_none())
+    c_int::from(own.is_none())
 }
 
 /// Puts the mask in force that was saved in a buffer, if one was.
@@ -73,11 +75,11 @@ unsafe fn restore(buffer: *mut u8) {
             return;
         }
         let set = buffer.add(MASK).cast::<u64>().read();
-        if let Some((_, record)) = record::current() {
+        if record::current().is_some() {
             // It may have been saved before there were hosted threads. libc is not to put it in force.
             saved.write(0);
             mark.write(HOSTED);
-            mask::replace(record, set);
+            mask::change(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
         } else if is_hosted {
             // In the child of a fork.
             change_kernels(libc::SIG_SETMASK, Some(set));

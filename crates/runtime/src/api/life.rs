@@ -108,10 +108,12 @@ fn run_named<R>(me: FiberRef, run: impl FnOnce() -> R) -> R {
 
 /// Does what comes first when a fiber begins.
 pub(crate) fn arrive(me: FiberRef) {
-    set_current(Some(me));
     let carrier = carrier::of(me);
+    // Before the first thread-local variable is used: the loader allocates it then, in a library that was loaded
+    // later.
     // SAFETY: the calling fiber is `me`, which that carrier has just entered.
     unsafe { carrier.lend_malloc(me) };
+    set_current(Some(me));
     carrier.entered(me);
     me.reason.store(Reason::Runs as u8, Ordering::Relaxed);
     if let Some(layout) = tls::mode().layout() {

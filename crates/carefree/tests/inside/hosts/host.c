@@ -26,6 +26,7 @@ struct library {
     double (*sleepers)(uint32_t, uint32_t);
     uint32_t (*waiters)(uint32_t);
     uint32_t (*meetings)(uint32_t);
+    uint32_t (*runtimes)(uint32_t);
     int (*call_back)(int (*)(int), uint32_t);
     volatile uint64_t *(*counter)(void);
     int (*has_fibers)(void);
@@ -40,6 +41,7 @@ static struct library load(const char *path, int flags) {
     it.sleepers = dlsym(it.handle, "sleepers");
     it.waiters = dlsym(it.handle, "waiters");
     it.meetings = dlsym(it.handle, "meetings");
+    it.runtimes = dlsym(it.handle, "runtimes");
     it.call_back = dlsym(it.handle, "call_back");
     it.counter = dlsym(it.handle, "counter");
     it.has_fibers = dlsym(it.handle, "has_fibers");
@@ -94,6 +96,7 @@ int main(int arguments, char **argument) {
         check(all[i].waiters(1000) < 200);
         all[i].sleepers(100, 5);
         check(all[i].meetings(200) == 200);
+        check(all[i].runtimes(20) == 20);
         check(all[i].call_back(called, 20) == 20);
         check(own == 5);
     }
