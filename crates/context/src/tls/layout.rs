@@ -230,15 +230,16 @@ impl Layout {
 
     /// Has libc's malloc use, on a fiber, what it keeps for the thread that runs it: that thread's cache of
     /// free blocks and its arena. Otherwise each fiber would get a cache of its own at its first
-    /// call, of some 650 bytes, in which it never finds a block that another has freed; and an arena of all
-    /// those that threads have made.
+    /// call, of some 650 bytes, in which it never finds a block that another has freed; and one of the arenas
+    /// that threads have made, whichever is next.
     ///
-    /// An arena that is a variable of libc's, malloc's first one, is not lent: where it has no more memory, malloc
-    /// has the caller leave it for another arena, and counts those that use it. Whether a fiber does would
-    /// depend on the carrier that lent it.
+    /// malloc's first arena, a variable of libc's, is not lent. malloc counts the threads that use it, and has a
+    /// caller that it refuses memory leave it for another arena. A fiber that was lent it would be counted as
+    /// leaving though it never came, and libc ends the process when more leave than came.
     ///
-    /// malloc keeps no thread's cache or arena over a wait that parks: its locks are libc's own, for which the
-    /// thread waits. So a fiber goes from one thread's to another's between two calls.
+    /// No fiber parks within malloc, whose locks are libc's own: the thread waits for them. So a fiber changes from
+    /// one thread's cache to another's between two calls. (A signal's handler may wait in the midst of a call:
+    /// `docs/blocking.md` says so to programs, and `carefree run` calls none there.)
     ///
     /// # Safety
     /// `fiber` is the thread pointer of a fiber on a block of this layout that has just begun or is about to be

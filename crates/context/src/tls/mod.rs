@@ -39,9 +39,9 @@
 //!
 //! `reset` gives every library's variables their initial values again *except libc's own*: what
 //! libc keeps there are caches (resolver state, message buffers) that a thread frees on exit
-//! through functions that are not exported. Keeping them leaks nothing. What a program could see of them is set anew for each fiber: `errno`, `h_errno`, the
-//! cancellation state and type by `reset`, the locale by `enter`, `dlerror`'s text, values of
-//! pthread keys and the list of robust mutexes by `run_destructors`. For the same reason `retire`
+//! through functions that are not exported. Keeping them leaks nothing. What a program could see of
+//! them is set anew for each fiber: `errno`, `h_errno`, the cancellation state and type by `reset`,
+//! the locale by `enter`, `dlerror`'s text, values of pthread keys and the list of robust mutexes by `run_destructors`. For the same reason `retire`
 //! stores the words in which libc's part differs from a pristine one; the next block that is
 //! built adopts them. (A resolver's options that a fiber set in `_res` do stay.)
 //!
