@@ -130,22 +130,36 @@ fn wait(condition: User<Condition>, mutex: User<Mutex>, deadline: u64) -> c_int 
     let cancellable = host::is_hosted();
     let until = Until { deadline: deadline.min(look_again), cancellable };
     let mut unlocked = 0;
-    let unlock = || {
-        // SAFETY: the mutex of the wait that the program has given and libc has set up.
-        unlocked = unsafe { mutex::pthread_mutex_unlock(mutex) };
-        unlocked == 0
-    };
-    let outcome =
-        fiber::guarded(|| park_after(condition.address(), unlock, Reason::Condition, until));
+    let outcome = fiber::guarded(|| {
+        let then = || {
+            unlocked = unlock(mutex);
+            unlocked == 0
+        };
+        park_after(condition.address(), then, Reason::Condition, until)
+    });
     if unlocked != 0 {
         return unlocked;
     }
+    match lock_again(mutex) {
+        0 if outcome == Outcome::TimedOut && deadline <= look_again => libc::ETIMEDOUT,
+        result => result,
+    }
+}
+
+/// Unlocks the mutex of a wait. (A function of its own, as the next: the frame of a fiber that waits should fit on the
+/// page that its thread-local storage is on.)
+#[inline(never)]
+fn unlock(mutex: User<Mutex>) -> c_int {
+    // SAFETY: the mutex of the wait that the program has given and libc has set up.
+    unsafe { mutex::pthread_mutex_unlock(mutex) }
+}
+
+/// Locks the mutex of a wait that is over.
+#[inline(never)]
+fn lock_again(mutex: User<Mutex>) -> c_int {
     let locked = mutex::lock(mutex, || Ok(NEVER));
     // A signal's handler runs with the mutex locked, and so does what cancellation unwinds to. Otherwise an
     // interruption is a spurious wake-up.
     host::again(&());
-    match locked {
-        0 if outcome == Outcome::TimedOut && deadline <= look_again => libc::ETIMEDOUT,
-        result => result,
-    }
+    locked
 }

@@ -75,6 +75,13 @@ impl Known {
         if known != 0 {
             return Bit { word: ((known & !Self::FOUND) >> 32) as u32, mask: known as u32 };
         }
+        self.find()
+    }
+
+    /// (Not inlined: the two objects of libc's would lie in the frames of fibers that wait for the lock.)
+    #[cold]
+    #[inline(never)]
+    fn find(&self) -> Bit {
         let bit = (self.find)();
         self.bit.store(
             Self::FOUND | u64::from(bit.word) << 32 | u64::from(bit.mask),
