@@ -11,8 +11,10 @@
 //!
 //! is for `.ci/queues`: one row on so many carriers and no others, as numbers.
 
+use std::hint::spin_loop;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,6 +29,7 @@ type Row = (&'static str, fn() -> u64);
 const ROWS: &[Row] = &[
     ("yield, two fibers", yields),
     ("hand-over by std's mpsc, two fibers", hand_overs),
+    ("hand-over by a word, two fibers that spin and yield", spinning),
     ("one lock, four fibers", || contending(4)),
     ("one channel, four that send and one that receives", sending),
     ("alloc: 10,000 fibers that allocate and end, spawned by one", allocating),
@@ -61,6 +64,32 @@ fn hand_overs() -> u64 {
     }
     drop(to);
     other.join().expect("it does not panic");
+    2 * ROUNDS
+}
+
+/// Two fibers whose turn it is by turns, each of which spins for its turn and then yields, as crossbeam's channels do.
+fn spinning() -> u64 {
+    const ROUNDS: u64 = 5_000;
+    /// So often twice as long as before.
+    const STEPS: u32 = 7;
+    let turn = Arc::new(AtomicU64::new(0));
+    let all = [0, 1].map(|me| {
+        let turn = Arc::clone(&turn);
+        spawn(move || {
+            for round in 0..ROUNDS {
+                let mut step = 0;
+                while turn.load(Ordering::Acquire) != 2 * round + me {
+                    match step < STEPS {
+                        true => (0..1 << step).for_each(|_| spin_loop()),
+                        false => yield_now(),
+                    }
+                    step += 1;
+                }
+                turn.fetch_add(1, Ordering::Release);
+            }
+        })
+    });
+    join(all);
     2 * ROUNDS
 }
 

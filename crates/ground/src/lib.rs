@@ -26,4 +26,5 @@ pub mod membarrier;
 pub mod nap;
 pub mod number;
 pub mod own;
+pub mod slice;
 pub mod text;

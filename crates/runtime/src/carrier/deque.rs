@@ -171,6 +171,13 @@ impl Queue {
     }
 
     /// # Safety
+    /// As for [`lock`](Self::lock).
+    #[inline(always)]
+    pub(crate) unsafe fn lock_to_yield(&self) -> Locked<'_> {
+        Locked { queue: self }
+    }
+
+    /// # Safety
     /// The caller runs on the owning carrier, and the queue is locked.
     #[inline(always)]
     pub(crate) unsafe fn locked(&self) -> Locked<'_> {

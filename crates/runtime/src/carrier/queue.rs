@@ -76,11 +76,32 @@ impl Queue {
     /// The caller runs on the owning carrier, and the queue is not locked.
     #[inline(always)]
     pub(crate) unsafe fn lock(&self) -> Locked<'_> {
+        // SAFETY: this function demands the same.
+        unsafe { self.lock_beside(0) }
+    }
+
+    /// [`lock`](Self::lock) by a fiber that yields, and is about to queue itself. So the owner has that one to run
+    /// if it gives the only other away.
+    ///
+    /// # Safety
+    /// As for [`lock`](Self::lock).
+    #[inline(always)]
+    pub(crate) unsafe fn lock_to_yield(&self) -> Locked<'_> {
+        // SAFETY: this function demands the same.
+        unsafe { self.lock_beside(1) }
+    }
+
+    /// [`lock`](Self::lock) by an owner that has so many fibers to run besides those queued.
+    ///
+    /// # Safety
+    /// As for [`lock`](Self::lock).
+    #[inline(always)]
+    unsafe fn lock_beside(&self, beside: usize) -> Locked<'_> {
         // SAFETY: the caller is on the owning carrier's thread, and has not locked the queue.
         let letter = unsafe { self.bias.enter() };
         let mut locked = Locked { queue: self };
         if let Some(letter) = letter {
-            locked.answer(letter);
+            locked.answer(letter, beside);
         }
         locked
     }
@@ -191,12 +212,13 @@ impl Locked<'_> {
         result
     }
 
-    /// Answers another carrier that asks for fibers: half of those queued, from the front of the ring, where
-    /// those are that have waited the longest. Never the only one, which would run here next.
+    /// Answers another carrier that asks for fibers: half of those queued and of `beside`, which the owner has to
+    /// run besides. They come from the front of the ring, where those are that have waited the longest. Never the
+    /// only one, which would run here next.
     #[cold]
-    fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>) {
+    fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>, beside: usize) {
         self.with(|inner| {
-            let half = inner.len() / 2;
+            let half = (inner.len() + beside) / 2;
             let fibers = std::iter::from_fn(|| inner.ring.pop()).take(half);
             // SAFETY: the asking carrier waits, so its parcel is there; it was taken out of the letter
             // box just now, by the owner alone.

@@ -131,3 +131,40 @@ fn none_is_lost_or_doubled_between_carriers() {
         is_over.store(true, Ordering::Release);
     });
 }
+
+/// A carrier that asks gets the only queued fiber of one whose fiber yields, which then has that one to run; but not
+/// of one whose fiber waits.
+#[test]
+#[cfg(not(feature = "rejected-deque"))]
+fn the_only_one_queued_is_given_away_where_another_stays() {
+    let [only] = fibers(1)[..] else { unreachable!() };
+    for yields in [false, true] {
+        let (queue, is_over) = (Queue::new(), AtomicBool::new(false));
+        push(&queue, only, Place::Last);
+        let answer = thread::scope(|threads| {
+            let owner = threads.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    // SAFETY: this thread acts as the owner from here on, and unlocks the queue each time.
+                    unsafe {
+                        match yields {
+                            true => queue.lock_to_yield().unlock(),
+                            false => queue.lock().unlock(),
+                        }
+                    }
+                    thread::yield_now();
+                }
+            });
+            let mine = Queue::new();
+            // SAFETY: this thread owns `mine`, which is not locked.
+            let answer = unsafe { mine.ask(&queue, || true) };
+            is_over.store(true, Ordering::Release);
+            owner.join().expect("it does not panic");
+            answer
+        });
+        match answer {
+            Answer::Thing(fiber) => assert!(yields && fiber == only),
+            Answer::Nothing => assert!(!yields),
+            Answer::Unanswered => unreachable!("it waits for as long as it takes"),
+        }
+    }
+}

@@ -11,6 +11,8 @@
 
 use std::ptr;
 
+use carefree_ground::slice;
+
 use crate::carrier::carrier::{CARRIER, Carrier};
 use crate::protocol::sync::Ordering;
 
@@ -45,6 +47,8 @@ impl Carrier {
             local.headers.clear();
             local.stacks.clear();
         });
+        // It is recalled where all processors compute, and is to go before what keeps them.
+        let usual = slice::shorten();
         let recalled = loop {
             // SAFETY: this is the carrier's own context.
             unsafe { self.poll() };
@@ -62,6 +66,9 @@ impl Carrier {
             unsafe { self.lie(None) };
             self.sleeps.store(false, Ordering::SeqCst);
         };
+        if let Some(usual) = usual {
+            slice::set(usual);
+        }
         CARRIER.set(self);
         recalled
     }

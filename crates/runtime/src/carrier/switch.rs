@@ -53,7 +53,7 @@ pub fn yield_now() {
 fn yield_from(me: FiberRef) {
     let carrier = of(me);
     // SAFETY: the caller runs on this carrier, whose queue is locked only from here until `settle`.
-    let mut queue = unsafe { carrier.queue.lock() };
+    let mut queue = unsafe { carrier.queue.lock_to_yield() };
     // A yield counts even when no other is there: a fiber that waits for something in a loop around it
     // must not keep the carrier from its timers.
     let to = if carrier.is_due() || (carrier.queue.is_empty() && carrier.has_submissions()) {

@@ -33,6 +33,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use carefree_ground::own::Own;
+use carefree_ground::slice::{self, Slice};
 use carefree_ground::{file, kernel, nap};
 use carefree_reactor::{Idle, clock};
 
@@ -54,6 +55,9 @@ static VACANT: AtomicPtr<Idle> = AtomicPtr::new(ptr::null_mut());
 static REFUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// How long to leave it alone then.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The slices of a processor that the program's threads have.
+static USUAL: OnceLock<Slice> = OnceLock::new();
 
 /// What is told of carriers that are kept.
 static TOLD: OnceLock<fn(i32, u64)> = OnceLock::new();
@@ -96,6 +100,11 @@ pub(crate) fn threads() -> usize {
 
 fn watch(bed: &Idle) {
     RUNS.store(true, Ordering::SeqCst);
+    // While all processors compute, this thread would come to its look some milliseconds late, and so would each
+    // carrier that it adds to its first fiber.
+    if let Some(usual) = slice::shorten() {
+        let _ = USUAL.set(usual);
+    }
     let mut runtimes = Vec::with_capacity(RUNTIMES);
     let mut rhythm = Rhythm::new();
     loop {
@@ -163,6 +172,8 @@ impl Rhythm {
         self.often &= first || switches != self.switches;
         self.switches = switches;
         self.pause = match found {
+            // Since when a fiber has kept its carrier was not seen during the rest.
+            _ if first => LOOK_CLOSELY,
             Found::Nothing if self.often && all_down => (2 * self.pause).min(LOOK_SELDOM),
             Found::Nothing => LOOK,
             Found::Kept => (2 * self.pause).min(LOOK_SELDOM),
@@ -438,6 +449,10 @@ extern "C" fn begin(carrier: *mut c_void) -> *mut c_void {
     runtime.signals.block();
     runtime.sleepers.set_out();
     runtime.starting.fetch_sub(1, Ordering::Relaxed);
+    // Once it is here, it is as the others; and what its fibers start inherits what it has.
+    if let Some(usual) = USUAL.get() {
+        slice::set(*usual);
+    }
     carrier.run();
     drop(runtime);
     ptr::null_mut()
