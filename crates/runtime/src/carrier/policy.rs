@@ -85,6 +85,9 @@ pub(crate) const LOOK_CLOSELY: Duration = Duration::from_millis(1);
 /// The longest time between two looks while fibers keep carriers and none waits.
 #[cfg(not(loom))]
 pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(8);
+/// The same while carriers wake so often that the monitor is not woken with them, and none was up.
+#[cfg(not(loom))]
+pub(crate) const LOOK_NAPPING: Duration = Duration::from_millis(4);
 /// If all carriers sleep for fewer nanoseconds than this, the monitor does not sleep with them the next time.
 #[cfg(not(loom))]
 pub(crate) const OFTEN: u64 = 4_000_000;
@@ -113,6 +116,9 @@ pub(crate) const UNANSWERED_SLOW: u64 = 5_000;
 /// as long as that takes from all of them.
 #[cfg(not(loom))]
 pub(crate) const INTERRUPTED: u64 = 2_000;
+/// Nanoseconds in which a carrier that has got fibers from another runs the first of them.
+#[cfg(not(loom))]
+pub(crate) const UNDER_WAY: u64 = 3_000;
 /// Fibers that a queue has room for at first.
 pub(crate) const CAPACITY: usize = 512;
 /// How many switches before its own turn a fiber's stack is fetched into the cache; its header is

@@ -21,6 +21,8 @@
 
 use std::ptr::NonNull;
 
+#[cfg(not(loom))]
+use crate::carrier::policy::UNDER_WAY;
 use crate::carrier::policy::{AHEAD, CAPACITY, LIFO_RUNS, Place};
 use crate::fiber::current::prefetch_stack;
 use crate::fiber::header::FiberRef;
@@ -28,6 +30,8 @@ use crate::protocol::bias::Bias;
 use crate::protocol::parcel::{Answer, Parcel, ROOM};
 use crate::protocol::ring::Ring;
 use crate::protocol::sync::{AtomicUsize, Ordering, UnsafeCell};
+#[cfg(not(loom))]
+use crate::protocol::sync::{clock, pause};
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -215,15 +219,21 @@ impl Locked<'_> {
     /// Answers another carrier that asks for fibers: half of those queued and of `beside`, which the owner has to
     /// run besides. They come from the front of the ring, where those are that have waited the longest. Never the
     /// only one, which would run here next.
+    ///
+    /// Where the owner's fiber yields and is left alone, [that one gets under way](get_under_way) meanwhile.
     #[cold]
     fn answer(&mut self, letter: NonNull<Parcel<FiberRef>>, beside: usize) {
-        self.with(|inner| {
+        let alone = self.with(|inner| {
             let half = (inner.len() + beside) / 2;
             let fibers = std::iter::from_fn(|| inner.ring.pop()).take(half);
             // SAFETY: the asking carrier waits, so its parcel is there; it was taken out of the letter
             // box just now, by the owner alone.
             unsafe { letter.as_ref().fill(fibers) };
+            half > 0 && inner.len() == 0
         });
+        if alone {
+            get_under_way();
+        }
     }
 
     #[inline(always)]
@@ -290,6 +300,20 @@ impl Locked<'_> {
     pub(crate) fn unlock(self) {
         // SAFETY: a `Locked` is made for the owner alone, which is inside the bias.
         unsafe { self.queue.bias.leave() };
+    }
+}
+
+/// Waits until the fiber that was given away has most likely begun elsewhere. One that yields, and has none left to
+/// yield to, probably waits for it: a few more yields, which take no time now, and it would park, to be woken by the
+/// other on that carrier, where both would be together again.
+fn get_under_way() {
+    // In a model, nothing takes time.
+    #[cfg(not(loom))]
+    {
+        let until = clock::now() + UNDER_WAY;
+        while clock::now() < until {
+            pause();
+        }
     }
 }
 

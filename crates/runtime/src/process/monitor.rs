@@ -40,7 +40,9 @@ use carefree_reactor::{Idle, clock};
 use crate::carrier::carrier::{Carrier, Shared};
 use crate::carrier::launch::{launch_bare, launch_undisturbed, set_name};
 use crate::carrier::lookout::MONITOR;
-use crate::carrier::policy::{AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_SELDOM, OFTEN, RAMP, SPAWNING};
+use crate::carrier::policy::{
+    AT_ONCE, LOOK, LOOK_CLOSELY, LOOK_NAPPING, LOOK_SELDOM, OFTEN, RAMP, SPAWNING,
+};
 use crate::carrier::runtimes;
 use crate::fiber::names::KernelName;
 use crate::process::rescuer;
@@ -153,11 +155,13 @@ struct Rhythm {
     often: bool,
     /// The switches of all carriers until the last look.
     switches: u64,
+    /// It found no carrier up.
+    down: bool,
 }
 
 impl Rhythm {
     fn new() -> Rhythm {
-        Rhythm { pause: LOOK, often: false, switches: 0 }
+        Rhythm { pause: LOOK, often: false, switches: 0, down: true }
     }
 
     /// All carriers slept for so many nanoseconds, and the monitor with them.
@@ -171,10 +175,11 @@ impl Rhythm {
         // After a rest it is not known yet whether they go on like that.
         self.often &= first || switches != self.switches;
         self.switches = switches;
+        let were_down = std::mem::replace(&mut self.down, all_down) || first;
         self.pause = match found {
-            // Since when a fiber has kept its carrier was not seen during the rest.
-            _ if first => LOOK_CLOSELY,
-            Found::Nothing if self.often && all_down => (2 * self.pause).min(LOOK_SELDOM),
+            Found::Nothing if self.often && all_down => (2 * self.pause).min(LOOK_NAPPING),
+            // A fiber may have kept its carrier since any time after the last look.
+            Found::Nothing if were_down && !all_down => LOOK_CLOSELY,
             Found::Nothing => LOOK,
             Found::Kept => (2 * self.pause).min(LOOK_SELDOM),
             Found::Waiting => LOOK_CLOSELY,
@@ -476,10 +481,11 @@ mod tests {
         rhythm.rested(OFTEN - 1);
         rhythm.looked(true, Found::Nothing, 10, true);
         assert!(rhythm.often);
-        assert_eq!(pauses(&mut rhythm, Found::Nothing, true)[3], LOOK_SELDOM);
+        assert_eq!(pauses(&mut rhythm, Found::Nothing, true)[3], LOOK_NAPPING);
         assert!(rhythm.often);
         // One is up: perhaps a fiber keeps it.
-        assert_eq!(pauses(&mut rhythm, Found::Nothing, false), [LOOK; 4]);
+        let closely_first = [LOOK_CLOSELY, LOOK, LOOK, LOOK];
+        assert_eq!(pauses(&mut rhythm, Found::Nothing, false), closely_first);
         assert_eq!(pauses(&mut rhythm, Found::Waiting, false), [LOOK_CLOSELY; 4]);
     }
 
