@@ -117,7 +117,7 @@ pub(crate) const UNANSWERED_SLOW: u64 = 5_000;
 #[cfg(not(loom))]
 pub(crate) const INTERRUPTED: u64 = 2_000;
 /// Nanoseconds in which a carrier that has got fibers from another runs the first of them.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, feature = "rejected-deque")))]
 pub(crate) const UNDER_WAY: u64 = 3_000;
 /// Fibers that a queue has room for at first.
 pub(crate) const CAPACITY: usize = 512;
