@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::markup::{figure_with, grid, percent};
+use super::markup::{figure, grid, percent};
 use super::scale::Scale;
 use super::sources;
 use crate::number::{grouped, times};
@@ -60,8 +60,17 @@ fn chart(work: Work, rows: &[&Contest<'_>]) -> Markup {
     let remark = "Bites of a meal, from left to right by powers of ten. Dots are meals that were \
                   measured; the upright line is where threads overtake.";
     let meals = rows.iter().flat_map(|contest| &contest.meals);
-    let more = sources::links(meals.flat_map(|meal| [meal.light, meal.thread]));
-    figure_with(&title, remark, &drawing, &more, &behind(rows))
+    let sides = || meals.clone().flat_map(|meal| [meal.light, meal.thread]);
+    let more = html! {
+        @if sides().any(|m| !m.samples.is_empty()) {
+            p class="soft" {
+                "The samples of these meals are behind the curves below, a chart for each length of \
+                 meal."
+            }
+        }
+        (sources::links(sides()))
+    };
+    figure(&title, remark, &drawing, &more, &behind(rows))
 }
 
 fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {
