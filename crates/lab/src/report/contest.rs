@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::meals::{how, meal, yields};
+use super::meals::{how, meal, people, yields};
 use super::table::{Align, NOTHING, Table};
 use super::view::{Family, Seat, View};
 use crate::metric::TIME;
@@ -243,9 +243,9 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
             true => "",
             false => " (* of fewer than three samples)",
         };
-        let people = grouped(contest.people as f64, 0);
+        let people = people(contest.people);
         format!(
-            "In {}, feeding {people} people ({}), {outcome}{doubt}.",
+            "In {}, feeding {people} ({}), {outcome}{doubt}.",
             contest.label,
             contest.work.title()
         )
@@ -352,6 +352,15 @@ mod tests {
             row[3..],
             ["fibers 10x", "open", "fibers 2.0x", "threads 2.0x", "from 3,200 bites"]
         );
+    }
+
+    #[test]
+    fn one_person_is_no_people() {
+        let mut record = record([9.0; 4], [1.0; 4]);
+        record.results.iter_mut().for_each(|m| m.subject.parameters.set("people", 1_u64));
+        let records = [record];
+        let said = sentences(&View::new(&records));
+        assert!(said[0].starts_with("In x 1, feeding 1 person (a yield"), "{said:?}");
     }
 
     #[test]

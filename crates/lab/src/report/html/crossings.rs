@@ -7,6 +7,7 @@ use super::scale::Scale;
 use super::sources;
 use crate::number::{grouped, times};
 use crate::report::contest::{Contest, Crossing, Meal, Winner, Work};
+use crate::report::meals::people;
 use crate::report::table::{Align, Table};
 
 /// The height of a row with its two lines of words, which would meet on one line of a phone, and of the
@@ -83,10 +84,9 @@ fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {
         Crossing::Never | Crossing::Open => to,
     };
     let light = if contest.crossing() == Crossing::Open { "open" } else { "fiber" };
-    let people = grouped(contest.people as f64, 0);
     html! {
         g class="row" transform={ "translate(0 " (top) ")" } data-runtime=(runtime(contest)) {
-            text x="0" y="15" { (contest.label) ", " (people) " people" }
+            text x="0" y="15" { (contest.label) ", " (people(contest.people)) }
             text class="value" x="0" y="32" { (said_of(contest)) }
             @for (class, one, other) in [(light, from, turn), ("thread", turn, to)] {
                 @if one < other {

@@ -133,7 +133,7 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
         let (people, nutrients) = (several("people"), several("nutrients"));
         if people.len() == 1 {
             let people = people.first().copied().unwrap_or(0);
-            let title = format!("{}: {} people", family.label, grouped(people as f64, 0));
+            let title = format!("{}: {}", family.label, tables::people(people));
             charts.push(meals(title, "nutrients each", "nutrients", &figures, &reach));
             continue;
         }
@@ -185,7 +185,11 @@ fn meals(
         let found: Vec<Option<&Measurement>> =
             places.iter().map(|&at| find(way, yields, at)).collect();
         let strips = found.iter().zip(&places).filter_map(|(m, &at)| {
-            let label = format!("{name}, {} {across}", grouped(at as f64, 0));
+            let size = match across {
+                "people" => tables::people(at),
+                _ => format!("{} bites", grouped(at as f64, 0)),
+            };
+            let label = format!("{name}, {size}");
             Some(Strip { label, class: hue, m: (*m)? })
         });
         behind.push((name.clone(), strips.collect()));
