@@ -214,11 +214,13 @@ fn of_family<'a>(family: &Family<'a>, work: Work) -> Option<Contest<'a>> {
         };
         bites.iter().filter_map(meal).collect()
     };
-    // The largest crowd that had both sides at most of the meals.
+    // The largest crowd that had both sides at most of the meals. One alone has nobody to yield to.
     let crowds = sizes.iter().map(|&people| (people, meals(people)));
-    let (people, meals) = crowds.max_by_key(|(people, meals)| (meals.len(), *people))?;
+    let crowds = crowds.filter(|(_, meals)| !meals.is_empty());
+    let (people, meals) =
+        crowds.max_by_key(|(people, meals)| (*people > 1, meals.len(), *people))?;
     let label = family.label.clone();
-    (!meals.is_empty()).then_some(Contest { label, work, people, meals })
+    Some(Contest { label, work, people, meals })
 }
 
 /// What each contest comes to, in a sentence.
@@ -361,6 +363,18 @@ mod tests {
         let records = [record];
         let said = sentences(&View::new(&records));
         assert!(said[0].starts_with("In x 1, feeding 1 person (a yield"), "{said:?}");
+    }
+
+    #[test]
+    fn one_alone_stands_for_no_crowd() {
+        let mut record = record([9.0; 4], [1.0; 4]);
+        let mut alone = record.results.clone();
+        alone.iter_mut().for_each(|m| m.subject.parameters.set("people", 1_u64));
+        // Of the crowd, the longest meals were left out.
+        record.results.retain(|m| m.subject.parameters.number("nutrients") < Some(100));
+        record.results.extend(alone);
+        let records = [record];
+        assert_eq!(table(&View::new(&records)).rows[0][2], "64");
     }
 
     #[test]
