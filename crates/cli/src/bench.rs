@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, anyhow};
 use carefree_lab::course::Course;
 use carefree_lab::env::Environment;
+use carefree_lab::folder;
 use carefree_lab::leftovers;
 use carefree_lab::noise::{Warning, WarningKind};
 use carefree_lab::plan::Plan;
@@ -81,6 +82,7 @@ pub(crate) fn take(orders: &Bench) -> Result<Finished, (u8, Error)> {
     bar.say("looking for runtimes".into());
     // What runs on would disturb this run.
     let left = leftovers::end();
+    folder::remove_leftovers();
     if wishes.takes_all() {
         targets::survey(&targets, &mut |waiting| bar.wait(waiting));
     }

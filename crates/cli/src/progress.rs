@@ -154,10 +154,14 @@ fn set_style(bar: &ProgressBar, template: &str) {
     }
 }
 
-/// `2 min 5 s`.
+/// `2 min 5 s`; of a short time, digits enough to tell it: `4.2 s`, `730 ms`.
 pub(crate) fn spoken(time: Duration) -> String {
     match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
+        0 => format!("{} ms", time.as_millis()),
+        seconds @ 1..10 if time.subsec_millis() >= 100 => {
+            format!("{seconds}.{} s", time.subsec_millis() / 100)
+        }
+        seconds @ 1..60 => format!("{seconds} s"),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
@@ -165,6 +169,13 @@ pub(crate) fn spoken(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_times_have_digits_enough_to_tell_them() {
+        let said = |ms| spoken(Duration::from_millis(ms));
+        assert_eq!(["0 ms", "730 ms", "4.2 s", "9 s"], [0, 730, 4_250, 9_000].map(said)[..]);
+        assert_eq!(["50 s", "2 min 5 s"], [50_999, 125_000].map(said)[..]);
+    }
 
     #[test]
     fn a_log_gets_a_line_now_and_then() {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use carefree_lab::compare::Comparison;
 use carefree_lab::metric;
-use carefree_lab::record::{self, Record};
+use carefree_lab::record::{self, Extent, Record};
 use carefree_lab::report::{self, Format};
 
 use crate::args::{Annotate, Compare, History, Report, Shown};
@@ -95,20 +95,28 @@ fn done(outcome: Result<()>) -> ExitCode {
 
 /// The records of all names, in order. What is damaged of them is told, and left out.
 fn collect(names: &[String], shown: &Shown) -> Result<Vec<Record>> {
+    let extent = match format_of(shown) {
+        Format::Json => Extent::Whole,
+        _ => Extent::Shown,
+    };
     let folder: Option<PathBuf> = shown.record.clone().or_else(record::default_folder);
     let mut records = Vec::new();
     for name in names {
-        let found = record::find(name, folder.as_deref())?;
+        let found = record::find(name, folder.as_deref(), extent)?;
         found.damage.iter().for_each(complain);
         records.extend(found.records);
     }
     Ok(records)
 }
 
+fn format_of(shown: &Shown) -> Format {
+    let by_name = || shown.out.as_deref().and_then(Format::of_file);
+    shown.format.or_else(by_name).unwrap_or(Format::Text)
+}
+
 /// Renders, and writes the text to the file or to standard output.
 fn show(shown: &Shown, render: impl FnOnce(Format, bool) -> Result<String>) -> Result<()> {
-    let by_name = || shown.out.as_deref().and_then(Format::of_file);
-    let format = shown.format.or_else(by_name).unwrap_or(Format::Text);
+    let format = format_of(shown);
     match shown.out.as_deref() {
         Some(path) => Out::check(path)?.write(&render(format, false)?),
         None => terminal::print(&render(format, terminal::wants_colour())?),

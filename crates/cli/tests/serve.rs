@@ -126,6 +126,11 @@ fn java() {
 }
 
 #[test]
+fn erlang() {
+    check("erlang", &["process"], &[]);
+}
+
+#[test]
 fn ruby() {
     check("ruby", &["thread"], &["thread (carefree)"]);
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use carefree_lab::compare::Comparison;
 use carefree_lab::env::Environment;
-use carefree_lab::record::{self, Parameters, Reading, Record, RunFacts, Subject};
+use carefree_lab::record::{self, Extent, Parameters, Reading, Record, RunFacts, Subject};
 use carefree_lab::report::{self, Format};
 
 /// What a task has measured by default: a fiber and a thread, five workloads, eleven samples of each.
@@ -73,7 +73,7 @@ fn measure(folder: &Path, machines: usize, versions: usize) -> anyhow::Result<()
         }
     }
     let name = folder.display().to_string();
-    let (read, reading) = timed(|| record::find(&name, None));
+    let (read, reading) = timed(|| record::find(&name, None, Extent::Shown));
     let records = read?.records;
     let (text, as_text) = timed(|| report::render_all(&records, Format::Text, false));
     let (page, as_page) = timed(|| report::render_all(&records, Format::Html, false));

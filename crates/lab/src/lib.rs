@@ -17,6 +17,7 @@ pub mod compare;
 mod connections;
 pub mod course;
 pub mod env;
+pub mod folder;
 pub mod history;
 pub mod hosted;
 pub mod leftovers;

@@ -16,6 +16,7 @@ use carefree_workloads::sys::Usage;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
+use crate::folder::Folder;
 use crate::leftovers;
 use crate::memory::{Group, Memory, Meter};
 use crate::printable;
@@ -31,12 +32,14 @@ pub struct Launch {
     pub command: Command,
     /// Where it runs in a container: how to find it from outside, and how to end it.
     pub container: Option<Box<dyn Container>>,
+    /// Whether it gets a folder of its own to run in, and does not run where the lab was started.
+    pub is_apart: bool,
 }
 
 impl Launch {
     /// A program of this machine.
     pub fn plain(command: Command) -> Launch {
-        Launch { command, container: None }
+        Launch { command, container: None, is_apart: true }
     }
 }
 
@@ -176,6 +179,13 @@ pub(crate) fn run(
         // the sample leaves behind can be ended as one.
         .process_group(0);
     leftovers::sign(&mut launch.command);
+    let folder = launch.is_apart.then(Folder::new).transpose().map_err(|error| Failure {
+        message: format!("the sample's folder could not be made: {error}"),
+        advice: Some("TMPDIR names a folder for temporary files that can be written".into()),
+    })?;
+    if let Some(folder) = &folder {
+        folder.hold(&mut launch.command);
+    }
     // SAFETY: between fork and exec `prepare_child` makes system calls alone: it allocates nothing
     // and takes no lock. Building an error from errno allocates nothing either.
     unsafe { launch.command.pre_exec(prepare) };

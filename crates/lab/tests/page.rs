@@ -215,6 +215,11 @@ fn the_page_works_in_a_browser() {
     browser.open(&page);
     let said = browser.run("return document.querySelector('#panel-feed').innerText");
     assert!(said.as_str().is_some_and(|text| text.contains("threads overtake from")), "{said}");
+    // Behind each curve is each of its samples, a dot that begins with its place.
+    let dots = "return [...document.querySelectorAll('#panel-feed figure')].map(figure => \
+                [...figure.querySelectorAll('path.samples')].map(path => \
+                path.getAttribute('d').split('M').length - 1))";
+    assert_eq!(browser.run(dots), json!([[], [3, 3, 3, 3, 3, 3]]));
     assert_eq!(browser.run(MEET), json!([]), "on a phone");
 
     // Servers of all runtimes that had one load stand in one chart, from which one can be left out.

@@ -7,7 +7,7 @@ use carefree_lab::env::Environment;
 use carefree_lab::metric::{self as m, Metric};
 use carefree_lab::noise::{Load, Warning, WarningKind};
 use carefree_lab::record::{
-    Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject, published,
+    Extent, Failed, Measurement, Parameters, Reading, Record, RunFacts, Subject, find, published,
 };
 use carefree_lab::report::{Format, comparison, render, render_all};
 use carefree_lab::targets::Facts;
@@ -491,4 +491,28 @@ fn sizes_of_one_round_are_written_as_the_format_has_them() {
     assert_eq!(text, r#"{"cores":2,"switches":2,"units":10000}"#);
     let back: Parameters = serde_json::from_str(&text).expect("what was written");
     assert_eq!(back.rounds(), 1);
+}
+
+#[test]
+fn reports_need_no_proofs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("one.jsonl");
+    std::fs::write(&path, record().to_lines()).expect("written");
+    let read = |extent| {
+        let found = find(&path.display().to_string(), None, extent).expect("a record");
+        assert!(found.damage.is_empty(), "{:?}", found.damage);
+        found.records
+    };
+    let (whole, shown) = (read(Extent::Whole), read(Extent::Shown));
+    assert!(!whole[0].samples[0].proof.is_empty() && shown[0].samples[0].proof.is_empty());
+    for format in [Format::Text, Format::Markdown, Format::Csv, Format::Html, Format::Svg] {
+        let both = [&whole, &shown].map(|records| render_all(records, format, false));
+        assert_eq!(both[0], both[1], "{format:?}");
+    }
+    let other = [with(|m| m.samples.iter_mut().for_each(|sample| *sample *= 2.0))];
+    for format in [Format::Text, Format::Csv] {
+        let said =
+            |records: &[Record]| comparison(&Comparison::new(records, &other), format, false);
+        assert_eq!(said(&whole).expect("one"), said(&shown).expect("one"), "{format:?}");
+    }
 }

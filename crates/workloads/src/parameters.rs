@@ -3,14 +3,26 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Named parameters, in the order of their names: the orders of a trial, by the protocol's keys,
-/// and what a record tells figures of one workload apart by.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Parameters(BTreeMap<String, Value>);
+/// and what a record tells figures of one workload apart by. Copies share their memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Parameters(Arc<BTreeMap<String, Value>>);
+
+impl Serialize for Parameters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parameters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Parameters, D::Error> {
+        BTreeMap::deserialize(deserializer).map(|found| Parameters(Arc::new(found)))
+    }
+}
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,7 +40,7 @@ impl Parameters {
     /// Some numbers.
     pub fn of<const N: usize>(numbers: [(&str, u64); N]) -> Parameters {
         let number = |(name, number): (&str, u64)| (name.to_owned(), Value::Number(number));
-        Parameters(numbers.into_iter().map(number).collect())
+        Parameters(Arc::new(numbers.into_iter().map(number).collect()))
     }
 
     /// With one parameter more.
@@ -40,7 +52,7 @@ impl Parameters {
 
     /// Adds a parameter, or changes it.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) {
-        self.0.insert(name.to_owned(), value.into());
+        Arc::make_mut(&mut self.0).insert(name.to_owned(), value.into());
     }
 
     /// Units (coroutines, fibers or threads) alive at once.
@@ -89,14 +101,14 @@ impl Parameters {
     /// With these alone.
     #[must_use]
     pub fn only(mut self, names: &[&str]) -> Parameters {
-        self.0.retain(|name, _| names.contains(&name.as_str()));
+        Arc::make_mut(&mut self.0).retain(|name, _| names.contains(&name.as_str()));
         self
     }
 
     /// Without the one of this name.
     #[must_use]
     pub fn without(mut self, name: &str) -> Parameters {
-        self.0.remove(name);
+        Arc::make_mut(&mut self.0).remove(name);
         self
     }
 

@@ -87,7 +87,8 @@ pub(super) fn run(orders: &Bench, file: &Path, number: u32) -> Result<ExitCode, 
     // The samples of a run that was broken off are in the record now.
     let _ = fs::remove_dir_all(&place.work);
     let count = finished.record.samples.len();
-    complain(format_args!("{what}: {count} samples, recorded in {}", place.record().display()));
+    let samples = if count == 1 { "sample" } else { "samples" };
+    complain(format_args!("{what}: {count} {samples}, recorded in {}", place.record().display()));
     Ok(code(complete))
 }
 

@@ -20,10 +20,13 @@ pub use failed::Failed;
 pub use line::{Heading, Line, SCHEMA, Source};
 pub use machine::{differences, fingerprint, name as machine_name};
 pub use measurement::Measurement;
-pub use published::{Found, files, find, published};
+pub use published::{Extent, Found, files, find, published};
 pub use reading::Reading;
 pub use store::{Store, default_folder};
 pub use subject::Subject;
+
+use std::collections::BTreeSet;
+use std::mem;
 
 use crate::env::Environment;
 use crate::noise::Warning;
@@ -82,6 +85,26 @@ impl Record {
         self.failures.retain(|failed| is(&failed.subject.version));
         self.run.runtimes.retain(|facts| is(&facts.version));
         (!self.results.is_empty() || !self.failures.is_empty()).then_some(self)
+    }
+
+    /// Without what each sample said of its work, which only JSON shows and which is most of the
+    /// memory of thousands of records.
+    fn without_proofs(mut self) -> Record {
+        let mut known = BTreeSet::new();
+        let results = self.results.iter_mut().map(|result| &mut result.subject);
+        for subject in results.chain(self.samples.iter_mut().map(|sample| &mut sample.subject)) {
+            // Hundreds of samples have the same parameters.
+            match known.get(&subject.parameters) {
+                Some(same) => subject.parameters = Parameters::clone(same),
+                None => _ = known.insert(subject.parameters.clone()),
+            }
+        }
+        for sample in &mut self.samples {
+            let Reading { subject, run, position, .. } = mem::take(sample);
+            *sample = Reading { subject, run, position, ..Reading::default() };
+        }
+        self.samples.shrink_to_fit();
+        self
     }
 
     /// Whether everything that was asked for has at least one sample.

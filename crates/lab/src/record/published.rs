@@ -1,5 +1,6 @@
 //! The figures of the documents this lab follows, and finding records by name.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -41,6 +42,16 @@ pub struct Found {
     pub damage: Vec<String>,
 }
 
+/// How much of records is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All there is.
+    Whole,
+    /// All but what each sample said of its work, and its figures: what reports show, but for those in
+    /// JSON, in a fraction of the memory.
+    Shown,
+}
+
 /// The records that `name` stands for, oldest first: `published`, `mine` (those in `folder`), a
 /// file, or all records of a folder. Behind an `@` may stand a version, or the name of a build:
 /// then it is what they have of that ([`Record::of_version`]). Lines and files that are damaged are
@@ -48,46 +59,60 @@ pub struct Found {
 ///
 /// # Errors
 /// One line that says what is wrong.
-pub fn find(name: &str, folder: Option<&Path>) -> Result<Found> {
+pub fn find(name: &str, folder: Option<&Path>, extent: Extent) -> Result<Found> {
+    let cut = |record: Record| match extent {
+        Extent::Whole => record,
+        Extent::Shown => record.without_proofs(),
+    };
     let with_version = name.rsplit_once('@').filter(|(records, wanted)| {
         let is_there = [PUBLISHED, MINE].contains(records) || Path::new(records).exists();
         // A file may have an @ in its name.
         is_there && !wanted.is_empty() && !Path::new(name).exists()
     });
     let Some((records, wanted)) = with_version else {
-        return all(name, folder);
+        return all(name, folder, &mut |record| Some(cut(record)));
     };
-    let mut all = all(records, folder)?;
-    let mut versions: Vec<String> = all
-        .records
-        .iter()
-        .flat_map(|record| &record.results)
-        .map(|result| format!("{} {}", result.subject.runtime, result.subject.version))
-        .collect();
-    versions.sort_by_cached_key(|version| version_key(version));
-    versions.dedup();
-    all.records = all.records.into_iter().filter_map(|r| r.of_version(wanted)).collect();
+    let mut versions = BTreeSet::new();
+    // One by one, for all of a fleet's may not fit into memory.
+    let all = all(records, folder, &mut |record| {
+        versions.extend(
+            record
+                .results
+                .iter()
+                .map(|result| format!("{} {}", result.subject.runtime, result.subject.version)),
+        );
+        Some(cut(record.of_version(wanted)?))
+    })?;
     if all.records.is_empty() {
+        let mut versions: Vec<String> = versions.into_iter().collect();
+        versions.sort_by_cached_key(|version| version_key(version));
         let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
         bail!("{records} has no version and no build '{wanted}'; it has {}", list(&versions));
     }
     Ok(all)
 }
 
-fn all(name: &str, folder: Option<&Path>) -> Result<Found> {
+/// All records of a name, of which `keep` says what is kept.
+fn all(
+    name: &str,
+    folder: Option<&Path>,
+    keep: &mut dyn FnMut(Record) -> Option<Record>,
+) -> Result<Found> {
     if name == PUBLISHED && !Path::new(name).exists() {
-        return Ok(Found { records: published(), damage: Vec::new() });
+        let records = published().into_iter().filter_map(keep).collect();
+        return Ok(Found { records, damage: Vec::new() });
     }
     let files = files(name, folder)?;
     let is_one = !Path::new(name).is_dir() && name != MINE;
-    let (mut found, mut first) = (Found::default(), None);
+    let (mut found, mut first, mut is_any) = (Found::default(), None, false);
     for path in files {
         match salvage::read(&path) {
             Ok(salvaged) => {
                 let complaint = salvaged.complaint();
                 let complaint = complaint.map(|said| format!("{}: {said}", path.display()));
                 found.damage.extend(complaint);
-                found.records.extend(salvaged.records);
+                is_any |= !salvaged.records.is_empty();
+                found.records.extend(salvaged.records.into_iter().filter_map(&mut *keep));
             }
             Err(error) if is_one => return Err(error),
             // One file of a folder leaves the others as they are.
@@ -97,7 +122,7 @@ fn all(name: &str, folder: Option<&Path>) -> Result<Found> {
             }
         }
     }
-    if let Some(error) = first.filter(|_| found.records.is_empty()) {
+    if let Some(error) = first.filter(|_| !is_any) {
         return Err(error);
     }
     // File names in any other folder need not begin with the date.
@@ -161,7 +186,8 @@ mod tests {
     #[test]
     fn names_stand_for_files_folders_and_what_is_built_in() {
         let folder = tempfile::tempdir().expect("a folder");
-        let of = |name: &str| find(name, Some(folder.path())).map(|found| found.records);
+        let of =
+            |name: &str| find(name, Some(folder.path()), Extent::Whole).map(|found| found.records);
         assert_eq!(of("published").expect("built in").len(), FILES.len());
         assert!(of("mine").expect_err("none yet").to_string().contains("no records"));
         let missing = folder.path().join("x.jsonl").display().to_string();
@@ -177,7 +203,12 @@ mod tests {
         std::fs::write(&missing, "{}\n").expect("written");
         let error = format!("{:#}", of(&missing).expect_err("no record"));
         assert!(error.contains("this is no record"), "{error}");
-        assert!(find("mine", None).expect_err("nowhere").to_string().contains("--record"));
+        assert!(
+            find("mine", None, Extent::Whole)
+                .expect_err("nowhere")
+                .to_string()
+                .contains("--record")
+        );
     }
 
     #[test]
@@ -188,21 +219,21 @@ mod tests {
         std::fs::write(at("b.jsonl"), "garbage\n").expect("written");
         let damaged = FILES[2].1.replacen("\"median\":", "\"median\":x", 1);
         std::fs::write(at("c.jsonl"), damaged).expect("written");
-        let found = find("mine", Some(folder.path())).expect("two");
+        let found = find("mine", Some(folder.path()), Extent::Whole).expect("two");
         assert_eq!(found.records.len(), 2);
         let [no_record, line] = &found.damage[..] else { panic!("{:?}", found.damage) };
         assert!(no_record.contains("b.jsonl: this is no record"), "{no_record}");
         assert!(line.contains("c.jsonl: line 2 is damaged and left out"), "{line}");
         // Named by itself, what is no record at all is a mistake.
-        assert!(find(&at("b.jsonl").display().to_string(), None).is_err());
+        assert!(find(&at("b.jsonl").display().to_string(), None, Extent::Whole).is_err());
         std::fs::remove_file(at("a.jsonl")).expect("there");
         std::fs::remove_file(at("c.jsonl")).expect("there");
-        assert!(find("mine", Some(folder.path())).is_err(), "nothing is left");
+        assert!(find("mine", Some(folder.path()), Extent::Whole).is_err(), "nothing is left");
     }
 
     #[test]
     fn a_version_behind_a_name_leaves_what_is_of_that_version() {
-        let of = |name: &str| find(name, None).map(|found| found.records);
+        let of = |name: &str| find(name, None, Extent::Whole).map(|found| found.records);
         let versions = |name: &str| {
             let records = of(name).expect("built in");
             let results = records.into_iter().flat_map(|record| record.results);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::meals::{how, meal, yields};
+use super::meals::{how, meal, people, yields};
 use super::table::{Align, NOTHING, Table};
 use super::view::{Family, Seat, View};
 use crate::metric::TIME;
@@ -214,11 +214,13 @@ fn of_family<'a>(family: &Family<'a>, work: Work) -> Option<Contest<'a>> {
         };
         bites.iter().filter_map(meal).collect()
     };
-    // The largest crowd that had both sides at most of the meals.
+    // The largest crowd that had both sides at most of the meals. One alone has nobody to yield to.
     let crowds = sizes.iter().map(|&people| (people, meals(people)));
-    let (people, meals) = crowds.max_by_key(|(people, meals)| (meals.len(), *people))?;
+    let crowds = crowds.filter(|(_, meals)| !meals.is_empty());
+    let (people, meals) =
+        crowds.max_by_key(|(people, meals)| (*people > 1, meals.len(), *people))?;
     let label = family.label.clone();
-    (!meals.is_empty()).then_some(Contest { label, work, people, meals })
+    Some(Contest { label, work, people, meals })
 }
 
 /// What each contest comes to, in a sentence.
@@ -243,9 +245,9 @@ pub(super) fn sentences(view: &View<'_>) -> Vec<String> {
             true => "",
             false => " (* of fewer than three samples)",
         };
-        let people = grouped(contest.people as f64, 0);
+        let people = people(contest.people);
         format!(
-            "In {}, feeding {people} people ({}), {outcome}{doubt}.",
+            "In {}, feeding {people} ({}), {outcome}{doubt}.",
             contest.label,
             contest.work.title()
         )
@@ -352,6 +354,27 @@ mod tests {
             row[3..],
             ["fibers 10x", "open", "fibers 2.0x", "threads 2.0x", "from 3,200 bites"]
         );
+    }
+
+    #[test]
+    fn one_person_is_no_people() {
+        let mut record = record([9.0; 4], [1.0; 4]);
+        record.results.iter_mut().for_each(|m| m.subject.parameters.set("people", 1_u64));
+        let records = [record];
+        let said = sentences(&View::new(&records));
+        assert!(said[0].starts_with("In x 1, feeding 1 person (a yield"), "{said:?}");
+    }
+
+    #[test]
+    fn one_alone_stands_for_no_crowd() {
+        let mut record = record([9.0; 4], [1.0; 4]);
+        let mut alone = record.results.clone();
+        alone.iter_mut().for_each(|m| m.subject.parameters.set("people", 1_u64));
+        // Of the crowd, the longest meals were left out.
+        record.results.retain(|m| m.subject.parameters.number("nutrients") < Some(100));
+        record.results.extend(alone);
+        let records = [record];
+        assert_eq!(table(&View::new(&records)).rows[0][2], "64");
     }
 
     #[test]

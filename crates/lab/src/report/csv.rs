@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::record::Record;
+use crate::record::{Record, machine_name};
 use crate::stats;
 
 /// The columns that every figure has. Between the workload and the metric there is one for each
@@ -19,9 +19,10 @@ pub(super) fn render(records: &[Record]) -> String {
         figures().flat_map(|m| m.subject.parameters.iter().map(|(name, _)| name)).collect();
     let headings: Vec<&str> =
         BEFORE.into_iter().chain(names.iter().copied()).chain(AFTER).collect();
-    let headings = headings.into_iter().chain(SHARES.map(|(name, _)| name));
+    let headings = headings.into_iter().chain(SHARES.map(|(name, _)| name)).chain(["machine"]);
     let mut lines = line(headings.map(str::to_owned));
-    for m in figures() {
+    let all = records.iter().map(|record| (machine(record), &record.results));
+    for (machine, m) in all.flat_map(|(name, all)| all.iter().map(move |m| (name.clone(), m))) {
         let least = m.samples.iter().copied().reduce(f64::min);
         let most = m.samples.iter().copied().reduce(f64::max);
         let subject = &m.subject;
@@ -44,9 +45,18 @@ pub(super) fn render(records: &[Record]) -> String {
         let spread =
             is_told.then(|| stats::percentiles(&m.samples, SHARES.map(|(_, share)| share)));
         let spread = (0..SHARES.len()).map(|at| number(spread.map(|values| values[at])));
-        lines += &line(before.into_iter().cloned().chain(parameters).chain(after).chain(spread));
+        let cells = before.into_iter().cloned().chain(parameters).chain(after).chain(spread);
+        lines += &line(cells.chain([machine]));
     }
     lines
+}
+
+/// What tells figures of several machines apart, as in a history.
+fn machine(record: &Record) -> String {
+    match &record.source {
+        Some(source) => source.title.clone(),
+        None => machine_name(&record.environment),
+    }
 }
 
 /// A cell that may be empty.

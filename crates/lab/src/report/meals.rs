@@ -1,6 +1,7 @@
 //! What a meal of feeding is: how people are fed, whether there are yields, and how much it is.
 
 use super::table::NOTHING;
+use crate::number::grouped;
 use crate::record::{Measurement, Value};
 
 /// How people are fed: `threads`, `fibers`, `hybrid` or `processes`; the unit where it is not told.
@@ -32,4 +33,12 @@ pub(super) fn yields(m: &Measurement) -> &'static str {
 /// A parameter of a meal.
 pub(super) fn meal(m: &Measurement, name: &str) -> u64 {
     m.subject.parameters.number(name).unwrap_or(0)
+}
+
+/// `1 person`, `1,024 people`.
+pub(super) fn people(count: u64) -> String {
+    match count {
+        1 => "1 person".to_owned(),
+        count => format!("{} people", grouped(count as f64, 0)),
+    }
 }

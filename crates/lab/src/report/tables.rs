@@ -17,7 +17,7 @@ use crate::number::{self, grouped};
 use crate::record::{Measurement, Parameters};
 use crate::stats;
 
-pub(super) use super::meals::{how, meal, way, yields};
+pub(super) use super::meals::{how, meal, people, way, yields};
 pub(super) use super::table::NOTHING;
 pub(super) use super::work::{Fetches, own_work, shared_work};
 

@@ -282,9 +282,9 @@ fn feeding(view: &View<'_>) -> Vec<String> {
                 let rough = [best, worst].iter().any(|m| m.is_rough());
                 let doubt = if rough { " (* of fewer than three samples)" } else { "" };
                 said.push(format!(
-                    "In {}, to feed {} people {} bites each{remark}, {} take {} and {} {}{doubt}.",
+                    "In {}, to feed {} {} bites each{remark}, {} take {} and {} {}{doubt}.",
                     family.label,
-                    grouped(people as f64, 0),
+                    tables::people(people),
                     grouped(bites as f64, 0),
                     spoken(best),
                     best.shown(),

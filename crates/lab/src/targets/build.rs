@@ -9,11 +9,12 @@ use std::time::Duration;
 use carefree_workloads::answer::Failure;
 use carefree_workloads::workload::Workload;
 
-use super::ask::ask;
+use super::ask::{Reply, ask};
 use super::image::Inside;
 use super::place::Places;
 use super::spec::Program;
 use super::{Folders, Runtime};
+use crate::folder::{self, Folder};
 use crate::hosted::Hosting;
 use crate::process::Launch;
 use crate::record::fingerprint;
@@ -114,9 +115,8 @@ impl Runtime {
             stderr: stderr.to_owned(),
         };
         for words in &program.build {
-            let mut command = self.command(words, Some(cache), &program.env);
-            let reply =
-                ask(&mut command, PATIENCE).map_err(|error| broken(format!("{error:#}"), ""))?;
+            let reply = self.ask(words, Some(cache), &program.env, PATIENCE);
+            let reply = reply.map_err(|error| broken(format!("{error:#}"), ""))?;
             if !reply.status.success() {
                 let said = if reply.stderr.trim().is_empty() { reply.stdout } else { reply.stderr };
                 let end = said.len().saturating_sub(4096);
@@ -162,11 +162,32 @@ impl Runtime {
                 image.command(&words, &Inside { folder, cache, env, ..Inside::default() })
             }
             None => {
-                let mut command = Command::new(&words[0]);
-                command.args(&words[1..]).envs(env);
+                let words: Vec<_> = words.iter().map(|word| folder::absolute_word(word)).collect();
+                let mut command = Command::new(&*words[0]);
+                command.args(words[1..].iter().map(|word| &**word)).envs(env);
                 command
             }
         }
+    }
+
+    /// Runs a command of the target's to its end, in a folder of its own if that makes no difference.
+    ///
+    /// # Errors
+    /// One line: it could not be started, or did not end in time.
+    pub(super) fn ask(
+        &self,
+        words: &[String],
+        cache: Option<&Path>,
+        env: &Variables,
+        patience: Duration,
+    ) -> anyhow::Result<Reply> {
+        let mut command = self.command(words, cache, env);
+        let is_apart = self.image.is_none() && !folder::is_chosen_by_folder(&command);
+        let folder = is_apart.then(Folder::new).transpose()?;
+        if let Some(folder) = &folder {
+            folder.hold(&mut command);
+        }
+        ask(&mut command, patience)
     }
 
     fn filled(
@@ -198,8 +219,9 @@ impl Ready {
                     None => program.run.clone(),
                 };
                 let mut command = runtime.command(&words, Some(cache), &program.env);
+                let is_apart = !folder::is_chosen_by_folder(&command);
                 command.args(trial.arguments());
-                Launch::plain(command)
+                Launch { is_apart, ..Launch::plain(command) }
             }
             Some(image) => {
                 let (mut words, env) = runtime.filled(&program.run, Some(cache), &program.env);

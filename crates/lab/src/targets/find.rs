@@ -86,10 +86,13 @@ impl Target {
         })
     }
 
-    /// Where a program of it may be: those in PATH first.
+    /// Where a program of it may be: those in PATH first. Folders in PATH, and patterns, may go by the
+    /// folder that the lab was started in, and samples run elsewhere.
     pub(super) fn places(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let in_path = self.spec.find.path.iter().filter_map(|name| place::in_path(name));
-        in_path.chain(self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern)))
+        let all =
+            in_path.chain(self.spec.find.globs.iter().flat_map(|pattern| place::files(pattern)));
+        all.filter_map(|path| std::path::absolute(path).ok())
     }
 
     /// Why the first program that is there tells no version: it may be a version manager's shim for
@@ -348,7 +351,7 @@ impl Runtime {
 
     /// Whether a command ends well.
     pub(super) fn succeeds(&self, words: &[String], env: &BTreeMap<String, String>) -> bool {
-        let reply = ask(&mut self.command(words, None, env), FETCHING);
+        let reply = self.ask(words, None, env, FETCHING);
         reply.is_ok_and(|reply| reply.status.success())
     }
 
@@ -416,8 +419,8 @@ impl Runtime {
     }
 
     fn probe(&self, part: &Part) -> Option<String> {
-        let mut command = self.command(&part.probe, None, &BTreeMap::new());
-        let reply = ask(&mut command, FETCHING).ok().filter(|reply| reply.status.success())?;
+        let reply = self.ask(&part.probe, None, &BTreeMap::new(), FETCHING);
+        let reply = reply.ok().filter(|reply| reply.status.success())?;
         let version = version::of_output(&reply.stdout, &part.after);
         // Some tell it on standard error, where others warn of something else.
         let version = version.or_else(|| {

@@ -177,7 +177,8 @@ impl InImage {
     pub(super) fn launch(&self, words: &[String], inside: &Inside) -> Launch {
         let name = name();
         let command = self.named(&name, words, inside);
-        Launch { command, container: Some(Box::new(Named { engine: self.engine.clone(), name })) }
+        let container = Named { engine: self.engine.clone(), name };
+        Launch { command, container: Some(Box::new(container)), is_apart: false }
     }
 }
 

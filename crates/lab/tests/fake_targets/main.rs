@@ -38,7 +38,7 @@ run = ["{runtime}", "sample", "{folder}/program.sh"]
 "#;
 
 /// Its units, and what stands in the file of each beside its role.
-const UNITS: [(&str, &str); 18] = [
+const UNITS: [(&str, &str); 19] = [
     ("good", "fiber\""),
     // It says that it switched more often than the kernel knows of.
     ("kernel", "thread\"\nkernel = true\nmax_units = 1\nwhy = \"it would take all day\""),
@@ -57,6 +57,8 @@ const UNITS: [(&str, &str); 18] = [
     // sample's group as well.
     ("leaver", "fiber\""),
     ("runaway", "fiber\""),
+    // It leaves a file where it runs.
+    ("litterer", "fiber\""),
     ("evil", "fiber\""),
     ("refuse", "fiber\""),
     ("exotic", "fiber\"\nneeds = [\"rare\"]"),
@@ -108,6 +110,7 @@ evil)
     exit 1 ;;
 leaver) sleep 600 & echo $! > "$0.left" ;;
 runaway) setsid sleep 600 & echo $! > "$0.left" ;;
+litterer) pwd > "$0.place"; echo image > fake_crash.blob ;;
 refuse) echo '{"failure":{"message":"not today","advice":"come back"}}'; exit 1 ;;
 esac
 stop base; [ "$unit" = restless ] || stop alive; stop done
@@ -255,6 +258,21 @@ fn a_process_that_is_left_behind_holds_nothing_up_and_is_ended() {
     let left = fs::read_to_string(fake.at("targets/fake/program.sh.left"))
         .or_else(|_| fs::read_to_string(fake.at("cache/targets/fake/program.sh.left")));
     assert_is_gone(left.expect("it ran").trim());
+}
+
+#[test]
+fn what_a_program_leaves_where_it_runs_is_gone_with_the_sample() {
+    let fake = Fake::new();
+    // The program is named by a path from the folder that the lab runs in, which is not the sample's.
+    let here = std::env::current_dir().expect("a folder");
+    let up = "../".repeat(here.components().count() - 1);
+    let program = format!("{up}{}/program.sh", fake.at("targets/fake").display());
+    fake.write_toml(&toml().replace("{folder}/program.sh", &program.replace("//", "/")));
+    let outcome = fake.run(&["litterer"], 2, LONG);
+    assert_eq!(outcome.taken.len(), 2, "{:?}", outcome.failed);
+    let place = fs::read_to_string(fake.at("targets/fake/program.sh.place")).expect("it ran");
+    assert!(!Path::new(place.trim()).exists(), "{place} is left");
+    assert!(!here.join("fake_crash.blob").exists(), "it is in the lab's folder");
 }
 
 /// Waits for the end of a process that was told to end.

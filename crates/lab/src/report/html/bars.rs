@@ -3,7 +3,7 @@
 use carefree_workloads::named::distinct;
 use maud::{Markup, html};
 
-use super::markup::{figure_with, grid, legend, percent};
+use super::markup::{figure, grid, legend, percent};
 use super::scale::{Scale, tick};
 use super::sources;
 use super::strips::{self, Strip};
@@ -63,7 +63,7 @@ pub(super) fn chart(title: &str, sizes: &str, quantity: Quantity, bars: &[Bar<'_
         (strips::strips(title, quantity, &all))
         (sources::links(bars.iter().map(|bar| bar.m)))
     };
-    figure_with(title, &remark, &svg, &more, &strips::table(&all))
+    figure(title, &remark, &svg, &more, &strips::table(&all))
 }
 
 fn row(scale: Scale, bar: &Bar<'_>) -> Markup {

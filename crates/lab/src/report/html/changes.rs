@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::markup::{self, figure, grid, list, percent};
 use super::scale::Scale;
+use super::strips::{self, Strip};
 use super::{environment, page, past, subtitle};
 use crate::compare::{Change, Comparison, Pair, UNTESTED, Verdict};
 use crate::metric;
@@ -104,7 +105,26 @@ fn ratios(pairs: &[Pair]) -> Markup {
     if more > 0 {
         remark += &format!(" {more} smaller changes are in the table below.");
     }
-    html! { div class="charts" { (figure("New by old", &remark, &svg, &behind(&shown))) } }
+    let behind_it = behind(&shown);
+    html! { div class="charts" { (figure("New by old", &remark, &svg, &samples(&shown), &behind_it)) } }
+}
+
+/// The samples of both sides of each figure, on a scale of its own.
+fn samples(shown: &[&Pair]) -> Markup {
+    let plots: Vec<(String, Markup)> = shown
+        .iter()
+        .map(|pair| {
+            let class = if pair.change.ratio > 1.0 { "thread" } else { "coroutine" };
+            let strip = |label: &str, class, m| Strip { label: label.into(), class, m };
+            let sides = [strip("old", "open", &pair.old), strip("new", class, &pair.new)];
+            (name(pair), strips::plot(&name(pair), pair.new.quantity(), &sides))
+        })
+        .filter(|(_, plot)| !plot.0.is_empty())
+        .collect();
+    html! {
+        @if !plots.is_empty() { p class="soft" { (strips::READING) } }
+        @for (name, plot) in &plots { h4 { (name) } (plot) }
+    }
 }
 
 fn row(axis: Scale, top: usize, pair: &Pair) -> Markup {

@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 
-use super::markup::{figure_with, grid, percent};
+use super::markup::{figure, grid, percent};
 use super::scale::Scale;
 use super::sources;
 use crate::number::{grouped, times};
 use crate::report::contest::{Contest, Crossing, Meal, Winner, Work};
+use crate::report::meals::people;
 use crate::report::table::{Align, Table};
 
 /// The height of a row with its two lines of words, which would meet on one line of a phone, and of the
@@ -60,8 +61,17 @@ fn chart(work: Work, rows: &[&Contest<'_>]) -> Markup {
     let remark = "Bites of a meal, from left to right by powers of ten. Dots are meals that were \
                   measured; the upright line is where threads overtake.";
     let meals = rows.iter().flat_map(|contest| &contest.meals);
-    let more = sources::links(meals.flat_map(|meal| [meal.light, meal.thread]));
-    figure_with(&title, remark, &drawing, &more, &behind(rows))
+    let sides = || meals.clone().flat_map(|meal| [meal.light, meal.thread]);
+    let more = html! {
+        @if sides().any(|m| !m.samples.is_empty()) {
+            p class="soft" {
+                "The samples of these meals are behind the curves below, a chart for each length of \
+                 meal."
+            }
+        }
+        (sources::links(sides()))
+    };
+    figure(&title, remark, &drawing, &more, &behind(rows))
 }
 
 fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {
@@ -74,10 +84,9 @@ fn row(axis: Scale, top: usize, contest: &Contest<'_>) -> Markup {
         Crossing::Never | Crossing::Open => to,
     };
     let light = if contest.crossing() == Crossing::Open { "open" } else { "fiber" };
-    let people = grouped(contest.people as f64, 0);
     html! {
         g class="row" transform={ "translate(0 " (top) ")" } data-runtime=(runtime(contest)) {
-            text x="0" y="15" { (contest.label) ", " (people) " people" }
+            text x="0" y="15" { (contest.label) ", " (people(contest.people)) }
             text class="value" x="0" y="32" { (said_of(contest)) }
             @for (class, one, other) in [(light, from, turn), ("thread", turn, to)] {
                 @if one < other {

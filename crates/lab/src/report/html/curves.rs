@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::bars::powers;
-use super::markup::{figure_with, percent};
+use super::markup::{figure, percent};
 use super::scale::{Scale, tick};
 use crate::metric::Quantity;
 use crate::record::Measurement;
@@ -177,7 +177,7 @@ impl Chart<'_> {
         if let Some(powers) = powers(scale) {
             remark += &format!(" Upwards, {powers}.");
         }
-        figure_with(&self.title, remark.trim(), &plot, &self.more, &self.behind())
+        figure(&self.title, remark.trim(), &plot, &self.more, &self.behind())
     }
 
     /// The places whose names fit below the chart, each with the class for its position.

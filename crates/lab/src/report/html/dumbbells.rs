@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use maud::{Markup, html};
 
 use super::bars::{direction, powers};
-use super::markup::{class, figure_with, grid, legend, percent};
+use super::markup::{class, figure, grid, legend, percent};
 use super::scale::{Scale, tick};
 use super::sources;
 use super::strips::{self, Strip};
@@ -123,7 +123,7 @@ pub(super) fn chart(title: &str, quantity: Quantity, mut rows: Vec<Row<'_>>) -> 
         (strips::samples(title, quantity, &strips))
         (sources::links(rows.iter().flat_map(Row::known).map(|(_, m)| m)))
     };
-    figure_with(title, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
+    figure(title, &remark, &drawing, &more, &behind(quantity, &seats, &rows))
 }
 
 fn drawn(scale: Scale, quantity: Quantity, at: usize, row: &Row<'_>) -> Markup {

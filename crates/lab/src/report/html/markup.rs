@@ -25,6 +25,24 @@ pub(super) fn list(class: Option<&str>, items: &[String]) -> Markup {
     html! { @if !items.is_empty() { ul class=[class] { @for item in items { li { (item) } "\n" } } } }
 }
 
+/// The most rows of a table, and the most of other things that a page has one by one for each machine or
+/// version. A browser shows no page with those of a thousand machines, and no reader looks through them.
+const ROWS: usize = 2_000;
+pub(super) const MOST: usize = 100;
+
+/// Says how many of these the page leaves out, if any, and where they are.
+pub(super) fn left_out(count: usize, most: usize, what: &str) -> Markup {
+    html! {
+        @if count > most {
+            p class="soft" {
+                (number::grouped((count - most) as f64, 0)) " more " (what) " would be too many for a \
+                 page. A report on fewer runtimes, versions or machines shows them, and \
+                 --format csv has all figures."
+            }
+        }
+    }
+}
+
 /// A table whose columns can be sorted, with its notes. Its first column names the rows.
 pub(super) fn table(table: &Table, caption: &str) -> Markup {
     let class = |align| (align == Align::Right).then_some("right");
@@ -40,7 +58,7 @@ pub(super) fn table(table: &Table, caption: &str) -> Markup {
                     }
                 } }
                 tbody {
-                    @for (at, row) in table.rows.iter().enumerate() {
+                    @for (at, row) in table.rows.iter().take(ROWS).enumerate() {
                         tr {
                             @for (number, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
                                 @if number == 0 {
@@ -59,6 +77,7 @@ pub(super) fn table(table: &Table, caption: &str) -> Markup {
                 }
             }
         }
+        (left_out(table.rows.len(), ROWS, "rows"))
         (list(Some("notes"), &table.notes))
     }
 }
@@ -85,13 +104,8 @@ fn key(cell: &str) -> Option<f64> {
     Some(value * scale)
 }
 
-/// A chart with its title, and the table of what it shows.
-pub(super) fn figure(title: &str, remark: &str, chart: &Markup, behind: &Table) -> Markup {
-    figure_with(title, remark, chart, &html! {}, behind)
-}
-
-/// The same, with something `more` behind it than the table.
-pub(super) fn figure_with(
+/// A chart with its title; behind it something `more`, and the table of what it shows.
+pub(super) fn figure(
     title: &str,
     remark: &str,
     chart: &Markup,

@@ -17,8 +17,10 @@ mod scale;
 mod sources;
 mod strips;
 
+use std::collections::HashMap;
+
 use carefree_workloads::named::distinct;
-use markup::list;
+use markup::{MOST, left_out, list};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(crate) use changes::{comparison, history};
@@ -228,30 +230,49 @@ fn doubts(records: &[Record]) -> Markup {
     let of = |record: &Record| {
         record.warnings.len() + record.failures.len() + usize::from(record.run.interrupted)
     };
+    if records.iter().all(|record| of(record) == 0) {
+        return html! {};
+    }
+    // What holds of each run of a machine is said once.
+    let mut said: Vec<String> = Vec::new();
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for doubt in records.iter().flat_map(doubts_of) {
+        let count = times.entry(doubt.0).or_insert_with_key(|doubt| {
+            said.push(doubt.clone());
+            0
+        });
+        *count += 1;
+    }
     html! {
-        @if records.iter().any(|record| of(record) > 0) {
-            ul class="doubts" {
-                @for record in records {
-                    @for warning in &record.warnings {
-                        li {
-                            strong { (text::capitalized(&warning.message)) "." }
-                            " What to do: " (warning.advice) "."
-                        }
-                    }
-                    @for failed in &record.failures {
-                        li {
-                            strong { "Failed: " (text::failure(failed)) }
-                            @if let Some(advice) = &failed.advice { " What to do: " (advice) "." }
-                            @if let Some(said) = &failed.stderr { pre { (said) } }
-                        }
-                    }
-                    @if record.run.interrupted {
-                        li { "Broken off: these are the samples until then." }
-                    }
+        ul class="doubts" {
+            @for doubt in said.iter().take(MOST) {
+                li {
+                    (PreEscaped(doubt))
+                    @if times[doubt] > 1 { p class="soft" { "So in " (times[doubt]) " runs." } }
                 }
             }
         }
+        (left_out(said.len(), MOST, "reasons"))
     }
+}
+
+fn doubts_of(record: &Record) -> Vec<Markup> {
+    let warnings = record.warnings.iter().map(|warning| {
+        html! {
+            strong { (text::capitalized(&warning.message)) "." }
+            " What to do: " (warning.advice) "."
+        }
+    });
+    let failures = record.failures.iter().map(|failed| {
+        html! {
+            strong { "Failed: " (text::failure(failed)) }
+            @if let Some(advice) = &failed.advice { " What to do: " (advice) "." }
+            @if let Some(said) = &failed.stderr { pre { (said) } }
+        }
+    });
+    let broken = record.run.interrupted;
+    let broken = broken.then(|| html! { "Broken off: these are the samples until then." });
+    warnings.chain(failures).chain(broken).collect()
 }
 
 fn method(records: &[Record]) -> Markup {
@@ -278,7 +299,7 @@ fn environment(records: &[Record]) -> Markup {
     // A folder may have dozens of runs: their facts are folded.
     let folded = records.len() > 1;
     html! {
-        @for record in records {
+        @for record in &records[..records.len().min(MOST)] {
             @let title = match &record.source {
                 Some(source) => &source.title,
                 None => &record.environment.started,
@@ -293,6 +314,7 @@ fn environment(records: &[Record]) -> Markup {
                 div class="card" { h3 { (title) } (facts) }
             }
         }
+        (left_out(records.len(), MOST, "runs"))
     }
 }
 

@@ -10,8 +10,9 @@ use super::bars::{self, Bar};
 use super::crossings;
 use super::curves::{Chart, Curve, Point};
 use super::dumbbells::{self, Row};
-use super::markup::{self, class};
+use super::markup::{self, MOST, class, left_out};
 use super::sources;
+use super::strips::{self, Strip};
 use crate::metric::{self, Figure, Metric, TIME};
 use crate::number::grouped;
 use crate::record::Measurement;
@@ -55,7 +56,8 @@ pub(super) fn render(view: &View<'_>) -> Markup {
                 h3 { (workload) }
                 p { (workload.about()) }
                 @if let Some(shared) = shared(view, *workload) { p class="soft" { (shared) } }
-                div class="charts" { @for chart in charts { (chart) } }
+                div class="charts" { @for chart in charts.iter().take(MOST) { (chart) } }
+                (left_out(charts.len(), MOST, "charts"))
             }
         }
     }
@@ -131,7 +133,7 @@ fn feed(view: &View<'_>) -> Vec<Markup> {
         let (people, nutrients) = (several("people"), several("nutrients"));
         if people.len() == 1 {
             let people = people.first().copied().unwrap_or(0);
-            let title = format!("{}: {} people", family.label, grouped(people as f64, 0));
+            let title = format!("{}: {}", family.label, tables::people(people));
             charts.push(meals(title, "nutrients each", "nutrients", &figures, &reach));
             continue;
         }
@@ -167,30 +169,42 @@ fn meals(
     let order = ["thread", "fiber", "coroutine", "hybrid", "processes"];
     ways.sort_by_key(|(name, _, hue)| (order.iter().position(|known| known == hue), name.clone()));
     let mixed = ways.iter().any(|(_, yields, _)| *yields != ways[0].1);
-    let curves = ways
-        .iter()
-        .enumerate()
-        .map(|(number, (name, yields, hue))| Curve {
-            values: places
-                .iter()
-                .map(|&at| {
-                    let here = |m: &&&Measurement| {
-                        meal(m, along) == at
-                            && (tables::way(m), tables::yields(m)) == (name.clone(), *yields)
-                    };
-                    shown.iter().find(here).map(|m| Point::of(m))
-                })
-                .collect(),
+    let find = |name: &str, yields: &str, at: u64| {
+        let here = |m: &&&Measurement| {
+            meal(m, along) == at && (&*tables::way(m), tables::yields(m)) == (name, yields)
+        };
+        shown.iter().find(here).copied()
+    };
+    let (mut curves, mut behind) = (Vec::new(), Vec::new());
+    for (number, (way, yields, hue)) in ways.iter().enumerate() {
+        let name = match *yields {
+            "yes" if mixed => format!("{way}, yielding at every bite"),
+            "no" if mixed => format!("{way}, not yielding"),
+            _ => way.clone(),
+        };
+        let found: Vec<Option<&Measurement>> =
+            places.iter().map(|&at| find(way, yields, at)).collect();
+        let strips = found.iter().zip(&places).filter_map(|(m, &at)| {
+            let size = match across {
+                "people" => tables::people(at),
+                _ => format!("{} bites", grouped(at as f64, 0)),
+            };
+            let label = format!("{name}, {size}");
+            Some(Strip { label, class: hue, m: (*m)? })
+        });
+        behind.push((name.clone(), strips.collect()));
+        curves.push(Curve {
+            values: found.iter().map(|m| m.map(Point::of)).collect(),
             class: hue,
             // A second way of one hue, such as a second kind of fiber.
             turn: ways[..number].iter().filter(|(.., known)| known == hue).count(),
-            name: match *yields {
-                "yes" if mixed => format!("{name}, yielding at every bite"),
-                "no" if mixed => format!("{name}, not yielding"),
-                _ => name.clone(),
-            },
-        })
-        .collect();
+            name,
+        });
+    }
+    let more = html! {
+        (strips::of_curves(&title, TIME.quantity, &behind))
+        (sources::links(shown.iter().copied()))
+    };
     Chart {
         title,
         remark: "Less is better.".into(),
@@ -199,7 +213,7 @@ fn meals(
         across,
         places: places.iter().map(|&place| grouped(place as f64, 0)).collect(),
         curves,
-        more: sources::links(shown.iter().copied()),
+        more,
     }
     .html()
 }

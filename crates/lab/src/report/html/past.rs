@@ -1,5 +1,6 @@
 //! Figures over versions and time.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use carefree_workloads::named::distinct;
@@ -7,7 +8,8 @@ use maud::{Markup, html};
 
 use super::bars::direction;
 use super::curves::{Chart, Curve, Point, Step, VERSIONS};
-use super::markup::list;
+use super::markup::{MOST, left_out, list};
+use super::strips::{self, Strip};
 use crate::history::{self, Series};
 use crate::metric::{FIGURES, Figure, Quantity};
 use crate::record::Record;
@@ -36,7 +38,7 @@ pub(super) fn charts(records: &[Record]) -> Markup {
     figures.sort_by_key(|figure| figure.metric.quantity == Quantity::Bytes);
     let measured = all.iter().filter(|series| series.points[0].0.ci_low.is_some());
     let several = distinct(measured.map(|series| &series.machine)).len() > 1;
-    let mut charts = Vec::new();
+    let mut wanted = Vec::new();
     for figure in figures {
         // Units of one runtime on one machine share a chart.
         let mut groups: BTreeMap<(&str, bool, String, &str), Vec<&Series<'_>>> = BTreeMap::new();
@@ -56,9 +58,21 @@ pub(super) fn charts(records: &[Record]) -> Markup {
                 (false, false) => String::new(),
             };
             let title = format!("{runtime}{place}: {}", figure.curve);
-            charts.push(chart(title, figure.metric.quantity, &group));
+            wanted.push((title, figure.metric.quantity, group));
         }
     }
+    let count = wanted.len();
+    if count > MOST {
+        // Those are left out that changed least.
+        let largest = |group: &[&Series<'_>]| {
+            let factors = group.iter().flat_map(|series| series.steps());
+            factors.map(|step| step.change.factor()).fold(1.0, f64::max)
+        };
+        wanted.sort_by_cached_key(|(.., group)| Reverse(largest(group).to_bits()));
+        wanted.truncate(MOST);
+    }
+    let charts: Vec<Markup> =
+        wanted.into_iter().map(|(title, quantity, group)| chart(title, quantity, &group)).collect();
     let grid =
         |charts: &[Markup]| html! { div class="charts" { @for chart in charts { (chart) } } };
     let (first, rest) = charts.split_at(charts.len().min(CHARTS));
@@ -67,6 +81,7 @@ pub(super) fn charts(records: &[Record]) -> Markup {
         @if !rest.is_empty() {
             details class="more" { summary { (rest.len()) " more charts" } (grid(rest)) }
         }
+        (left_out(count, MOST, "charts"))
     }
 }
 
@@ -124,15 +139,28 @@ fn chart(title: String, quantity: Quantity, group: &[&Series<'_>]) -> Markup {
         };
         time.map_or_else(|| version.clone(), |time| format!("{version}, {time}"))
     });
+    let names: Vec<String> = names.collect();
+    // What is behind each curve.
+    let mut behind: Vec<(String, Vec<Strip<'_>>)> = Vec::new();
+    for series in group {
+        let strips = (0..series.points.len()).map(|at| {
+            let (m, _) = series.points[at];
+            let name = places.iter().position(|known| *known == place(series, at));
+            let name = name.map_or("", |name| &*names[name]);
+            Strip { label: format!("{}, {name}", m.subject.unit), class: m.role().name(), m }
+        });
+        behind.push((series.points[0].0.subject.unit.clone(), strips.collect()));
+    }
+    let more = strips::of_curves(&title, quantity, &behind);
     Chart {
         title,
         remark: format!("{}. A ring marks a step: broken, for the worse.", direction(quantity)),
         quantity,
         reach: Vec::new(),
         across: VERSIONS,
-        places: names.collect(),
+        places: names,
         curves,
-        more: html! {},
+        more,
     }
     .html()
 }

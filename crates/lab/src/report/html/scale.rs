@@ -47,6 +47,11 @@ impl Scale {
             return Scale { low: 0.0, high: 1.0, logarithmic: false, binary };
         }
         if high / low >= WIDE || powers {
+            // Between two powers of two, values close together would be one dot.
+            if binary && high / low < 2.0 {
+                let room = (high / low).sqrt().max(1.02);
+                return Scale { binary, ..Scale::logarithmic(low / room, high * room) };
+            }
             // Some room below, so that the smallest value is not at the very edge.
             let low = match binary {
                 true => 2f64.powf((low.log2() - 0.5).floor()),
@@ -92,7 +97,11 @@ impl Scale {
             let step = ((high - low) / 5.0).ceil().max(1.0);
             let first = (low / step).ceil() * step;
             let tick = |at: i32| 2f64.powf(first + f64::from(at) * step);
-            return (0..).map(tick).take_while(|&tick| tick <= self.high).collect();
+            let powers: Vec<f64> = (0..).map(tick).take_while(|&tick| tick <= self.high).collect();
+            return match powers.len() {
+                2.. => powers,
+                _ => self.even(self.low, (self.high - self.low) / 4.0),
+            };
         }
         if self.logarithmic {
             let decades = (self.high / self.low).log10();
@@ -202,6 +211,15 @@ mod tests {
         assert_eq!(scale.ticks(), [5.0, 10.0, 20.0, 50.0]);
         let twice = |from: f64| scale.at(2.0 * from) - scale.at(from);
         assert!((twice(5.0) - twice(20.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn bytes_close_together_are_told_apart() {
+        for (low, high) in [(13_195.0, 13_382.0), (18_799.0, 20_450.0), (4_096.0, 4_096.0)] {
+            let scale = Scale::of_ratios(Quantity::Bytes, [low, high].into_iter());
+            assert!(low == high || scale.at(high) - scale.at(low) > 0.2, "{low} {high}");
+            assert!((2..7).contains(&scale.ticks().len()), "{:?}", scale.ticks());
+        }
     }
 
     #[test]

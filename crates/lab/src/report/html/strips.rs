@@ -42,9 +42,44 @@ pub(super) fn samples(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Mar
     }
 }
 
-/// The samples of these units on one scale; nothing where there are too few to be spread.
+/// The samples behind curves, of which each is a group with a name: on one scale if they are not too
+/// many for that, else each group by itself. Nothing where none has samples, as published ones.
+pub(super) fn of_curves(
+    title: &str,
+    quantity: Quantity,
+    groups: &[(String, Vec<Strip<'_>>)],
+) -> Markup {
+    let all: Vec<Strip<'_>> = groups.iter().flat_map(|(_, strips)| strips.clone()).collect();
+    if all.iter().all(|strip| strip.m.samples.is_empty()) {
+        return html! {};
+    }
+    if all.len() <= MOST || groups.iter().any(|(_, strips)| strips.len() > MOST) {
+        return samples(title, quantity, &all);
+    }
+    html! {
+        p class="soft" { (READING) }
+        @for (name, strips) in groups {
+            h4 { (name) }
+            (plot(&format!("{title}, {name}"), quantity, strips))
+        }
+        (markup::table(&table(&all), title))
+    }
+}
+
+/// How strips are read.
+pub(super) const READING: &str =
+    "Every sample is a dot; the bar is the middle half of them, and the upright line their median.";
+
+/// The samples of these units on one scale, and how they are read; nothing where there are too few to
+/// be spread.
 pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
-    let all: Vec<&Strip<'_>> = all.iter().filter(|strip| strip.m.samples.len() > 2).collect();
+    let plot = plot(title, quantity, all);
+    html! { @if !plot.0.is_empty() { p class="soft" { (READING) } (plot) } }
+}
+
+/// The samples of these units on one scale.
+pub(super) fn plot(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Markup {
+    let all: Vec<&Strip<'_>> = all.iter().filter(|strip| strip.m.samples.len() >= FEW).collect();
     if all.is_empty() {
         return html! {};
     }
@@ -54,10 +89,6 @@ pub(super) fn strips(title: &str, quantity: Quantity, all: &[Strip<'_>]) -> Mark
     let ticks = scale.ticks().into_iter();
     let ticks = ticks.map(|value| (scale.at(value), tick(quantity, value), "grid"));
     html! {
-        p class="soft" {
-            "Every sample is a dot; the bar is the middle half of them, and the upright line their \
-             median."
-        }
         svg height=(floor + AXIS) role="img" aria-label={ "Samples of: " (title) } {
             (grid(ticks, floor, floor + AXIS - 6))
             @for (at, strip) in all.iter().enumerate() { (row(scale, at * ROW, strip)) }
