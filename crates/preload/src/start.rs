@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use carefree_ground::kernel;
 use carefree_interpose::host::{self, Host};
 use carefree_runtime::hosted;
+use carefree_settings::denied;
 
 use crate::thread::policy::Policy;
 use crate::thread::{self, exempt, record};
@@ -36,10 +37,10 @@ static REFUSED: AtomicI32 = AtomicI32::new(0);
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
-        let asked = carefree_settings::text("CAREFREE_RUN");
-        if asked.as_deref() == Some("off") {
+        if !is_asked_for() {
             return;
         }
+        let asked = carefree_settings::text("CAREFREE_RUN");
         if asked.as_deref() == Some("only") {
             environment::leave_children_alone();
         }
@@ -59,8 +60,9 @@ pub(crate) extern "C" fn carefree_run_hosts() -> bool {
     is_asked_for()
 }
 
+/// (Programs that are started by others were not looked at before.)
 fn is_asked_for() -> bool {
-    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off")
+    carefree_settings::text("CAREFREE_RUN").as_deref() != Some("off") && !denied::is_denied()
 }
 
 /// Whether `address` lies in this library, whose own threads are threads.
