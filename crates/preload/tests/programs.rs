@@ -271,7 +271,18 @@ fn threads_stay_threads_by_where_they_start() {
             let mut run = Command::new(&program);
             run.env("LD_PRELOAD", preload()).env("CAREFREE_RUN_THREADS_FOR", names);
             let output = run.output().unwrap();
-            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+            assert!(output.status.success(), "{output:?}");
+            // Names that nothing has are told, each in a line.
+            let errors = String::from_utf8(output.stderr).unwrap();
+            let unknown =
+                names.split(", ").filter(|name| ["no_such_function", "libstart"].contains(name));
+            assert_eq!(errors.lines().count(), unknown.clone().count(), "{errors}");
+            for (line, name) in errors.lines().zip(unknown) {
+                assert!(
+                    line.starts_with(&format!("carefree: --threads-for {name}: no ")),
+                    "{line}"
+                );
+            }
             let text = String::from_utf8(output.stdout).unwrap();
             assert_eq!(text.lines().count(), 4, "{text}");
             let threads = text.lines().filter_map(|line| line.strip_suffix(" thread"));
@@ -284,6 +295,7 @@ fn threads_stay_threads_by_where_they_start() {
         assert_eq!(told("libstarts.so"), "inside beside");
         assert_eq!(told("libstart"), "");
         assert_eq!(told("other, libstarts.so.1"), "other inside beside");
+        assert_eq!(told("libstart, other, no_such_function"), "other");
     }
 }
 
