@@ -19,6 +19,7 @@ static HOST: Host = Host {
     set_name: thread::set_name,
     get_name: thread::get_name,
     call: thread::by_number,
+    time_used: thread::time_shown,
     handle_signals: signal::amid_call,
     ends_anywhere: thread::ends_anywhere,
     after_call: signal::after_call,

@@ -320,6 +320,41 @@ fn threads_and_processes_inherit_what_their_creator_has() {
     compare(&program.map(OsStr::new));
 }
 
+/// By number as well, and while others of the creator's are ready to run.
+#[test]
+fn what_is_cloned_begins_as_its_creator() {
+    compare_c("clone.c");
+}
+
+/// Also while handlers wait that the kernel calls meanwhile.
+#[test]
+fn programs_in_place_of_a_thread_inherit_its_signals() {
+    compare_c("exec.c");
+}
+
+#[test]
+fn threads_are_told_the_processor_time_they_have_used() {
+    compare_c("cpu_time.c");
+}
+
+/// Threads that stay threads wait for mutexes that inherit priorities and that others hold.
+#[test]
+fn mutexes_that_inherit_priorities_are_shared_with_threads_of_the_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-o"]).args([&program, &source("inherits.c")]);
+    let Ok(compiled) = compiler.status() else {
+        return eprintln!("skipped: cc is not installed");
+    };
+    assert!(compiled.success());
+    // (Of no meaning natively.)
+    let names = "CAREFREE_RUN_THREADS_FOR=stays_incrementing,stays_waiting_in_vain,stays_locking_twice,\
+                 stays_in_turns,stays_taking,stays_ending_inside";
+    let program = ["env", names, program.to_str().unwrap()];
+    compare(&program.map(OsStr::new));
+}
+
 #[test]
 fn threads_change_whose_the_process_is() {
     compare_c("identity.c");
