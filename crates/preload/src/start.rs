@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use carefree_ground::kernel;
 use carefree_interpose::host::{self, Host};
+use carefree_interpose::loader;
 use carefree_runtime::hosted;
 use carefree_settings::denied;
 
@@ -80,6 +81,11 @@ pub(crate) fn host() -> bool {
     // SAFETY: takes nothing.
     let number = unsafe { kernel::call(libc::SYS_gettid, [0; 6]) };
     if number != Ok(process as usize) || REFUSED.load(Ordering::Relaxed) == process {
+        return false;
+    }
+    // To find out how fibers can be had takes a thread that the loader has to wait for. So what a library creates
+    // in its constructor stays threads, if it comes first (OpenBLAS does).
+    if loader::lock::is_held() {
         return false;
     }
     // Without memory there is no thread either: libc says so, and the next call may fare better.

@@ -244,6 +244,22 @@ fn threads_load_libraries_while_a_constructor_waits() {
 }
 
 #[test]
+fn a_constructor_creates_the_first_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, library) = (folder.path().join("program"), folder.path().join("libbegins.so"));
+    let compile = |arguments: &[&str], out: &Path| {
+        let mut compiler = Command::new("cc");
+        compiler.args(arguments).args(["-O1", "-pthread", "-o"]).arg(out);
+        compiler.arg(source("constructor.c")).status().map(|status| assert!(status.success()))
+    };
+    if compile(&["-shared", "-fPIC", "-DLIBRARY"], &library).is_err() {
+        return eprintln!("skipped: cc is not installed");
+    }
+    compile(&[], &program).unwrap();
+    compare(&[program.as_os_str(), library.as_os_str()]);
+}
+
+#[test]
 fn threads_are_told_their_policies() {
     compare_c("policies.c");
 }
